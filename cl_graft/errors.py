@@ -1,0 +1,62 @@
+"""The errors that callers must tell apart.
+
+Everything else is a plain `ValueError` or `TypeError`. `InputError` is for what a user typed or
+brought along (names, files, settings): the command line prints its sentence and exits with 2,
+without a traceback. The `BankError` family is for graft and bank files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+__all__ = [
+    "BankError",
+    "DamagedFile",
+    "ForeignFile",
+    "FutureVersion",
+    "InputError",
+    "WrongArchitecture",
+    "WrongBase",
+    "nearest",
+]
+
+
+class InputError(ValueError):
+    """A name, a file or a setting that the user gave cannot be used."""
+
+
+class BankError(ValueError):
+    """A graft or bank file cannot be used."""
+
+
+class WrongBase(BankError):
+    """The graft belongs to another base model: same architecture, other weights or tokenizer."""
+
+
+class WrongArchitecture(BankError):
+    """The graft belongs to a model with other parameters (names, shapes or number)."""
+
+
+class DamagedFile(BankError):
+    """The file is one of ours, but cut short or altered."""
+
+
+class ForeignFile(BankError):
+    """The file is not one of ours."""
+
+
+class FutureVersion(BankError):
+    """The file was written by a newer version of the format."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Say which known name is nearest to `name`, and list them all.
+
+    Returns:
+        Text such as ``did you mean 'qnli'? Known: ag_news, qnli``.
+    """
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}? " if close else ""
+    return f"{hint}Known: {', '.join(names)}"
