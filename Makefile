@@ -1,0 +1,52 @@
+# `make demo` and `make test` need nothing but make and Python 3.11 or newer.
+PYTHON ?= python3
+WORKERS ?= 2
+BIN := .venv/bin
+STAMP := .venv/installed
+# One thread a test worker: more would only make the workers fight for the cores.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-slow lint docs bench-table4 clean
+
+help:
+	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
+	@echo "make test          the tests (WORKERS=$(WORKERS) processes)"
+	@echo "make test-slow     the tests that take minutes"
+	@echo "make lint          ruff and pyright"
+	@echo "make docs          the documentation, into docs/_build/html"
+	@echo "make bench-table4  the paper's Table 4 stream (needs CL_GRAFT_DATA)"
+	@echo "make venv          the environment that all of these use, .venv"
+	@echo "make clean         delete what these commands made, .venv included"
+
+venv: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed; name one with make PYTHON=...')"
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,test,dev,docs]'
+	touch $@
+
+demo: $(STAMP)
+	$(BIN)/cl-graft demo
+
+test: $(STAMP)
+	$(PYTEST) -n $(WORKERS) --dist loadfile
+
+test-slow: $(STAMP)
+	$(PYTEST) -m slow
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+bench-table4: $(STAMP)
+	$(BIN)/python benchmarks/table4.py
+
+clean:
+	rm -rf .venv docs/_build .pytest_cache .hypothesis .ruff_cache build dist *.egg-info
+	find cl_graft tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
