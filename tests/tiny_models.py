@@ -1,0 +1,284 @@
+"""Tiny random checkpoints in the layout of real ones, for tests.
+
+Each function saves a model with random weights (hidden size 32, two layers, a masked-LM or
+causal-LM head) and a tokenizer trained on `CORPUS` to a folder, from which `AutoModel`,
+`AutoTokenizer` and `cl_graft.models.load_model` read it as they would read the published checkpoint
+of that family. The special tokens follow the published tokenizers: GPT-2 and Llama have no padding
+token, RoBERTa pads with id 1 and has one segment type, DistilBERT takes no segments.
+
+The words of `LABEL_WORDS` are one token in every tokenizer, also with a space in front.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
+
+from cl_graft.torchvision_ops import declare_missing_operators
+
+declare_missing_operators()
+
+from transformers import (  # noqa: E402  imports torchvision wherever it finds it
+    BertConfig,
+    BertForMaskedLM,
+    DistilBertConfig,
+    DistilBertForMaskedLM,
+    ElectraConfig,
+    ElectraForMaskedLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    RobertaConfig,
+    RobertaForMaskedLM,
+)
+
+__all__ = [
+    "BUILDERS",
+    "CORPUS",
+    "LABEL_WORDS",
+    "tiny_bert",
+    "tiny_distilbert",
+    "tiny_electra",
+    "tiny_gpt2",
+    "tiny_llama",
+    "tiny_roberta",
+]
+
+LABEL_WORDS: tuple[str, ...] = (
+    "great", "terrible", "good", "bad", "yes", "no", "maybe", "positive", "negative", "correct",
+    "incorrect", "world", "sports", "business", "technology", "objective", "subjective", "similar",
+    "Yes", "No", "Maybe", "World", "Sports", "Business", "Tech", "Great", "Terrible",
+)  # fmt: skip
+
+_PARAGRAPHS: tuple[str, ...] = (
+    "The film is a warm, funny and moving story about two sisters who grow up by the sea.",
+    "It was dull from the first scene to the last, and nobody in the audience laughed once.",
+    "A slow and empty picture. The actors do what they can, but the writing gives them nothing.",
+    "This phone is small and light, and the battery lasts for two days; I would buy it again.",
+    "The screen broke after a week. The shop did not answer my letters. Do not buy this!",
+    "The minister met the president on Monday to talk about trade, oil prices and the war.",
+    "The team won the final match by three goals to one, after ninety minutes in the rain.",
+    "Shares of the company fell by ten percent when it said that profits would be lower.",
+    "A new chip makes computers faster and needs half of the energy, researchers said.",
+    "Who wrote the book? It was written by a teacher in a small town near the mountains.",
+    "What is the largest river of the country? How many people live there? When did it start?",
+    "A man is playing a guitar on the street. A woman in a red dress is walking with her dog.",
+    "Two children are running on the beach. Nobody is outside because it is very cold today.",
+    "If the weather is good, they will travel to the north; otherwise they stay at home.",
+    "The answer follows from the sentence, does not follow from it, or says the opposite.",
+    "Once upon a time there was a little girl named Lily. She liked to play in the park.",
+)
+
+CORPUS: tuple[str, ...] = _PARAGRAPHS + tuple(
+    f"{word} {word} it was {word}. {word}, {word}" for word in LABEL_WORDS for _ in range(12)
+)
+
+
+def tiny_bert(path: Path) -> Path:
+    """Save a BERT with segments (vocabulary of 2 types) to `path` and return it."""
+    return _save(path, BertForMaskedLM, _small(BertConfig(type_vocab_size=2)), _wordpiece())
+
+
+def tiny_distilbert(path: Path) -> Path:
+    """Save a DistilBERT, which takes no segments, to `path` and return it."""
+    config = DistilBertConfig(
+        dim=32,
+        hidden_dim=64,
+        n_layers=2,
+        n_heads=4,
+        max_position_embeddings=256,
+        initializer_range=0.1,
+        pad_token_id=0,
+    )
+    return _save(path, DistilBertForMaskedLM, config, _wordpiece(segments=False))
+
+
+def tiny_electra(path: Path) -> Path:
+    """Save an ELECTRA generator, whose embeddings are narrower than its blocks, to `path`."""
+    config = _small(ElectraConfig(embedding_size=16, type_vocab_size=2))
+    return _save(path, ElectraForMaskedLM, config, _wordpiece())
+
+
+def tiny_roberta(path: Path) -> Path:
+    """Save a RoBERTa (byte-level BPE, padding id 1, positions from 2) to `path` and return it."""
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    tokenizer = _byte_level(special)
+    tokenizer.post_processor = processors.RobertaProcessing(
+        ("</s>", 2), ("<s>", 0), add_prefix_space=False
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        cls_token="<s>",
+        eos_token="</s>",
+        sep_token="</s>",
+        unk_token="<unk>",
+        pad_token="<pad>",
+        mask_token=AddedToken("<mask>", lstrip=True, special=True),
+        model_max_length=256,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+    config = RobertaConfig(type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+    config = _small(config, max_position_embeddings=258)
+    return _save(path, RobertaForMaskedLM, config, fast)
+
+
+def tiny_gpt2(path: Path) -> Path:
+    """Save a GPT-2 (byte-level BPE, one special token, no padding token) to `path`."""
+    end = "<|endoftext|>"
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=_byte_level([end]),
+        bos_token=end,
+        eos_token=end,
+        unk_token=end,
+        model_max_length=256,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+    config = GPT2Config(
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        n_positions=256,
+        initializer_range=0.1,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return _save(path, GPT2LMHeadModel, config, fast)
+
+
+def tiny_llama(path: Path) -> Path:
+    """Save a Llama (grouped-query attention, `<s>` in front, no padding token) to `path`."""
+    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=True)
+    tokenizer.decoder = decoders.Metaspace(prepend_scheme="first")
+    trainer = trainers.BpeTrainer(
+        vocab_size=_VOCABULARY, special_tokens=["<unk>", "<s>", "</s>"], show_progress=False
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
+    )
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token="<s>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        model_max_length=256,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+    config = LlamaConfig(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        initializer_range=0.1,
+        tie_word_embeddings=False,
+        bos_token_id=1,
+        eos_token_id=2,
+    )
+    return _save(path, LlamaForCausalLM, config, fast)
+
+
+BUILDERS = {
+    "bert": tiny_bert,
+    "distilbert": tiny_distilbert,
+    "electra": tiny_electra,
+    "gpt2": tiny_gpt2,
+    "llama": tiny_llama,
+    "roberta": tiny_roberta,
+}
+
+_VOCABULARY = 800
+
+
+def _small(config: PreTrainedConfig, *, max_position_embeddings: int = 256) -> PreTrainedConfig:
+    """Set the sizes that BERT, ELECTRA and RoBERTa name alike, and return the configuration."""
+    config.update(
+        {
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 4,
+            "max_position_embeddings": max_position_embeddings,
+            "initializer_range": 0.1,
+        }
+    )
+    return config
+
+
+def _wordpiece(*, segments: bool = True) -> PreTrainedTokenizerFast:
+    """Train an uncased WordPiece tokenizer with BERT's special tokens."""
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = decoders.WordPiece()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=_VOCABULARY, special_tokens=special, show_progress=False
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    second = 1 if segments else 0
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]",
+        pair=f"[CLS] $A [SEP] $B:{second} [SEP]:{second}",
+        special_tokens=[("[CLS]", 2), ("[SEP]", 3)],
+    )
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        unk_token="[UNK]",
+        cls_token="[CLS]",
+        sep_token="[SEP]",
+        pad_token="[PAD]",
+        mask_token="[MASK]",
+        model_max_length=256,
+        model_input_names=inputs if segments else [inputs[0], inputs[2]],
+    )
+
+
+def _byte_level(special: list[str]) -> Tokenizer:
+    """Train a byte-level BPE in which every text can be written."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=_VOCABULARY,
+        special_tokens=special,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    return tokenizer
+
+
+def _save(
+    path: Path,
+    architecture: type[PreTrainedModel],
+    config: PreTrainedConfig,
+    tokenizer: PreTrainedTokenizerFast,
+) -> Path:
+    """Save a model with seeded random weights, and its tokenizer, to `path` and return it."""
+    config.vocab_size = len(tokenizer)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = architecture(config)
+    model.save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
