@@ -1,0 +1,222 @@
+"""Graft banks: what a frozen model has learned, task after task.
+
+A bank is an ordered list of entries, one a learned task. In *prefix* mode (the paper's, App. C.3)
+a coordinate has one owner, the first task that trained it, and task n is answered by the base
+with the values of entries 1..n. In *isolated* mode every entry stands alone on the base and
+coordinates may be shared. Either way the values of an entry never change, so what answers a task
+today are the bits that answered it on the day it was learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.graft import Graft, extract, merge, write_
+from cl_graft.region import Layout, Region, union
+
+__all__ = ["BaseIdentity", "Canary", "Entry", "GraftBank", "Mode", "Switch"]
+
+Mode = Literal["prefix", "isolated"]
+
+
+@dataclass(frozen=True)
+class BaseIdentity:
+    """The base model a bank belongs to.
+
+    Attributes:
+        fingerprint: SHA-256 over every parameter and buffer outside the heads and the tokenizer.
+        model: Where the model came from: a hub name or a path.
+        dtype: The dtype of the graft values, as ``"float32"``.
+        facts: What rebuilding the model needs (family, pooling, …); JSON values only.
+    """
+
+    fingerprint: str
+    model: str
+    dtype: str
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Canary:
+    """A recorded batch and its answer, to prove later that nothing was forgotten.
+
+    Attributes:
+        inputs: The encoded batch.
+        logits: What the model answered right after the task was learned, (rows, classes).
+        environment: Threads, device and versions of the recording; bits are promised there.
+    """
+
+    inputs: Tensor
+    logits: Tensor
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """What one learned task leaves behind.
+
+    Attributes:
+        task: The task's name.
+        label: The task label that the entry answers.
+        claimed: The whole region γ_n that localization chose.
+        owned: The part of it that was free, and the values trained there.
+        head: State of the task's head, names relative to the head; empty for prompts.
+        standalone: Optionally the whole γ_n with the values of the independent run.
+        weights_sha256: Hash of the graftable weights that answer the task.
+        canary: A recorded batch, if one was kept.
+        facts: Label names, prompt, scores…; JSON values only.
+    """
+
+    task: str
+    label: int
+    claimed: Region
+    owned: Graft
+    head: Mapping[str, Tensor] = field(default_factory=dict)
+    standalone: Graft | None = None
+    weights_sha256: str = ""
+    canary: Canary | None = None
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.owned.region <= self.claimed:
+            raise ValueError(f"entry {self.task!r} owns coordinates that it does not claim")
+
+
+@dataclass(frozen=True, eq=False)
+class GraftBank:
+    """The ordered entries of one base model.
+
+    Attributes:
+        layout: The graftable parameters.
+        base: The model the bank belongs to.
+        mode: How a task is answered, ``"prefix"`` or ``"isolated"``.
+        entries: One a learned task, in the order of learning.
+    """
+
+    layout: Layout
+    base: BaseIdentity
+    mode: Mode = "prefix"
+    entries: tuple[Entry, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def append(self, entry: Entry) -> GraftBank:
+        """Return a bank with one entry more.
+
+        Raises:
+            ValueError: If the entry has another layout or, in prefix mode, owns a coordinate
+                that an earlier entry owns.
+        """
+        if entry.claimed.layout != self.layout:
+            raise ValueError(f"entry {entry.task!r} belongs to a model with other parameters")
+        if self.mode == "prefix" and len(taken := entry.owned.region & self.owned()):
+            raise ValueError(
+                f"a coordinate has one owner, but {len(taken)} of {entry.task!r} are taken already"
+            )
+        return replace(self, entries=(*self.entries, entry))
+
+    def owned(self, *, upto: int | None = None) -> Region:
+        """Return the coordinates owned by the first `upto` entries; None means by all."""
+        return union((e.owned.region for e in self.entries[:upto]), layout=self.layout)
+
+    def claimed(self, *, upto: int | None = None) -> Region:
+        """Return the union of the regions γ of the first `upto` entries; None means of all."""
+        return union((e.claimed for e in self.entries[:upto]), layout=self.layout)
+
+    def free(self, region: Region) -> Region:
+        """Return what a new task may train: in prefix mode `region` minus what is owned."""
+        return region - self.owned() if self.mode == "prefix" else region
+
+    def answer(self, position: int) -> Graft:
+        """Return the graft that answers entry `position`: ∪_{i≤n} in prefix mode, else its own."""
+        if not 0 <= position < len(self):
+            raise ValueError(f"position must be in [0, {len(self)}), got {position}")
+        if self.mode == "isolated":
+            return self.entries[position].owned
+        return self._join(0, position + 1)
+
+    def find(self, *, label: int) -> int | None:
+        """Return the position of the latest entry that answers a task label; None if unknown."""
+        positions = [i for i, entry in enumerate(self.entries) if entry.label == label]
+        return positions[-1] if positions else None
+
+    def between(self, low: int, high: int) -> Graft:
+        """Return the joined values of entries `low` <= i < `high` (prefix mode)."""
+        return self._join(low, high)
+
+    def _join(self, low: int, high: int) -> Graft:
+        grafts = [entry.owned for entry in self.entries[low:high]]
+        return merge(grafts, layout=self.layout, dtype=getattr(torch, self.base.dtype))
+
+
+class Switch:
+    """Moves a model between the answers of a bank, writing only the coordinates that differ.
+
+    The model must be at its base when the switch is made. `position` is the entry whose answer
+    the model carries, None for the bare base.
+    """
+
+    def __init__(self, model: nn.Module, bank: GraftBank) -> None:
+        self.model = model
+        self.bank = bank
+        self.position: int | None = None
+        self._base = extract(model, bank.owned())
+
+    def to(self, position: int | None) -> None:
+        """Make the model carry the answer of entry `position`, None for the base."""
+        if position == self.position:
+            return
+        if position is not None and not 0 <= position < len(self.bank):
+            raise ValueError(f"position must be in [0, {len(self.bank)}) or None, got {position}")
+        if self.bank.mode == "prefix":
+            now, then = _count(self.position), _count(position)
+            if then > now:
+                write_(self.model, self.bank.between(now, then))
+            else:
+                write_(self.model, self._base.on(self.bank.between(then, now).region))
+        else:
+            if self.position is not None:
+                owned = self.bank.entries[self.position].owned.region
+                write_(self.model, self._base.on(owned))
+            if position is not None:
+                write_(self.model, self.bank.entries[position].owned)
+        self.position = position
+
+    @contextmanager
+    def carrying(self, position: int | None) -> Iterator[nn.Module]:
+        """Carry the answer of an entry for a `with` block, then go back."""
+        before = self.position
+        self.to(position)
+        try:
+            yield self.model
+        finally:
+            self.to(before)
+
+    def extend(self, bank: GraftBank, *, base: Graft) -> None:
+        """Take over a bank that has grown by one entry, whose values the model carries already.
+
+        Args:
+            bank: The current bank with one entry more.
+            base: The base values on the new entry's coordinates.
+        """
+        if len(bank) != len(self.bank) + 1:
+            raise ValueError(f"expected a bank of {len(self.bank) + 1} entries, got {len(bank)}")
+        known = self._base.region
+        self._base = merge(
+            [self._base, base.on(base.region - known)],
+            layout=bank.layout,
+            dtype=self._base.values.dtype,
+        )
+        self.bank = bank
+        self.position = len(bank) - 1
+
+
+def _count(position: int | None) -> int:
+    return 0 if position is None else position + 1

@@ -1,0 +1,64 @@
+"""Fingerprints: which model, which data, which bits.
+
+Hashes go over names, dtypes, shapes and raw bytes, so two models have one fingerprint exactly if
+they hold the same bits under the same names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["environment", "hash_tensors", "model_fingerprint", "tensor_bytes"]
+
+
+def tensor_bytes(tensor: Tensor) -> memoryview:
+    """Return a tensor's raw bytes in row-major order."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    return memoryview(flat.view(torch.uint8).numpy())
+
+
+def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 over named tensors: names, dtypes, shapes and bytes, in sorted order."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        digest.update(tensor_bytes(tensor))
+    return digest.hexdigest()
+
+
+def model_fingerprint(
+    model: nn.Module, *, exclude: Iterable[str] = ("heads",), tokenizer: str = ""
+) -> str:
+    """Return the SHA-256 of every parameter and buffer outside the heads, and of the tokenizer.
+
+    Args:
+        model: The model at its base.
+        exclude: Name prefixes to leave out (the task heads).
+        tokenizer: The tokenizer's own serialization; empty for models without one.
+    """
+    prefixes = tuple(f"{prefix}." for prefix in exclude)
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    kept = {n: t for n, t in tensors.items() if not n.startswith(prefixes)} if prefixes else tensors
+    digest = hashlib.sha256(hash_tensors(kept).encode())
+    digest.update(tokenizer.encode())
+    return digest.hexdigest()
+
+
+def environment(device: torch.device | str = "cpu") -> dict[str, str]:
+    """Describe what bit-exactness across processes depends on."""
+    device = torch.device(device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return {
+        "torch": torch.__version__,
+        "device": device.type,
+        "device_name": name,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
+        "python": platform.python_version(),
+    }

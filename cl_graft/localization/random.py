@@ -1,0 +1,20 @@
+"""Random regions: the control that every localizer has to beat."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cl_graft.localization.problem import Problem
+from cl_graft.randomness import generator
+
+__all__ = ["uniform"]
+
+
+def uniform(problem: Problem, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by uniform draws, a function of the problem's seed and the names."""
+    del k, steps
+    return {
+        name: torch.rand(base.shape, generator=generator(problem.seed, "uniform", name))
+        for name, base in problem.base.items()
+    }

@@ -1,0 +1,261 @@
+"""Regions: where a task lives.
+
+A region is a set of coordinates of a model's graftable parameters (the mask γ of Panigrahi et
+al., 2023, https://arxiv.org/abs/2302.06600, written as the list of its ones). Coordinates are
+numbered through all parameters of a `Layout`, parameter after parameter, each in row-major order;
+a region holds their sorted numbers, so its memory grows with its size and not with the model's,
+and set algebra reads as in the paper: ``free = region - claimed``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+__all__ = ["Layout", "Parameters", "Region", "overlap_matrix", "top_k", "union"]
+
+Parameters = Mapping[str, Tensor]
+"""Tensors by parameter name, in a fixed order."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The graftable parameters of a model: their names, shapes and order.
+
+    Attributes:
+        names: Parameter names in the order in which coordinates are numbered.
+        shapes: The shape of each parameter.
+    """
+
+    names: tuple[str, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, parameters: Parameters) -> Layout:
+        """Read the layout off a mapping of tensors."""
+        if not parameters:
+            raise ValueError("a layout needs at least one parameter, got none")
+        return cls(tuple(parameters), tuple(tuple(p.shape) for p in parameters.values()))
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of coordinates of each parameter."""
+        return tuple(torch.Size(shape).numel() for shape in self.shapes)
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Number of the first coordinate of each parameter, and the total at the end."""
+        starts = [0]
+        for size in self.sizes:
+            starts.append(starts[-1] + size)
+        return tuple(starts)
+
+    @property
+    def total(self) -> int:
+        """Number of coordinates of all parameters together."""
+        return self.starts[-1]
+
+
+@dataclass(frozen=True, eq=False)
+class Region:
+    """A set of coordinates.
+
+    Attributes:
+        layout: The parameters that coordinates are numbered through.
+        index: Sorted, unique coordinate numbers; int64 on the CPU, shape (size,).
+    """
+
+    layout: Layout
+    index: Tensor
+
+    def __post_init__(self) -> None:
+        index = self.index
+        if index.dtype != torch.int64 or index.dim() != 1 or index.device.type != "cpu":
+            raise TypeError(
+                f"index must be a 1-d int64 tensor on the CPU, got {index.dim()}-d {index.dtype} "
+                f"on {index.device}"
+            )
+        if index.numel():
+            if bool((index[1:] <= index[:-1]).any()):
+                raise ValueError("index must be sorted and without repeats; use Region.of")
+            low, high = int(index[0]), int(index[-1])
+            if low < 0 or high >= self.layout.total:
+                raise ValueError(
+                    f"coordinates must be in [0, {self.layout.total}), got {low} to {high}"
+                )
+
+    @classmethod
+    def of(cls, layout: Layout, coordinates: Iterable[int] | Tensor) -> Region:
+        """Make a region from coordinate numbers in any order, repeats allowed."""
+        if not isinstance(coordinates, Tensor):
+            coordinates = torch.tensor(list(coordinates), dtype=torch.int64)
+        return cls(layout, torch.unique(coordinates.to("cpu", torch.int64)))
+
+    @classmethod
+    def empty(cls, layout: Layout) -> Region:
+        """Make the region without coordinates."""
+        return cls(layout, torch.empty(0, dtype=torch.int64))
+
+    @classmethod
+    def full(cls, layout: Layout) -> Region:
+        """Make the region of all coordinates."""
+        return cls(layout, torch.arange(layout.total))
+
+    @classmethod
+    def from_masks(cls, masks: Parameters) -> Region:
+        """Make a region from dense boolean masks; True means "in the region".
+
+        Raises:
+            TypeError: If a mask is not boolean.
+        """
+        for name, mask in masks.items():
+            if mask.dtype != torch.bool:
+                raise TypeError(f"masks must be bool, got {mask.dtype} for {name}")
+        flat = torch.cat([mask.reshape(-1).cpu() for mask in masks.values()])
+        return cls(Layout.of(masks), flat.nonzero().squeeze(1))
+
+    def masks(self) -> dict[str, Tensor]:
+        """Return the dense boolean masks, one a parameter; True means "in the region"."""
+        flat = torch.zeros(self.layout.total, dtype=torch.bool)
+        flat[self.index] = True
+        parts = flat.split(list(self.layout.sizes))
+        shaped = zip(self.layout.names, self.layout.shapes, parts, strict=True)
+        return {name: part.reshape(shape) for name, shape, part in shaped}
+
+    def by_parameter(self) -> Iterator[tuple[str, Tensor, slice]]:
+        """Walk the parameters that the region touches.
+
+        Yields:
+            The parameter's name, the coordinates inside it (flat, row-major, int64) and the
+            slice of `index` they stand at.
+        """
+        for name, start, cut in self._parts:
+            yield name, self.index[cut] - start, cut
+
+    @cached_property
+    def _parts(self) -> list[tuple[str, int, slice]]:
+        starts = torch.tensor(self.layout.starts)
+        cuts = torch.searchsorted(self.index, starts).tolist()
+        pieces = zip(self.layout.names, self.layout.starts, cuts[:-1], cuts[1:], strict=False)
+        return [(name, start, slice(a, b)) for name, start, a, b in pieces if b > a]
+
+    @property
+    def density(self) -> float:
+        """Selected over all coordinates, in [0, 1]."""
+        return len(self) / self.layout.total
+
+    def __len__(self) -> int:
+        return self.index.numel()
+
+    def __or__(self, other: Region) -> Region:
+        return self._with(other, torch.unique(torch.cat([self.index, other.index])))
+
+    def __and__(self, other: Region) -> Region:
+        return self._with(other, self.index[_contains(other.index, self.index)])
+
+    def __sub__(self, other: Region) -> Region:
+        return self._with(other, self.index[~_contains(other.index, self.index)])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Region):
+            return NotImplemented
+        return self.layout == other.layout and torch.equal(self.index, other.index)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __le__(self, other: Region) -> bool:
+        """Tell whether every coordinate lies in `other` too."""
+        return len(self - other) == 0
+
+    def find(self, part: Region) -> Tensor:
+        """Return where the coordinates of `part`, a subset, stand in `index`; int64.
+
+        Raises:
+            ValueError: If `part` is not a subset.
+        """
+        self._check_layout(part)
+        places = torch.searchsorted(self.index, part.index)
+        if not part <= self:
+            raise ValueError(f"{len(part - self)} of {len(part)} coordinates lie outside")
+        return places
+
+    def jaccard(self, other: Region) -> float:
+        """Return |A ∩ B| / |A ∪ B| in [0, 1]; 1 for two empty regions."""
+        both, either = len(self & other), len(self | other)
+        return both / either if either else 1.0
+
+    def overlap(self, other: Region) -> float | None:
+        """Return the paper's asymmetric overlap |γ_i ∩ γ_j| / |γ_j| (Fig. 8a), i = self, j = other.
+
+        Returns:
+            A share in [0, 1]; None if `other` is empty.
+        """
+        return len(self & other) / len(other) if len(other) else None
+
+    def _with(self, other: Region, index: Tensor) -> Region:
+        self._check_layout(other)
+        return Region(self.layout, index)
+
+    def _check_layout(self, other: Region) -> None:
+        if self.layout != other.layout:
+            raise ValueError(
+                f"regions of different models: {len(self.layout.names)} parameters with "
+                f"{self.layout.total} coordinates against {len(other.layout.names)} with "
+                f"{other.layout.total}"
+            )
+
+
+def union(regions: Iterable[Region], *, layout: Layout) -> Region:
+    """Return the union of any number of regions of one layout; empty for none."""
+    whole = Region.empty(layout)
+    for region in regions:
+        whole = whole | region
+    return whole
+
+
+def overlap_matrix(regions: list[Region]) -> list[list[float | None]]:
+    """Return the paper's overlap for all pairs: row i, column j is |γ_i ∩ γ_j| / |γ_j|."""
+    return [[row.overlap(column) for column in regions] for row in regions]
+
+
+def top_k(scores: Parameters, k: int, *, among: Region | None = None) -> Region:
+    """Select exactly the `k` highest-scoring coordinates of the whole model.
+
+    Scores are compared across parameters, not within each. Ties at the cut go to the earlier
+    coordinate, so the answer never depends on the sort or the device.
+
+    Args:
+        scores: One tensor a parameter, any float or integer dtype.
+        k: How many coordinates to select.
+        among: Select only from this region; None means from all coordinates.
+
+    Raises:
+        ValueError: If `k` is not in [1, number of coordinates to select from], or a score is NaN.
+    """
+    layout = Layout.of(scores)
+    flat = torch.cat([tensor.detach().reshape(-1) for tensor in scores.values()])
+    if among is not None:
+        if among.layout != layout:
+            raise ValueError("`among` is a region of another layout than the scores")
+        flat = flat[among.index.to(flat.device)]
+    if not 1 <= k <= flat.numel():
+        raise ValueError(f"k must be in [1, {flat.numel()}], got {k}")
+    if flat.is_floating_point() and bool(flat.isnan().any()):
+        raise ValueError(f"scores hold {int(flat.isnan().sum())} NaN: they cannot be ranked")
+    cut = flat.topk(k).values[-1]
+    above = flat > cut
+    ties = (flat == cut).nonzero().squeeze(1)[: k - int(above.sum())]
+    chosen = torch.cat([above.nonzero().squeeze(1), ties]).sort().values.cpu()
+    return Region(layout, among.index[chosen] if among is not None else chosen)
+
+
+def _contains(sorted_index: Tensor, wanted: Tensor) -> Tensor:
+    """Tell for each element of `wanted` whether `sorted_index` holds it."""
+    if not sorted_index.numel():
+        return torch.zeros(wanted.numel(), dtype=torch.bool)
+    places = torch.searchsorted(sorted_index, wanted).clamp_(max=sorted_index.numel() - 1)
+    return sorted_index[places] == wanted

@@ -1,0 +1,174 @@
+"""Dense fine-tuning: the independent run from which a task's region is found.
+
+The defaults are those of the grafting paper and its code (App. A.2): SGD without momentum at a
+constant rate, weight decay 1e-4 on everything but biases and LayerNorm weights, the gradient's
+norm clipped to 1, the best checkpoint on dev kept and ties given to the later one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.graft import snapshot
+from cl_graft.randomness import seeded
+
+__all__ = ["DivergedError", "FineTuned", "FineTuning", "fine_tune", "freeze_statistics"]
+
+
+class DivergedError(RuntimeError):
+    """A loss became NaN or infinite."""
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """How to fine-tune densely.
+
+    Attributes:
+        steps: Optimiser steps, at least 1.
+        batch_size: Rows a step.
+        lr: Learning rate.
+        optimizer: ``"sgd"`` (the paper's) or ``"adamw"`` (linear decay, as in the paper's code).
+        momentum: Of SGD.
+        weight_decay: On all but biases and one-dimensional weights (LayerNorms).
+        clip: Largest norm of the gradient; 0 switches clipping off.
+        evaluations: How often to look at dev in the run, evenly spaced; the best point is kept.
+            0 keeps the last.
+    """
+
+    steps: int = 500
+    batch_size: int = 8
+    lr: float = 0.03
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 1e-4
+    clip: float = 1.0
+    evaluations: int = 5
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.batch_size < 1 or self.lr <= 0:
+            raise ValueError(
+                "steps and batch_size must be at least 1 and lr above 0, got "
+                f"{self.steps}, {self.batch_size} and {self.lr}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class FineTuned:
+    """The outcome of a dense run.
+
+    Attributes:
+        tensors: The trained parameters at the kept step, by name.
+        step: The step that was kept, 1-based.
+        dev: Its score on dev; None if dev was not looked at.
+        losses: The training loss of every step.
+    """
+
+    tensors: dict[str, Tensor]
+    step: int
+    dev: float | None
+    losses: list[float] = field(default_factory=list)
+
+
+def fine_tune(
+    model: nn.Module,
+    parameters: Mapping[str, nn.Parameter],
+    *,
+    loss: Callable[[int], Tensor],
+    settings: FineTuning,
+    seed: int,
+    dev_score: Callable[[], float] | None = None,
+    on_step: Callable[[int, float], None] | None = None,
+) -> FineTuned:
+    """Train `parameters` of a model; every other parameter is frozen meanwhile.
+
+    The model is left at its last step; the tensors of the kept step are returned.
+
+    Args:
+        model: The model, put into train mode.
+        parameters: What to train, by name.
+        loss: Returns the mean loss of the batch of a step (from 0).
+        settings: Schedule and optimiser.
+        seed: Dropout at step t is a function of (seed, t).
+        dev_score: Score on dev, higher is better; called in eval mode.
+        on_step: Called after every step with its number (from 1) and its loss.
+
+    Raises:
+        DivergedError: If a loss is NaN or infinite.
+    """
+    trained = {id(p) for p in parameters.values()}
+    flags = [(p, p.requires_grad) for p in model.parameters()]
+    for parameter, _ in flags:
+        parameter.requires_grad_(id(parameter) in trained)
+    optimizer = _optimizer(parameters, settings)
+    looks = _looks(settings) if dev_score else set()
+    best: FineTuned | None = None
+    losses: list[float] = []
+    try:
+        for step in range(settings.steps):
+            model.train()
+            freeze_statistics(model)
+            optimizer.zero_grad()
+            with seeded(seed, "dropout", step):
+                value = loss(step)
+                value.backward()
+            losses.append(float(value.detach()))
+            if not math.isfinite(losses[-1]):
+                raise DivergedError(
+                    f"the loss is {losses[-1]} at step {step + 1} of dense fine-tuning with "
+                    f"lr {settings.lr}; a lower lr usually helps"
+                )
+            if settings.clip:
+                nn.utils.clip_grad_norm_(list(parameters.values()), settings.clip)
+            optimizer.step()
+            if settings.optimizer == "adamw":
+                for group in optimizer.param_groups:
+                    group["lr"] = settings.lr * (1 - (step + 1) / settings.steps)
+            if on_step:
+                on_step(step + 1, losses[-1])
+            if dev_score and step + 1 in looks:
+                model.eval()
+                score = dev_score()
+                if best is None or best.dev is None or score >= best.dev:
+                    best = FineTuned(snapshot(parameters), step + 1, score)
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+            parameter.grad = None
+        model.eval()
+    if best is None:
+        best = FineTuned(snapshot(parameters), settings.steps, None)
+    return FineTuned(best.tensors, best.step, best.dev, losses)
+
+
+def freeze_statistics(model: nn.Module) -> None:
+    """Put layers with running statistics (BatchNorm) into eval mode, so that they cannot forget."""
+    for module in model.modules():
+        if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats:
+            module.eval()
+
+
+def _optimizer(
+    parameters: Mapping[str, nn.Parameter], settings: FineTuning
+) -> torch.optim.Optimizer:
+    decayed = [p for n, p in parameters.items() if p.dim() > 1 and not n.endswith("bias")]
+    kept = {id(p) for p in decayed}
+    plain = [p for p in parameters.values() if id(p) not in kept]
+    groups = [
+        {"params": decayed, "weight_decay": settings.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=settings.lr)
+    return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
+
+
+def _looks(settings: FineTuning) -> set[int]:
+    count = min(settings.evaluations, settings.steps)
+    return {round(settings.steps * (i + 1) / count) for i in range(count)} if count else set()
