@@ -1,0 +1,177 @@
+"""Imports inside cl_graft go one way, and importing the package stays cheap."""
+
+import ast
+import graphlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "cl_graft"
+
+FOUNDATION = {"errors", "randomness", "torchvision_ops"}
+WEIGHTS = FOUNDATION | {"region", "graft", "bank", "fingerprint", "sparse", "training"}
+LIBRARY = WEIGHTS | {"store", "localization", "metrics", "models", "tasks", "analysis"}
+
+# What each unit (a module, or a package of modules) may import from cl_graft besides itself.
+BELOW: dict[str, set[str]] = {
+    "errors": set(),
+    "torchvision_ops": set(),
+    "randomness": {"errors"},
+    "region": {"errors"},
+    "graft": {"errors", "region"},
+    "fingerprint": {"errors", "region"},
+    "bank": {"errors", "region", "graft", "fingerprint"},
+    "store": {"errors", "region", "graft", "bank", "fingerprint"},
+    "sparse": FOUNDATION | {"region", "graft"},
+    "training": FOUNDATION | {"region", "graft", "sparse"},
+    "localization": FOUNDATION | {"region", "graft", "sparse", "training"},
+    "metrics": {"errors"},
+    "metrics.plugins": LIBRARY,
+    "models": WEIGHTS,
+    "tasks": FOUNDATION,
+    "analysis": LIBRARY,
+    "strategies": LIBRARY | {"metrics.plugins"},
+    "experiments": LIBRARY | {"metrics.plugins", "strategies"},
+    "cli": LIBRARY | {"metrics.plugins", "strategies", "experiments"},
+}
+
+TORCH = {"torch", "numpy"}
+TEXT = TORCH | {"transformers", "datasets", "huggingface_hub", "pandas", "pyarrow", "safetensors"}
+EVERYTHING = TEXT | {
+    "avalanche",
+    "matplotlib",
+    "pydantic",
+    "rich",
+    "tensorboard",
+    "torchmetrics",
+    "typer",
+    "yaml",
+}
+
+# What each unit may import from outside the standard library.
+OUTSIDE: dict[str, set[str]] = {
+    "errors": set(),
+    "torchvision_ops": {"torch"},
+    "randomness": TORCH,
+    "region": TORCH,
+    "graft": TORCH,
+    "fingerprint": TORCH,
+    "bank": TORCH,
+    "store": TORCH | {"safetensors"},
+    "sparse": TORCH,
+    "training": TORCH,
+    "localization": TORCH,
+    "metrics": TORCH | {"torchmetrics", "matplotlib"},
+    "metrics.plugins": TORCH | {"avalanche", "matplotlib"},
+    "models": TORCH | {"transformers", "huggingface_hub", "safetensors"},
+    "models.graftable": {"torch"},
+    "tasks": TEXT,
+    "tasks.generated": {"torch"},
+    "tasks.benchmark": TEXT | {"avalanche"},
+    "analysis": EVERYTHING - {"avalanche"},
+    "strategies": TORCH | {"transformers", "avalanche"},
+    "experiments": EVERYTHING,
+    "cli": EVERYTHING,
+}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """Dotted names under cl_graft with their syntax trees; cl_graft itself is left out."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        if name:
+            yield name, ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+MODULES = dict(modules())
+
+
+def imported(name: str, nodes: Iterator[ast.AST]) -> Iterator[str]:
+    """Full dotted names that these nodes of the module `name` import."""
+    is_package = (PACKAGE / Path(*name.split("."))).is_dir()
+    here = ["cl_graft", *name.split(".")]
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            up = here[: len(here) - node.level + is_package] if node.level else []
+            start = ".".join([*up, *filter(None, [node.module])])
+            yield from (f"{start}.{alias.name}" for alias in node.names)
+
+
+def longest_prefix(name: str, table: dict[str, set[str]]) -> str | None:
+    parts = name.split(".")
+    candidates = (".".join(parts[:size]) for size in range(len(parts), 0, -1))
+    return next((candidate for candidate in candidates if candidate in table), None)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_module_has_a_place_in_the_diagram(name):
+    assert longest_prefix(name, BELOW) is not None
+    assert longest_prefix(name, OUTSIDE) is not None
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_imports_only_from_below(name):
+    unit = longest_prefix(name, BELOW)
+    assert unit is not None
+    wrong = []
+    for target in imported(name, ast.walk(MODULES[name])):
+        if not target.startswith("cl_graft."):
+            continue
+        other = longest_prefix(target.removeprefix("cl_graft."), BELOW)
+        if other != unit and other not in BELOW[unit]:
+            wrong.append(target)
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_imports_only_the_libraries_of_its_layer(name):
+    unit = longest_prefix(name, OUTSIDE)
+    assert unit is not None
+    allowed = OUTSIDE[unit] | {"cl_graft"} | sys.stdlib_module_names
+    roots = {target.split(".")[0] for target in imported(name, ast.walk(MODULES[name]))}
+    assert roots - allowed == set()
+
+
+def test_no_module_imports_another_in_a_circle():
+    table: dict[str, set[str]] = {name: set() for name in MODULES}
+    for name, tree in MODULES.items():
+        for target in imported(name, iter(tree.body)):
+            other = longest_prefix(target.removeprefix("cl_graft."), table)
+            if target.startswith("cl_graft.") and other not in (None, name):
+                table[name].add(str(other))
+    assert set(graphlib.TopologicalSorter(table).static_order()) == set(MODULES)
+
+
+MEASURE = """
+import json, sys, time
+import torch
+start = time.perf_counter()
+import cl_graft
+seconds = time.perf_counter() - start
+heavy = {"avalanche", "transformers", "datasets", "torchvision"}
+print(json.dumps({"seconds": seconds, "heavy": sorted(heavy & set(sys.modules))}))
+"""
+
+
+def measure_import() -> dict:
+    answer = subprocess.run(
+        [sys.executable, "-c", MEASURE],
+        cwd=PACKAGE.parent,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(answer.stdout)
+
+
+def test_importing_the_package_is_cheap_and_loads_no_host():
+    runs = [measure_import() for _ in range(3)]  # the machine may be busy: the best of three
+    assert min(run["seconds"] for run in runs) < 0.3
+    assert runs[0]["heavy"] == []
