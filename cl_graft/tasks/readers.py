@@ -1,0 +1,152 @@
+"""Read labelled rows from files, folders and Hugging Face data sets.
+
+`read_rows` takes any local form: one file, a folder of train / dev / test files (beside them an
+optional `meta.json` that declares `label_names`), or a data set saved with `save_to_disk`.
+`read_hub_rows` takes a data set of the hub by name. Both return the splits that there are; which
+rows serve as dev and test where a split is missing is decided by `load_task`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cl_graft.errors import InputError
+from cl_graft.tasks.columns import Columns, LabelledRows, to_rows
+from cl_graft.tasks.huggingface import is_saved_dataset, read_hub_dataset, read_saved_dataset
+from cl_graft.tasks.records import SUFFIXES, RecordFile, read_records, strip_suffix
+
+__all__ = ["has_rows", "read_hub_rows", "read_rows"]
+
+_SPLITS: Mapping[str, tuple[str, ...]] = {
+    "train": ("train", "training"),
+    "dev": ("dev", "validation", "valid", "val", "validation_matched"),
+    "test": ("test",),
+}
+
+
+def read_rows(
+    path: Path,
+    *,
+    columns: Columns | None = None,
+    label_names: Sequence[str] | None = None,
+    preset_columns: Columns | None = None,
+    preset_names: Sequence[str] | None = None,
+    aliases: Mapping[str, str] | None = None,
+) -> LabelledRows:
+    """Read the splits of a local file or folder; see `cl_graft.tasks.columns.to_rows`.
+
+    Args:
+        path: A file, a folder of train / dev / test files, or a saved data set.
+        columns: Columns named by the caller; the others are found by their usual names.
+        label_names: Declared label names, in the order of class ids; empty for a regression. They
+            go before those of the data.
+        preset_columns: Columns to look for before the usual names.
+        preset_names: Label names for data that declares none.
+        aliases: Spellings in the data to label names.
+
+    Raises:
+        InputError: With file and line, if anything about the data is not as it must be.
+    """
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file or folder")
+    if label_names is None and path.is_dir():
+        label_names = _declared_names(path)
+    return to_rows(
+        _record_files(path),
+        columns=columns or Columns(),
+        label_names=label_names,
+        preset_columns=preset_columns,
+        preset_names=preset_names,
+        aliases=aliases,
+    )
+
+
+def read_hub_rows(
+    name: str,
+    config: str | None = None,
+    *,
+    columns: Columns | None = None,
+    label_names: Sequence[str] | None = None,
+    preset_columns: Columns | None = None,
+    preset_names: Sequence[str] | None = None,
+    aliases: Mapping[str, str] | None = None,
+) -> LabelledRows:
+    """Read the splits of a hub data set; arguments as for `read_rows`.
+
+    Raises:
+        InputError: Within seconds if the hub cannot be reached, or as `read_rows`.
+    """
+    return to_rows(
+        _known_splits(read_hub_dataset(name, config), name),
+        columns=columns or Columns(),
+        label_names=label_names,
+        preset_columns=preset_columns,
+        preset_names=preset_names,
+        aliases=aliases,
+    )
+
+
+def has_rows(path: Path) -> bool:
+    """Whether `path` is a file or folder that `read_rows` would try to read."""
+    if path.is_file():
+        return strip_suffix(path.name) is not None
+    return path.is_dir() and (is_saved_dataset(path) or "train" in _split_files(path))
+
+
+def _record_files(path: Path) -> dict[str, RecordFile]:
+    if path.is_file():
+        return {"train": read_records(path)}
+    if is_saved_dataset(path):
+        return _known_splits(read_saved_dataset(path), str(path))
+    files = _split_files(path)
+    if "train" not in files:
+        raise InputError(
+            f"{path}: the folder has no train file (train.jsonl, train.csv, …; "
+            f"formats: {', '.join(SUFFIXES)}) and is no data set saved with save_to_disk"
+        )
+    return {split: read_records(file) for split, file in files.items()}
+
+
+def _split_files(folder: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for file in sorted(folder.iterdir()):
+        stem = strip_suffix(file.name)
+        split = _split_of(stem) if stem and file.is_file() else None
+        if split is None:
+            continue
+        if split in found:
+            raise InputError(
+                f"{folder}: both {found[split].name} and {file.name} are {split} files; keep one"
+            )
+        found[split] = file
+    return found
+
+
+def _split_of(name: str) -> str | None:
+    return next((split for split, names in _SPLITS.items() if name.lower() in names), None)
+
+
+def _known_splits(files: Mapping[str, RecordFile], place: str) -> dict[str, RecordFile]:
+    found: dict[str, RecordFile] = {}
+    for name, file in files.items():
+        split = _split_of(name)
+        if split is not None:
+            found.setdefault(split, file)
+    if "train" not in found:
+        raise InputError(f"{place}: there is no train split; there are {', '.join(files)}")
+    return found
+
+
+def _declared_names(folder: Path) -> tuple[str, ...] | None:
+    path = folder / "meta.json"
+    if not path.is_file():
+        return None
+    try:
+        names = json.loads(path.read_text(encoding="utf-8-sig")).get("label_names")
+    except (ValueError, AttributeError) as error:
+        raise InputError(f"{path}: not a readable JSON object ({error})") from None
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{path}: label_names must be a list of texts, got {names!r}")
+    return tuple(names)
