@@ -48,6 +48,7 @@ class RegionParameters:
         self._flags = {name: p.requires_grad for name, p in self._parameters.items()}
         for name, parameter in self._parameters.items():
             parameter.requires_grad_(name in touched)
+            parameter.grad = None
         self._hooks = [
             self._parameters[name].register_post_accumulate_grad_hook(
                 self._gatherer(inside.to(device), place)
