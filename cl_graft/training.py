@@ -99,7 +99,7 @@ def fine_tune(
         on_step: Called after every step with its number (from 1) and its loss.
 
     Raises:
-        DivergedError: If a loss is NaN or infinite.
+        DivergedError: If a loss or a weight that would be returned is NaN or infinite.
     """
     trained = {id(p) for p in parameters.values()}
     flags = [(p, p.requires_grad) for p in model.parameters()]
@@ -134,7 +134,7 @@ def fine_tune(
             if dev_score and step + 1 in looks:
                 model.eval()
                 score = dev_score()
-                if best is None or best.dev is None or score >= best.dev:
+                if best is None or best.dev is None or _beats(score, best.dev):
                     best = FineTuned(snapshot(parameters), step + 1, score)
     finally:
         for parameter, flag in flags:
@@ -143,6 +143,11 @@ def fine_tune(
         model.eval()
     if best is None:
         best = FineTuned(snapshot(parameters), settings.steps, None)
+    if not all(bool(tensor.isfinite().all()) for tensor in best.tensors.values()):
+        raise DivergedError(
+            f"the weights became NaN or infinite at step {best.step} of dense fine-tuning with "
+            f"lr {settings.lr}; a lower lr usually helps"
+        )
     return FineTuned(best.tensors, best.step, best.dev, losses)
 
 
@@ -167,6 +172,11 @@ def _optimizer(
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=settings.lr)
     return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
+
+
+def _beats(score: float, best: float) -> bool:
+    """Tell whether a score is as good as the best so far; a number beats NaN."""
+    return math.isnan(best) or score >= best
 
 
 def _looks(settings: FineTuning) -> set[int]:
