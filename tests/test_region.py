@@ -1,0 +1,175 @@
+"""Regions behave as sets, and `top_k` selects exactly k."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from region_strategies import layouts, quick, regions
+
+from cl_graft.region import Layout, Region, overlap_matrix, top_k, union
+
+LAYOUT = Layout(("a", "b"), ((2, 3), (4,)))
+
+
+@quick
+@given(st.data())
+def test_set_algebra_equals_that_of_dense_masks(data: st.DataObject) -> None:
+    layout = data.draw(layouts())
+    a, b = data.draw(regions(layout)), data.draw(regions(layout))
+    dense_a, dense_b = a.masks(), b.masks()
+    names = layout.names
+    assert (a | b) == Region.from_masks({n: dense_a[n] | dense_b[n] for n in names})
+    assert (a & b) == Region.from_masks({n: dense_a[n] & dense_b[n] for n in names})
+    assert (a - b) == Region.from_masks({n: dense_a[n] & ~dense_b[n] for n in names})
+    assert (a <= b) == all(bool((dense_a[n] <= dense_b[n]).all()) for n in names)
+    assert len(a) == sum(int(mask.sum()) for mask in dense_a.values())
+    assert union([a, b, a], layout=layout) == a | b
+
+
+@quick
+@given(st.data())
+def test_overlaps_equal_their_definitions_on_python_sets(data: st.DataObject) -> None:
+    layout = data.draw(layouts())
+    a, b = data.draw(regions(layout)), data.draw(regions(layout))
+    left, right = set(a.index.tolist()), set(b.index.tolist())
+    assert a.jaccard(b) == (len(left & right) / len(left | right) if left | right else 1.0)
+    assert a.overlap(b) == (len(left & right) / len(right) if right else None)
+    assert overlap_matrix([a, b]) == [[a.overlap(a), a.overlap(b)], [b.overlap(a), b.overlap(b)]]
+
+
+@quick
+@given(st.data())
+def test_walking_the_parameters_visits_every_coordinate_once_and_in_order(
+    data: st.DataObject,
+) -> None:
+    region = data.draw(regions(data.draw(layouts())))
+    masks = {name: torch.zeros_like(mask) for name, mask in region.masks().items()}
+    places = []
+    for name, inside, place in region.by_parameter():
+        assert len(inside) == place.stop - place.start > 0
+        masks[name].view(-1)[inside] = True
+        places += range(place.start, place.stop)
+    assert Region.from_masks(masks) == region
+    assert places == list(range(len(region)))
+
+
+@quick
+@given(st.data())
+def test_find_says_where_the_coordinates_of_a_subset_stand(data: st.DataObject) -> None:
+    layout = data.draw(layouts())
+    whole = data.draw(regions(layout))
+    part = whole & data.draw(regions(layout))
+    assert torch.equal(whole.index[whole.find(part)], part.index)
+
+
+@quick
+@given(st.data())
+def test_top_k_takes_exactly_k_and_gives_ties_to_the_earlier_coordinate(
+    data: st.DataObject,
+) -> None:
+    layout = data.draw(layouts())
+    few_values = st.sampled_from([-float("inf"), -1.0, -0.0, 0.0, 1.0, float("inf")])
+    total = layout.total
+    flat = torch.tensor(data.draw(st.lists(few_values, min_size=total, max_size=total)))
+    scores = dict(zip(layout.names, flat.split(list(layout.sizes)), strict=True))
+    scores = {
+        n: s.reshape(shape) for (n, s), shape in zip(scores.items(), layout.shapes, strict=True)
+    }
+    among = data.draw(st.none() | regions(layout).filter(len))
+    allowed = list(range(total)) if among is None else among.index.tolist()
+    k = data.draw(st.integers(1, len(allowed)))
+    best = sorted(allowed, key=lambda i: (-float(flat[i]), i))[:k]
+    assert top_k(scores, k, among=among) == Region.of(layout, best)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int64])
+@pytest.mark.parametrize("k", [1, 5, 10])
+def test_top_k_of_equal_scores_is_the_first_k_coordinates(k: int, dtype: torch.dtype) -> None:
+    scores = {"a": torch.ones(2, 3, dtype=dtype), "b": torch.ones(4, dtype=dtype)}
+    assert top_k(scores, k).index.tolist() == list(range(k))
+
+
+def test_top_k_compares_scores_across_parameters() -> None:
+    scores = {"a": torch.tensor([[1.0, 9.0, 2.0], [0.0, 0.0, 0.0]]), "b": torch.arange(4.0) + 5}
+    assert top_k(scores, 3).index.tolist() == [1, 8, 9]
+
+
+@pytest.mark.parametrize("k", [0, -1, 11])
+def test_top_k_refuses_a_k_that_cannot_be_had(k: int) -> None:
+    with pytest.raises(ValueError, match=rf"k must be in \[1, 10\], got {k}"):
+        top_k({"a": torch.ones(10)}, k)
+
+
+def test_top_k_refuses_more_than_the_region_it_may_choose_from() -> None:
+    with pytest.raises(ValueError, match=r"k must be in \[1, 2\], got 3"):
+        top_k({"a": torch.ones(10)}, 3, among=Region.of(Layout(("a",), ((10,),)), [4, 7]))
+
+
+def test_top_k_refuses_nan_where_it_would_have_to_rank_it() -> None:
+    scores = {"a": torch.tensor([1.0, float("nan"), 2.0])}
+    with pytest.raises(ValueError, match="1 NaN"):
+        top_k(scores, 1)
+    elsewhere = Region.of(Layout.of(scores), [0, 2])
+    assert top_k(scores, 1, among=elsewhere).index.tolist() == [2]
+
+
+def test_top_k_refuses_a_region_of_another_layout() -> None:
+    with pytest.raises(ValueError, match="another layout"):
+        top_k({"a": torch.ones(10)}, 1, among=Region.full(LAYOUT))
+
+
+def test_layout_numbers_coordinates_through_all_parameters_row_by_row() -> None:
+    assert (LAYOUT.sizes, LAYOUT.starts, LAYOUT.total) == ((6, 4), (0, 6, 10), 10)
+    masks = Region.of(LAYOUT, [4, 6]).masks()
+    assert masks["a"].nonzero().tolist() == [[1, 1]]
+    assert masks["b"].nonzero().tolist() == [[0]]
+
+
+def test_a_layout_of_nothing_is_refused() -> None:
+    with pytest.raises(ValueError, match="at least one parameter"):
+        Layout.of({})
+
+
+def test_region_of_sorts_and_drops_repeats() -> None:
+    assert Region.of(LAYOUT, [7, 2, 7]).index.tolist() == [2, 7]
+    assert Region.of(LAYOUT, torch.tensor([9, 0], dtype=torch.int32)).index.tolist() == [0, 9]
+
+
+def test_full_and_empty_are_the_ends_of_density() -> None:
+    assert Region.full(LAYOUT).density == 1.0
+    assert Region.empty(LAYOUT).density == 0.0
+    assert Region.of(LAYOUT, [3]).density == 0.1
+    assert union([], layout=LAYOUT) == Region.empty(LAYOUT)
+
+
+@pytest.mark.parametrize("index", [[-1], [10], [3, 3], [4, 2]])
+def test_impossible_coordinates_are_refused(index: list[int]) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        Region(LAYOUT, torch.tensor(index))
+
+
+@pytest.mark.parametrize("index", [torch.tensor([[1]]), torch.tensor([1], dtype=torch.int32)])
+def test_an_index_of_another_type_is_refused(index: torch.Tensor) -> None:
+    with pytest.raises(TypeError, match="1-d int64"):
+        Region(LAYOUT, index)
+
+
+def test_masks_of_numbers_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"bool.*float32 for a"):
+        Region.from_masks({"a": torch.ones(2)})
+
+
+def test_regions_of_different_models_do_not_mix() -> None:
+    other = Region.full(Layout(("a",), ((5,),)))
+    with pytest.raises(ValueError, match="regions of different models"):
+        Region.full(LAYOUT) | other
+    with pytest.raises(ValueError, match="regions of different models"):
+        Region.full(LAYOUT).find(other)
+    assert Region.full(LAYOUT) != other
+
+
+def test_find_refuses_what_lies_outside() -> None:
+    with pytest.raises(ValueError, match="1 of 2 coordinates lie outside"):
+        Region.of(LAYOUT, [1, 2]).find(Region.of(LAYOUT, [2, 9]))
