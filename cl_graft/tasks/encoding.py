@@ -41,11 +41,11 @@ def encode(
 ) -> Tensor:
     """Encode rows for a model family.
 
-    An encoder gets its texts as the tokenizer joins them, cut longest first; segment 2 stands where
-    the tokenizer gives token type 1 (BERT, MiniLM, ELECTRA), and nowhere for families without types.
-    A prompt is one sequence of segment 1 throughout, pairs included, as in LM-BFF. It stands between
-    the tokenizer's own begin and end tokens; a causal prompt gets no end token, as the label's
-    string follows.
+    An encoder gets its texts as the tokenizer joins them, cut longest first; segment 2 stands
+    where the tokenizer gives token type 1 (BERT, MiniLM, ELECTRA), and nowhere for families
+    without types. A prompt is one sequence of segment 1 throughout, pairs included, as in LM-BFF.
+    It stands between the tokenizer's own begin and end tokens; a causal prompt gets no end token,
+    as the label's string follows.
 
     Args:
         rows: The rows.
@@ -65,7 +65,7 @@ def encode(
         encoded = _encode_texts(rows, tokenizer, max_length)
     else:
         encoded = _encode_prompts(rows, tokenizer, family, _checked(prompt, family), max_length)
-    padding = tokenizer.pad_token_id or 0
+    padding: Any = tokenizer.pad_token_id or 0
     out = torch.zeros(len(rows), 2, max_length, dtype=torch.int64)
     out[:, 0] = padding
     for index, (ids, segments) in enumerate(encoded):
@@ -141,7 +141,7 @@ def _encode_prompts(
             f"{type(tokenizer).__name__} is none"
         )
     begin, end = _frame(tokenizer)
-    middle: list[int] = []
+    middle: list[Any] = []
     if family == "causal_lm":
         end = []
     elif tokenizer.mask_token_id is None:
@@ -193,8 +193,8 @@ def _checked(prompt: Prompt | None, family: Family) -> Prompt:
 def _halves(prompt: Prompt, family: Family) -> list[tuple[Piece, ...]]:
     """Cut a template at its mask, and drop the blanks before the mask or the template's end.
 
-    The token that follows brings its own space: the mask of RoBERTa-type tokenizers takes it in, and
-    a label's word is a token with a leading space.
+    The token that follows brings its own space: the mask of RoBERTa-type tokenizers takes it in,
+    and a label's word is a token with a leading space.
     """
     pieces = list(prompt.pieces)
     if family == "causal_lm":
@@ -295,14 +295,14 @@ def _forbidden_ids(tokenizer: "Tokenizer") -> frozenset[int]:
     The unknown token is the one special token that a text rightly becomes.
     """
     ids = set(tokenizer.all_special_ids)
-    others = {
+    others = [
         tokenizer.bos_token_id,
         tokenizer.eos_token_id,
         tokenizer.cls_token_id,
         tokenizer.sep_token_id,
         tokenizer.mask_token_id,
         tokenizer.pad_token_id,
-    }
+    ]
     if tokenizer.unk_token_id not in others:
         ids.discard(tokenizer.unk_token_id)
     return frozenset(ids)

@@ -1,0 +1,319 @@
+"""From a name to a task: presets, own files and folders, the built-in generated tasks, the hub.
+
+load_task("qnli", data=Path("data"), shots=512)      # the preset, from data/qnli
+load_task("reviews.csv", label="stars")              # a file of one's own
+load_task("generated:sentiment", shots=256)          # written by this package
+load_task("stanfordnlp/imdb")                        # the hub's, with ':config' where needed
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cl_graft.errors import InputError, nearest
+from cl_graft.tasks.columns import Columns, LabelledRows
+from cl_graft.tasks.presets import PRESETS, Preset, check_label_names
+from cl_graft.tasks.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
+from cl_graft.tasks.readers import has_rows, read_hub_rows, read_rows
+from cl_graft.tasks.records import SUFFIXES, strip_suffix
+from cl_graft.tasks.shots import few_shot, hold_out_test
+from cl_graft.tasks.task import Metric, Row, TextTask, check_task_name
+
+__all__ = ["DEFAULT_GENERATED_SHOTS", "GENERATED_TEST_ROWS", "load_task"]
+
+_logger = logging.getLogger(__name__)
+
+DEFAULT_GENERATED_SHOTS = 1024
+GENERATED_TEST_ROWS = 1000
+_GENERATED_PREFIX = "generated:"
+
+
+def load_task(
+    name: str,
+    *,
+    data: Path | None = None,
+    shots: int | None = None,
+    data_seed: int = 0,
+    shots_short: str = "error",
+    max_train: int | None = None,
+    max_test: int | None = None,
+    text: str | None = None,
+    text_pair: str | None = None,
+    label: str | None = None,
+    label_names: Sequence[str] | None = None,
+    metric: Metric | None = None,
+    max_length: int | None = None,
+    prompt: Prompt | None = None,
+    causal_prompt: Prompt | None = None,
+) -> TextTask:
+    """Load a task by name.
+
+    With `data` the name is looked for there first, as a folder or file; a folder (or file) that
+    holds rows itself is taken as the task of that name. A name that is a preset brings its columns,
+    metric, prompts and length. A preset without `data` comes from the hub.
+
+    Without a test split, the data's dev split is the test split (the labels of GLUE's test splits
+    are hidden); without either, 20 % of the rows are held out by `data_seed`.
+
+    Args:
+        name: A preset, a path, "generated:<name>" (or the bare name), or a hub name
+            "owner/name" with an optional ":config".
+        data: Folder of data sets, or the data set itself.
+        shots: Training rows a class; None for all (1,024 for a generated task).
+        data_seed: Seed of all sampling.
+        shots_short: "all" takes all rows of a class with too few; "error" refuses.
+        max_train: Most training rows, drawn after the shots.
+        max_test: Most test rows.
+        text: Column of the first text.
+        text_pair: Column of the second text.
+        label: Column of the label.
+        label_names: Label names in the order of class ids; empty for a regression.
+        metric: In place of the preset's, or accuracy (pearson for a regression).
+        max_length: Tokens a row, in place of the preset's, or 128.
+        prompt: In place of the preset's masked prompt, or the label names themselves.
+        causal_prompt: The same for the causal prompt.
+
+    Raises:
+        InputError: If the name is unknown (with the nearest known), or anything about the data is
+            not as it must be.
+    """
+    columns = Columns(text=text, text_pair=text_pair, label=label)
+    place = _find(name, data)
+    if place.generated:
+        if columns != Columns() or label_names is not None:
+            raise InputError(f"{name!r} is generated: it has no columns or labels to name")
+        loaded = _load_generated(place.name, shots, data_seed)
+    else:
+        loaded = _load_rows(place, columns, label_names, shots, data_seed, shots_short)
+
+    # A caller's own labels make it the caller's own task, whatever its name.
+    preset = PRESETS.get(place.name) if label_names is None and not place.generated else None
+    names = loaded.label_names
+    pair = loaded.train[0].text_pair is not None
+    fallback: tuple[Prompt | None, Prompt | None] = (None, None)
+    if preset is not None:
+        fallback = PROMPTS.get(preset.name), CAUSAL_PROMPTS.get(preset.name)
+    elif names:
+        fallback = default_prompts(names, pair=pair)
+    plain: Metric = "accuracy" if names else "pearson"
+    task = TextTask(
+        name=place.name,
+        label_names=names,
+        train=loaded.train,
+        dev=loaded.dev,
+        test=loaded.test,
+        metric=metric or (preset.metric if preset else plain),
+        prompt=prompt or fallback[0],
+        causal_prompt=causal_prompt or fallback[1],
+        max_length=max_length or (preset.max_length if preset else 128),
+        source=loaded.source,
+    ).with_limits(seed=data_seed, max_train=max_train, max_test=max_test)
+    return _with_overlap(task)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Place:
+    """Where a task's rows are: one of path, hub or generated; and the task's name."""
+
+    name: str
+    path: Path | None = None
+    hub: str | None = None
+    generated: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    label_names: tuple[str, ...]
+    train: tuple[Row, ...]
+    dev: tuple[Row, ...]
+    test: tuple[Row, ...]
+    source: dict[str, object]
+
+
+def _find(name: str, data: Path | None) -> _Place:
+    if name.startswith(_GENERATED_PREFIX):
+        own = name.removeprefix(_GENERATED_PREFIX)
+        if own not in _generated():
+            raise InputError(f"no generated task {own!r}; {nearest(own, _generated())}")
+        return _Place(name=own, generated=True)
+    if not name.strip():
+        raise InputError("the task's name is empty")
+    if data is not None:
+        found = _find_in(data, name)
+        if found is not None:
+            return found
+    path = Path(name).expanduser()
+    if path.exists() and (data is None or _looks_like_path(name)):
+        return _Place(name=check_task_name(_stem(path)), path=path)
+    if name in _generated():
+        return _Place(name=name, generated=True)
+    if data is not None:
+        raise InputError(
+            f"{data}: there is no data for task {name!r}; {nearest(name, _offered(data))}"
+        )
+    if name in PRESETS:
+        return _Place(name=name, hub=_hub_of(PRESETS[name]))
+    if _looks_like_path(name):
+        raise InputError(f"{name}: there is no such file or folder")
+    if "/" in name:
+        return _Place(name=check_task_name(name.split("/", 1)[1].replace(":", "_")), hub=name)
+    known = {*PRESETS, *_generated()}
+    raise InputError(f"unknown task {name!r}; {nearest(name, known)}")
+
+
+def _find_in(data: Path, name: str) -> _Place | None:
+    if not data.exists():
+        raise InputError(f"{data}: there is no such file or folder")
+    for candidate in (name, *(name + suffix for suffix in SUFFIXES)):
+        path = data / candidate
+        if has_rows(path):
+            return _Place(name=check_task_name(_stem(path)), path=path)
+    if (data / name).is_dir() and name in PRESETS:
+        return _Place(name=name, path=data / name)  # reading it says what is missing
+    if has_rows(data):
+        return _Place(name=check_task_name(name), path=data)
+    return None
+
+
+def _offered(data: Path) -> set[str]:
+    folders = data.iterdir() if data.is_dir() else ()
+    return {_stem(path) for path in folders if has_rows(path)} | set(_generated())
+
+
+def _looks_like_path(name: str) -> bool:
+    return (
+        name.startswith((".", "/", "~"))
+        or name.count("/") > 1
+        or strip_suffix(Path(name).name) is not None
+    )
+
+
+def _stem(path: Path) -> str:
+    path = path.resolve()
+    return path.name if path.is_dir() else strip_suffix(path.name) or path.name
+
+
+def _hub_of(preset: Preset) -> str:
+    if preset.hub is None:
+        raise InputError(
+            f"the data set {preset.name!r} is not on the hub in a form that is read here: name with "
+            f"`data` the folder that holds {preset.name}/train.jsonl and {preset.name}/test.jsonl"
+        )
+    return preset.hub
+
+
+def _load_rows(
+    place: _Place,
+    columns: Columns,
+    label_names: Sequence[str] | None,
+    shots: int | None,
+    data_seed: int,
+    shots_short: str,
+) -> _Loaded:
+    preset = PRESETS.get(place.name) if label_names is None else None
+    settings: dict[str, Any] = {"columns": columns, "label_names": label_names}
+    if preset is not None:
+        settings |= {
+            "preset_columns": preset.columns,
+            "preset_names": preset.label_names,
+            "aliases": preset.aliases,
+        }
+    if place.path is not None:
+        read = read_rows(place.path, **settings)
+        origin = str(place.path)
+    else:
+        hub, _, config = (place.hub or "").partition(":")
+        read = read_hub_rows(hub, config or None, **settings)
+        origin = f"hub:{place.hub}"
+    if preset is not None:
+        check_label_names(preset, read.label_names, origin)
+    train, dev, test, rule = _three_splits(read, data_seed)
+    try:
+        chosen = few_shot(
+            train,
+            label_names=read.label_names,
+            shots=shots,
+            data_seed=data_seed,
+            dev=dev,
+            short=shots_short,
+        )
+    except InputError as error:
+        raise InputError(f"task {place.name!r}: {error}") from None
+    source: dict[str, object] = {
+        "from": origin,
+        "columns": [read.columns.text, read.columns.text_pair, read.columns.label],
+        "rows_read": {split: len(rows) for split, rows in read.splits.items()},
+        "without_labels": list(read.without_labels),
+        "test_split": rule,
+        "split": chosen.rule,
+    }
+    return _Loaded(
+        label_names=read.label_names,
+        train=chosen.train,
+        dev=chosen.dev,
+        test=test,
+        source=source,
+    )
+
+
+def _three_splits(
+    read: LabelledRows, data_seed: int
+) -> tuple[tuple[Row, ...], tuple[Row, ...] | None, tuple[Row, ...], str]:
+    splits: Mapping[str, tuple[Row, ...]] = read.splits
+    train, dev = splits["train"], splits.get("dev")
+    if "test" in splits:
+        return train, dev, splits["test"], "the data's own test split"
+    if dev is not None:
+        return train, None, dev, "the data's dev split serves as test split"
+    train, test = hold_out_test(train, data_seed=data_seed)
+    return train, None, test, f"80/20 of all rows, by data seed {data_seed}"
+
+
+def _generated() -> Mapping[str, Any]:
+    # The grammars build their word tables on import; who brings data of their own needs none.
+    from cl_graft.tasks.generated import GENERATED
+
+    return GENERATED
+
+
+def _load_generated(name: str, shots: int | None, data_seed: int) -> _Loaded:
+    from cl_graft.tasks.generated import generate
+
+    label_names = tuple(_generated()[name].label_names)
+    shots = DEFAULT_GENERATED_SHOTS if shots is None else shots
+    if shots < 1:
+        raise InputError(f"shots must be at least 1 row a class, got {shots}")
+    train_rows = shots * len(label_names)
+    dev_rows = min(max(train_rows, 32), GENERATED_TEST_ROWS)
+    try:
+        # The test rows are the same for every data seed, so that seeds can be compared.
+        train = generate(name, split="train", rows=train_rows, seed=data_seed)
+        dev = generate(name, split="dev", rows=dev_rows, seed=data_seed)
+        test = generate(name, split="test", rows=GENERATED_TEST_ROWS, seed=0)
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    split = {
+        "train": f"{shots} rows a class",
+        "dev": f"{dev_rows} rows of their own",
+        "shots": shots,
+        "data_seed": data_seed,
+    }
+    source: dict[str, object] = {"from": f"{_GENERATED_PREFIX}{name}", "split": split}
+    return _Loaded(label_names=label_names, train=train, dev=dev, test=test, source=source)
+
+
+def _with_overlap(task: TextTask) -> TextTask:
+    """Count the test rows whose texts also train or select, and warn if there are any."""
+    seen = {(row.text, row.text_pair) for row in (*task.train, *task.dev)}
+    overlap = sum((row.text, row.text_pair) in seen for row in task.test)
+    if overlap:
+        _logger.warning(
+            "task %s: %d of %d test rows also stand in train or dev; its scores will look better "
+            "than they are",
+            task.name,
+            overlap,
+            len(task.test),
+        )
+    return replace(task, source={**task.source, "train_test_overlap": overlap})
