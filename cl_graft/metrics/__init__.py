@@ -1,0 +1,28 @@
+"""Measures of a stream: pure functions on predictions and on the matrix R[i][j] of scores.
+
+Pictures are in `cl_graft.metrics.figures`, Avalanche's metric plugins in
+`cl_graft.metrics.plugins`; neither is imported here.
+"""
+
+from cl_graft.metrics.calibration import ReliabilityBins, ece, reliability_bins
+from cl_graft.metrics.continual import (
+    ScoreMatrix,
+    average_accuracy,
+    backward_transfer,
+    forgetting,
+    forward_transfer,
+)
+from cl_graft.metrics.task_score import METRICS, score
+
+__all__ = [
+    "METRICS",
+    "ReliabilityBins",
+    "ScoreMatrix",
+    "average_accuracy",
+    "backward_transfer",
+    "ece",
+    "forgetting",
+    "forward_transfer",
+    "reliability_bins",
+    "score",
+]

@@ -1,0 +1,106 @@
+"""Expected calibration error: how far a model's confidence is from its accuracy.
+
+Bins follow Guo et al., "On Calibration of Modern Neural Networks" (2017),
+https://arxiv.org/abs/1706.04599, section 2: M intervals (lo, hi] of equal width on (0, 1], so that
+a confidence of exactly 1.0 is in the last bin. torchmetrics bins [lo, hi) and gives 1.0 a bin of
+its own, which yields other numbers on saturated models.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["ReliabilityBins", "ece", "reliability_bins"]
+
+# How far a row of probabilities may be from summing to one: bfloat16 keeps 8 bits.
+_SUM_TOLERANCE = 2e-2
+
+
+@dataclass(frozen=True, eq=False)
+class ReliabilityBins:
+    """Confidence and accuracy by bin of confidence; bin m holds confidences in (m/M, (m+1)/M].
+
+    Attributes:
+        counts: Rows in each bin; int64, shape (M,).
+        confidence: Mean probability of the predicted class, in [0, 1]; float64, shape (M,). NaN
+            where the bin is empty.
+        accuracy: Share of right predictions, in [0, 1]; float64, shape (M,). NaN where the bin is
+            empty.
+    """
+
+    counts: Tensor
+    confidence: Tensor
+    accuracy: Tensor
+
+    @property
+    def ece(self) -> float:
+        """Expected calibration error of these bins, in [0, 1]."""
+        filled = self.counts > 0
+        gaps = (self.accuracy[filled] - self.confidence[filled]).abs()
+        return float((self.counts[filled] * gaps).sum() / self.counts.sum())
+
+
+def ece(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> float:
+    """Return the expected calibration error, as a fraction in [0, 1].
+
+    ECE = Σ_m |B_m|/n · |acc(B_m) − conf(B_m)| (Guo et al. 2017, eq. 3). See `reliability_bins` for
+    the arguments and the errors.
+    """
+    return reliability_bins(probabilities, labels, bins=bins).ece
+
+
+def reliability_bins(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> ReliabilityBins:
+    """Sort predictions into bins by the probability of the predicted class.
+
+    Args:
+        probabilities: Class probabilities, not logits; floating, shape (n, K), rows sum to 1. Of
+            equal probabilities the first class is the prediction.
+        labels: Right classes in [0, K); integers, shape (n,).
+        bins: Number of bins M, at least 1.
+
+    Raises:
+        ValueError: If shapes do not fit, there are no rows, a value is outside its range or `bins`
+            is below 1.
+    """
+    _check(probabilities, labels, bins)
+    if probabilities.dtype in (torch.float16, torch.bfloat16):
+        probabilities = probabilities.float()
+    confidence = probabilities.amax(dim=1).clamp(max=1)  # rounding may have gone above
+    right = probabilities.argmax(dim=1) == labels.to(probabilities.device)
+    inner = torch.arange(1, bins, dtype=torch.float64, device=confidence.device) / bins
+    index = torch.bucketize(confidence, inner.to(confidence.dtype))
+    counts = torch.bincount(index, minlength=bins)
+    return ReliabilityBins(
+        counts=counts,
+        confidence=torch.bincount(index, confidence.double(), minlength=bins) / counts,
+        accuracy=torch.bincount(index, right.double(), minlength=bins) / counts,
+    )
+
+
+def _check(probabilities: Tensor, labels: Tensor, bins: int) -> None:
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1, got {bins}")
+    if probabilities.ndim != 2 or labels.shape != probabilities.shape[:1]:
+        raise ValueError(
+            "expected probabilities of shape (n, K) and labels of shape (n,), "
+            f"got {tuple(probabilities.shape)} and {tuple(labels.shape)}"
+        )
+    n, classes = probabilities.shape
+    if n == 0 or classes == 0:
+        raise ValueError(f"calibration needs at least one row and one class, got {n} and {classes}")
+    if not probabilities.is_floating_point() or labels.is_floating_point():
+        raise ValueError(
+            "expected floating probabilities and integer labels, "
+            f"got {probabilities.dtype} and {labels.dtype}"
+        )
+    low = probabilities.min().item()
+    off = (probabilities.double().sum(dim=1) - 1).abs().max().item()
+    if not (low >= 0 and off <= _SUM_TOLERANCE):
+        raise ValueError(
+            "probabilities must be at least 0 and sum to 1 a row, got a lowest value of "
+            f"{low:g} and a row {off:g} away from 1; were logits passed without softmax?"
+        )
+    first, last = int(labels.min()), int(labels.max())
+    if first < 0 or last >= classes:
+        raise ValueError(f"labels must be in [0, {classes}), got values in [{first}, {last}]")

@@ -1,0 +1,148 @@
+"""What a stream of T experiences left behind, read from the matrix R.
+
+`R[i][j]` is the score on the test set of experience j after training on experience i, both counted
+from 0; R is square. Scores are fractions (accuracy, F1) or correlations, so every measure here is
+one too. A cell is None where there is no answer, usually above the diagonal; a measure that needs
+such a cell is None itself, never a mean over fewer tasks.
+
+Backward and forward transfer go by Lopez-Paz & Ranzato, "Gradient Episodic Memory for Continual
+Learning" (2017), https://arxiv.org/abs/1706.08840; forgetting by Chaudhry et al., "Riemannian Walk
+for Incremental Learning" (2018), https://arxiv.org/abs/1801.10112. Other libraries compute other
+numbers under the same names: compare formulas, not names.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+__all__ = [
+    "ScoreMatrix",
+    "average_accuracy",
+    "backward_transfer",
+    "forgetting",
+    "forward_transfer",
+]
+
+ScoreMatrix = Sequence[Sequence[float | None]]
+
+
+def average_accuracy(R: ScoreMatrix) -> float | None:
+    """Average the scores of all experiences after the last one.
+
+    ACC = 1/T · Σ_{j<T} R[T-1][j] (Lopez-Paz & Ranzato 2017, eq. 2). Every experience counts the
+    same, whatever the size of its test set.
+
+    Returns:
+        The average, or None if R is empty or a score of the last row is missing.
+
+    Raises:
+        ValueError: If R is not square, or a score is not finite.
+    """
+    size = _checked_size(R)
+    return _mean(R[size - 1][j] for j in range(size))
+
+
+def backward_transfer(R: ScoreMatrix) -> float | None:
+    """Average what later training did to earlier experiences; negative means forgetting.
+
+    BWT = 1/(T-1) · Σ_{j<T-1} (R[T-1][j] − R[j][j]) (Lopez-Paz & Ranzato 2017, eq. 3). It is exactly
+    0.0 where no score changed.
+
+    Returns:
+        The average difference, or None if there are fewer than two experiences or a score of the
+        last row or the diagonal is missing.
+
+    Raises:
+        ValueError: If R is not square, or a score is not finite.
+    """
+    size = _checked_size(R)
+    return _mean(_difference(R[size - 1][j], R[j][j]) for j in range(size - 1))
+
+
+def forward_transfer(
+    R: ScoreMatrix, *, baseline: Sequence[float | None] | None = None
+) -> float | None:
+    """Average what earlier training did for experiences not yet learned.
+
+    FWT = 1/(T-1) · Σ_{1≤j<T} (R[j-1][j] − b[j]) (Lopez-Paz & Ranzato 2017, eq. 4).
+
+    Args:
+        R: Matrix of scores; the cells just above the diagonal are needed.
+        baseline: b[j], the score on experience j before any training (a model at initialisation,
+            or the zero-shot answer of the base), one a task; b[0] is never used. Without it,
+            forward transfer is undefined.
+
+    Returns:
+        The average difference, or None if there are fewer than two experiences, the baseline is
+        missing or a score it needs is.
+
+    Raises:
+        ValueError: If R is not square, the baseline has another length, or a score is not finite.
+    """
+    size = _checked_size(R)
+    if baseline is None:
+        return None
+    if len(baseline) != size:
+        raise ValueError(
+            f"the baseline must hold one score an experience: expected {size}, got {len(baseline)}"
+        )
+    _check_finite(baseline, "baseline")
+    return _mean(_difference(R[j - 1][j], baseline[j]) for j in range(1, size))
+
+
+def forgetting(R: ScoreMatrix) -> float | None:
+    """Average how far each experience ended below the best it had ever reached.
+
+    F = 1/(T-1) · Σ_{j<T-1} (max_{i<T-1} R[i][j] − R[T-1][j]) (Chaudhry et al. 2018, section 3). The
+    maximum goes over all rows but the last that have a score, also those before experience j was
+    learned. Negative values are possible: an experience can end above its earlier best.
+
+    Returns:
+        The average drop, or None if there are fewer than two experiences, the last row lacks a
+        score or a column has no earlier one.
+
+    Raises:
+        ValueError: If R is not square, or a score is not finite.
+    """
+    size = _checked_size(R)
+    return _mean(
+        _difference(_best(R[i][j] for i in range(size - 1)), R[size - 1][j])
+        for j in range(size - 1)
+    )
+
+
+def _checked_size(R: ScoreMatrix) -> int:
+    size = len(R)
+    for i, row in enumerate(R):
+        if len(row) != size:
+            raise ValueError(
+                f"R must be square, one row and one column an experience: "
+                f"row {i} has {len(row)} cells, expected {size}; use None where there is no score"
+            )
+        _check_finite(row, f"R[{i}]")
+    return size
+
+
+def _check_finite(scores: Sequence[float | None], name: str) -> None:
+    for j, value in enumerate(scores):
+        if value is not None and not math.isfinite(value):
+            raise ValueError(
+                f"{name}[{j}] is {value}, expected a finite score or None; "
+                "did the training diverge?"
+            )
+
+
+def _difference(left: float | None, right: float | None) -> float | None:
+    return None if left is None or right is None else left - right
+
+
+def _best(values: Iterable[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    present: list[float] = []
+    for value in values:
+        if value is None:
+            return None
+        present.append(value)
+    return math.fsum(present) / len(present) if present else None

@@ -1,0 +1,101 @@
+"""The score of a task: one number from its logits and labels, by the metric the task names."""
+
+from collections.abc import Callable
+from types import MappingProxyType
+
+import torch
+from torch import Tensor
+
+from cl_graft.errors import InputError, nearest
+
+__all__ = ["METRICS", "score"]
+
+
+def score(logits: Tensor, labels: Tensor, metric: str) -> float:
+    """Return the score of predictions by `metric`.
+
+    Args:
+        logits: Floating, shape (n, K); (n, 1) for regression. Of equal logits the first class is
+            the prediction.
+        labels: Shape (n,); integers in [0, K), or real values for regression.
+        metric: One of `METRICS`:
+            `accuracy`: share of right predictions, in [0, 1].
+            `f1`: of class 1 where there are two classes (as GLUE scores MRPC and QQP,
+            https://arxiv.org/abs/1804.07461), else the mean over classes (as SuperGLUE scores CB,
+            https://arxiv.org/abs/1905.00537); in [0, 1].
+            `matthews`: Matthews correlation coefficient (as GLUE scores CoLA), in [-1, 1]; 0 where
+            all predictions or all labels are one class.
+            `pearson`: correlation of predicted and given values (as GLUE scores STS-B), in
+            [-1, 1]; 0 where either side is constant.
+
+    Raises:
+        InputError: If the metric is unknown.
+        ValueError: If shapes or values do not fit the metric.
+    """
+    if metric not in METRICS:
+        raise InputError(f"unknown metric {metric!r}: {nearest(metric, METRICS)}")
+    if logits.ndim != 2 or labels.shape != logits.shape[:1] or 0 in logits.shape:
+        raise ValueError(
+            "expected logits of shape (n, K) and labels of shape (n,) with at least one row, "
+            f"got {tuple(logits.shape)} and {tuple(labels.shape)}"
+        )
+    if not torch.isfinite(logits).all():
+        raise ValueError("logits hold NaN or infinite values; did the training diverge?")
+    return METRICS[metric](logits.detach().cpu(), labels.detach().cpu())
+
+
+# torchmetrics is imported where it is used: its import pulls in transformers and takes seconds.
+
+
+def _accuracy(logits: Tensor, labels: Tensor) -> float:
+    _check_classes(logits, labels)
+    return float((logits.argmax(dim=1) == labels).double().mean())
+
+
+def _f1(logits: Tensor, labels: Tensor) -> float:
+    from torchmetrics.functional.classification import binary_f1_score, multiclass_f1_score
+
+    _check_classes(logits, labels)
+    predicted, classes = logits.argmax(dim=1), logits.shape[1]
+    if classes == 2:
+        return float(binary_f1_score(predicted, labels))
+    return float(multiclass_f1_score(predicted, labels, num_classes=classes, average="macro"))
+
+
+def _matthews(logits: Tensor, labels: Tensor) -> float:
+    from torchmetrics.functional.classification import multiclass_matthews_corrcoef
+
+    _check_classes(logits, labels)
+    predicted, classes = logits.argmax(dim=1), logits.shape[1]
+    if predicted.unique().numel() == 1 or labels.unique().numel() == 1:
+        return 0.0
+    return float(multiclass_matthews_corrcoef(predicted, labels, num_classes=classes))
+
+
+def _pearson(logits: Tensor, labels: Tensor) -> float:
+    from torchmetrics.functional.regression import pearson_corrcoef
+
+    if logits.shape[1] != 1:
+        raise ValueError(f"pearson needs logits of shape (n, 1), got {tuple(logits.shape)}")
+    predicted, given = logits[:, 0].double(), labels.double()
+    if not torch.isfinite(given).all():
+        raise ValueError("labels hold NaN or infinite values")
+    if predicted.unique().numel() == 1 or given.unique().numel() == 1:
+        return 0.0
+    return float(pearson_corrcoef(predicted, given))
+
+
+def _check_classes(logits: Tensor, labels: Tensor) -> None:
+    classes = logits.shape[1]
+    if classes < 2:
+        raise ValueError(f"a class metric needs at least 2 classes, got {classes}; use 'pearson'")
+    if labels.is_floating_point():
+        raise ValueError(f"a class metric needs integer labels, got {labels.dtype}")
+    first, last = int(labels.min()), int(labels.max())
+    if first < 0 or last >= classes:
+        raise ValueError(f"labels must be in [0, {classes}), got values in [{first}, {last}]")
+
+
+METRICS: MappingProxyType[str, Callable[[Tensor, Tensor], float]] = MappingProxyType(
+    {"accuracy": _accuracy, "f1": _f1, "matthews": _matthews, "pearson": _pearson}
+)

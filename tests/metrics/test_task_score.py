@@ -1,0 +1,128 @@
+"""Task scores agree with scikit-learn, an independent reference, and are defined at every edge."""
+
+import numpy as np
+import pytest
+import sklearn.metrics
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cl_graft.errors import InputError
+from cl_graft.metrics import METRICS, score
+
+
+def f1(labels, predicted, classes):
+    if classes == 2:
+        return sklearn.metrics.f1_score(labels, predicted, zero_division=0)
+    present = sorted(set(labels) | set(predicted))
+    return sklearn.metrics.f1_score(
+        labels, predicted, labels=present, average="macro", zero_division=0
+    )
+
+
+def matthews(labels, predicted, _):
+    if set(labels) == set(predicted) and len(set(labels)) == 1:
+        return 0.0  # scikit-learn's answer too, but given with a warning
+    return sklearn.metrics.matthews_corrcoef(labels, predicted)
+
+
+REFERENCES = {
+    "accuracy": lambda labels, predicted, _: sklearn.metrics.accuracy_score(labels, predicted),
+    "f1": f1,
+    "matthews": matthews,
+}
+
+
+def random_logits(seed, n, classes):
+    generator = torch.Generator().manual_seed(seed)
+    labels = torch.randint(classes, (n,), generator=generator)
+    noise = torch.randn(n, classes, generator=generator)
+    return torch.nn.functional.one_hot(labels, classes) + noise, labels
+
+
+samples = st.builds(random_logits, st.integers(0, 2**32), st.integers(1, 80), st.integers(2, 6))
+
+
+@pytest.mark.parametrize("metric", REFERENCES)
+@given(sample=samples)
+def test_class_metrics_agree_with_scikit_learn(metric, sample):
+    logits, labels = sample
+    predicted = logits.argmax(dim=1)
+    expected = REFERENCES[metric](labels.tolist(), predicted.tolist(), logits.shape[1])
+    assert score(logits, labels, metric) == pytest.approx(expected, abs=1e-6)
+
+
+@given(st.integers(0, 2**32), st.integers(2, 80))
+def test_pearson_agrees_with_numpy(seed, n):
+    generator = torch.Generator().manual_seed(seed)
+    labels = 5 * torch.rand(n, generator=generator)
+    logits = labels[:, None] + torch.randn(n, 1, generator=generator)
+    expected = np.corrcoef(logits[:, 0].double().numpy(), labels.double().numpy())[0, 1]
+    assert score(logits, labels, "pearson") == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("metric", REFERENCES)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_perfect_predictions_score_one(metric, classes):
+    labels = torch.arange(12) % classes
+    logits = torch.nn.functional.one_hot(labels, classes).float()
+    assert score(logits, labels, metric) == pytest.approx(1.0)
+
+
+def test_perfect_regression_scores_one_and_its_mirror_minus_one():
+    labels = torch.tensor([0.0, 1.5, 2.0, 5.0])
+    assert score(labels[:, None], labels, "pearson") == pytest.approx(1.0)
+    assert score(-labels[:, None], labels, "pearson") == pytest.approx(-1.0)
+
+
+def test_one_constant_side_is_no_correlation():
+    constant, labels = torch.ones(4, 1), torch.tensor([0.0, 1.0, 2.0, 3.0])
+    assert score(constant, labels, "pearson") == 0.0
+    assert score(labels[:, None], constant[:, 0], "pearson") == 0.0
+    always_first = torch.tensor([[1.0, 0.0]] * 4)
+    assert score(always_first, torch.tensor([0, 1, 0, 1]), "matthews") == 0.0
+
+
+def test_f1_of_two_classes_is_that_of_class_one():
+    logits = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0]])
+    # class 1: one hit, one false alarm, one miss
+    assert score(logits, torch.tensor([1, 0, 1, 0]), "f1") == pytest.approx(0.5)
+    assert score(logits, torch.tensor([0, 0, 0, 0]), "f1") == 0.0
+
+
+@pytest.mark.parametrize("metric", REFERENCES)
+def test_equal_logits_predict_the_first_class(metric):
+    logits, labels = torch.zeros(6, 2), torch.zeros(6, dtype=torch.long)
+    expected = REFERENCES[metric]([0] * 6, [0] * 6, 2)
+    assert score(logits, labels, metric) == pytest.approx(expected)
+
+
+def test_an_unknown_metric_is_answered_with_the_nearest_known_one():
+    with pytest.raises(InputError, match=r"unknown metric 'acuracy': did you mean 'accuracy'\?"):
+        score(torch.zeros(1, 2), torch.zeros(1, dtype=torch.long), "acuracy")
+
+
+CLASS = torch.zeros(2, 3)
+
+
+@pytest.mark.parametrize(
+    ("logits", "labels", "metric", "message"),
+    [
+        (CLASS, torch.tensor([0, 3]), "accuracy", r"\[0, 3\), got values in \[0, 3\]"),
+        (CLASS, torch.tensor([-1, 0]), "f1", r"\[0, 3\), got values in \[-1, 0\]"),
+        (CLASS, torch.tensor([0.0, 1.0]), "matthews", "integer labels"),
+        (CLASS, torch.tensor([0]), "accuracy", r"shape \(n,\)"),
+        (CLASS[:0], torch.tensor([], dtype=torch.long), "accuracy", "at least one row"),
+        (CLASS[:, :1], torch.tensor([0, 0]), "accuracy", "use 'pearson'"),
+        (CLASS, torch.tensor([0.0, 1.0]), "pearson", r"shape \(n, 1\)"),
+        (CLASS[:, :1], torch.tensor([0.0, float("nan")]), "pearson", "labels hold NaN"),
+        (torch.tensor([[float("nan"), 0.0]]), torch.tensor([0]), "accuracy", "diverge"),
+    ],
+)
+def test_what_does_not_fit_the_metric_is_refused(logits, labels, metric, message):
+    with pytest.raises(ValueError, match=message):
+        score(logits, labels, metric)
+
+
+def test_the_table_names_the_metrics_of_a_text_task():
+    assert set(METRICS) == {"accuracy", "f1", "matthews", "pearson"}
