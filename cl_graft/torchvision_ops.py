@@ -1,14 +1,14 @@
 """Let torchvision be imported where its compiled operators do not match the installed torch.
 
-Avalanche imports torchvision, and so does transformers wherever it finds it. A torchvision that was
-built for another torch (the CPU build of torch beside a registry's CUDA build of torchvision) cannot
-load its compiled extension; its Python half then asks torch for `torchvision::nms` and
-`torchvision::qnms` all the same, and the import ends in `operator torchvision::nms does not exist`.
-Text needs neither operator. Declaring their schemas, without any kernel, before the first import of
-torchvision is enough for that import to pass; calling them still fails, as it should.
+Avalanche imports torchvision, and so does transformers wherever it finds it. A torchvision that
+was built for another torch (the CPU build of torch beside a registry's CUDA build of torchvision)
+cannot load its compiled extension; its Python half then asks torch for `torchvision::nms` and
+`torchvision::qnms` all the same, and the import ends in `operator torchvision::nms does not
+exist`. Text needs neither operator. Declaring their schemas, without any kernel, before the first
+import of torchvision is enough for that import to pass; calling them still fails, as it should.
 
-A second definition of an operator is fatal to the process, so nothing is declared where the compiled
-extension loads: it defines the operators itself.
+A second definition of an operator is fatal to the process, so nothing is declared where the
+compiled extension loads: it defines the operators itself.
 """
 
 import importlib.machinery

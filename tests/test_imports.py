@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "cl_graft"
 
 FOUNDATION = {"errors", "randomness", "torchvision_ops"}
 WEIGHTS = FOUNDATION | {"region", "graft", "bank", "fingerprint", "sparse", "training"}
-LIBRARY = WEIGHTS | {"store", "localization", "metrics", "models", "tasks", "analysis"}
+LIBRARY = WEIGHTS | {"store", "localization", "learning", "metrics", "models", "tasks", "analysis"}
 
 # What each unit (a module, or a package of modules) may import from cl_graft besides itself.
 BELOW: dict[str, set[str]] = {
@@ -29,6 +29,7 @@ BELOW: dict[str, set[str]] = {
     "sparse": FOUNDATION | {"region", "graft"},
     "training": FOUNDATION | {"region", "graft", "sparse"},
     "localization": FOUNDATION | {"region", "graft", "sparse", "training"},
+    "learning": FOUNDATION | {"region", "graft", "sparse", "training", "localization"},
     "metrics": {"errors"},
     "metrics.plugins": LIBRARY,
     "models": WEIGHTS,
@@ -65,6 +66,7 @@ OUTSIDE: dict[str, set[str]] = {
     "sparse": TORCH,
     "training": TORCH,
     "localization": TORCH,
+    "learning": TORCH,
     "metrics": TORCH | {"torchmetrics", "matplotlib"},
     "metrics.plugins": TORCH | {"avalanche", "matplotlib"},
     "models": TORCH | {"transformers", "huggingface_hub", "safetensors"},
