@@ -1,0 +1,19 @@
+"""Models: pretrained transformers that answer tasks, and what is graftable in them."""
+
+from cl_graft.models.graftable import block_stacks, graftable_parameters
+from cl_graft.models.heads import LabelStrings, LabelWords, linear_head, make_head
+from cl_graft.models.load import Loaded, load_model, minilm_path
+from cl_graft.models.task_model import TaskModel
+
+__all__ = [
+    "LabelStrings",
+    "LabelWords",
+    "Loaded",
+    "TaskModel",
+    "block_stacks",
+    "graftable_parameters",
+    "linear_head",
+    "load_model",
+    "make_head",
+    "minilm_path",
+]

@@ -1,0 +1,82 @@
+"""Which parameters of a model may be grafted: those of its stack of blocks.
+
+A graft lives in the transformer blocks (weights, biases, LayerNorms), never in embeddings, pooler,
+language-model head or task heads. The stack is found by its form, so any encoder, decoder,
+encoder-decoder or vision transformer will do; a model without one (an MLP, a plain CNN) is
+graftable everywhere but in its heads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from torch import nn
+
+__all__ = ["block_stacks", "graftable_parameters"]
+
+
+def graftable_parameters(
+    module: nn.Module,
+    *,
+    exclude: Sequence[str] = ("heads",),
+    keep: Callable[[str], bool] | None = None,
+) -> dict[str, nn.Parameter]:
+    """Return the graftable parameters of a model by their full names, in the model's order.
+
+    A parameter that is shared is listed once, under the first of its names; it is graftable if
+    that name is. RoBERTa-base has 192 of them with 85,054,464 coordinates.
+
+    Args:
+        module: The model.
+        exclude: Module paths (such as `"heads"` or `"model.classifier"`), at any depth, whose
+            parameters are left out.
+        keep: Said of a parameter's full name: False leaves it out too. None keeps all.
+
+    Raises:
+        ValueError: If nothing is left.
+    """
+    stacks = tuple(f"{path}." if path else "" for path in block_stacks(module))
+    chosen = {
+        name: parameter
+        for name, parameter in module.named_parameters()
+        if parameter.is_floating_point()
+        and (not stacks or name.startswith(stacks))
+        and not any(f".{path}." in f".{name}." for path in exclude)
+        and (keep is None or keep(name))
+    }
+    if not chosen:
+        raise ValueError(
+            f"{type(module).__name__} has no graftable parameters: block stacks found: "
+            f"{', '.join(stacks) or 'none'}; excluded: {', '.join(exclude) or 'nothing'}"
+        )
+    return chosen
+
+
+def block_stacks(module: nn.Module) -> tuple[str, ...]:
+    """Return the paths of the outermost block stacks of a model, in the model's order.
+
+    A block stack is a `ModuleList` whose elements are of one class and each hold at least two
+    modules with parameters of their own: a list of blocks, not of single layers. An
+    encoder-decoder has two.
+    """
+    return tuple(_stacks(module, ""))
+
+
+def _stacks(module: nn.Module, path: str) -> Iterator[str]:
+    if _is_stack(module):
+        yield path
+        return
+    for name, child in module.named_children():
+        yield from _stacks(child, f"{path}.{name}" if path else name)
+
+
+def _is_stack(module: nn.Module) -> bool:
+    if not isinstance(module, nn.ModuleList) or len(module) == 0:
+        return False
+    return len({type(element) for element in module}) == 1 and all(map(_is_block, module))
+
+
+def _is_block(module: nn.Module) -> bool:
+    """Say whether at least two modules in `module`, itself included, own parameters."""
+    owners = (next(inner.parameters(recurse=False), None) for inner in module.modules())
+    return sum(owner is not None for owner in owners) >= 2

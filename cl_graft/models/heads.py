@@ -1,0 +1,144 @@
+"""Heads: what turns a model's features into one logit a class.
+
+An encoder has a trained linear head for every task. Prompted language models have none to train:
+their heads only know which tokens stand for the labels, so a task's skill is in its graft alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.errors import InputError
+from cl_graft.randomness import generator
+
+if TYPE_CHECKING:
+    from cl_graft.models.task_model import TaskModel
+
+__all__ = ["LabelStrings", "LabelWords", "linear_head", "make_head"]
+
+
+def linear_head(hidden: int, classes: int, *, seed: int) -> nn.Linear:
+    """Make a linear head in fp32: weights from N(0, 0.02²) drawn from `seed`, biases zero.
+
+    Args:
+        hidden: Size of the features.
+        classes: Number of logits; 1 for regression.
+        seed: Where the weights come from; the global generator is not touched.
+    """
+    if hidden < 1 or classes < 1:
+        raise ValueError(f"hidden and classes must be at least 1, got {hidden} and {classes}")
+    empty = nn.utils.skip_init(nn.Linear, hidden, classes, dtype=torch.float32)
+    head = cast(nn.Linear, empty)
+    nn.init.normal_(head.weight, 0.0, 0.02, generator=generator(seed, "head"))
+    nn.init.zeros_(head.bias)
+    return head
+
+
+class LabelWords(nn.Module):
+    """One vocabulary token for each label; nothing to train.
+
+    Attributes:
+        token_ids: Buffer of shape (K,).
+    """
+
+    token_ids: Tensor
+
+    def __init__(self, token_ids: Sequence[int]) -> None:
+        _check_labels([(token,) for token in token_ids])
+        super().__init__()
+        self.register_buffer("token_ids", torch.tensor(list(token_ids), dtype=torch.long))
+
+    def forward(self, vocabulary_logits: Tensor) -> Tensor:
+        """Pick the labels' columns, (n, K), from logits over the vocabulary, (n, V)."""
+        return vocabulary_logits.index_select(1, self.token_ids)
+
+
+class LabelStrings(nn.Module):
+    """A string of one or more tokens for each label; nothing to train.
+
+    Attributes:
+        token_ids: Buffer of shape (K, m), where m is the length of the longest string; 0 after the
+            end of a shorter one.
+        lengths: Buffer of shape (K,): tokens in each string, in [1, m].
+    """
+
+    token_ids: Tensor
+    lengths: Tensor
+
+    def __init__(self, strings: Sequence[Sequence[int]]) -> None:
+        _check_labels(strings)
+        super().__init__()
+        lengths = [len(string) for string in strings]
+        padded = [[*string, *[0] * (max(lengths) - len(string))] for string in strings]
+        self.register_buffer("token_ids", torch.tensor(padded, dtype=torch.long))
+        self.register_buffer("lengths", torch.tensor(lengths, dtype=torch.long))
+
+    @property
+    def within(self) -> Tensor:
+        """Where `token_ids` holds a token of its string: bool of shape (K, m)."""
+        places = torch.arange(self.token_ids.shape[1], device=self.lengths.device)
+        return places < self.lengths[:, None]
+
+    def forward(self, log_probabilities: Tensor) -> Tensor:
+        """Sum the log-probabilities of each string's tokens, (n, K, m), to scores, (n, K)."""
+        return log_probabilities.masked_fill(~self.within, 0.0).sum(-1)
+
+
+def make_head(
+    model: TaskModel,
+    *,
+    classes: int,
+    label_token_ids: Sequence[Sequence[int]] | None = None,
+    seed: int,
+) -> nn.Module:
+    """Make the head that a task with `classes` classes needs on a model of this family.
+
+    Args:
+        model: The model; the head is not added to it.
+        classes: Number of classes; 1 for regression (encoders only).
+        label_token_ids: Every label's tokens, in the order of the labels; not for encoders.
+        seed: Where an encoder's head gets its initial weights.
+
+    Raises:
+        InputError: If the labels' tokens are missing, too few or too many, not in the model's
+            vocabulary, or not one token each on a masked LM.
+    """
+    if model.family == "encoder":
+        return linear_head(model.hidden_size, classes, seed=seed)
+    if label_token_ids is None or len(label_token_ids) != classes:
+        came = "none" if label_token_ids is None else f"those of {len(label_token_ids)}"
+        raise InputError(
+            f"a {model.family} needs the tokens of each of the {classes} labels, got {came}"
+            + (": regression needs an encoder" if classes == 1 else "")
+        )
+    vocabulary = cast(Any, model.backbone.config).vocab_size
+    outside = [t for tokens in label_token_ids for t in tokens if not 0 <= t < vocabulary]
+    if outside:
+        raise InputError(
+            f"label tokens {outside} are not in the model's vocabulary of {vocabulary}: "
+            "was the tokenizer of another model used?"
+        )
+    if model.family == "causal_lm":
+        return LabelStrings(label_token_ids)
+    longer = {k: len(tokens) for k, tokens in enumerate(label_token_ids) if len(tokens) != 1}
+    if longer:
+        raise InputError(f"a masked LM's label words are one token each, got (by label) {longer}")
+    return LabelWords([tokens[0] for tokens in label_token_ids])
+
+
+def _check_labels(strings: Sequence[Sequence[int]]) -> None:
+    """Raise a ValueError unless the labels' strings are non-empty and differ from each other."""
+    if not strings or not all(strings):
+        raise ValueError(
+            f"every label needs at least one token, got {[len(string) for string in strings]} "
+            "tokens a label"
+        )
+    first: dict[tuple[int, ...], int] = {}
+    for label, string in enumerate(strings):
+        same = first.setdefault(tuple(string), label)
+        if same != label:
+            raise ValueError(f"labels {same} and {label} have the same tokens {list(string)}")

