@@ -1,0 +1,45 @@
+"""The few moves every grammar makes: draw a phrase, fill a frame, finish a sentence."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+__all__ = ["a", "fill", "finished", "inflected", "other_than", "two_of"]
+
+
+def fill(rng: random.Random, frames: Sequence[str], **phrases: str) -> str:
+    """Draw one of `frames` and put `phrases` in its named slots."""
+    return rng.choice(frames).format(**phrases)
+
+
+def finished(text: str) -> str:
+    """Give a sentence its capital letter and, where it has no end mark, its full stop."""
+    text = text[:1].upper() + text[1:]
+    return text if text.endswith((".", "?", "!")) else text + "."
+
+
+def a(noun: str) -> str:
+    """Put the indefinite article that the first letter asks for before `noun`."""
+    return f"an {noun}" if noun[0] in "aeio" else f"a {noun}"
+
+
+def other_than(rng: random.Random, taken: int, count: int) -> int:
+    """Draw an index below `count` that is not `taken`."""
+    return (taken + rng.randrange(1, count)) % count
+
+
+def two_of(rng: random.Random, phrases: Sequence[str]) -> tuple[str, str]:
+    """Draw two different phrases."""
+    first, second = rng.sample(phrases, 2)
+    return first, second
+
+
+def inflected(phrase: str) -> tuple[str, str, str]:
+    """Read a verb phrase as its plain form, its past and its -ing form.
+
+    `"lift/lifted/lifting the cup"` gives `("lift the cup", "lifted the cup", "lifting the cup")`.
+    """
+    verb, _, rest = phrase.partition(" ")
+    plain, past, going = (f"{form} {rest}".strip() for form in verb.split("/"))
+    return plain, past, going

@@ -1,0 +1,107 @@
+"""Things people pass judgement on, with the words they judge them by.
+
+The review vocabulary is shared: `sentiment` asks what the writer thinks, other tasks use the
+same things and the same praise or blame while asking for something else.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+__all__ = ["ANYTHING", "DOMAINS", "Domain", "judgement"]
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One kind of thing and its own words of blame and praise."""
+
+    things: tuple[str, ...]
+    bad: tuple[str, ...]
+    good: tuple[str, ...]
+
+
+def _domain(*, things: str, bad: str, good: str) -> Domain:
+    things_, bad_, good_ = (
+        tuple(word.strip() for word in words.split(",")) for words in (things, bad, good)
+    )
+    return Domain(things=things_, bad=bad_, good=good_)
+
+
+ANYTHING = _domain(
+    things="result, effect, outcome, experience",
+    bad="dreadful, terrible, awful, disappointing, mediocre, poor, horrible, dismal, miserable, "
+    "lousy, shoddy, hopeless, pathetic, abysmal, atrocious, unbearable, depressing, second-rate, "
+    "unpleasant, painful, annoying, lamentable, useless, appalling, underwhelming, infuriating, "
+    "inferior, unsatisfying, regrettable, ghastly, frustrating, substandard, woeful, worthless",
+    good="superb, wonderful, delightful, excellent, terrific, brilliant, lovely, splendid, "
+    "impressive, marvellous, outstanding, charming, first-rate, remarkable, fantastic, "
+    "magnificent, exquisite, admirable, enjoyable, amazing, fabulous, glorious, satisfying, "
+    "perfect, exceptional, great, pleasing, sublime, stunning, phenomenal, flawless, pleasant, "
+    "praiseworthy, heavenly",
+)
+
+DOMAINS: tuple[Domain, ...] = (
+    _domain(
+        things="soup, dessert, roast lamb, breakfast, curry, pasta, fish stew, bread, salad, "
+        "apple pie, steak, house wine, coffee, risotto, cheesecake, lunch menu",
+        bad="bland, soggy, stale, burnt, greasy, tasteless, watery, overcooked, lukewarm, sour, "
+        "rubbery, inedible",
+        good="delicious, tasty, mouth-watering, succulent, fresh, flavourful, tender, fragrant, "
+        "appetising, crisp, scrumptious, perfectly seasoned",
+    ),
+    _domain(
+        things="waiter, receptionist, tour guide, manager, driver, barista, head chef, cashier, "
+        "night porter, shop assistant, instructor, support team, housekeeper, mechanic",
+        bad="rude, surly, careless, unhelpful, arrogant, impatient, lazy, clumsy, dismissive, "
+        "incompetent, grumpy, inattentive",
+        good="friendly, attentive, courteous, helpful, patient, gracious, thoughtful, competent, "
+        "welcoming, obliging, cheerful, considerate",
+    ),
+    _domain(
+        things="plot, acting, script, ending, dialogue, lead actor, opening scene, sequel, "
+        "screenplay, documentary, second act, camera work, comedy, thriller, villain, cast",
+        bad="tedious, wooden, predictable, dull, lifeless, clumsy, incoherent, boring, cliched, "
+        "pretentious, forgettable, far-fetched",
+        good="gripping, witty, moving, original, captivating, hilarious, thrilling, touching, "
+        "clever, absorbing, memorable, inspired",
+    ),
+    _domain(
+        things="battery, screen, keyboard, camera, charger, vacuum cleaner, kettle, printer, "
+        "speaker, laptop, phone, headset, tablet, blender, drill, dishwasher, heater, toaster",
+        bad="flimsy, faulty, unreliable, sluggish, fragile, noisy, defective, clunky, overpriced, "
+        "cheaply made, glitchy, badly designed",
+        good="reliable, sturdy, responsive, durable, dependable, well made, precise, handy, "
+        "good value, robust, solidly built, well designed",
+    ),
+    _domain(
+        things="room, bed, bathroom, lobby, balcony, swimming pool, apartment, campsite, cabin, "
+        "garden, guest house, dining room, terrace, spa, corridor, cottage",
+        bad="cramped, damp, filthy, shabby, grubby, draughty, run-down, gloomy, smelly, dingy, "
+        "uncomfortable, neglected",
+        good="spacious, comfortable, spotless, cosy, bright, airy, elegant, inviting, peaceful, "
+        "luxurious, immaculate, stylish",
+    ),
+    _domain(
+        things="novel, short story, biography, travel guide, cookbook, textbook, poem, memoir, "
+        "translation, audiobook, final chapter, prologue, narrator, hero, detective series",
+        bad="long-winded, shallow, dreary, confusing, sloppy, unconvincing, monotonous, stodgy, "
+        "trite, unreadable, contrived, laboured",
+        good="engrossing, insightful, beautifully written, enchanting, lively, convincing, vivid, "
+        "eloquent, riveting, illuminating, heartwarming, spellbinding",
+    ),
+    _domain(
+        things="concert, album, singer, band, opening song, encore, choir, festival, musical, "
+        "pianist, orchestra, sound mix, guitar solo, drummer, ballet, recital",
+        bad="off-key, uninspired, chaotic, shrill, lacklustre, ragged, grating, soulless, "
+        "tuneless, half-hearted, deafening, amateurish",
+        good="mesmerising, energetic, soulful, uplifting, polished, electrifying, masterful, "
+        "harmonious, exhilarating, graceful, dazzling, accomplished",
+    ),
+)
+
+
+def judgement(rng: random.Random, domain: Domain, *, good: bool) -> str:
+    """Draw a word of praise or blame that fits things of `domain`."""
+    own, common = (domain.good, ANYTHING.good) if good else (domain.bad, ANYTHING.bad)
+    return rng.choice(own if rng.random() < 0.5 else common)
