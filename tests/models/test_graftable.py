@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+import transformers
 from torch import nn
 
 from cl_graft.models import block_stacks, graftable_parameters
-from cl_graft.torchvision_ops import declare_missing_operators
-
-declare_missing_operators()
-
-import transformers  # noqa: E402
 
 
 def empty(architecture: str, config: object) -> nn.Module:

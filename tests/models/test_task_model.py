@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+
 import pytest
 import torch
 from torch import Tensor
@@ -248,6 +250,19 @@ def test_every_task_is_answered_by_its_own_head(tiny_bert):
         model.add_head(7, make_head(model, classes=5, seed=2))
     with pytest.raises(ValueError, match="task 3 has no head; heads: 0, 7"):
         model(x, 3)
+
+
+@pytest.mark.parametrize(("kind", "family"), EVERY)
+def test_a_copy_answers_with_the_same_bits_and_is_independent(request, kind, family):
+    model, x = family_with_head(request, kind, family)
+    logits = model(x, 0)
+    copy = deepcopy(model)
+    assert torch.equal(copy(x, 0), logits)
+    with torch.no_grad():
+        for parameter in graftable_parameters(copy).values():
+            parameter.add_(0.1)
+    assert not torch.equal(copy(x, 0), logits)
+    assert torch.equal(model(x, 0), logits)
 
 
 @pytest.mark.parametrize(
