@@ -1,0 +1,19 @@
+"""Graft banks and single grafts on disk: safetensors and JSON, nothing executable.
+
+A bank is a folder: `bank.json`, one file an entry under `entries/`, and the standalone grafts,
+where they are kept, under `standalone/`. Coordinates are packed (`elias_fano`), values keep the
+model's dtype and bits. Files are replaced atomically; what is damaged, foreign, newer than this
+package, or made for another model is refused, each with its own error of `cl_graft.errors`.
+"""
+
+from cl_graft.store.banks import append_entry, load_bank, save_bank
+from cl_graft.store.grafts import StoredGraft, load_graft, save_graft
+
+__all__ = [
+    "StoredGraft",
+    "append_entry",
+    "load_bank",
+    "load_graft",
+    "save_bank",
+    "save_graft",
+]

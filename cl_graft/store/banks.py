@@ -1,0 +1,249 @@
+"""A bank in a folder, one file an entry.
+
+`bank.json` names every entry file with its SHA-256 and is replaced last, so a crash while an
+entry is being added leaves the old bank in force. Entry files are never rewritten. One process
+may write at a time; any number may read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, get_args
+
+from cl_graft.bank import Entry, GraftBank, Mode
+from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError
+from cl_graft.region import Layout
+from cl_graft.store.entries import pack_entry, unpack_entry
+from cl_graft.store.files import check_json, replace_file, seal, to_json, valid
+from cl_graft.store.grafts import StoredGraft, pack_graft, unpack_graft
+from cl_graft.store.records import (
+    base_record,
+    check_base,
+    check_layout,
+    layout_record,
+    part,
+    read_base,
+    read_layout,
+)
+
+__all__ = ["append_entry", "load_bank", "save_bank"]
+
+_FORMAT = "cl-graft-bank"
+_INDEX = "bank.json"
+_FILE = re.compile(r"(entries|standalone)/[0-9]{3,}-[A-Za-z0-9._-]{1,64}\.safetensors")
+
+
+def save_bank(bank: GraftBank, folder: Path | str) -> None:
+    """Write a bank to a folder; entries that the folder already holds are left alone.
+
+    Raises:
+        BankError: If the folder holds another bank, or one with more entries.
+        ValueError: If values do not have the dtype that the base states.
+    """
+    folder = Path(folder)
+    records = _records(folder, bank) if (folder / _INDEX).exists() else []
+    if len(records) > len(bank):
+        raise BankError(
+            f"{folder} holds a bank of {len(records)} entries, this one has {len(bank)}"
+        )
+    for position, record in enumerate(records):
+        files = _files(bank, position)
+        if any(_listed(record, key) != _sha256(data) for key, (_, data) in files.items()):
+            raise BankError(
+                f"{folder} holds another bank: its entry {position} is not the {record['task']!r} "
+                "of this one; choose another folder"
+            )
+    for position in range(len(records), len(bank)):
+        records.append(_write_entry(bank, position, folder))
+    _write_index(bank, records, folder)
+
+
+def append_entry(bank: GraftBank, folder: Path | str) -> None:
+    """Add the last entry of `bank` to a folder that holds the entries before it.
+
+    The entry's file is written first, then `bank.json`; the files of earlier entries are not
+    touched. A folder without a bank takes a bank of one entry.
+
+    Raises:
+        BankError: If the folder does not hold exactly the entries before the last one.
+    """
+    folder = Path(folder)
+    records = _records(folder, bank) if (folder / _INDEX).exists() else []
+    if len(records) != len(bank) - 1:
+        raise BankError(
+            f"{folder} holds {len(records)} entries, so it cannot take entry number {len(bank)}; "
+            "did another process add one?"
+        )
+    for record, entry in zip(records, bank.entries, strict=False):
+        if any(record[key] != value for key, value in _record(entry).items()):
+            raise BankError(
+                f"{folder} holds another bank: its {record['task']!r} is not the {entry.task!r} "
+                "that stands at the same place of this one"
+            )
+    _write_index(bank, [*records, _write_entry(bank, len(bank) - 1, folder)], folder)
+
+
+def load_bank(
+    folder: Path | str, *, expect: str | None = None, layout: Layout | None = None
+) -> GraftBank:
+    """Read a bank; every byte of it is checked.
+
+    Args:
+        folder: What `save_bank` or `append_entry` wrote to.
+        expect: Fingerprint of the base model it must belong to; None takes any.
+        layout: The graftable parameters it must belong to; None takes any.
+
+    Raises:
+        InputError: If there is no such folder.
+        BankError: Its subclasses say why the bank is refused.
+    """
+    folder = Path(folder)
+    index, bank = _read_index(folder)
+    check_layout(bank.layout, layout, name=str(folder))
+    check_base(bank.base, expect, name=str(folder))
+    for record in index["entries"]:
+        with valid(str(folder / _INDEX)):
+            bank = bank.append(_read_entry(record, folder, bank))
+    return bank
+
+
+def _read_index(folder: Path) -> tuple[dict[str, Any], GraftBank]:
+    """Return `bank.json` and the bank it describes, without entries."""
+    if not folder.is_dir():
+        raise InputError(f"there is no bank folder {folder}")
+    path = folder / _INDEX
+    if not path.is_file():
+        raise ForeignFile(f"{folder} is not a bank: it holds no {_INDEX}")
+    text = path.read_bytes()
+    try:
+        index = json.loads(text)
+    except (ValueError, RecursionError):
+        if b"cl-graft" in text or not text:
+            raise DamagedFile(f"{path} is cut short or altered: it is no JSON any more") from None
+        raise ForeignFile(f"{path} is not a file of cl_graft: it is no JSON") from None
+    check_json(index, format=_FORMAT, name=str(path))
+    if seal(index, format=_FORMAT)["checksum"] != index.get("checksum"):
+        raise DamagedFile(f"{path} is altered: its content does not match its checksum")
+    with valid(str(path)):
+        mode = part(index, "mode", str)
+        if mode not in get_args(Mode):
+            raise ValueError(f"no mode is called {mode!r}")
+        layout = read_layout(part(index, "layout", dict))
+        bank = GraftBank(layout, read_base(part(index, "base", dict)), mode)
+        for record in part(index, "entries", list):
+            for name in (record["file"], record.get("standalone", {}).get("file")):
+                if name is not None and not _FILE.fullmatch(name):
+                    raise ValueError(f"{name!r} is no entry file's name")
+    return index, bank
+
+
+def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
+    """Return the entries that a folder lists, once it is sure that it is about the same base."""
+    index, held = _read_index(folder)
+    check_layout(held.layout, bank.layout, name=str(folder))
+    check_base(held.base, bank.base.fingerprint, name=str(folder))
+    if held.mode != bank.mode:
+        raise BankError(f"{folder} holds a bank in {held.mode} mode, this one is {bank.mode}")
+    return index["entries"]
+
+
+def _write_index(bank: GraftBank, records: list[dict[str, Any]], folder: Path) -> None:
+    index = seal(
+        {
+            "mode": bank.mode,
+            "base": base_record(bank.base),
+            "entries": records,
+            "layout": layout_record(bank.layout),
+        },
+        format=_FORMAT,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = {key: to_json(value) for key, value in index.items()}
+    lines["entries"] = "[{}]".format(",".join(f"\n  {to_json(record)}" for record in records))
+    text = ",\n".join(f"{to_json(key)}: {line}" for key, line in lines.items())
+    replace_file(folder / _INDEX, f"{{{text}}}".encode())
+
+
+def _files(bank: GraftBank, position: int) -> dict[str, tuple[str, bytes]]:
+    """Return name and bytes of the files of an entry, under ``"entry"`` and ``"standalone"``."""
+    entry = bank.entries[position]
+    name = f"{position:03d}-{_safe(entry.task)}.safetensors"
+    files = {"entry": (f"entries/{name}", pack_entry(entry, bank))}
+    if entry.standalone is not None:
+        stored = StoredGraft(entry.standalone, bank.base, entry.task)
+        files["standalone"] = (f"standalone/{name}", pack_graft(stored))
+    return files
+
+
+def _write_entry(bank: GraftBank, position: int, folder: Path) -> dict[str, Any]:
+    """Write the files of an entry and return its line of `bank.json`."""
+    entry = bank.entries[position]
+    listed: dict[str, dict[str, object]] = {}
+    for key, (name, data) in _files(bank, position).items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        replace_file(folder / name, data)
+        listed[key] = {"file": name, "sha256": _sha256(data), "bytes": len(data)}
+    record = {**_record(entry), **listed.pop("entry")}
+    return {**record, **listed}
+
+
+def _read_entry(record: Mapping[str, Any], folder: Path, bank: GraftBank) -> Entry:
+    """Read the files that a line of `bank.json` names."""
+    name = str(folder / record["file"])
+    entry = unpack_entry(_bytes(record, folder), bank, name=name)
+    for key, value in _record(entry).items():
+        if record[key] != value:
+            raise ValueError(f"{key} of {record['file']} is {value!r}, not {record[key]!r}")
+    if "standalone" not in record:
+        return entry
+    listed = part(record, "standalone", dict)
+    stored = unpack_graft(
+        _bytes(listed, folder),
+        name=str(folder / listed["file"]),
+        expect=bank.base.fingerprint,
+        layout=bank.layout,
+    )
+    return replace(entry, standalone=stored.graft)
+
+
+def _record(entry: Entry) -> dict[str, object]:
+    """Return what `bank.json` says of an entry beside its files."""
+    return {
+        "task": entry.task,
+        "label": entry.label,
+        "claimed": len(entry.claimed),
+        "owned": len(entry.owned),
+        "density": entry.claimed.density,
+        "weights_sha256": entry.weights_sha256,
+    }
+
+
+def _bytes(listed: Mapping[str, Any], folder: Path) -> bytes:
+    """Return the bytes of a listed file once they match their SHA-256."""
+    path = folder / listed["file"]
+    if not path.is_file():
+        raise DamagedFile(f"{path} is missing, though {_INDEX} lists it")
+    data = path.read_bytes()
+    if len(data) < listed["bytes"]:
+        raise DamagedFile(f"{path} is cut short: {len(data)} of {listed['bytes']} bytes are left")
+    if _sha256(data) != listed["sha256"]:
+        raise DamagedFile(f"{path} is altered: its bytes do not match the SHA-256 in {_INDEX}")
+    return data
+
+
+def _listed(record: Mapping[str, Any], key: str) -> str | None:
+    return record["sha256"] if key == "entry" else record.get("standalone", {}).get("sha256")
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _safe(task: str) -> str:
+    """Return a task's name as part of a file name: letters, digits and ``. _ -`` only."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", task)[:64] or "task"

@@ -1,0 +1,101 @@
+"""Sorted coordinate numbers in about 2 + log2(U / n) bits each.
+
+Elias–Fano coding (Elias 1974; Vigna 2013, "Quasi-succinct indices",
+https://arxiv.org/abs/1206.4300) of n increasing numbers below U: the lowest
+l = ⌊log2(U / n)⌋ bits of each number stand side by side; the rest is written in unary, number i
+as a one at place (number >> l) + i. The gaps of a region of 0.01 % cost two bytes a coordinate
+instead of eight, and encoding and decoding need no loop.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["decode", "encode", "packed_size"]
+
+
+def packed_size(count: int, total: int) -> int:
+    """Return how many bytes `count` numbers below `total` take."""
+    low_bits, places = _plan(count, total)
+    return _bytes(count * low_bits) + _bytes(places)
+
+
+def encode(index: Tensor, *, total: int) -> Tensor:
+    """Pack sorted, unique numbers in [0, `total`).
+
+    Args:
+        index: int64, shape (n,), increasing.
+        total: U, the exclusive upper end.
+
+    Returns:
+        uint8, shape (`packed_size(n, total)`,).
+    """
+    numbers = index.numpy()
+    low_bits, places = _plan(len(numbers), total)
+    low = np.empty((len(numbers), low_bits), dtype=np.uint8)
+    for place in range(low_bits):
+        low[:, place] = (numbers >> place) & 1
+    high = np.zeros(places, dtype=np.uint8)
+    high[(numbers >> low_bits) + np.arange(len(numbers))] = 1
+    parts = [np.packbits(bits.reshape(-1), bitorder="little") for bits in (low, high)]
+    return torch.from_numpy(np.concatenate(parts))
+
+
+def decode(packed: Tensor, *, count: int, total: int) -> Tensor:
+    """Unpack what `encode` packed.
+
+    Nothing is allocated before the length of `packed` has been checked against `count`.
+
+    Args:
+        packed: uint8, 1-d.
+        count: How many numbers to expect.
+        total: U, the exclusive upper end.
+
+    Returns:
+        int64, shape (`count`,), increasing, in [0, `total`).
+
+    Raises:
+        ValueError: If `packed` is no such code.
+    """
+    if packed.dtype != torch.uint8 or packed.dim() != 1:
+        raise ValueError(
+            f"packed coordinates must be 1-d uint8, got {packed.dim()}-d {packed.dtype}"
+        )
+    if not 0 <= count <= total <= 2**62:
+        raise ValueError(f"cannot hold {count} of {total} coordinates")
+    if len(packed) != packed_size(count, total):
+        raise ValueError(
+            f"{count} of {total} coordinates take {packed_size(count, total)} bytes, "
+            f"got {len(packed)}"
+        )
+    low_bits, places = _plan(count, total)
+    cut = _bytes(count * low_bits)
+    data = packed.numpy()
+    low = np.unpackbits(data[:cut], bitorder="little")
+    high = np.unpackbits(data[cut:], bitorder="little")
+    if low[count * low_bits :].any() or high[places:].any():
+        raise ValueError("the padding of packed coordinates must be zero")
+    ones = np.flatnonzero(high)
+    if len(ones) != count:
+        raise ValueError(f"expected {count} coordinates, the code holds {len(ones)}")
+    numbers = (ones - np.arange(count)) << low_bits
+    bits = low[: count * low_bits].reshape(count, low_bits)
+    for place in range(low_bits):
+        numbers |= bits[:, place].astype(np.int64) << place
+    if count and (bool((numbers[1:] <= numbers[:-1]).any()) or int(numbers[-1]) >= total):
+        raise ValueError(f"coordinates must increase and stay below {total}")
+    return torch.from_numpy(numbers)
+
+
+def _plan(count: int, total: int) -> tuple[int, int]:
+    """Return the number of low bits a coordinate, and of places of the unary part."""
+    if not count:
+        return 0, 0
+    low_bits = (total // count).bit_length() - 1
+    return low_bits, count + (total >> low_bits) + 1
+
+
+def _bytes(bits: int) -> int:
+    return -(-bits // 8)

@@ -1,0 +1,151 @@
+"""Banks with arbitrary bits, and exact comparison, for the tests of the store."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from region_strategies import FRAGILE, bits
+from torch import Tensor
+
+from cl_graft.bank import BaseIdentity, Canary, Entry, GraftBank, Mode
+from cl_graft.graft import Graft
+from cl_graft.region import Layout, Region
+
+__all__ = [
+    "DTYPES",
+    "LAYOUT",
+    "NAMES",
+    "bank_of",
+    "base_identity",
+    "content",
+    "entry_of",
+    "same_bank",
+    "same_tensor",
+    "sample",
+    "text_batch",
+    "transformer_layout",
+    "values",
+]
+
+LAYOUT = Layout(("block.weight", "block.bias"), ((40, 30), (50,)))
+NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
+DTYPES = list(NAMES)
+
+
+def base_identity(dtype: torch.dtype = torch.float32) -> BaseIdentity:
+    return BaseIdentity("a" * 64, "org/model", NAMES[dtype], {"family": "encoder", "größe": 1.5})
+
+
+def values(count: int, dtype: torch.dtype, seed: int) -> Tensor:
+    """Draw arbitrary bit patterns: subnormals, infinities and NaN payloads among them."""
+    generator = torch.Generator().manual_seed(seed)
+    integers = torch.int32 if dtype == torch.float32 else torch.int16
+    size = 32 if dtype == torch.float32 else 16
+    drawn = torch.randint(-(2 ** (size - 1)), 2 ** (size - 1), (count,), generator=generator)
+    drawn[:3] = torch.tensor(FRAGILE[dtype])[:count]
+    return drawn.to(integers).view(dtype)
+
+
+def sample(layout: Layout, count: int, seed: int) -> Region:
+    generator = torch.Generator().manual_seed(seed)
+    drawn = torch.randint(layout.total, (2 * count,), generator=generator).unique()
+    return Region(layout, drawn[torch.randperm(len(drawn), generator=generator)[:count]].sort()[0])
+
+
+def text_batch(rows: int, length: int, *, ids: int = 30522, pad: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(3)
+    batch = torch.zeros(rows, 2, length, dtype=torch.int64)
+    batch[:, 0] = pad
+    for row in range(rows):
+        used = int(torch.randint(1, length + 1, (), generator=generator))
+        batch[row, 0, :used] = torch.randint(ids, (used,), generator=generator)
+        batch[row, 1, :used] = 1 + (torch.arange(used) > used // 2).long()
+    return batch
+
+
+def entry_of(bank: GraftBank, claimed: Region, *, task: str = "qnli", **more: object) -> Entry:
+    number = len(bank)
+    dtype = getattr(torch, bank.base.dtype)
+    free = bank.free(claimed)
+    entry = Entry(
+        task,
+        number,
+        claimed,
+        Graft(free, values(len(free), dtype, number)),
+        head={"weight": values(12, dtype, 9).reshape(3, 4), "scale": torch.tensor(0.5)},
+        weights_sha256=f"{number:064x}",
+        facts={"label_names": ["entailment", "größer"], "score": 0.75, "nothing": None},
+    )
+    return replace(entry, **more)  # type: ignore[arg-type]
+
+
+def bank_of(dtype: torch.dtype = torch.float32, mode: Mode = "prefix", tasks: int = 3) -> GraftBank:
+    bank = GraftBank(LAYOUT, base_identity(dtype), mode)
+    for number, task in zip(range(tasks), ["qnli", "ag_news", "sst2"], strict=False):
+        claimed = sample(LAYOUT, 60, number)
+        canary = Canary(text_batch(4, 16), torch.randn(4, 2), {"torch": "2.13.0", "threads": "1"})
+        standalone = Graft(claimed, values(60, dtype, number)) if number == 1 else None
+        more = {"canary": canary, "standalone": standalone} if number else {}
+        bank = bank.append(entry_of(bank, claimed, task=task, **more))
+    return bank
+
+
+def same_tensor(a: Tensor, b: Tensor) -> bool:
+    same_kind = a.dtype == b.dtype and a.shape == b.shape
+    return same_kind and torch.equal(bits(a.reshape(-1)), bits(b.reshape(-1)))
+
+
+def _same_graft(a: Graft | None, b: Graft | None) -> bool:
+    return a is b is None or (a is not None and b is not None and a.same_bits(b))
+
+
+def _same_entry(a: Entry, b: Entry) -> bool:
+    canaries = (a.canary is None) == (b.canary is None)
+    if a.canary and b.canary:
+        canaries = (
+            same_tensor(a.canary.inputs, b.canary.inputs)
+            and same_tensor(a.canary.logits, b.canary.logits)
+            and dict(a.canary.environment) == dict(b.canary.environment)
+        )
+    return (
+        (a.task, a.label, a.weights_sha256) == (b.task, b.label, b.weights_sha256)
+        and a.claimed == b.claimed
+        and a.owned.same_bits(b.owned)
+        and a.head.keys() == b.head.keys()
+        and all(same_tensor(a.head[name], b.head[name]) for name in a.head)
+        and _same_graft(a.standalone, b.standalone)
+        and canaries
+        and dict(a.facts) == dict(b.facts)
+    )
+
+
+def same_bank(a: GraftBank, b: GraftBank) -> bool:
+    return (
+        (a.layout, a.base, a.mode, len(a)) == (b.layout, b.base, b.mode, len(b))
+        and all(_same_entry(x, y) for x, y in zip(a.entries, b.entries, strict=True))
+    )  # fmt: skip
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def transformer_layout(blocks: int, hidden: int, inner: int) -> Layout:
+    """Return the layout of RoBERTa's block stack: 16 tensors a block."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    for block in range(blocks):
+        at = f"backbone.encoder.layer.{block}"
+        for part in ("self.query", "self.key", "self.value", "output.dense"):
+            shapes[f"{at}.attention.{part}.weight"] = (hidden, hidden)
+            shapes[f"{at}.attention.{part}.bias"] = (hidden,)
+        shapes[f"{at}.intermediate.dense.weight"] = (inner, hidden)
+        shapes[f"{at}.intermediate.dense.bias"] = (inner,)
+        shapes[f"{at}.output.dense.weight"] = (hidden, inner)
+        shapes[f"{at}.output.dense.bias"] = (hidden,)
+        for part in ("attention.output.LayerNorm", "output.LayerNorm"):
+            shapes[f"{at}.{part}.weight"] = (hidden,)
+            shapes[f"{at}.{part}.bias"] = (hidden,)
+    return Layout(tuple(shapes), tuple(shapes.values()))
