@@ -95,9 +95,7 @@ def _soft(
     return mixed
 
 
-def _logits(
-    scores: dict[str, Tensor], start: dict[str, Tensor], bias: float
-) -> dict[str, Tensor]:
+def _logits(scores: dict[str, Tensor], start: dict[str, Tensor], bias: float) -> dict[str, Tensor]:
     return {
         name: torch.where(start[name], bias - tensor, tensor - bias)
         for name, tensor in scores.items()

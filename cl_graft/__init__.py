@@ -1,0 +1,121 @@
+"""cl_graft: forget-free continual learning of language models by grafting, on Avalanche.
+
+A pretrained model stays frozen; every task of a stream leaves one graft, a tiny region of
+parameters and its values (Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600). Public names
+load on first use: importing the package costs torch and neither Avalanche nor transformers.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from cl_graft.torchvision_ops import declare_missing_operators
+
+if TYPE_CHECKING:
+    from cl_graft.bank import BaseIdentity, Canary, Entry, GraftBank, Switch
+    from cl_graft.errors import BankError, InputError
+    from cl_graft.graft import Graft, extract, grafted, write_
+    from cl_graft.learning import GraftingSettings
+    from cl_graft.localization import LOCALIZERS, Problem, Ranking, localize
+    from cl_graft.models import TaskModel, graftable_parameters, load_model
+    from cl_graft.region import Layout, Region, overlap_matrix, top_k, union
+    from cl_graft.sparse import RegionParameters
+    from cl_graft.store import append_entry, load_bank, load_graft, save_bank, save_graft
+    from cl_graft.strategies import (
+        GraftingContinual,
+        GraftingPlugin,
+        MultiTaskText,
+        TaskFacts,
+        heads_for,
+    )
+    from cl_graft.tasks import Prompt, Row, TextTask, load_task
+    from cl_graft.tasks.benchmark import TextStream, text_stream
+    from cl_graft.training import FineTuning, fine_tune
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "bank": ("BaseIdentity", "Canary", "Entry", "GraftBank", "Switch"),
+    "errors": ("BankError", "InputError"),
+    "graft": ("Graft", "extract", "grafted", "write_"),
+    "learning": ("GraftingSettings",),
+    "localization": ("LOCALIZERS", "Problem", "Ranking", "localize"),
+    "models": ("TaskModel", "graftable_parameters", "load_model"),
+    "region": ("Layout", "Region", "overlap_matrix", "top_k", "union"),
+    "sparse": ("RegionParameters",),
+    "store": ("append_entry", "load_bank", "load_graft", "save_bank", "save_graft"),
+    "strategies": (
+        "GraftingContinual",
+        "GraftingPlugin",
+        "MultiTaskText",
+        "TaskFacts",
+        "heads_for",
+    ),
+    "tasks": ("Prompt", "Row", "TextTask", "load_task"),
+    "tasks.benchmark": ("TextStream", "text_stream"),
+    "training": ("FineTuning", "fine_tune"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "LOCALIZERS",
+    "BankError",
+    "BaseIdentity",
+    "Canary",
+    "Entry",
+    "FineTuning",
+    "Graft",
+    "GraftBank",
+    "GraftingContinual",
+    "GraftingPlugin",
+    "GraftingSettings",
+    "InputError",
+    "Layout",
+    "MultiTaskText",
+    "Problem",
+    "Prompt",
+    "Ranking",
+    "Region",
+    "RegionParameters",
+    "Row",
+    "Switch",
+    "TaskFacts",
+    "TaskModel",
+    "TextStream",
+    "TextTask",
+    "append_entry",
+    "extract",
+    "fine_tune",
+    "graftable_parameters",
+    "grafted",
+    "heads_for",
+    "load_bank",
+    "load_graft",
+    "load_model",
+    "load_task",
+    "localize",
+    "overlap_matrix",
+    "save_bank",
+    "save_graft",
+    "text_stream",
+    "top_k",
+    "union",
+    "write_",
+]
+
+# Before anything imports torchvision: Avalanche and transformers do.
+declare_missing_operators()
+
+
+def __getattr__(name: str) -> Any:
+    """Load a public name's module on first use."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'cl_graft' has no attribute {name!r}")
+    value = getattr(import_module(f"cl_graft.{_HOME_OF[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,18 @@
+"""Strategies and plugins for Avalanche."""
+
+from cl_graft.strategies.grafting import GraftingContinual
+from cl_graft.strategies.multitask import MultiTaskText, heads_for
+from cl_graft.strategies.plugin import GraftingPlugin
+from cl_graft.strategies.session import TaskFacts
+from cl_graft.strategies.steps import ClipGradient, SeededLoop, StopAfter
+
+__all__ = [
+    "ClipGradient",
+    "GraftingContinual",
+    "GraftingPlugin",
+    "MultiTaskText",
+    "SeededLoop",
+    "StopAfter",
+    "TaskFacts",
+    "heads_for",
+]

@@ -1,0 +1,83 @@
+"""GraftingContinual: the strategy, `GraftingPlugin` on Avalanche's supervised template."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from avalanche.core import SupervisedPlugin
+from avalanche.training.plugins import EvaluationPlugin
+from avalanche.training.templates import SupervisedTemplate
+from torch import nn
+
+from cl_graft.bank import GraftBank
+from cl_graft.learning import GraftingSettings
+from cl_graft.strategies.plugin import GraftingPlugin
+
+__all__ = ["GraftingContinual"]
+
+
+class GraftingContinual(SupervisedTemplate):
+    """Learn a stream of tasks by grafting, forgetting nothing.
+
+    Constructed like any Avalanche strategy; the loop's epochs, optimiser and batch size are those
+    of the region training. The dense run that finds a region has its own settings in `grafting`.
+    A ready-made `GraftingPlugin` (with a bank to go on with, a cache, callbacks…) can be given in
+    its place.
+
+    Args:
+        model: The model. With task heads (a `MultiTaskModule`, such as `MultiTaskText`) each task
+            keeps its own; its other parameters stay frozen.
+        optimizer: Trains the region; see `GraftingPlugin`.
+        criterion: (logits, targets) to the mean loss.
+        train_mb_size: Rows a step of region training.
+        train_epochs: Epochs of region training.
+        eval_mb_size: Rows a batch in evaluation; None means `train_mb_size`.
+        device: Where to run.
+        plugins: More plugins; they run after grafting's.
+        evaluator: Avalanche's evaluation plugin, or a function that makes one.
+        eval_every: As in Avalanche: -1 never, 0 after an experience, n every n epochs.
+        peval_mode: ``"epoch"`` or ``"iteration"``.
+        grafting: Settings, or a plugin; None means the defaults.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        criterion: Any = None,
+        train_mb_size: int = 1,
+        train_epochs: int = 1,
+        eval_mb_size: int | None = 1,
+        device: str | torch.device = "cpu",
+        plugins: Sequence[SupervisedPlugin] | None = None,
+        evaluator: EvaluationPlugin | Callable[[], EvaluationPlugin] | None = None,
+        eval_every: int = -1,
+        peval_mode: str = "epoch",
+        grafting: GraftingSettings | GraftingPlugin | None = None,
+        **kwargs: Any,
+    ) -> None:
+        plugin = grafting if isinstance(grafting, GraftingPlugin) else GraftingPlugin(grafting)
+        chosen: dict[str, Any] = {} if evaluator is None else {"evaluator": evaluator}
+        super().__init__(
+            model=model,
+            optimizer=optimizer,
+            criterion=nn.CrossEntropyLoss() if criterion is None else criterion,
+            train_mb_size=train_mb_size,
+            train_epochs=train_epochs,
+            eval_mb_size=eval_mb_size,
+            device=device,
+            plugins=[plugin, *(plugins or ())],
+            eval_every=eval_every,
+            peval_mode=peval_mode,
+            **chosen,
+            **kwargs,
+        )
+        self.grafting = plugin
+
+    @property
+    def bank(self) -> GraftBank | None:
+        """What was learned so far; None before the first task."""
+        return self.grafting.bank

@@ -1,0 +1,87 @@
+"""A `TaskModel` under Avalanche: one head a task label, chosen by the batch's task labels.
+
+Heads are made by a function of the task label alone, so a head's first values never depend on the
+order in which tasks arrive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from avalanche.models import MultiTaskModule
+from torch import Tensor, nn
+
+from cl_graft.models import TaskModel, make_head
+from cl_graft.randomness import derive
+from cl_graft.tasks.benchmark import TextStream
+
+__all__ = ["MultiTaskText", "heads_for"]
+
+_ABSENT = -1e4
+"""Logit of a class that a task does not have: its probability is exactly 0 in fp32."""
+
+
+class MultiTaskText(MultiTaskModule):
+    """Answer samples of several tasks, each through its own head.
+
+    Logits are as wide as the widest task seen; the columns that a task does not have hold
+    ``-1e4``, so neither loss nor prediction sees them.
+
+    Args:
+        task_model: The backbone and its heads.
+        make_head: Makes the head of a task label when Avalanche first meets it.
+    """
+
+    def __init__(self, task_model: TaskModel, make_head: Callable[[int], nn.Module]) -> None:
+        super().__init__()
+        self.task_model = task_model
+        self._make_head = make_head
+
+    def adaptation(self, experience: Any) -> None:
+        """Add the heads that the experience's task labels need."""
+        super().adaptation(experience)
+        for label in sorted({int(label) for label in experience.task_labels}):
+            if str(label) not in self.task_model.heads:
+                self.task_model.add_head(label, self._make_head(label))
+
+    def forward(self, x: Tensor, task_labels: Tensor | int) -> Tensor:
+        """Return logits of shape (n, classes of the widest task)."""
+        if isinstance(task_labels, int):
+            return self.forward_single_task(x, task_labels)
+        labels = task_labels.unique().tolist()
+        if len(labels) == 1:
+            return self._widened(self.forward_single_task(x, int(labels[0])))
+        parts = [task_labels == label for label in labels]
+        answers = [
+            self._widened(self.forward_single_task(x[part], int(label)))
+            for part, label in zip(parts, labels, strict=True)
+        ]
+        out = torch.empty(len(x), answers[0].shape[1], device=x.device)
+        for part, answer in zip(parts, answers, strict=True):
+            out[part] = answer
+        return out
+
+    def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
+        """Return the task's own logits, (n, classes of the task)."""
+        return self.task_model(x, task_label)
+
+    def _widened(self, logits: Tensor) -> Tensor:
+        missing = self.max_class_label - logits.shape[1]
+        return nn.functional.pad(logits, (0, missing), value=_ABSENT) if missing > 0 else logits
+
+
+def heads_for(model: TaskModel, stream: TextStream, *, seed: int) -> Callable[[int], nn.Module]:
+    """Return the function that makes each task's head; values depend on (seed, task name)."""
+
+    def make(label: int) -> nn.Module:
+        encoded = stream.tasks[label - stream.first_label]
+        return make_head(
+            model,
+            classes=encoded.task.num_classes,
+            label_token_ids=encoded.label_tokens,
+            seed=derive(seed, encoded.task.name, "head"),
+        )
+
+    return make

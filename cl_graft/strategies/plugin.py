@@ -1,0 +1,372 @@
+"""GraftingPlugin: forget-free continual learning inside any Avalanche strategy.
+
+When an experience starts, the plugin fine-tunes the base densely, localizes the task and opens
+what of its region is still free; the strategy's own loop then trains just that (and the task's
+head), with the strategy's optimiser, epochs, schedulers and early stopping. When the experience
+ends, the values become an entry of the bank. Evaluation of a task carries that task's answer and
+gives the model back afterwards, also in the middle of training (Panigrahi et al., 2023, App. C.3,
+https://arxiv.org/abs/2302.06600).
+
+Runs at: before_training_exp, before_training_epoch, before_training_iteration, before_forward,
+after_update, after_training_exp, before_eval_exp, after_eval_exp.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from avalanche.core import SupervisedPlugin
+from torch import Tensor, nn
+
+from cl_graft.bank import BaseIdentity, GraftBank, Switch
+from cl_graft.errors import WrongArchitecture, WrongBase
+from cl_graft.fingerprint import hash_tensors, model_fingerprint
+from cl_graft.learning import Cache, Examples, GraftingSettings, TaskProblem, locate_task
+from cl_graft.metrics import score
+from cl_graft.models import graftable_parameters
+from cl_graft.randomness import derive
+from cl_graft.region import Layout
+from cl_graft.strategies.heads import (
+    carrier_of,
+    has_task_heads,
+    head_module,
+    head_paths,
+)
+from cl_graft.strategies.session import Session, TaskFacts
+from cl_graft.training import freeze_statistics
+
+__all__ = ["GraftingPlugin"]
+
+logger = logging.getLogger(__name__)
+
+_REACHES_INTO_PARAMETERS = ("EWCPlugin", "SynapticIntelligencePlugin", "GEMPlugin", "MASPlugin")
+_DEV_SHARE = 0.05
+
+
+class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
+    """Make a strategy learn every task as a graft.
+
+    The host's optimiser object is kept: while an experience trains, its first group holds the
+    region's vector and the head (its learning rate, momentum, weight decay and so on apply to
+    them), the other groups are empty, and its state starts empty; afterwards it gets its own
+    parameters back. Plugins that reach into ``model.parameters()`` (EWC, SI, GEM, MAS) cannot act
+    on a region; a warning says so. Without task labels nothing is protected: the strategy behaves
+    exactly as it would without the plugin, and a warning says so, once.
+
+    Args:
+        settings: Density, localizer, dense run…; None means the defaults.
+        bank: A bank to go on with; the model must be its base. None starts an empty one.
+        dev: Experiences with the rows for choosing checkpoints, masks and budgets, matched by
+            task label; None sets 5 % of an experience's training rows aside for that.
+        facts: What to record of a task, by task label: its name, metric and JSON facts.
+        identity: Describes the base for the bank; None fingerprints the model.
+        keep: Said of a parameter's name: False makes it no part of any region.
+        cache: Answers dense runs and rankings that were computed before.
+        on_entry: Called with the bank after every new entry.
+        progress: Called as (phase, step, steps) during dense fine-tuning and localization.
+
+    Attributes:
+        bank: What was learned so far; None before the first task.
+        seconds: Wall time by task label and phase.
+    """
+
+    def __init__(
+        self,
+        settings: GraftingSettings | None = None,
+        *,
+        bank: GraftBank | None = None,
+        dev: Sequence[Any] | None = None,
+        facts: Mapping[int, TaskFacts] | None = None,
+        identity: BaseIdentity | None = None,
+        keep: Callable[[str], bool] | None = None,
+        cache: Cache | None = None,
+        on_entry: Callable[[GraftBank], None] | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.settings = settings or GraftingSettings()
+        self.bank = bank
+        self.seconds: dict[int, dict[str, float]] = {}
+        self._dev = {int(e.task_label): e for e in dev} if dev is not None else {}
+        self._facts = dict(facts or {})
+        self._identity = identity
+        self._keep = keep
+        self._cache = cache
+        self._on_entry = on_entry
+        self._progress = progress
+        self._switch: Switch | None = None
+        self._session: Session | None = None
+        self._warned = False
+
+    # The hooks, in the order in which a strategy calls them.
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Find the task's region and hand what is free of it to the strategy's optimiser."""
+        self._abandon(strategy)
+        label = self._label(strategy)
+        if label is None:
+            return
+        _warn_about_plugins(strategy)
+        carrier = carrier_of(strategy.model)
+        switch = self._open(carrier)
+        switch.to(None)
+        task = self._problem(strategy, carrier, label)
+        located = locate_task(
+            task,
+            self.settings,
+            owned=switch.bank.owned(),
+            cache=self._cache,
+            progress=self._progress,
+        )
+        free = switch.bank.free(located.claimed)
+        switch.to(_latest(switch.bank))
+        head = head_module(carrier, label)
+        self._session = Session(
+            strategy,
+            carrier,
+            switch,
+            label=label,
+            free=free,
+            located=located,
+            task=task,
+            head=head,
+            settings=self.settings,
+        )
+        if not len(free):
+            logger.warning(
+                "task %s: no coordinate of its region is free, the prefix answers it%s",
+                label,
+                " through its own head" if task.head else "",
+            )
+            if not task.head:
+                strategy.stop_training()
+
+    def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+        """Make the epoch's data order a function of (seed, task, epoch)."""
+        if self._session is not None:
+            self._session.home()
+            self._session.seed("epoch", strategy.clock.train_exp_epochs)
+
+    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Undo what an interrupted evaluation left, and seed the step's dropout."""
+        if self._session is not None:
+            self._session.home()
+            self._session.seed("step", strategy.clock.train_exp_iterations)
+
+    def before_forward(self, strategy: Any, **kwargs: Any) -> None:
+        """Keep running statistics (BatchNorm) frozen."""
+        if self._session is not None:
+            freeze_statistics(strategy.model)
+
+    def after_update(self, strategy: Any, **kwargs: Any) -> None:
+        """Write the region's new values into the frozen weights."""
+        if self._session is not None:
+            self._session.write_()
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Turn the trained region into an entry of the bank."""
+        session = self._session
+        if session is None:
+            return
+        self._session = None
+        facts = self._facts.get(session.label, TaskFacts(f"task{session.label}"))
+        self.bank = session.commit(facts)
+        self.seconds[session.label] = session.seconds
+        if self._on_entry:
+            self._on_entry(self.bank)
+
+    def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Carry the answer of the experience's task; an unknown task gets the latest prefix."""
+        switch = self._switch
+        label = self._task_label(strategy.experience)
+        if switch is None or label is None:
+            return
+        position = switch.bank.find(label=label)
+        if self._session is not None:
+            self._session.home()
+            self._session.leave_for(label, position)
+        else:
+            switch.to(_latest(switch.bank) if position is None else position)
+
+    def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Give the training state back."""
+        if self._session is not None:
+            self._session.home()
+
+    # What a user may call.
+
+    def carry(self, model: nn.Module, position: int | None) -> None:
+        """Make the model carry entry `position` of the bank, head included; None: the base.
+
+        Raises:
+            ValueError: If nothing was learned yet, or while an experience is training.
+        """
+        if self._switch is None or self._session is not None:
+            raise ValueError("carry needs a learned task, and no experience in training")
+        self._switch.to(position)
+        if position is None:
+            return
+        entry = self._switch.bank.entries[position]
+        head = head_module(carrier_of(model), entry.label)
+        if head is not None and entry.head:
+            head[1].load_state_dict(dict(entry.head))
+
+    def attach(self, model: nn.Module) -> None:
+        """Bring the bank given at construction into a model, before any training.
+
+        Raises:
+            WrongArchitecture: If the bank belongs to a model with other parameters.
+            WrongBase: If it belongs to other weights.
+        """
+        self._open(carrier_of(model))
+
+    # Internals.
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what belongs to the process: callbacks and an open session."""
+        return self.__dict__ | {
+            "_session": None,
+            "_cache": None,
+            "_on_entry": None,
+            "_progress": None,
+            "_keep": None,
+        }
+
+    def _open(self, carrier: nn.Module) -> Switch:
+        if self._switch is not None and self._switch.model is carrier:
+            return self._switch
+        paths = head_paths(carrier)
+        layout = Layout.of(graftable_parameters(carrier, exclude=paths, keep=self._keep))
+        if self._switch is not None and self.bank is not None:
+            # The model was replaced (a checkpoint was loaded); it stands where the old one stood.
+            self._switch.model = carrier
+            return self._switch
+        if self.bank is None:
+            self.bank = GraftBank(layout, self._identify(carrier, paths), self.settings.mode)
+        elif self.bank.layout != layout:
+            raise WrongArchitecture(
+                f"the bank belongs to a model with {self.bank.layout.total} graftable coordinates "
+                f"in {len(self.bank.layout.names)} parameters; this one has {layout.total} in "
+                f"{len(layout.names)}"
+            )
+        elif self._identity is not None:
+            if self._identity.fingerprint != self.bank.base.fingerprint:
+                raise WrongBase(
+                    f"the bank belongs to base {self.bank.base.fingerprint[:12]}…, this model is "
+                    f"{self._identity.fingerprint[:12]}…: other weights or another tokenizer"
+                )
+        self._switch = Switch(carrier, self.bank)
+        return self._switch
+
+    def _identify(self, carrier: nn.Module, paths: tuple[str, ...]) -> BaseIdentity:
+        if self._identity is not None:
+            return self._identity
+        dtypes = {p.dtype for p in graftable_parameters(carrier, exclude=paths).values()}
+        dtype = next(iter(dtypes)) if len(dtypes) == 1 else torch.float32
+        return BaseIdentity(
+            model_fingerprint(carrier, exclude=paths),
+            type(carrier).__name__,
+            str(dtype).removeprefix("torch."),
+        )
+
+    def _problem(self, strategy: Any, carrier: nn.Module, label: int) -> TaskProblem:
+        paths = head_paths(carrier)
+        head = head_module(carrier, label)
+        named = {f"{head[0]}.{n}": p for n, p in head[1].named_parameters()} if head else {}
+        train = Examples(strategy.experience.dataset.train())
+        if label in self._dev:
+            dev = Examples(self._dev[label].dataset.eval())
+        else:
+            seed = derive(self.settings.seed, "dev")
+            train, dev = train.split(_DEV_SHARE, seed=seed)
+        facts = self._facts.get(label)
+        metric = facts.metric if facts else "accuracy"
+        return TaskProblem(
+            model=carrier,
+            parameters=graftable_parameters(carrier, exclude=paths, keep=self._keep),
+            head=named,
+            forward=_forward(strategy.model, label),
+            criterion=strategy._criterion,
+            score=lambda logits, targets: score(logits, targets, metric),
+            train=train,
+            dev=dev,
+            device=strategy.device,
+            content=_content(self.bank, train, dev, named),
+        )
+
+    def _abandon(self, strategy: Any) -> None:
+        """Close a session that an exception left open, and forget its task."""
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+    def _label(self, strategy: Any) -> int | None:
+        """Return the experience's task label; None, with one warning, where there is none."""
+        label = self._task_label(strategy.experience)
+        if label is not None and not _single_label_stream(strategy):
+            return label
+        if not self._warned:
+            self._warned = True
+            warnings.warn(
+                "the stream has no task labels: grafting needs them to keep tasks apart, so this "
+                "trains like Naive and nothing is protected from forgetting",
+                stacklevel=2,
+            )
+        return None
+
+    @staticmethod
+    def _task_label(experience: Any) -> int | None:
+        labels = {int(label) for label in getattr(experience, "task_labels", ())}
+        if len(labels) > 1:
+            raise ValueError(
+                f"an experience holds tasks {sorted(labels)}; grafting learns one task at a time"
+            )
+        return labels.pop() if labels else None
+
+
+def _single_label_stream(strategy: Any) -> bool:
+    """Tell whether a stream of several experiences has one label and the model no task heads.
+
+    Avalanche's older benchmarks give every experience the label 0 where they mean "no labels".
+    """
+    if has_task_heads(strategy.model):
+        return False
+    stream = strategy.experience.origin_stream
+    if stream is None or len(stream) < 2:
+        return False
+    labels = {int(label) for experience in stream for label in experience.task_labels}
+    return len(labels) == 1
+
+
+def _latest(bank: GraftBank) -> int | None:
+    """Return what a task without an entry builds on: the whole prefix, or the bare base."""
+    return len(bank) - 1 if bank.mode == "prefix" and bank.entries else None
+
+
+def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
+    if has_task_heads(model):
+        return lambda inputs: model(inputs, label)
+    return model
+
+
+def _content(
+    bank: GraftBank | None, train: Examples, dev: Examples, head: Mapping[str, nn.Parameter]
+) -> str:
+    relative = {name.rsplit(".", 1)[-1]: p for name, p in head.items()}
+    base = bank.base.fingerprint if bank else ""
+    return "|".join([base, train.fingerprint(), dev.fingerprint(), hash_tensors(relative)])
+
+
+def _warn_about_plugins(strategy: Any) -> None:
+    names = {type(plugin).__name__ for plugin in strategy.plugins}
+    reaching = sorted(names.intersection(_REACHES_INTO_PARAMETERS))
+    if reaching:
+        warnings.warn(
+            f"{', '.join(reaching)} look at the model's own parameters, which stay frozen under "
+            "grafting: they cannot act on a region",
+            stacklevel=2,
+        )

@@ -1,0 +1,194 @@
+"""One task in training: the region is open, the host's loop runs.
+
+A session starts with the model carrying the bank's prefix and ends in `commit` (a new entry) or
+`close` (as if the task had never come). In between, evaluation may send the model to another
+task's answer and back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.bank import Canary, Entry, GraftBank, Switch
+from cl_graft.fingerprint import environment, hash_tensors
+from cl_graft.graft import extract, gather, named, write_
+from cl_graft.learning import GraftingSettings, Located, TaskProblem
+from cl_graft.randomness import derive
+from cl_graft.region import Region
+from cl_graft.sparse import RegionParameters
+from cl_graft.strategies.heads import head_paths, head_state
+
+__all__ = ["Session", "TaskFacts"]
+
+_CANARY_ROWS = 8
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What to record of a task.
+
+    Attributes:
+        name: The task's name.
+        metric: Its score, a name that `cl_graft.metrics.score` knows.
+        facts: More to store with the entry; JSON values only.
+    """
+
+    name: str
+    metric: str = "accuracy"
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+class Session:
+    """Hold a task's open region while the host's loop trains it."""
+
+    def __init__(
+        self,
+        strategy: Any,
+        carrier: nn.Module,
+        switch: Switch,
+        *,
+        label: int,
+        free: Region,
+        located: Located,
+        task: TaskProblem,
+        head: tuple[str, nn.Module] | None,
+        settings: GraftingSettings,
+    ) -> None:
+        self.label = label
+        self.seconds = dict(located.seconds)
+        self._carrier = carrier
+        self._switch = switch
+        self._position = switch.position
+        self._located = located
+        self._task = task
+        self._settings = settings
+        self._away = False
+        self._started = time.perf_counter()
+        self._rng = torch.get_rng_state()
+        self._seed = derive(settings.seed, task.content, "region")
+        self._rest = _hash_rest(carrier)
+        self._base = extract(carrier, free)
+        if settings.region_start == "tuned":
+            write_(carrier, gather(located.tuned, free))
+        with torch.no_grad():
+            for name, parameter in task.head.items():
+                parameter.copy_(located.head[name])
+        self._flags = [(p, p.requires_grad) for p in strategy.model.parameters()]
+        strategy.model.requires_grad_(False)
+        self._live = RegionParameters(carrier, free)
+        head_parameters = list(task.head.values()) if head else []
+        for parameter in head_parameters:
+            parameter.requires_grad_(True)
+        self._optimizer = strategy.optimizer
+        self._groups = [list(group["params"]) for group in self._optimizer.param_groups]
+        vectors = [self._live.vector] if len(free) else []
+        for place, group in enumerate(self._optimizer.param_groups):
+            group["params"] = [*vectors, *head_parameters] if place == 0 else []
+        self._optimizer.state = defaultdict(dict)
+        strategy.model.train()
+
+    def seed(self, what: str, number: int) -> None:
+        """Make torch's global generator a function of (seed, task, what, number)."""
+        torch.manual_seed(derive(self._seed, what, number))
+
+    def write_(self) -> None:
+        """Write the region's current values into the model."""
+        self._live.write_()
+
+    def leave_for(self, label: int, position: int | None) -> None:
+        """Carry entry `position` for an evaluation; this task and unknown ones stay live."""
+        if label == self.label or position is None:
+            return
+        write_(self._carrier, self._base)
+        self._away = True
+        self._switch.to(position)
+
+    def home(self) -> None:
+        """Carry the prefix and the live region again."""
+        if self._away:
+            self._switch.to(self._position)
+            self._live.write_()
+            self._away = False
+
+    def commit(self, facts: TaskFacts) -> GraftBank:
+        """Close the session and return the bank with the task's entry.
+
+        Raises:
+            RuntimeError: If any bit outside the region and the head changed in training.
+        """
+        self.home()
+        owned = self._live.graft()
+        self.close()
+        if _hash_rest(self._carrier) != self._rest:
+            raise RuntimeError(
+                "weights outside the region changed while the region trained; is another plugin "
+                "or callback writing into the model?"
+            )
+        write_(self._carrier, owned)
+        bank = self._switch.bank
+        layout = bank.layout
+        self.seconds["region"] = time.perf_counter() - self._started
+        located = self._located
+        entry = Entry(
+            task=facts.name,
+            label=self.label,
+            claimed=located.claimed,
+            owned=owned,
+            head=head_state(self._carrier, self.label),
+            standalone=gather(located.tuned, located.claimed)
+            if self._settings.keep_standalone
+            else None,
+            weights_sha256=hash_tensors(named(self._carrier, layout)),
+            canary=self._canary(),
+            facts={
+                **facts.facts,
+                "metric": facts.metric,
+                "localizer": self._settings.localizer,
+                "dense_dev": located.dense_dev,
+                "graft_dev": located.graft_dev,
+                "trained_dev": self._task.dev_score(),
+            },
+        )
+        grown = bank.append(entry)
+        self._switch.extend(grown, base=self._base)
+        return grown
+
+    def close(self) -> None:
+        """Put model, optimiser and generator back to how the session found them."""
+        self.home()
+        self._live.close()
+        write_(self._carrier, self._base)
+        for parameter, flag in self._flags:
+            parameter.requires_grad_(flag)
+            parameter.grad = None
+        for group, parameters in zip(self._optimizer.param_groups, self._groups, strict=True):
+            group["params"] = parameters
+        self._optimizer.state = defaultdict(dict)
+        torch.set_rng_state(self._rng)
+        self._carrier.eval()
+
+    def _canary(self) -> Canary:
+        dev = self._task.dev
+        inputs, _ = dev.batch(range(min(_CANARY_ROWS, len(dev))))
+        with torch.no_grad():
+            logits: Tensor = self._task.forward(inputs.to(self._task.device))
+        return Canary(inputs, logits.float().cpu(), environment(self._task.device))
+
+
+def _hash_rest(carrier: nn.Module) -> str:
+    """Hash every parameter and buffer outside the task heads, as the model stands."""
+    prefixes = tuple(f"{path}." if path else "" for path in head_paths(carrier))
+    tensors = {**dict(carrier.named_parameters()), **dict(carrier.named_buffers())}
+    kept = {
+        name: tensor
+        for name, tensor in tensors.items()
+        if not (prefixes and name.startswith(prefixes))
+    }
+    return hash_tensors(kept)

@@ -1,0 +1,73 @@
+"""Budgets and seeds for any strategy's loop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from avalanche.core import SupervisedPlugin
+from torch import nn
+
+from cl_graft.randomness import derive
+
+__all__ = ["ClipGradient", "SeededLoop", "StopAfter"]
+
+
+class StopAfter(SupervisedPlugin, supports_distributed=True):
+    """Stop every experience after a number of optimiser steps.
+
+    Runs at: after_training_iteration. Give the strategy enough epochs to get there.
+    """
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        if steps < 1:
+            raise ValueError(f"steps must be at least 1, got {steps}")
+        self.steps = steps
+
+    def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Stop when the steps of this experience are done."""
+        if strategy.clock.train_exp_iterations + 1 >= self.steps:
+            strategy.stop_training()
+
+
+class SeededLoop(SupervisedPlugin, supports_distributed=True):
+    """Make data order and dropout functions of (seed, experience, epoch or step).
+
+    Runs at: before_training_epoch, before_training_iteration. So a run trains with the same bits
+    with and without evaluation in between. `GraftingPlugin` does this by itself.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+
+    def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+        """Seed the epoch's data order."""
+        clock = strategy.clock
+        torch.manual_seed(
+            derive(self.seed, clock.train_exp_counter, "epoch", clock.train_exp_epochs)
+        )
+
+    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Seed the step's dropout."""
+        clock = strategy.clock
+        step = clock.train_exp_iterations
+        torch.manual_seed(derive(self.seed, clock.train_exp_counter, "step", step))
+
+
+class ClipGradient(SupervisedPlugin, supports_distributed=True):
+    """Clip the norm of the optimiser's gradients before every step.
+
+    Runs at: before_update. What is clipped is what the optimiser holds: under grafting, the region
+    and the head.
+    """
+
+    def __init__(self, norm: float) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def before_update(self, strategy: Any, **kwargs: Any) -> None:
+        """Clip."""
+        held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
+        nn.utils.clip_grad_norm_([p for p in held if p.grad is not None], self.norm)

@@ -1,0 +1,144 @@
+"""A stream of text tasks as an Avalanche benchmark.
+
+One sample is one LongTensor (2, L): token ids, and 0 for padding, 1 for the first segment, 2 for
+the second. It is the form under which nearly all of Avalanche's strategies run unmodified. The
+streams are ``train``, ``valid`` (the dev rows) and ``test``; experience i of each is task i, with
+task label i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from avalanche.benchmarks import benchmark_from_datasets, with_task_labels
+from avalanche.benchmarks.utils import DataAttribute, TaskLabels
+from avalanche.benchmarks.utils.classification_dataset import (
+    TaskAwareSupervisedClassificationDataset,
+)
+from avalanche.benchmarks.utils.data_attribute import ConstantSequence
+from torch import Tensor
+from torch.utils.data import TensorDataset
+
+from cl_graft.tasks.encoding import Family, encode, label_token_ids
+from cl_graft.tasks.task import Row, TextTask
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+__all__ = ["EncodedTask", "TextStream", "text_stream"]
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedTask:
+    """A task as tensors for one model family.
+
+    Attributes:
+        task: The text task.
+        splits: Inputs, int64 (n, 2, L), and targets, (n,), of ``train``, ``valid`` and ``test``.
+        label_tokens: Every label's tokens, for prompts; None for encoders.
+    """
+
+    task: TextTask
+    splits: dict[str, tuple[Tensor, Tensor]]
+    label_tokens: tuple[tuple[int, ...], ...] | None
+
+
+@dataclass(frozen=True, eq=False)
+class TextStream:
+    """An ordered stream of tasks and the Avalanche benchmark over it.
+
+    Attributes:
+        tasks: The encoded tasks; task label i is ``first_label + i``.
+        benchmark: Avalanche's benchmark with ``train_stream``, ``valid_stream``, ``test_stream``.
+        first_label: Label of the first task; above 0 when a bank grows.
+    """
+
+    tasks: tuple[EncodedTask, ...]
+    benchmark: Any
+    first_label: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        """The tasks' names in order."""
+        return [encoded.task.name for encoded in self.tasks]
+
+
+def text_stream(
+    tasks: Sequence[TextTask],
+    tokenizer: Tokenizer,
+    *,
+    family: Family,
+    max_length: int | None = None,
+    first_label: int = 0,
+) -> TextStream:
+    """Encode tasks and make the Avalanche benchmark over them.
+
+    Args:
+        tasks: The tasks in the order of the stream.
+        tokenizer: The model's tokenizer.
+        family: ``"encoder"``, ``"masked_lm"`` or ``"causal_lm"``.
+        max_length: Tokens a sample for all tasks; None means the largest of the tasks' own.
+        first_label: Task label of the first task.
+
+    Raises:
+        InputError: If a prompt does not fit the family or a label word has several tokens.
+        ValueError: If there is no task.
+    """
+    if not tasks:
+        raise ValueError("a stream needs at least one task, got none")
+    length = max_length or max(task.max_length for task in tasks)
+    encoded = tuple(_encode(task, tokenizer, family, length) for task in tasks)
+    names = {"train": "train", "valid": "valid", "test": "test"}
+    benchmark = with_task_labels(
+        benchmark_from_datasets(
+            **{
+                stream: [
+                    _dataset(*task.splits[split], label=first_label + position)
+                    for position, task in enumerate(encoded)
+                ]
+                for stream, split in names.items()
+            }
+        )
+    )
+    for stream in benchmark.streams.values():
+        seen: list[int] = []
+        for experience, task in zip(stream, encoded, strict=True):
+            classes = list(range(task.task.num_classes))
+            experience.classes_in_this_experience = classes
+            experience.previous_classes = list(seen)
+            seen = sorted({*seen, *classes})
+            experience.classes_seen_so_far = list(seen)
+            experience.future_classes = []
+    return TextStream(encoded, benchmark, first_label)
+
+
+def _encode(task: TextTask, tokenizer: Tokenizer, family: Family, max_length: int) -> EncodedTask:
+    prompt = {"encoder": None, "masked_lm": task.prompt, "causal_lm": task.causal_prompt}[family]
+    kind = torch.float32 if task.regression else torch.int64
+
+    def tensors(rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
+        inputs = encode(rows, tokenizer, family=family, prompt=prompt, max_length=max_length)
+        return inputs, torch.tensor([row.label for row in rows], dtype=kind)
+
+    splits = {
+        "train": tensors(task.train),
+        "valid": tensors(task.dev),
+        "test": tensors(task.test),
+    }
+    tokens = None
+    if family != "encoder" and prompt is not None:
+        tokens = label_token_ids(tokenizer, prompt, task.label_names, family=family)
+    return EncodedTask(task, splits, tokens)
+
+
+def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:
+    return TaskAwareSupervisedClassificationDataset(
+        [TensorDataset(inputs, targets)],
+        data_attributes=[
+            DataAttribute(targets.tolist(), "targets"),
+            TaskLabels(ConstantSequence(label, len(targets))),
+        ],
+    )
