@@ -211,10 +211,12 @@ class Region:
 
 def union(regions: Iterable[Region], *, layout: Layout) -> Region:
     """Return the union of any number of regions of one layout; empty for none."""
-    whole = Region.empty(layout)
+    empty = Region.empty(layout)
+    parts = [empty.index]
     for region in regions:
-        whole = whole | region
-    return whole
+        empty._check_layout(region)
+        parts.append(region.index)
+    return Region(layout, torch.unique(torch.cat(parts)))
 
 
 def overlap_matrix(regions: list[Region]) -> list[list[float | None]]:

@@ -173,3 +173,9 @@ def test_regions_of_different_models_do_not_mix() -> None:
 def test_find_refuses_what_lies_outside() -> None:
     with pytest.raises(ValueError, match="1 of 2 coordinates lie outside"):
         Region.of(LAYOUT, [1, 2]).find(Region.of(LAYOUT, [2, 9]))
+
+
+def test_the_union_refuses_a_region_of_another_model() -> None:
+    other = Region.full(Layout(("a",), ((5,),)))
+    with pytest.raises(ValueError, match="regions of different models"):
+        union([Region.full(LAYOUT), other], layout=LAYOUT)
