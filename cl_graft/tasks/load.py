@@ -149,7 +149,8 @@ def _find(name: str, data: Path | None) -> _Place:
         return _Place(name=check_task_name(_stem(path)), path=path)
     if name in _generated():
         return _Place(name=name, generated=True)
-    if data is not None:
+    hub_name = "/" in name and not _looks_like_path(name)
+    if data is not None and not hub_name:
         raise InputError(
             f"{data}: there is no data for task {name!r}; {nearest(name, _offered(data))}"
         )
@@ -157,7 +158,7 @@ def _find(name: str, data: Path | None) -> _Place:
         return _Place(name=name, hub=_hub_of(PRESETS[name]))
     if _looks_like_path(name):
         raise InputError(f"{name}: there is no such file or folder")
-    if "/" in name:
+    if hub_name:
         return _Place(name=check_task_name(name.split("/", 1)[1].replace(":", "_")), hub=name)
     known = {*PRESETS, *_generated()}
     raise InputError(f"unknown task {name!r}; {nearest(name, known)}")
@@ -198,8 +199,9 @@ def _stem(path: Path) -> str:
 def _hub_of(preset: Preset) -> str:
     if preset.hub is None:
         raise InputError(
-            f"the data set {preset.name!r} is not on the hub in a form that is read here: name with "
-            f"`data` the folder that holds {preset.name}/train.jsonl and {preset.name}/test.jsonl"
+            f"the data set {preset.name!r} is not on the hub in a form that is read here: name "
+            f"with `data` the folder that holds {preset.name}/train.jsonl and "
+            f"{preset.name}/test.jsonl"
         )
     return preset.hub
 

@@ -19,7 +19,7 @@ ones are those of Holtzman et al. (https://arxiv.org/abs/2104.08315) as that pap
 import string
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
@@ -53,10 +53,10 @@ class Prompt:
     """
 
     template: str
-    words: Mapping[str, str]
+    words: Mapping[str, str] = field(hash=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "words", MappingProxyType(dict(self.words)))
+        object.__setattr__(self, "words", dict(self.words))
         fields = [piece.field for piece in self.pieces if piece.field]
         for name in fields:
             if name != "mask" and name not in _TEXT_FIELDS:
@@ -86,8 +86,8 @@ class Prompt:
             parsed = list(string.Formatter().parse(self.template))
         except ValueError as error:
             raise InputError(f"prompt template {self.template!r}: {error}") from None
-        for _, _, spec, conversion in parsed:
-            if spec or conversion:
+        for _, name, spec, conversion in parsed:
+            if spec or conversion or name == "":
                 raise InputError(
                     f"prompt template {self.template!r}: a field is a bare name in braces, "
                     "without ':' or '!'"

@@ -59,7 +59,7 @@ class TextTask:
     prompt: Prompt | None = None
     causal_prompt: Prompt | None = None
     max_length: int = 128
-    source: Mapping[str, object] = field(default_factory=dict)
+    source: Mapping[str, object] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
         check_task_name(self.name)

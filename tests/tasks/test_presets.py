@@ -1,0 +1,66 @@
+"""The presets hold the papers' data sets, and fit the real ones."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cl_graft.errors import InputError
+from cl_graft.tasks.load import load_task
+from cl_graft.tasks.presets import PRESETS, check_label_names
+from cl_graft.tasks.task import METRICS
+
+# The grafting paper's table 2 and the SAM paper's table 1.
+SINGLE = ("sst2_sent", "cr", "mr", "mpqa", "trec", "ag_news", "subj")
+GRAFTING = (*SINGLE, "qnli", "snli", "mnli", "rte", "mrpc", "qqp")
+SAM = ("cola", "stsb", "mrpc", "rte", "cb", "copa", "wsc")
+
+
+def test_the_tasks_of_both_papers_are_there():
+    assert len(GRAFTING) == 13
+    assert len(SAM) == 7
+    assert {*GRAFTING, *SAM, "sst2", "imdb", "yelp_polarity"} == set(PRESETS)
+
+
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_a_preset_is_consistent(name: str):
+    preset = PRESETS[name]
+    assert preset.name == name
+    assert preset.metric in METRICS
+    assert preset.regression == (preset.metric == "pearson") == (name == "stsb")
+    assert len(set(preset.label_names)) == len(preset.label_names)
+    assert set(preset.aliases.values()) <= set(preset.label_names)
+
+
+def test_metrics_are_those_of_glue():
+    metrics = {name: preset.metric for name, preset in PRESETS.items()}
+    assert {name for name, metric in metrics.items() if metric == "f1"} == {"mrpc", "qqp"}
+    assert {name for name, metric in metrics.items() if metric == "matthews"} == {"cola"}
+
+
+def test_f1_counts_the_second_label_as_positive():
+    assert PRESETS["mrpc"].label_names[1] == "equivalent"
+    assert PRESETS["qqp"].label_names[1] == "duplicate"
+
+
+def test_other_labels_than_the_presets_are_refused():
+    check_label_names(PRESETS["snli"], ("neutral", "contradiction", "entailment"), "here")
+    with pytest.raises(InputError, match=r"here: .*'cr' has the labels negative, positive"):
+        check_label_names(PRESETS["cr"], ("bad", "good"), "here")
+
+
+@pytest.mark.parametrize("name", sorted(set(PRESETS) - {"subj", "trec", "rte", "cb"}))
+def test_real_data_loads_through_its_preset(data_dir: Path, name: str):
+    task = load_task(name, data=data_dir, shots=8, max_test=50)
+    preset = PRESETS[name]
+    declared = json.loads((data_dir / name / "meta.json").read_text())["label_names"]
+    assert list(task.label_names) == declared
+    assert set(declared) == set(preset.label_names)
+    assert task.pair == preset.pair
+    assert (task.metric, task.max_length) == (preset.metric, preset.max_length)
+    assert task.source["train_test_overlap"] == 0
+    assert len(task.test) == 50
+    if name != "stsb":
+        assert len(task.train) == 8 * task.num_classes
+        assert task.prompt is not None
+        assert set(task.prompt.words) == set(declared)
