@@ -145,7 +145,10 @@ def _find(name: str, data: Path | None) -> _Place:
         if found is not None:
             return found
     path = Path(name).expanduser()
-    if path.exists() and (data is None or _looks_like_path(name)):
+    known = {*PRESETS, *_generated()}
+    # A folder that only happens to be called as a known task (a run's output) is not its data.
+    meant = data is None and (name not in known or has_rows(path))
+    if path.exists() and (meant or _looks_like_path(name)):
         return _Place(name=check_task_name(_stem(path)), path=path)
     if name in _generated():
         return _Place(name=name, generated=True)
@@ -160,7 +163,6 @@ def _find(name: str, data: Path | None) -> _Place:
         raise InputError(f"{name}: there is no such file or folder")
     if hub_name:
         return _Place(name=check_task_name(name.split("/", 1)[1].replace(":", "_")), hub=name)
-    known = {*PRESETS, *_generated()}
     raise InputError(f"unknown task {name!r}; {nearest(name, known)}")
 
 

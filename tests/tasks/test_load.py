@@ -160,6 +160,16 @@ def test_the_datas_own_folder_goes_before_a_generated_task_of_that_name(tmp_path
     assert generated.source["from"] == "generated:sentiment"
 
 
+def test_a_folder_without_rows_does_not_hide_the_known_task_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "sentiment").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_task("sentiment", shots=8).source["from"] == "generated:sentiment"
+    write(tmp_path / "sentiment" / "train.jsonl", texts(100))
+    assert load_task("sentiment", shots=8).label_names == ("ham", "spam")
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [
