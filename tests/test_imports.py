@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "cl_graft"
 FOUNDATION = {"errors", "randomness", "torchvision_ops"}
 WEIGHTS = FOUNDATION | {"region", "graft", "bank", "fingerprint", "sparse", "training"}
 LIBRARY = WEIGHTS | {"store", "localization", "learning", "metrics", "models", "tasks", "analysis"}
+HOST_METRICS = {"metrics.plugins", "metrics.tensorboard"}
 
 # What each unit (a module, or a package of modules) may import from cl_graft besides itself.
 BELOW: dict[str, set[str]] = {
@@ -32,12 +33,14 @@ BELOW: dict[str, set[str]] = {
     "learning": FOUNDATION | {"region", "graft", "sparse", "training", "localization"},
     "metrics": {"errors"},
     "metrics.plugins": LIBRARY,
+    "metrics.tensorboard": LIBRARY,
+    "metrics.tensorboard": set(),
     "models": WEIGHTS,
     "tasks": FOUNDATION,
     "analysis": LIBRARY,
-    "strategies": LIBRARY | {"metrics.plugins"},
-    "experiments": LIBRARY | {"metrics.plugins", "strategies"},
-    "cli": LIBRARY | {"metrics.plugins", "strategies", "experiments"},
+    "strategies": LIBRARY | HOST_METRICS,
+    "experiments": LIBRARY | HOST_METRICS | {"strategies"},
+    "cli": LIBRARY | HOST_METRICS | {"strategies", "experiments"},
 }
 
 TORCH = {"torch", "numpy"}
@@ -69,6 +72,8 @@ OUTSIDE: dict[str, set[str]] = {
     "learning": TORCH,
     "metrics": TORCH | {"torchmetrics", "matplotlib"},
     "metrics.plugins": TORCH | {"avalanche", "matplotlib"},
+    "metrics.tensorboard": TORCH | {"avalanche", "matplotlib", "tensorboard"},
+    "metrics.tensorboard": {"avalanche", "matplotlib"},
     "models": TORCH | {"transformers", "huggingface_hub", "safetensors"},
     "models.graftable": {"torch"},
     "tasks": TEXT,
