@@ -1,0 +1,305 @@
+"""The settings of an experiment: every one of them is described, and defaults, here.
+
+A config comes from a YAML file, from the command line or from Python; unknown keys and names are
+answered with the nearest known one. The defaults are tuned for the encoder MiniLM on two cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from cl_graft.errors import InputError, nearest
+from cl_graft.experiments.presets import PAPER_MOST_SHOTS, PRESETS
+from cl_graft.localization import find_localizer
+
+__all__ = ["CELL_CHOICES", "ExperimentConfig", "TaskSettings", "config_from", "load_config"]
+
+DEFAULT_STEPS = 500
+
+CELL_CHOICES = ("strategies", "seeds")
+"""The fields that say which cells a comparison has; every other field is common to all cells."""
+
+
+class TaskSettings(BaseModel):
+    """How to read and ask one task, where its preset (or the default) does not fit."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    text: str | None = Field(None, description="Column of the first text.")
+    text_pair: str | None = Field(None, description="Column of the second text.")
+    label: str | None = Field(None, description="Column of the label.")
+    label_names: list[str] | None = Field(
+        None, description="Label names in the order of the class ids."
+    )
+    metric: Literal["accuracy", "f1", "matthews"] | None = Field(
+        None, description="The task's score."
+    )
+
+
+class ExperimentConfig(BaseModel):
+    """What to learn, with what, and how."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # The stream.
+    tasks: list[str] = Field(
+        min_length=1,
+        description="The tasks in the order of the stream: names of presets or of built-in tasks, "
+        "paths of files or folders, or hub names.",
+    )
+    data: Path | None = Field(
+        None, description="Folder that holds one folder or file a task; relative to where you are."
+    )
+    shots: int | None = Field(
+        512, ge=1, description="Training rows a class; null takes all there are."
+    )
+    shots_short: Literal["error", "all"] = Field(
+        "error", description="What to do with a class that has fewer rows: refuse, or take all."
+    )
+    data_seed: int | None = Field(
+        None, ge=0, description="Seed of the samples of rows; null means the run's own seed."
+    )
+    max_train: int | None = Field(None, ge=1, description="Most training rows of a task.")
+    max_test: int | None = Field(1000, ge=1, description="Most test rows of a task; null: all.")
+    max_length: int | None = Field(
+        64, ge=4, description="Tokens a row; null means the largest that a task asks for."
+    )
+    task_settings: dict[str, TaskSettings] = Field(
+        default_factory=dict, description="By task: columns, label names, metric."
+    )
+
+    # The model.
+    model: str = Field(
+        "minilm",
+        description="'minilm' (the encoder of the demo extra), a hub name, or the folder of a "
+        "checkpoint.",
+    )
+    family: Literal["encoder", "masked_lm", "causal_lm"] = Field(
+        "encoder",
+        description="How the model answers: an encoder with a head a task, a masked language "
+        "model with label words, or a causal one with label strings.",
+    )
+    pooling: Literal["mean", "first"] = Field(
+        "mean", description="How an encoder's states become one vector."
+    )
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        "float32", description="The type of the model's parameters."
+    )
+    trust_remote_code: bool = Field(False, description="Run code that comes with the checkpoint.")
+    device: str = Field("auto", description="'cpu', 'cuda', …; 'auto' takes a GPU if there is one.")
+
+    # Training.
+    preset: Literal["default", "paper"] = Field(
+        "default",
+        description="'paper' takes the schedule of the grafting paper: 16·n·k steps, batch size "
+        "and learning rate chosen on dev from its grid, its mask, density 1e-4.",
+    )
+    steps: int | None = Field(
+        None,
+        ge=1,
+        description="Optimiser steps of each training of a task: dense, region, naive. null means "
+        f"{DEFAULT_STEPS}, in the paper preset 16·n·min(k, {PAPER_MOST_SHOTS}) for n classes.",
+    )
+    batch_size: int = Field(8, ge=1, description="Rows a step.")
+    lr: float = Field(0.03, gt=0, description="Learning rate of all dense training (SGD).")
+    region_lr: float = Field(0.1, gt=0, description="Learning rate of the region (SGD).")
+    weight_decay: float = Field(1e-4, ge=0, description="Of dense training.")
+    clip: float = Field(1.0, gt=0, description="Largest norm of a gradient.")
+    evaluations: int = Field(
+        5, ge=0, description="Looks at dev in a dense run; the best is kept. 0 keeps the last."
+    )
+    grid: bool = Field(
+        False, description="Choose batch size and learning rate of each task on dev (9 runs)."
+    )
+
+    # Grafting.
+    density: float | Literal["auto"] = Field(
+        0.002,
+        description="Share of the graftable coordinates in a task's region, in (0, 1]; 'auto' "
+        "takes the smallest that keeps 98 % of the dense score on dev.",
+    )
+    localizer: str = Field("learned_mask", description="How a region is found.")
+    mask_steps: int = Field(12, ge=1, description="Gradient batches that the localizer looks at.")
+    mask_batch: int = Field(128, ge=1, description="Rows of such a batch.")
+    refill: bool = Field(
+        True,
+        description="Rank among the coordinates that no earlier task owns, as late tasks "
+        "would otherwise lose a part of their region.",
+    )
+    region_start: Literal["base", "tuned"] = Field(
+        "base", description="Where region training starts: at the base, or at the dense values."
+    )
+    mode: Literal["prefix", "isolated"] = Field(
+        "prefix",
+        description="A task is answered by the grafts of all tasks so far, or by its own alone.",
+    )
+    keep_standalone: bool = Field(
+        False, description="Also keep each task's whole region with its dense values."
+    )
+
+    # What to run.
+    strategies: list[str] = Field(
+        default_factory=lambda: ["grafting", "naive", "independent"],
+        min_length=1,
+        description="The strategies to run.",
+    )
+    seeds: list[int] = Field(
+        default_factory=lambda: [0], min_length=1, description="The seeds to run each with."
+    )
+    eval_batch: int = Field(64, ge=1, description="Rows a batch in evaluation.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, values: Any) -> Any:
+        name = values.get("preset") if isinstance(values, Mapping) else None
+        return {**PRESETS[name], **values} if name in PRESETS else values
+
+    @field_validator("tasks", "strategies", "seeds", mode="before")
+    @classmethod
+    def _split_at_commas(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            return [part.strip() for part in value.split(",") if part.strip()]
+        return [value] if isinstance(value, int) else value
+
+    @field_validator("tasks", "strategies", "seeds")
+    @classmethod
+    def _refuse_doubles(cls, value: list[Any]) -> list[Any]:
+        doubled = sorted({str(item) for item in value if value.count(item) > 1})
+        if doubled:
+            raise ValueError(f"{', '.join(doubled)} is named twice")
+        return value
+
+    @field_validator("strategies")
+    @classmethod
+    def _know_the_strategies(cls, value: list[str]) -> list[str]:
+        # Imported here: it loads Avalanche, which takes seconds.
+        from cl_graft.strategies.table import find_strategy
+
+        for name in value:
+            find_strategy(name)
+        return value
+
+    @field_validator("seeds")
+    @classmethod
+    def _refuse_negative_seeds(cls, value: list[int]) -> list[int]:
+        if min(value) < 0:
+            raise ValueError(f"a seed must be at least 0, got {min(value)}")
+        return value
+
+    @field_validator("localizer")
+    @classmethod
+    def _know_the_localizer(cls, value: str) -> str:
+        return find_localizer(value).name
+
+    @field_validator("density")
+    @classmethod
+    def _bound_the_density(cls, value: float | str) -> float | str:
+        if isinstance(value, float) and not 0 < value <= 1:
+            raise ValueError(f"must be in (0, 1] or 'auto', got {value}")
+        return value
+
+    def cell(self) -> dict[str, Any]:
+        """Return as JSON what all cells of a comparison share."""
+        return self.model_dump(mode="json", exclude=set(CELL_CHOICES))
+
+
+def config_from(values: Mapping[str, Any], *, source: str = "config") -> ExperimentConfig:
+    """Check settings and fill in what they leave open.
+
+    Args:
+        values: Settings by name.
+        source: Where they came from, for messages.
+
+    Raises:
+        InputError: If a key or name is unknown (with the nearest known one) or a value is out of
+            its range.
+    """
+    try:
+        return ExperimentConfig.model_validate(dict(values))
+    except ValidationError as error:
+        said = [_sentence(item) for item in error.errors(include_url=False)]
+        raise InputError(f"{source}: {'; '.join(dict.fromkeys(said))}") from None
+
+
+def load_config(path: Path | str | None, sets: Sequence[str] = ()) -> ExperimentConfig:
+    """Read a config file.
+
+    Args:
+        path: A YAML file with the fields of `ExperimentConfig`; None starts from nothing.
+        sets: Overrides such as ``"steps=200"`` or ``"task_settings.mine.label=stars"``; the
+            value is YAML.
+
+    Raises:
+        InputError: If there is no such file, it is no YAML mapping, or a setting is wrong.
+    """
+    values = _read(Path(path)) if path is not None else {}
+    for override in sets:
+        _override(values, override)
+    return config_from(values, source=str(path) if path is not None else "settings")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the config: {error.strerror}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        problem = " ".join(str(error).split())
+        raise InputError(f"{path}: not a YAML file: {problem}") from None
+    if not isinstance(values, dict):
+        raise InputError(
+            f"{path}: expected 'name: value' lines, got {type(values).__name__}; an example: "
+            "'tasks: [qnli, ag_news]'"
+        )
+    return values
+
+
+def _override(values: dict[str, Any], override: str) -> None:
+    name, equals, text = override.partition("=")
+    keys = name.strip().split(".")
+    if not equals or not all(keys):
+        raise InputError(f"--set {override}: expected name=value or name.inner=value")
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise InputError(f"--set {override}: {text!r} is no YAML value") from None
+    inner = values
+    for key in keys[:-1]:
+        inner = inner.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise InputError(f"--set {override}: {key!r} has no inner settings")
+    inner[keys[-1]] = value
+
+
+def _sentence(error: Mapping[str, Any]) -> str:
+    place = [str(part) for part in error["loc"]]
+    if error["type"] == "extra_forbidden":
+        fields = TaskSettings.model_fields if len(place) > 1 else ExperimentConfig.model_fields
+        return f"unknown key {place[-1]!r}; {nearest(place[-1], fields)}"
+    if error["type"] == "missing":
+        return f"{place[-1]!r} is missing"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    known = error.get("ctx", {}).get("expected")
+    if error["type"] == "literal_error" and isinstance(error["input"], str) and known:
+        return (
+            f"{_name(place)}: unknown {error['input']!r}; {nearest(error['input'], _split(known))}"
+        )
+    given = "" if error["type"] == "value_error" else f", got {error['input']!r}"
+    return f"{_name(place)}: {message}{given}" if place else message
+
+
+def _name(place: Sequence[str]) -> str:
+    """Join a place without the names that pydantic gives the members of a union."""
+    known = {*ExperimentConfig.model_fields, *TaskSettings.model_fields}
+    kept = [part for i, part in enumerate(place) if i == 0 or part in known or part.isdigit()]
+    return ".".join(kept)
+
+
+def _split(expected: str) -> Iterable[str]:
+    """Take the names out of pydantic's text, ``'a', 'b' or 'c'``."""
+    return [part for part in expected.split("'") if part.strip(" ,") not in ("", "or")]

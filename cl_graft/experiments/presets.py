@@ -1,0 +1,32 @@
+"""Named sets of settings; whatever a config says itself goes before them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["GRID_BATCH_SIZES", "GRID_LEARNING_RATES", "PAPER_MOST_SHOTS", "PRESETS"]
+
+PAPER_MOST_SHOTS = 512
+"""The paper's schedule of 16·n·k steps for n classes stops growing at this k (App. A.2)."""
+
+GRID_BATCH_SIZES = (2, 4, 8)
+GRID_LEARNING_RATES = (1e-2, 5e-3, 1e-3)
+"""The paper's grid for SGD (App. A.2, https://arxiv.org/abs/2302.06600)."""
+
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "default": MappingProxyType({}),
+        "paper": MappingProxyType(
+            {
+                "localizer": "paper_mask",
+                "density": 1e-4,
+                "mask_steps": 100,
+                "mask_batch": 1024,
+                "refill": False,
+                "grid": True,
+            }
+        ),
+    }
+)
