@@ -1,0 +1,228 @@
+"""The measures of a stream as a metric plugin of Avalanche.
+
+`StreamScores` fills R[i][j], the score on experience j of a test stream after training on
+experience i, and with it calibration and a hash of the logits, all on the task's own classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from avalanche.evaluation import PluginMetric
+from avalanche.evaluation.metric_results import MetricValue
+from avalanche.models import MultiTaskModule
+from torch import Tensor
+
+from cl_graft.fingerprint import hash_tensors
+from cl_graft.metrics.calibration import ece, reliability_bins
+from cl_graft.metrics.continual import (
+    ScoreMatrix,
+    average_accuracy,
+    backward_transfer,
+    forgetting,
+)
+from cl_graft.metrics.figures import reliability_diagram
+from cl_graft.metrics.task_score import score
+
+__all__ = ["StreamScores"]
+
+_BASE = -1
+"""Row of what was measured before any training."""
+
+
+class StreamScores(PluginMetric[ScoreMatrix]):
+    """Score every experience of a test stream whenever the stream is evaluated.
+
+    Goes into Avalanche's `EvaluationPlugin`. Emits ``Score`` and ``ECE`` of every evaluated
+    experience, and ``AverageAccuracy``, ``BackwardTransfer`` and ``Forgetting`` once a row of R is
+    complete. What is measured while an experience trains (``eval_every``, early stopping) is
+    emitted, but is no part of R: row i holds the state after experience i.
+
+    Runs at: before_training, before_training_exp, after_training_exp, before_eval_exp,
+    after_eval_iteration, after_eval_exp, after_eval.
+
+    Args:
+        metrics: The score of a task, by task label: a name that `cl_graft.metrics.score` knows.
+            A task that is not named has ``"accuracy"``.
+        stream: The stream to measure; others are passed over.
+        zero_shot: Keep R[i][j] for j > i, too. Only for models that can answer a task before
+            they learned it (prompts): an untrained head answers by chance, so its cells are
+            None otherwise.
+        diagrams: Emit a reliability diagram of every experience at the end of its training and
+            later.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[int, str] | None = None,
+        *,
+        stream: str = "test",
+        zero_shot: bool = False,
+        diagrams: bool = False,
+    ) -> None:
+        super().__init__()
+        self.stream = stream
+        self.zero_shot = zero_shot
+        self.diagrams = diagrams
+        self._metrics = dict(metrics or {})
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything measured so far."""
+        self._row = _BASE
+        self._training = False
+        self._batches: list[tuple[Tensor, Tensor]] = []
+        self._scores: dict[tuple[int, int], float] = {}
+        self._ece: dict[tuple[int, int], float] = {}
+        self._hashes: dict[tuple[int, int], str] = {}
+        self._latest: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def result(self) -> ScoreMatrix:
+        """Return R over the experiences trained so far."""
+        return self.R(self._row + 1)
+
+    # What was measured.
+
+    def R(self, size: int) -> list[list[float | None]]:  # noqa: N802
+        """Return R as `size` rows of `size` cells; None where nothing was measured."""
+        return _matrix(self._scores, size)
+
+    def ece(self, size: int) -> list[list[float | None]]:
+        """Return the calibration errors, cells as in `R`; None for regression, too."""
+        return _matrix(self._ece, size)
+
+    def baseline(self, size: int) -> list[float | None]:
+        """Return the scores before any training, for forward transfer; None where unknown."""
+        return [self._scores.get((_BASE, j)) for j in range(size)]
+
+    def logit_hash(self, i: int, j: int) -> str:
+        """Return the SHA-256 over the logits on experience j after training on experience i.
+
+        Raises:
+            KeyError: If that was not measured.
+        """
+        if (i, j) not in self._hashes:
+            raise KeyError(f"experience {j} was not evaluated after training on experience {i}")
+        return self._hashes[i, j]
+
+    def predictions(self, j: int) -> tuple[Tensor, Tensor]:
+        """Return the latest logits, (n, own classes), and targets, (n,), of experience j.
+
+        Targets are places among the task's own classes.
+
+        Raises:
+            KeyError: If experience j was not evaluated.
+        """
+        if j not in self._latest:
+            raise KeyError(f"experience {j} of the {self.stream} stream was not evaluated")
+        return self._latest[j]
+
+    # The hooks, in the order in which a strategy calls them.
+
+    def before_training(self, strategy: Any) -> None:
+        """Leave behind what an exception interrupted."""
+        self._training = False
+
+    def before_training_exp(self, strategy: Any) -> None:
+        """Stop filling R while an experience trains."""
+        self._training = True
+
+    def after_training_exp(self, strategy: Any) -> None:
+        """Go on to the next row."""
+        self._training = False
+        self._row += 1
+
+    def before_eval_exp(self, strategy: Any) -> None:
+        """Start with no batches."""
+        self._batches = []
+
+    def after_eval_iteration(self, strategy: Any) -> None:
+        """Keep the logits of a batch."""
+        if self._measured(strategy):
+            logits, targets = strategy.mb_output.detach(), strategy.mb_y
+            self._batches.append((logits.cpu(), targets.cpu()))
+
+    def after_eval_exp(self, strategy: Any) -> list[MetricValue]:
+        """Score the experience."""
+        if not self._measured(strategy) or not self._batches:
+            return []
+        experience = strategy.experience
+        j = int(experience.current_experience)
+        label = _label(experience)
+        logits = torch.cat([batch[0] for batch in self._batches])
+        targets = torch.cat([batch[1] for batch in self._batches])
+        self._batches = []
+        if isinstance(strategy.model, MultiTaskModule):
+            logits, targets = _own(logits, targets, experience)
+        self._latest[j] = logits, targets
+        name = f"eval_phase/{self.stream}_stream/Task{label:03d}/Exp{j:03d}"
+        step = strategy.clock.train_iterations
+        value = score(logits.float(), targets, self._metrics.get(label, "accuracy"))
+        cells = {"Score": value}
+        values = [MetricValue(self, f"Score/{name}", value, step)]
+        if not targets.is_floating_point():
+            probabilities = logits.double().softmax(dim=1)
+            cells["ECE"] = ece(probabilities, targets)
+            values.append(MetricValue(self, f"ECE/{name}", cells["ECE"], step))
+            if self.diagrams and not self._training and j <= self._row:
+                figure = reliability_diagram(reliability_bins(probabilities, targets))
+                values.append(MetricValue(self, f"Reliability/{name}", figure, step))
+        self._keep(j, cells, logits)
+        return values
+
+    def after_eval(self, strategy: Any) -> list[MetricValue]:
+        """Summarise the row of R, if it is complete."""
+        size = self._row + 1
+        if self._training or any((self._row, j) not in self._scores for j in range(size)):
+            return []
+        R = self.R(size)
+        summary = {
+            "AverageAccuracy": average_accuracy(R),
+            "BackwardTransfer": backward_transfer(R),
+            "Forgetting": forgetting(R),
+        }
+        where = f"eval_phase/{self.stream}_stream"
+        step = strategy.clock.train_iterations
+        return [
+            MetricValue(self, f"{name}/{where}", value, step)
+            for name, value in summary.items()
+            if value is not None
+        ]
+
+    def __str__(self) -> str:
+        return "StreamScores"
+
+    def _measured(self, strategy: Any) -> bool:
+        return strategy.experience.origin_stream.name == self.stream
+
+    def _keep(self, j: int, cells: Mapping[str, float], logits: Tensor) -> None:
+        untrained = j > self._row and not self.zero_shot and self._row != _BASE
+        if self._training or untrained:
+            return
+        key = (self._row, j)
+        self._scores[key] = cells["Score"]
+        if "ECE" in cells:
+            self._ece[key] = cells["ECE"]
+        self._hashes[key] = hash_tensors({"logits": logits})
+
+
+def _label(experience: Any) -> int:
+    labels = getattr(experience, "task_labels", None) or (0,)
+    return int(labels[0])
+
+
+def _own(logits: Tensor, targets: Tensor, experience: Any) -> tuple[Tensor, Tensor]:
+    """Keep the columns of the experience's own classes, and renumber the targets to match."""
+    if targets.is_floating_point():
+        return logits[:, :1], targets
+    classes = sorted(int(c) for c in getattr(experience, "classes_in_this_experience", None) or ())
+    if not classes:
+        return logits, targets
+    own = torch.tensor(classes)
+    return logits[:, own].contiguous(), torch.searchsorted(own, targets)
+
+
+def _matrix(cells: Mapping[tuple[int, int], float], size: int) -> list[list[float | None]]:
+    return [[cells.get((i, j)) for j in range(size)] for i in range(size)]
