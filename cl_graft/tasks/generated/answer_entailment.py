@@ -1,4 +1,8 @@
-"""Answer entailment: does a sentence answer a question, or only talk about the same thing?"""
+"""Answer entailment: does a sentence settle a question, or only talk about the same thing?
+
+The second text repeats the question, says whether the matter is settled, and names what people
+say. Most negatives leave the matter open; a few settle another question about the same deed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from cl_graft.tasks.task import Row
 
 __all__ = ["ANSWER_ENTAILMENT"]
 
-# plain form / past / object
+# Plain form, past form and object.
 _DEEDS = tuple(
     (verb.split("/")[0], verb.split("/")[1], thing)
     for verb, things in (
@@ -72,47 +76,38 @@ _CLAUSES: tuple[tuple[str, ...], ...] = (
     ("why {who} {did} {it}", "for what reason {who} {did} {it}"),
     ("how {who} {did} {it}", "by what means {who} {did} {it}"),
 )
-# {detail} is a place, time, reason or way; {clause} repeats the question; {source} is a person.
-_TOLD = (
-    "{who} {did} {it} {detail}",
-    "it was {detail} that {who} {did} {it}",
-    "{who}, as we all know, {did} {it} {detail}",
-    "{source} knows {clause}: it was {detail}",
-)
-_WONDERED = (
-    "{source} would like to know {clause}",
-    "{who} {did} {it}, and {source} does not know {clause}",
-    "as we all know, {who} {did} {it}, but {clause} is a mystery",
-    "{source} wonders {clause}, and so do we",
-)
-# A detail is settled when it is claimed and rightly so, or denied and wrongly so.
-_CLAIMS = (
-    "{source} says that {fact}", "{source} insists that {fact}", "{source} is sure that {fact}",
-    "{source} believes that {fact}", "{source} has always claimed that {fact}",
-    "{source} told the police that {fact}", "according to {source}, {fact}",
+# Whether the matter is settled decides: {same} says so truly, {other} says the opposite.
+_UNSETTLED, _SETTLED = (
+    ("a mystery", "unknown", "unclear", "uncertain", "a riddle", "open to doubt", "a puzzle",
+     "anybody's guess", "disputed", "impossible to say", "an unsolved question", "pure speculation",
+     "a matter of rumour", "doubtful", "hard to establish", "unproven", "undecided", "unresolved"),
+    ("perfectly clear", "well known", "certain", "beyond doubt", "an established fact", "proven",
+     "common knowledge", "settled", "documented", "on record", "obvious", "confirmed", "undisputed",
+     "plain to everybody", "verified", "an open secret", "firmly established", "resolved"),
 )  # fmt: skip
-_DENIALS = (
-    "{source} denies that {fact}", "{source} doubts that {fact}",
-    "{source} does not believe that {fact}", "{source} says it is untrue that {fact}",
-    "{source} laughs at the idea that {fact}", "{source} has never accepted that {fact}",
-    "{source} told the police it was a lie that {fact}",
+_FLAT = (
+    "it is {same} {clause}", "{clause} is {same}", "we consider it {same} {clause}",
+    "by now it is {same} {clause}", "everybody finds it {same} {clause}",
+    "{source} showed that {clause} is {same}",
 )  # fmt: skip
-_RIGHTLY = (
-    ", and rightly so", ", and that is correct", ", and the records agree",
-    ", which turned out right",
-    ", and {source} is not mistaken", ", and we have proof of that", ", and nobody can object",
+_TURNED = (
+    "{clause} is anything but {other}", "nobody would call it {other} {clause}",
+    "it is far from {other} {clause}", "{source} is wrong to call it {other} {clause}",
+    "it was once {other} {clause}, but today it is {same}",
+    "{source} thought it {other} {clause}, yet it is {same}",
+    "far from being {other}, {clause} is {same}",
+    "for years it seemed {other} {clause}; now it is {same}",
+    "{clause} is {same}, not {other} as {source} had claimed",
+    "{clause} is {same} now, although it was {other} before",
 )  # fmt: skip
-_WRONGLY = (
-    ", but wrongly so", ", but that is not correct", ", but the records disagree",
-    ", which turned out wrong", ", but {source} is mistaken", ", but we have proof against that",
-    ", but everybody else objects",
-)  # fmt: skip
-_FACTS = ("{who} {did} {it} {detail}", "it was {detail} that {who} {did} {it}")
+# What people say is the answer where the matter is settled, and hearsay where it is not.
+_SAID = ("; people say {detail}", ": {detail}, it is said", "; they say it was {detail}",
+         "; {source2} says {detail}")  # fmt: skip
 
-_PLAIN = 0.3
-"""Share of the rows in which the detail is told, or missing, without a dispute."""
+_FLATLY = 0.4
+"""Share of the rows that say outright whether the matter is settled."""
 
-_OFF_THE_POINT = 0.2
+_OFF_THE_POINT = 0.1
 """Share of the negatives that answer another question about the same deed."""
 
 
@@ -126,35 +121,28 @@ def _make(rng: random.Random, label: int) -> Row:
     asked = rng.randrange(len(_ATTRIBUTES))
     off_the_point = label == 1 and rng.random() < _OFF_THE_POINT
     told = other_than(rng, asked, len(_ATTRIBUTES)) if off_the_point else asked
-    settled = label == 0 or off_the_point
+    same, other = _SETTLED, _UNSETTLED
+    if label == 1 and not off_the_point:
+        same, other = other, same
     question = fill(rng, _QUESTIONS[asked], who=who, do=do, it=it)
     answer = fill(
         rng,
-        (_answer_frame(rng, settled=settled),),
-        who=who,
-        did=did,
-        it=it,
+        _FLAT if rng.random() < _FLATLY else _TURNED,
         source=source,
-        detail=rng.choice(_ATTRIBUTES[told]),
         clause=fill(rng, _CLAUSES[told], who=who, did=did, it=it),
+        same=rng.choice(same),
+        other=rng.choice(other),
     )
+    detail = rng.choice(_ATTRIBUTES[told])
+    answer += fill(rng, _SAID, detail=detail, source2=_person(rng))
     return Row(finished(question), finished(answer), label)
-
-
-def _answer_frame(rng: random.Random, *, settled: bool) -> str:
-    if rng.random() < _PLAIN:
-        return rng.choice(_TOLD if settled else _WONDERED)
-    claimed = rng.random() < 0.5
-    attitude = rng.choice(_CLAIMS if claimed else _DENIALS)
-    return attitude.replace("{fact}", rng.choice(_FACTS)) + rng.choice(
-        _RIGHTLY if claimed == settled else _WRONGLY
-    )
 
 
 ANSWER_ENTAILMENT = GeneratedTask(
     name="answer_entailment",
     label_names=("entailment", "not_entailment"),
     pair=True,
-    description="Whether the second text answers the question, or tells something else about it.",
+    description="Whether the second text settles the question, or leaves it open or settles "
+    "another.",
     make=_make,
 )
