@@ -1,0 +1,60 @@
+"""A small localization problem with a known answer.
+
+Two layers on random inputs; fine-tuning moved every weight a little at random and a few planted
+ones a lot, and only the planted ones matter to the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.graft import load_, snapshot
+from cl_graft.localization import Problem
+from cl_graft.randomness import BatchOrder, generator
+from cl_graft.region import Layout, Region
+
+PLANTED = 12
+
+
+def planted_problem(*, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Problem, Region]:
+    draw = generator(seed, "planted")
+    model = nn.Sequential(nn.Linear(16, 24), nn.Tanh(), nn.Linear(24, 3)).to(dtype)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=draw).to(dtype) * 0.3)
+    parameters = dict(model.named_parameters())
+    base = snapshot(parameters)
+    layout = Layout.of(base)
+    # Planted coordinates sit in the last layer's weight, where they act on the logits directly.
+    start = layout.starts[2]
+    planted = Region.of(layout, start + torch.randperm(72, generator=draw)[:PLANTED])
+    tuned = {}
+    masks = planted.masks()
+    for name, value in base.items():
+        noise = torch.randn(value.shape, generator=draw) * 0.02
+        strong = torch.randn(value.shape, generator=draw).sign() * 2.0
+        tuned[name] = value + torch.where(masks[name], strong, noise).to(dtype)
+    inputs = torch.randn(256, 16, generator=draw).to(dtype)
+    with torch.no_grad():
+        load_(model, tuned)
+        targets = model(inputs).argmax(1)
+        load_(model, base)
+    order = BatchOrder(256, 64, seed, "planted")
+
+    def losses(step: int) -> list[Callable[[], Tensor]]:
+        places = order(step)
+        return [
+            lambda part=part: nn.functional.cross_entropy(
+                model(inputs[part]).float(), targets[part]
+            )
+            for part in (places[:32], places[32:])
+        ]
+
+    def accuracy() -> float:
+        with torch.no_grad():
+            return float((model(inputs).argmax(1) == targets).float().mean())
+
+    return Problem(model, parameters, base, tuned, losses, accuracy, accuracy, seed), planted
