@@ -253,12 +253,12 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
                 f"in {len(self.bank.layout.names)} parameters; this one has {layout.total} in "
                 f"{len(layout.names)}"
             )
-        elif self._identity is not None:
-            if self._identity.fingerprint != self.bank.base.fingerprint:
-                raise WrongBase(
-                    f"the bank belongs to base {self.bank.base.fingerprint[:12]}…, this model is "
-                    f"{self._identity.fingerprint[:12]}…: other weights or another tokenizer"
-                )
+        elif self._identify(carrier, paths).fingerprint != self.bank.base.fingerprint:
+            raise WrongBase(
+                f"the bank belongs to base {self.bank.base.fingerprint[:12]}…, this model is "
+                f"{self._identify(carrier, paths).fingerprint[:12]}…: other weights or another "
+                "tokenizer"
+            )
         self._switch = Switch(carrier, self.bank)
         return self._switch
 

@@ -92,7 +92,7 @@ def text_stream(
     length = max_length or max(task.max_length for task in tasks)
     encoded = tuple(_encode(task, tokenizer, family, length) for task in tasks)
     names = {"train": "train", "valid": "valid", "test": "test"}
-    benchmark = with_task_labels(
+    benchmark: Any = with_task_labels(
         benchmark_from_datasets(
             **{
                 stream: [
@@ -135,8 +135,9 @@ def _encode(task: TextTask, tokenizer: Tokenizer, family: Family, max_length: in
 
 
 def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:
+    rows: Any = TensorDataset(inputs, targets)
     return TaskAwareSupervisedClassificationDataset(
-        [TensorDataset(inputs, targets)],
+        [rows],
         data_attributes=[
             DataAttribute(targets.tolist(), "targets"),
             TaskLabels(ConstantSequence(label, len(targets))),
