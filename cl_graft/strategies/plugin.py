@@ -16,19 +16,18 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from avalanche.core import SupervisedPlugin
-from torch import Tensor, nn
+from torch import nn
 
 from cl_graft.bank import BaseIdentity, GraftBank, Switch
 from cl_graft.errors import WrongArchitecture, WrongBase
-from cl_graft.fingerprint import hash_tensors, model_fingerprint
-from cl_graft.learning import Cache, Examples, GraftingSettings, TaskProblem, locate_task
-from cl_graft.metrics import score
+from cl_graft.fingerprint import model_fingerprint
+from cl_graft.learning import Cache, GraftingSettings, TaskProblem, locate_task
 from cl_graft.models import graftable_parameters
-from cl_graft.randomness import derive
 from cl_graft.region import Layout
 from cl_graft.strategies.heads import (
     carrier_of,
@@ -36,6 +35,7 @@ from cl_graft.strategies.heads import (
     head_module,
     head_paths,
 )
+from cl_graft.strategies.problems import task_problem
 from cl_graft.strategies.session import Session, TaskFacts
 from cl_graft.training import freeze_statistics
 
@@ -44,7 +44,6 @@ __all__ = ["GraftingPlugin"]
 logger = logging.getLogger(__name__)
 
 _REACHES_INTO_PARAMETERS = ("EWCPlugin", "SynapticIntelligencePlugin", "GEMPlugin", "MASPlugin")
-_DEV_SHARE = 0.05
 
 
 class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
@@ -59,6 +58,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
 
     Args:
         settings: Density, localizer, dense run…; None means the defaults.
+        by_label: Settings of single tasks, by task label, in place of `settings`; the mode of
+            answering and the seed stay those of `settings`.
         bank: A bank to go on with; the model must be its base. None starts an empty one.
         dev: Experiences with the rows for choosing checkpoints, masks and budgets, matched by
             task label; None sets 5 % of an experience's training rows aside for that.
@@ -78,6 +79,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         self,
         settings: GraftingSettings | None = None,
         *,
+        by_label: Mapping[int, GraftingSettings] | None = None,
         bank: GraftBank | None = None,
         dev: Sequence[Any] | None = None,
         facts: Mapping[int, TaskFacts] | None = None,
@@ -89,6 +91,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
     ) -> None:
         super().__init__()
         self.settings = settings or GraftingSettings()
+        self._by_label = {
+            label: replace(own, mode=self.settings.mode, seed=self.settings.seed)
+            for label, own in (by_label or {}).items()
+        }
         self.bank = bank
         self.seconds: dict[int, dict[str, float]] = {}
         self._dev = {int(e.task_label): e for e in dev} if dev is not None else {}
@@ -114,10 +120,11 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         carrier = carrier_of(strategy.model)
         switch = self._open(carrier)
         switch.to(None)
-        task = self._problem(strategy, carrier, label)
+        task = self._problem(strategy, label)
+        settings = self._by_label.get(label, self.settings)
         located = locate_task(
             task,
-            self.settings,
+            settings,
             owned=switch.bank.owned(),
             cache=self._cache,
             progress=self._progress,
@@ -134,7 +141,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
             located=located,
             task=task,
             head=head,
-            settings=self.settings,
+            settings=settings,
         )
         if not len(free):
             logger.warning(
@@ -253,13 +260,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
                 f"in {len(self.bank.layout.names)} parameters; this one has {layout.total} in "
                 f"{len(layout.names)}"
             )
-        elif self._identify(carrier, paths).fingerprint != self.bank.base.fingerprint:
+        elif self._identity and self._identity.fingerprint != self.bank.base.fingerprint:
             raise WrongBase(
                 f"the bank belongs to base {self.bank.base.fingerprint[:12]}…, this model is "
-                f"{self._identify(carrier, paths).fingerprint[:12]}…: other weights or another "
-                "tokenizer"
+                f"{self._identity.fingerprint[:12]}…: other weights or another tokenizer"
             )
         self._switch = Switch(carrier, self.bank)
+        _check_weights(self._switch, carrier)
         return self._switch
 
     def _identify(self, carrier: nn.Module, paths: tuple[str, ...]) -> BaseIdentity:
@@ -273,29 +280,19 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
             str(dtype).removeprefix("torch."),
         )
 
-    def _problem(self, strategy: Any, carrier: nn.Module, label: int) -> TaskProblem:
-        paths = head_paths(carrier)
-        head = head_module(carrier, label)
-        named = {f"{head[0]}.{n}": p for n, p in head[1].named_parameters()} if head else {}
-        train = Examples(strategy.experience.dataset.train())
-        if label in self._dev:
-            dev = Examples(self._dev[label].dataset.eval())
-        else:
-            seed = derive(self.settings.seed, "dev")
-            train, dev = train.split(_DEV_SHARE, seed=seed)
+    def _problem(self, strategy: Any, label: int) -> TaskProblem:
         facts = self._facts.get(label)
-        metric = facts.metric if facts else "accuracy"
-        return TaskProblem(
-            model=carrier,
-            parameters=graftable_parameters(carrier, exclude=paths, keep=self._keep),
-            head=named,
-            forward=_forward(strategy.model, label),
+        return task_problem(
+            strategy.model,
+            strategy.experience,
+            label=label,
             criterion=strategy._criterion,
-            score=lambda logits, targets: score(logits, targets, metric),
-            train=train,
-            dev=dev,
+            base=self.bank.base.fingerprint if self.bank else "",
             device=strategy.device,
-            content=_content(self.bank, train, dev, named),
+            dev=self._dev.get(label),
+            metric=facts.metric if facts else "accuracy",
+            keep=self._keep,
+            seed=self.settings.seed,
         )
 
     def _abandon(self, strategy: Any) -> None:
@@ -328,6 +325,21 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         return labels.pop() if labels else None
 
 
+def _check_weights(switch: Switch, carrier: nn.Module) -> None:
+    """Raise WrongBase unless base and bank together give the latest entry's recorded weights."""
+    bank = switch.bank
+    if not bank.entries or not bank.entries[-1].weights_sha256:
+        return
+    with switch.carrying(len(bank) - 1):
+        found = hash_tensors(named(carrier, bank.layout))
+    if found != bank.entries[-1].weights_sha256:
+        raise WrongBase(
+            f"with the bank's grafts this model has weights {found[:12]}…, but entry "
+            f"{bank.entries[-1].task!r} was recorded on {bank.entries[-1].weights_sha256[:12]}…: "
+            "the model is not the bank's base"
+        )
+
+
 def _single_label_stream(strategy: Any) -> bool:
     """Tell whether a stream of several experiences has one label and the model no task heads.
 
@@ -345,20 +357,6 @@ def _single_label_stream(strategy: Any) -> bool:
 def _latest(bank: GraftBank) -> int | None:
     """Return what a task without an entry builds on: the whole prefix, or the bare base."""
     return len(bank) - 1 if bank.mode == "prefix" and bank.entries else None
-
-
-def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
-    if has_task_heads(model):
-        return lambda inputs: model(inputs, label)
-    return model
-
-
-def _content(
-    bank: GraftBank | None, train: Examples, dev: Examples, head: Mapping[str, nn.Parameter]
-) -> str:
-    relative = {name.rsplit(".", 1)[-1]: p for name, p in head.items()}
-    base = bank.base.fingerprint if bank else ""
-    return "|".join([base, train.fingerprint(), dev.fingerprint(), hash_tensors(relative)])
 
 
 def _warn_about_plugins(strategy: Any) -> None:

@@ -1,0 +1,113 @@
+"""Independent fine-tuning: every task has a whole model of its own, trained from the base.
+
+Not a way to learn continually but the measure of one: nothing is forgotten and nothing is
+transferred, at the price of one model a task. The dense runs are those from which grafting finds
+its regions (Panigrahi et al., 2023, App. C.3, https://arxiv.org/abs/2302.06600).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from avalanche.core import SupervisedPlugin
+from torch import Tensor
+
+from cl_graft.graft import load_, snapshot
+from cl_graft.learning import Cache, fine_tune_task
+from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.problems import task_problem
+from cl_graft.training import FineTuning
+
+__all__ = ["IndependentPlugin"]
+
+
+class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
+    """Answer every task with its own densely fine-tuned model; the strategy's loop trains nothing.
+
+    Runs at: before_training_exp, before_eval_exp, after_eval_exp.
+
+    Args:
+        fine_tuning: The dense run of each task, by task label.
+        base: Fingerprint of the base model.
+        dev: Experiences with the rows for choosing checkpoints, matched by task label.
+        metrics: The dev score by task label; ``"accuracy"`` where a task is not named.
+        seed: Every random choice is a function of it.
+        cache: Answers dense runs that were computed before.
+        progress: Called as (phase, step, steps) during dense fine-tuning.
+
+    Attributes:
+        seconds: Wall time by task label and phase.
+    """
+
+    def __init__(
+        self,
+        fine_tuning: Mapping[int, FineTuning],
+        *,
+        base: str,
+        dev: Any = None,
+        metrics: Mapping[int, str] | None = None,
+        seed: int = 0,
+        cache: Cache | None = None,
+        progress: Callable[[str, int, int], None] | None = None,
+    ) -> None:
+        super().__init__()
+        self.seconds: dict[int, dict[str, float]] = {}
+        self._fine_tuning = dict(fine_tuning)
+        self._base = base
+        self._dev = {int(e.task_label): e for e in dev} if dev is not None else {}
+        self._metrics = dict(metrics or {})
+        self._seed = seed
+        self._cache = cache
+        self._progress = progress
+        self._models: dict[int, dict[str, Tensor]] = {}
+        self._away: dict[str, Tensor] | None = None
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Fine-tune the base on the task, put the base back, and skip the strategy's loop."""
+        self._home(strategy)
+        label = int(strategy.experience.task_label)
+        task = task_problem(
+            strategy.model,
+            strategy.experience,
+            label=label,
+            criterion=strategy._criterion,
+            base=self._base,
+            device=strategy.device,
+            dev=self._dev.get(label),
+            metric=self._metrics.get(label, "accuracy"),
+            seed=self._seed,
+        )
+        started = time.perf_counter()
+        body, head, _ = fine_tune_task(
+            task,
+            self._fine_tuning[label],
+            seed=self._seed,
+            cache=self._cache,
+            progress=self._progress,
+        )
+        self._models[label] = {name: tensor.cpu() for name, tensor in (body | head).items()}
+        self.seconds[label] = {"dense": time.perf_counter() - started}
+        strategy.stop_training()
+
+    def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Carry the task's own model; a task that was not learned is answered by the base."""
+        self._home(strategy)
+        own = self._models.get(int(strategy.experience.task_label))
+        if own is None:
+            return
+        carrier = carrier_of(strategy.model)
+        parameters = dict(carrier.named_parameters())
+        self._away = snapshot({name: parameters[name] for name in own})
+        load_(carrier, own)
+
+    def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Put the base back."""
+        self._home(strategy)
+
+    def _home(self, strategy: Any) -> None:
+        """Put the base back, also after an evaluation that an exception interrupted."""
+        if self._away is not None:
+            load_(carrier_of(strategy.model), self._away)
+            self._away = None

@@ -1,0 +1,86 @@
+"""One experience as a problem: what dense fine-tuning and localization need to know of it.
+
+`GraftingPlugin` and independent fine-tuning build their problems here, so what determines the
+outcome of a dense run is the same text for both and they share its cached outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.fingerprint import hash_tensors
+from cl_graft.learning import Examples, TaskProblem
+from cl_graft.metrics import score
+from cl_graft.models import graftable_parameters
+from cl_graft.randomness import derive
+from cl_graft.strategies.heads import carrier_of, has_task_heads, head_module, head_paths
+
+__all__ = ["task_problem"]
+
+_DEV_SHARE = 0.05
+
+
+def task_problem(
+    model: nn.Module,
+    experience: Any,
+    *,
+    label: int,
+    criterion: Callable[[Tensor, Tensor], Tensor],
+    base: str,
+    device: torch.device,
+    dev: Any = None,
+    metric: str = "accuracy",
+    keep: Callable[[str], bool] | None = None,
+    seed: int = 0,
+) -> TaskProblem:
+    """Make the problem of learning an experience on a model that stands at its base.
+
+    Args:
+        model: The model, with the task's head.
+        experience: The training experience.
+        label: Its task label.
+        criterion: (logits, targets) to the mean loss.
+        base: Fingerprint of the base.
+        device: Where batches go.
+        dev: An experience with the rows for choosing; None sets 5 % of the training rows aside.
+        metric: The dev score, a name that `cl_graft.metrics.score` knows.
+        keep: Said of a parameter's name: False makes it no part of any region.
+        seed: Draws the rows set aside.
+    """
+    carrier = carrier_of(model)
+    head = head_module(carrier, label)
+    named = {f"{head[0]}.{n}": p for n, p in head[1].named_parameters()} if head else {}
+    train = Examples(experience.dataset.train())
+    if dev is not None:
+        chosen_on = Examples(dev.dataset.eval())
+    else:
+        train, chosen_on = train.split(_DEV_SHARE, seed=derive(seed, "dev"))
+    return TaskProblem(
+        model=carrier,
+        parameters=graftable_parameters(carrier, exclude=head_paths(carrier), keep=keep),
+        head=named,
+        forward=_forward(model, label),
+        criterion=criterion,
+        score=lambda logits, targets: score(logits, targets, metric),
+        train=train,
+        dev=chosen_on,
+        device=device,
+        content="|".join(
+            [base, train.fingerprint(), chosen_on.fingerprint(), metric, _head_hash(named)]
+        ),
+    )
+
+
+def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
+    if has_task_heads(model):
+        return lambda inputs: model(inputs, label)
+    return model
+
+
+def _head_hash(head: Mapping[str, nn.Parameter]) -> str:
+    """Hash a head's first values under names that do not depend on the task label."""
+    return hash_tensors({name.rsplit(".", 1)[-1]: p for name, p in head.items()})
