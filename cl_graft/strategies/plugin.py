@@ -25,7 +25,8 @@ from torch import nn
 
 from cl_graft.bank import BaseIdentity, GraftBank, Switch
 from cl_graft.errors import WrongArchitecture, WrongBase
-from cl_graft.fingerprint import model_fingerprint
+from cl_graft.fingerprint import hash_tensors, model_fingerprint
+from cl_graft.graft import named
 from cl_graft.learning import Cache, GraftingSettings, TaskProblem, locate_task
 from cl_graft.models import graftable_parameters
 from cl_graft.region import Layout
