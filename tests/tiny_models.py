@@ -1,7 +1,7 @@
 """Tiny random checkpoints in the layout of real ones, for tests.
 
 Each function saves a model with random weights (hidden size 32, two layers, a masked-LM or
-causal-LM head) and a tokenizer trained on `CORPUS` to a folder, from which `AutoModel`,
+causal-LM head) and a tokenizer made from `CORPUS` to a folder, from which `AutoModel`,
 `AutoTokenizer` and `cl_graft.models.load_model` read it as they would read the published checkpoint
 of that family. The special tokens follow the published tokenizers: GPT-2 and Llama have no padding
 token, RoBERTa pads with id 1 and has one segment type, DistilBERT takes no segments.
@@ -224,16 +224,25 @@ def _small(config: PreTrainedConfig, *, max_position_embeddings: int = 256) -> P
 
 
 def _wordpiece(*, segments: bool = True) -> PreTrainedTokenizerFast:
-    """Train an uncased WordPiece tokenizer with BERT's special tokens."""
+    """Make an uncased WordPiece tokenizer of the corpus' words, with BERT's special tokens.
+
+    The vocabulary is written down, not trained: WordPiece training breaks ties at random.
+    """
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    tokenizer = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    splitter = pre_tokenizers.BertPreTokenizer()
+    words = {
+        word
+        for text in CORPUS
+        for word, _ in splitter.pre_tokenize_str(normalizer.normalize_str(text))
+    }
+    letters = {letter for word in words for letter in word}
+    pieces = [*special, *sorted(words | letters), *sorted(f"##{letter}" for letter in letters)]
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer = splitter
     tokenizer.decoder = decoders.WordPiece()
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=_VOCABULARY, special_tokens=special, show_progress=False
-    )
-    tokenizer.train_from_iterator(CORPUS, trainer)
     second = 1 if segments else 0
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]",
