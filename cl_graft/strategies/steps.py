@@ -16,7 +16,8 @@ __all__ = ["ClipGradient", "SeededLoop", "StopAfter"]
 class StopAfter(SupervisedPlugin, supports_distributed=True):
     """Stop every experience after a number of optimiser steps.
 
-    Runs at: after_training_iteration. Give the strategy enough epochs to get there.
+    Runs at: after_training_iteration, after_training_exp. Give the strategy enough epochs to get
+    there.
     """
 
     def __init__(self, steps: int) -> None:
@@ -29,6 +30,13 @@ class StopAfter(SupervisedPlugin, supports_distributed=True):
         """Stop when the steps of this experience are done."""
         if strategy.clock.train_exp_iterations + 1 >= self.steps:
             strategy.stop_training()
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Take back a stop that nobody saw: it would skip the next experience.
+
+        Avalanche looks at it before a batch, so a stop after the last one of the last epoch stands.
+        """
+        strategy._stop_training = False
 
 
 class SeededLoop(SupervisedPlugin, supports_distributed=True):
