@@ -17,7 +17,14 @@ from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.presets import PAPER_MOST_SHOTS, PRESETS
 from cl_graft.localization import find_localizer
 
-__all__ = ["CELL_CHOICES", "ExperimentConfig", "TaskSettings", "config_from", "load_config"]
+__all__ = [
+    "CELL_CHOICES",
+    "ExperimentConfig",
+    "TaskSettings",
+    "config_from",
+    "load_config",
+    "override_",
+]
 
 DEFAULT_STEPS = 500
 
@@ -239,7 +246,7 @@ def load_config(path: Path | str | None, sets: Sequence[str] = ()) -> Experiment
     """
     values = _read(Path(path)) if path is not None else {}
     for override in sets:
-        _override(values, override)
+        override_(values, override)
     return config_from(values, source=str(path) if path is not None else "settings")
 
 
@@ -259,7 +266,12 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
-def _override(values: dict[str, Any], override: str) -> None:
+def override_(values: dict[str, Any], override: str) -> None:
+    """Set one value, such as ``"steps=200"``, in a mapping of settings.
+
+    Raises:
+        InputError: If the text has no ``=``, its value is no YAML, or an inner name has no place.
+    """
     name, equals, text = override.partition("=")
     keys = name.strip().split(".")
     if not equals or not all(keys):
