@@ -1,0 +1,79 @@
+"""A folder that keeps dense runs and rankings by the content that determines them.
+
+Strategies, seeds, orders and densities that need the same dense run share it. A damaged file
+counts as a miss and is written anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from cl_graft.errors import BankError
+from cl_graft.store.files import pack, replace_file, unpack
+
+__all__ = ["DirectoryCache"]
+
+logger = logging.getLogger(__name__)
+
+_FORMAT = "cl-graft-cache"
+
+
+class DirectoryCache:
+    """Keep tensors and JSON facts in files, one a key; a `cl_graft.learning.Cache`.
+
+    Attributes:
+        hits: How often a phase (the key's first word) was answered.
+        misses: How often it was not.
+        saved: Seconds that the answered outcomes took when they were computed, by phase.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self.hits: Counter[str] = Counter()
+        self.misses: Counter[str] = Counter()
+        self.saved: Counter[str] = Counter()
+        self._asked: dict[str, float] = {}
+
+    def get(self, key: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return what was put under a key; None if nothing was, or its file is damaged."""
+        phase = key.split("-", 1)[0]
+        head, tensors = self._read(key)
+        if head is None:
+            self.misses[phase] += 1
+            self._asked[key] = time.perf_counter()
+            return None
+        self.hits[phase] += 1
+        self.saved[phase] += head["seconds"]
+        logger.info("cache: %s answered, %.1f s saved", key, head["seconds"])
+        return tensors, head["facts"]
+
+    def put(self, key: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Keep tensors and JSON facts under a key, and the time since it was asked for."""
+        now = time.perf_counter()
+        seconds = now - self._asked.pop(key, now)
+        data = pack(tensors, {"facts": dict(facts), "seconds": seconds}, format=_FORMAT)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        replace_file(self._path(key), data)
+        logger.info("cache: %s kept, it took %.1f s", key, seconds)
+
+    def _read(self, key: str) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
+        path = self._path(key)
+        try:
+            data = path.read_bytes()
+            head, tensors = unpack(data, format=_FORMAT, name=str(path))
+        except FileNotFoundError:
+            return None, {}
+        except BankError as error:
+            logger.warning("%s; it is computed again", error)
+            return None, {}
+        return head, tensors
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.safetensors"

@@ -1,0 +1,26 @@
+"""Where to run."""
+
+from __future__ import annotations
+
+import torch
+
+from cl_graft.errors import InputError
+
+__all__ = ["pick_device"]
+
+
+def pick_device(name: str) -> torch.device:
+    """Return the device of a name; ``"auto"`` is a GPU if there is one, else the CPU.
+
+    Raises:
+        InputError: If there is no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(f"no device {name!r} here: {reason}") from None
+    return device

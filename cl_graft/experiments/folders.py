@@ -1,0 +1,152 @@
+"""The folders of experiments: OUT/<strategy>/seed<k>/ is a run, OUT/cache/ is shared.
+
+A run's folder holds the resolved config beside its results, so that it can be told whether it
+belongs to what is asked for now.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.results import RESULTS, RunResult, read_result
+from cl_graft.store.files import replace_file
+from cl_graft.strategies.table import STRATEGIES
+
+__all__ = [
+    "BANK",
+    "CACHE",
+    "CONFIG",
+    "check_out",
+    "claim",
+    "clear_unfinished",
+    "differences",
+    "finished",
+    "read_config",
+    "run_folder",
+    "write_config",
+]
+
+CONFIG, BANK, CACHE = "config.json", "bank", "cache"
+_OURS = {CONFIG, RESULTS, BANK, "metrics.csv", "summary.md", "tensorboard"}
+
+
+def run_folder(out: Path | str, strategy: str, seed: int) -> Path:
+    """Return the folder of a run."""
+    return Path(out) / strategy / f"seed{seed}"
+
+
+def claim(folder: Path) -> None:
+    """Make a run's folder.
+
+    Raises:
+        InputError: If it is there already and holds anything, or is a file.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} already holds another run; choose another output folder")
+    folder.mkdir(parents=True, exist_ok=True)
+
+
+def write_config(config: ExperimentConfig, folder: Path, **cell: Any) -> None:
+    """Write the resolved config into a folder, and which cell it is."""
+    values = {**cell, **config.cell()}
+    replace_file(folder / CONFIG, f"{json.dumps(values, indent=1)}\n".encode())
+
+
+def read_config(folder: Path) -> dict[str, Any] | None:
+    """Return what `write_config` wrote, or None.
+
+    Raises:
+        InputError: If the file is there but not ours.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise InputError(f"{path}: not the config of a run; choose another output folder")
+    return values
+
+
+def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str]:
+    """Say in which settings a stored config is another one, as ``"shots 512 there, 64 here"``."""
+    now = config.cell()
+    return [
+        f"{name} {json.dumps(stored.get(name))} there, {json.dumps(now.get(name))} here"
+        for name in sorted({*stored, *now} - {"strategy", "seed"})
+        if stored.get(name) != now.get(name)
+    ]
+
+
+def finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
+    """Return the results of a run with this config that is complete; None if there is none.
+
+    Raises:
+        InputError: If the folder holds a run with another config, or something else.
+    """
+    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+        return None
+    stored = read_config(folder) if folder.is_dir() else None
+    if stored is None:
+        raise InputError(f"{folder} holds no run of this package; choose another output folder")
+    if other := differences(stored, config):
+        raise InputError(
+            f"{folder} holds a run with another config ({'; '.join(other)}); "
+            "choose another output folder"
+        )
+    if not (folder / RESULTS).is_file():
+        return None
+    result = read_result(folder)
+    return result if result.complete else None
+
+
+def clear_unfinished(folder: Path) -> None:
+    """Remove an unfinished run of ours, so that it can be done again.
+
+    Raises:
+        InputError: If there are files of others in it.
+    """
+    if not folder.exists():
+        return
+    foreign = sorted(path.name for path in folder.iterdir() if path.name not in _OURS)
+    if foreign:
+        raise InputError(
+            f"{folder} holds an unfinished run and files that are not this package's "
+            f"({', '.join(foreign[:3])}); move them away, or choose another output folder"
+        )
+    shutil.rmtree(folder)
+
+
+def check_out(out: Path, config: ExperimentConfig) -> None:
+    """Make sure that a comparison may write into a folder.
+
+    Raises:
+        InputError: If it holds a comparison with another config (saying what differs), or files
+            of others.
+    """
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise InputError(f"{out} is a file; choose another output folder")
+    stored = read_config(out)
+    if stored is not None:
+        if other := differences(stored, config):
+            raise InputError(
+                f"{out} holds a comparison with another config ({'; '.join(other)}); "
+                "choose another output folder"
+            )
+        return
+    foreign = sorted(p.name for p in out.iterdir() if p.name not in {CACHE, *STRATEGIES})
+    if foreign:
+        raise InputError(
+            f"{out} is not empty and holds no comparison ({', '.join(foreign[:3])} …); "
+            "choose another output folder"
+        )

@@ -1,0 +1,168 @@
+"""What a run measured, turned into its results, its table and its curves."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from cl_graft.bank import GraftBank
+from cl_graft.experiments.results import RunResult, command
+from cl_graft.metrics import (
+    average_accuracy,
+    backward_transfer,
+    forgetting,
+    forward_transfer,
+    reliability_bins,
+)
+from cl_graft.metrics.figures import overlap_heatmap, r_matrix_heatmap, reliability_diagram
+from cl_graft.metrics.plugins import StreamScores
+from cl_graft.metrics.tensorboard import OncePerStepTensorboardLogger
+from cl_graft.region import overlap_matrix
+from cl_graft.store.files import replace_file
+
+__all__ = [
+    "Record",
+    "draw_end",
+    "draw_row",
+    "entry_bytes",
+    "result_of",
+    "tensor_bytes",
+    "write_table",
+]
+
+
+@dataclass
+class Record:
+    """What is known of a run while it goes on; its fields are those of `RunResult`."""
+
+    strategy: str
+    seed: int
+    tasks: list[str]
+    metrics: dict[str, str]
+    schedules: dict[str, dict[str, Any]]
+    data_fingerprints: dict[str, str]
+    model: dict[str, Any]
+    versions: dict[str, str]
+    machine: dict[str, Any]
+    bytes: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+    seconds_saved: dict[str, dict[str, float]] = field(default_factory=dict)
+
+
+def result_of(
+    record: Record, scores: StreamScores, bank: GraftBank | None, *, learned: int
+) -> RunResult:
+    """Sum up a run after `learned` of its tasks."""
+    R, names = scores.R(learned), record.tasks[:learned]
+    baseline = scores.baseline(learned)
+    return RunResult(
+        strategy=record.strategy,
+        seed=record.seed,
+        tasks=record.tasks,
+        complete=learned == len(record.tasks),
+        R=R,
+        ece=scores.ece(learned),
+        average_accuracy=average_accuracy(R),
+        backward_transfer=backward_transfer(R),
+        forward_transfer=forward_transfer(R, baseline=baseline),
+        forgetting=forgetting(R),
+        metrics=record.metrics,
+        baseline=baseline,
+        coordinates=_coordinates(bank),
+        overlap=overlap_matrix([e.claimed for e in bank.entries]) if bank else None,
+        bytes=record.bytes,
+        seconds=record.seconds,
+        seconds_saved=record.seconds_saved,
+        logit_hashes={
+            name: {
+                "learned": scores.logit_hash(j, j),
+                "end": scores.logit_hash(learned - 1, j),
+            }
+            for j, name in enumerate(names)
+        },
+        schedules=record.schedules,
+        data_fingerprints=record.data_fingerprints,
+        model=record.model,
+        versions=record.versions,
+        machine=record.machine,
+        command=command(),
+    )
+
+
+def write_table(result: RunResult, path: Path) -> None:
+    """Write one row for every experience and every task that it was tested on, as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["strategy", "seed", "experience", "learned", "task", "metric", "score", "ece", "seconds"]
+    )
+    for i, (row, errors) in enumerate(zip(result.R, result.ece, strict=True)):
+        learned = result.tasks[i]
+        seconds = round(sum(result.seconds[learned].values()), 3)
+        for j, (value, error) in enumerate(zip(row, errors, strict=True)):
+            if value is not None:
+                task = result.tasks[j]
+                start = [result.strategy, result.seed, i, learned, task, result.metrics[task]]
+                writer.writerow([*start, value, error, seconds])
+    replace_file(path, text.getvalue().encode())
+
+
+def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
+    """Add the latest row of R to the curves, at the number of experiences learned."""
+    step = len(result.R)
+    values: dict[str, float | None] = {
+        "average_accuracy": result.average_accuracy,
+        "backward_transfer": result.backward_transfer,
+        "forgetting": result.forgetting,
+    }
+    for j, name in enumerate(result.tasks[:step]):
+        values[f"R/{name}"] = result.R[-1][j]
+        values[f"ece/{name}"] = result.ece[-1][j]
+    for tag, value in values.items():
+        if value is not None:
+            curves.log_single_metric(tag, value, step)
+
+
+def draw_end(result: RunResult, scores: StreamScores, curves: OncePerStepTensorboardLogger) -> None:
+    """Add the pictures of a finished run: R, overlap of regions, calibration of every task."""
+    step = len(result.R)
+    curves.add_figure("R", r_matrix_heatmap(result.R, result.tasks, score_name="score"), step)
+    if result.overlap is not None:
+        curves.add_figure("overlap", overlap_heatmap(result.overlap, result.tasks), step)
+    for j, name in enumerate(result.tasks):
+        logits, targets = scores.predictions(j)
+        bins = reliability_bins(logits.double().softmax(dim=1), targets)
+        curves.add_figure(f"reliability/{name}", reliability_diagram(bins, title=name), step)
+
+
+def entry_bytes(bank_folder: Path) -> dict[str, int]:
+    """Return the size of each entry's files in a bank folder, by task."""
+    index = json.loads((bank_folder / "bank.json").read_text(encoding="utf-8"))
+    return {
+        entry["task"]: entry["bytes"] + entry.get("standalone", {}).get("bytes", 0)
+        for entry in index["entries"]
+    }
+
+
+def tensor_bytes(tensors: Sequence[Tensor]) -> int:
+    """Return how many bytes tensors take."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _coordinates(bank: GraftBank | None) -> dict[str, dict[str, float]]:
+    return {
+        entry.task: {
+            "claimed": len(entry.claimed),
+            "owned": len(entry.owned),
+            "density": entry.claimed.density,
+            "lost": 1 - len(entry.owned) / len(entry.claimed) if len(entry.claimed) else 0.0,
+        }
+        for entry in (bank.entries if bank else ())
+    }

@@ -1,0 +1,138 @@
+"""What a run leaves behind: `results.json`, the form that everything else reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import sys
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cl_graft.errors import InputError
+from cl_graft.fingerprint import environment
+from cl_graft.store.files import replace_file
+
+__all__ = ["RESULTS", "RunResult", "command", "machine", "read_result", "versions", "write_result"]
+
+RESULTS = "results.json"
+
+Matrix = list[list[float | None]]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The outcome of one strategy with one seed; fractions, seconds and bytes.
+
+    Attributes:
+        strategy: The strategy's name.
+        seed: The run's seed.
+        tasks: Task names in the order of the stream.
+        complete: Whether all tasks were learned.
+        R: R[i][j] is the score on task j after learning task i; null where there is no answer.
+        ece: Expected calibration errors, cells as in `R`.
+        average_accuracy: Mean of the last row of `R`.
+        backward_transfer: See `cl_graft.metrics.backward_transfer`.
+        forward_transfer: See `cl_graft.metrics.forward_transfer`; null for encoders.
+        forgetting: See `cl_graft.metrics.forgetting`.
+        metrics: What `R` holds, by task.
+        baseline: Scores before any training, for prompts.
+        coordinates: Region sizes by task: claimed, owned, density, share lost to earlier tasks.
+        overlap: |γ_i ∩ γ_j| / |γ_j| in row i and column j, for grafting.
+        bytes: What each task adds to what must be stored.
+        seconds: Wall time by task and phase, as spent by this run.
+        seconds_saved: What the phases that the cache answered took when they were computed.
+        logit_hashes: SHA-256 over the test logits by task, right after it was ``"learned"`` and at
+            the ``"end"``, over the same batches.
+        schedules: Steps, batch size and learning rate by task.
+        data_fingerprints: By task.
+        model: Name, family, fingerprint and number of graftable coordinates of the base.
+        versions: Of the packages, and what bits depend on.
+        machine: Where it ran.
+        command: How it was started.
+    """
+
+    strategy: str
+    seed: int
+    tasks: list[str]
+    complete: bool
+    R: Matrix
+    ece: Matrix
+    average_accuracy: float | None
+    backward_transfer: float | None
+    forward_transfer: float | None
+    forgetting: float | None
+    metrics: dict[str, str]
+    baseline: list[float | None]
+    coordinates: dict[str, dict[str, float]]
+    overlap: Matrix | None
+    bytes: dict[str, int]
+    seconds: dict[str, dict[str, float]]
+    seconds_saved: dict[str, dict[str, float]]
+    logit_hashes: dict[str, dict[str, str]]
+    schedules: dict[str, dict[str, Any]]
+    data_fingerprints: dict[str, str]
+    model: dict[str, Any]
+    versions: dict[str, str]
+    machine: dict[str, Any]
+    command: str = field(default="")
+
+    @property
+    def total_seconds(self) -> float:
+        """Wall time of all phases, with what those took that the cache answered."""
+        kinds = (self.seconds, self.seconds_saved)
+        return sum(sum(phases.values()) for kind in kinds for phases in kind.values())
+
+
+def write_result(result: RunResult, folder: Path) -> None:
+    """Write `results.json` into a run's folder, atomically."""
+    replace_file(folder / RESULTS, f"{json.dumps(asdict(result), indent=1)}\n".encode())
+
+
+def read_result(folder: Path | str) -> RunResult:
+    """Read a run's `results.json`.
+
+    Raises:
+        InputError: If there is none, or it is not of this package's version.
+    """
+    path = Path(folder) / RESULTS
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        return RunResult(**{known.name: values[known.name] for known in fields(RunResult)})
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the results: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: not the results of a run: {error!r}") from None
+
+
+def versions(device: torch.device) -> dict[str, str]:
+    """Return the versions of the packages that results depend on, and what bits depend on."""
+    names = ("cl-graft", "transformers", "avalanche-lib", "datasets", "numpy", "torchvision")
+    found: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found | environment(device)
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """Describe the machine."""
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": environment(device)["device_name"] if device.type == "cuda" else device.type,
+    }
+
+
+def command() -> str:
+    """Return the command line of this process, without the program's folder."""
+    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    return shlex.join([program, *sys.argv[1:]])

@@ -1,0 +1,103 @@
+"""How each task of a config is trained: steps, batch size, learning rate, and the paper's grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from cl_graft.experiments.config import DEFAULT_STEPS, ExperimentConfig
+from cl_graft.experiments.presets import (
+    GRID_BATCH_SIZES,
+    GRID_LEARNING_RATES,
+    PAPER_MOST_SHOTS,
+)
+from cl_graft.learning import Cache, GraftingSettings, Progress, TaskProblem, fine_tune_task
+from cl_graft.training import FineTuning
+
+if TYPE_CHECKING:
+    from cl_graft.tasks import TextTask
+
+__all__ = ["choose", "grafting_settings", "grid_of", "region_schedule", "schedule_of"]
+
+
+def schedule_of(config: ExperimentConfig, task: TextTask) -> FineTuning:
+    """Return the dense schedule of a task, before any choice on dev."""
+    return FineTuning(
+        steps=config.steps or _default_steps(config, task),
+        batch_size=config.batch_size,
+        lr=config.lr,
+        weight_decay=config.weight_decay,
+        clip=config.clip,
+        evaluations=config.evaluations,
+    )
+
+
+def region_schedule(config: ExperimentConfig, dense: FineTuning) -> FineTuning:
+    """Return the schedule of a task's region: steps and batches of its dense run."""
+    return replace(dense, lr=config.region_lr, weight_decay=0.0)
+
+
+def grafting_settings(
+    config: ExperimentConfig, dense: FineTuning, *, seed: int
+) -> GraftingSettings:
+    """Return the settings of grafting for a task with this dense schedule."""
+    return GraftingSettings(
+        density=config.density,
+        localizer=config.localizer,
+        fine_tuning=dense,
+        mask_steps=config.mask_steps,
+        mask_batch=config.mask_batch,
+        refill=config.refill,
+        region_start=config.region_start,
+        mode=config.mode,
+        keep_standalone=config.keep_standalone,
+        seed=seed,
+    )
+
+
+def grid_of(config: ExperimentConfig, task: TextTask) -> tuple[FineTuning, ...]:
+    """Return the schedules among which dev chooses; one if the config has no grid."""
+    plain = schedule_of(config, task)
+    if not config.grid:
+        return (plain,)
+    return tuple(
+        replace(plain, batch_size=batch_size, lr=lr)
+        for batch_size in GRID_BATCH_SIZES
+        for lr in GRID_LEARNING_RATES
+    )
+
+
+def choose(
+    problem: TaskProblem,
+    candidates: Sequence[FineTuning],
+    *,
+    seed: int,
+    cache: Cache | None = None,
+    progress: Progress | None = None,
+) -> FineTuning:
+    """Return the schedule whose dense run scores best on dev; ties go to the earlier one.
+
+    Args:
+        problem: The task, on a model at its base, which is put back there.
+        candidates: The schedules; a single one is returned unseen.
+        seed: Every random choice is a function of it.
+        cache: Keeps the dense runs, so the chosen one is not computed again.
+        progress: Called as (phase, step, steps) after each candidate's steps.
+    """
+    if len(candidates) == 1:
+        return candidates[0]
+    best, chosen = -math.inf, candidates[0]
+    for settings in candidates:
+        _, _, dev = fine_tune_task(problem, settings, seed=seed, cache=cache, progress=progress)
+        if dev is not None and dev > best:
+            best, chosen = dev, settings
+    return chosen
+
+
+def _default_steps(config: ExperimentConfig, task: TextTask) -> int:
+    if config.preset != "paper":
+        return DEFAULT_STEPS
+    shots = config.shots or math.ceil(len(task.train) / task.num_classes)
+    return 16 * task.num_classes * min(shots, PAPER_MOST_SHOTS)
