@@ -1,0 +1,108 @@
+"""The commands in one place, and what becomes of errors.
+
+What a user can put right (a name, a file, a setting) is told in one sentence on stderr, without a
+traceback, and the exit code is 2.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import warnings
+from typing import Annotated
+
+import typer
+
+from cl_graft import __version__
+from cl_graft.cli.banks import add_command, inspect_command, verify_command
+from cl_graft.cli.streams import compare_command, demo_command, run_command
+from cl_graft.errors import BankError, InputError
+
+__all__ = ["app", "main"]
+
+_HELP = """Teach a language model one text task after the other, and forget nothing.
+
+A pretrained model stays frozen. Every task leaves a [b]graft[/b]: the values of a tiny region of
+its weights. Grafts are kept in a [b]bank[/b], a small folder that answers every task with the bits
+it was learned with.
+
+[b]Start here[/b]
+
+  cl-graft demo                          see it work, on built-in tasks
+
+  cl-graft compare --tasks sentiment,topic --out first
+
+  cl-graft verify first/grafting/seed0   prove that nothing was forgotten
+"""
+
+_EPILOG = """[b]Exit codes[/b]: 0 all is well; 1 verify found a difference, or a part of a
+comparison failed; 2 what was asked cannot be done, and one sentence says why."""
+
+app = typer.Typer(
+    name="cl-graft",
+    help=_HELP,
+    epilog=_EPILOG,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo_command)
+app.command("run")(run_command)
+app.command("compare")(compare_command)
+app.command("add")(add_command)
+app.command("inspect")(inspect_command)
+app.command("verify")(verify_command)
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    _tell_plainly()
+    try:
+        app(prog_name="cl-graft")
+    except Exception as error:
+        sentence = _sentence(error)
+        if sentence is None:
+            raise
+        sys.stderr.write(f"cl-graft: {sentence}\n")
+        raise SystemExit(2) from None
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"cl-graft {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Show the version.", is_eager=True, callback=_version),
+    ] = False,
+) -> None:
+    del version
+
+
+def _sentence(error: Exception) -> str | None:
+    """Return what to tell the user; None for an error that is not the user's."""
+    from cl_graft.training import DivergedError
+
+    if isinstance(error, InputError | BankError | DivergedError):
+        return str(error)
+    if isinstance(error, OSError):
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror or error}"
+    if type(error).__module__.startswith("pydantic"):
+        return "; ".join(line.strip() for line in str(error).splitlines()[:3])
+    return None
+
+
+def _tell_plainly() -> None:
+    """Write warnings and log records of this package as plain lines to stderr."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    if sys.warnoptions:
+        return
+    warnings.simplefilter("ignore")
+    warnings.filterwarnings("default", category=UserWarning, message=".*graft")

@@ -1,0 +1,224 @@
+"""`add`, `inspect` and `verify`: what is done with a bank after it was learned."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cl_graft.cli.options import As_json, Data, Device, Model, Quiet, Sets
+from cl_graft.cli.output import Output, apart, given, table
+from cl_graft.cli.progress import meter
+
+__all__ = ["add_command", "inspect_command", "verify_command"]
+
+_Moved = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="Where the base model is now, if it is no longer where the bank says.",
+        show_default=False,
+    ),
+]
+
+
+def verify_command(
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUN_OR_BANK", help="A run of grafting, or a bank.")
+    ],
+    model: _Moved = None,
+    device: Device = None,
+    quiet: Quiet = False,
+    as_json: As_json = False,
+) -> None:
+    """Prove that a bank answers every task with the bits it was learned with.
+
+    Each task is made anew in this process, from the base model and the bank alone. Its weights
+    must hash to what was recorded, and the recorded batch must get the recorded logits: bit for
+    bit where threads, device and versions are the recorded ones, to a tolerance elsewhere.
+
+    Exit code: 0 nothing differs, 1 something does, 2 the bank or its base cannot be read.
+
+    [b]Example[/b]: cl-graft verify first/grafting/seed0
+    """
+    from cl_graft.experiments.verify import verify
+
+    output = Output(quiet, as_json)
+    with apart(), meter(output) as progress:
+        report = verify(folder, model=model, device=device, progress=progress.phase)
+    rows = [
+        (e.position, e.task, e.weights, e.canary, _difference(e.difference), e.run)
+        for e in report.entries
+    ]
+    columns = ("entry", "task", "weights", "recorded logits", "largest difference", "run's logits")
+    notes = sorted({line for entry in report.entries for line in entry.elsewhere})
+    shown: list[object] = [table(str(report.bank), columns, rows)]
+    if notes:
+        shown.append(
+            f"Recorded elsewhere ({'; '.join(notes)}): logits are compared to a tolerance of "
+            f"{report.tolerance:g}, the weights bit for bit."
+        )
+    wrong = [entry.task for entry in report.entries if not entry.ok]
+    if wrong:
+        shown.append(f"DIFFERENT from the day they were learned: {', '.join(wrong)}")
+    else:
+        shown.append(f"All {len(rows)} entries answer as on the day they were learned.")
+    output.result({"ok": report.ok, **asdict(report)}, *shown)
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+def inspect_command(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="BANK", help="A bank, a run of grafting, or the file of a single graft."
+        ),
+    ],
+    quiet: Quiet = False,
+    as_json: As_json = False,
+) -> None:
+    """Show what a bank holds: tasks, regions, sizes. The model is not loaded.
+
+    [b]Example[/b]: cl-graft inspect first/grafting/seed0/bank
+    """
+    from cl_graft.experiments.inspect import inspect_bank, inspect_graft
+
+    output = Output(quiet, as_json)
+    if path.is_file():
+        graft = inspect_graft(path)
+        output.result(
+            graft,
+            f"{graft.path}: graft of {graft.task!r}, {graft.coordinates:,} of {graft.total:,} "
+            f"coordinates ({graft.density:.3%}), {graft.dtype}, {graft.bytes:,} bytes\n"
+            f"base {graft.model} ({graft.fingerprint[:12]}…)",
+        )
+        return
+    found = inspect_bank(path)
+    rows = [
+        (
+            entry.position,
+            entry.task,
+            f"{entry.label}{'' if entry.answers else ' (replaced)'}",
+            ", ".join(entry.label_names) or "number",
+            f"{entry.claimed:,}",
+            f"{entry.density:.3%}",
+            f"{entry.owned:,}",
+            f"{entry.lost:.1%}",
+            f"{entry.bytes:,}",
+            f"{entry.head_bytes:,}",
+            _score(entry.facts.get("trained_dev")),
+        )
+        for entry in found.entries
+    ]
+    columns = (
+        "entry", "task", "label", "answers", "claimed", "density", "owned", "lost", "bytes",
+        "of them head", "dev",
+    )  # fmt: skip
+    overlap = [
+        (entry.task, *("–" if value is None else f"{value:.1%}" for value in row))
+        for entry, row in zip(found.entries, found.overlap, strict=True)
+    ]
+    names = [entry.task for entry in found.entries]
+    shown: list[object] = [
+        f"base {found.model} ({found.fingerprint[:12]}…, {found.dtype}), {found.mode} mode",
+        f"{found.owned:,} of {found.coordinates:,} coordinates owned, {found.bytes:,} bytes",
+        table(str(found.bank), columns, rows),
+    ]
+    if len(names) > 1:
+        shown.append(table("|γ row ∩ γ column| / |γ column|", ("", *names), overlap))
+    output.result(found, *shown)
+
+
+def add_command(
+    bank: Annotated[Path, typer.Argument(metavar="BANK", help="A bank, or a run of grafting.")],
+    task: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A preset or built-in task, a path, or a hub name.",
+            show_default=False,
+        ),
+    ],
+    data: Data = None,
+    shots: Annotated[
+        int | None, typer.Option(help="Training rows a class.", show_default=False)
+    ] = None,
+    shots_short: Annotated[
+        str | None,
+        typer.Option(
+            metavar="error|all", help="What to do with a class with fewer.", show_default=False
+        ),
+    ] = None,
+    density: Annotated[
+        str | None,
+        typer.Option(metavar="SHARE", help="Of the region, in (0, 1], or auto.", show_default=False),
+    ] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Steps of each training.", show_default=False)
+    ] = None,
+    text: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of the text.", show_default=False)
+    ] = None,
+    text_pair: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of the second text.", show_default=False),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of the label.", show_default=False)
+    ] = None,
+    sets: Sets = None,
+    model: _Moved = None,
+    device: Device = None,
+    quiet: Quiet = False,
+    as_json: As_json = False,
+) -> None:
+    """Teach the next task to a bank. Earlier tasks keep every bit of their answers.
+
+    Nothing is needed but the bank, its base model and the new data. What is not said here is as
+    in the bank's own run. The name of a task that the bank knows makes a new entry that answers
+    it from now on; the earlier one stays as it is.
+
+    [b]Examples[/b]
+
+      cl-graft add first/grafting/seed0/bank --task paraphrase --shots 256
+
+      cl-graft add my_bank --data tickets.csv --task tickets --text body --label queue
+    """
+    from cl_graft.experiments.add import add_task
+
+    output = Output(quiet, as_json)
+    columns = given(text=text, text_pair=text_pair, label=label)
+    settings = given(
+        data=data, shots=shots, shots_short=shots_short, density=density, steps=steps
+    )
+    with apart(), meter(output) as progress:
+        added = add_task(
+            bank,
+            task,
+            model=model,
+            columns=columns,
+            settings=settings,
+            sets=sets or (),
+            device=device,
+            progress=progress.step,
+        )
+    output.result(
+        added,
+        f"{added.bank}: entry {added.position}, task {added.task!r} (label {added.label})",
+        f"{added.owned:,} coordinates ({added.density:.3%}), "
+        f"test {added.metric} {_score(added.test)} on {added.test_rows} rows",
+        f"The {added.position} earlier entries were not touched; check with: "
+        f"cl-graft verify {added.bank}",
+    )
+
+
+def _difference(value: float | None) -> str:
+    return "–" if value is None else f"{value:g}"
+
+
+def _score(value: object) -> str:
+    return f"{value:.3f}" if isinstance(value, int | float) else "–"

@@ -1,0 +1,50 @@
+"""The options that several commands share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["As_json", "Data", "Device", "Model", "Quiet", "Sets"]
+
+_LOOKS = "How it looks"
+
+Quiet = Annotated[
+    bool, typer.Option("--quiet", "-q", help="No progress, only results.", rich_help_panel=_LOOKS)
+]
+As_json = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="The result as one JSON document on stdout, nothing else there.",
+        rich_help_panel=_LOOKS,
+    ),
+]
+Sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Set any field of the config, as in --set steps=200; may be repeated.",
+    ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR", help="Folder of the data, with one folder or file a task.", show_default=False
+    ),
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="'minilm', a hub name such as FacebookAI/roberta-base, or a checkpoint's folder.",
+        show_default=False,
+    ),
+]
+Device = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="cpu, cuda, …", show_default=False),
+]

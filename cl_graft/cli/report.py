@@ -1,0 +1,53 @@
+"""Runs and comparisons as tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import mean, stdev
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+from cl_graft.cli.output import table
+
+if TYPE_CHECKING:
+    from cl_graft.experiments.results import RunResult
+
+__all__ = ["comparison_table", "run_tables"]
+
+_MEASURES = ("average_accuracy", "backward_transfer", "forward_transfer", "forgetting")
+
+
+def run_tables(result: RunResult) -> list[Table]:
+    """Show R and the measures of one run."""
+    names = list(result.tasks)
+    rows = [
+        (f"after {name}", *(_percent(value) for value in row))
+        for name, row in zip(names, result.R, strict=True)
+    ]
+    title = f"{result.strategy}, seed {result.seed}: score on each task after each task, in %"
+    return [table(title, ("", *names), rows)]
+
+
+def comparison_table(cells: Sequence[RunResult]) -> Table:
+    """Show each strategy's measures: mean ± standard deviation over seeds, in points."""
+    strategies = list(dict.fromkeys(cell.strategy for cell in cells))
+    rows = []
+    for strategy in strategies:
+        own = [cell for cell in cells if cell.strategy == strategy]
+        rows.append((strategy, *(_spread([getattr(c, name) for c in own]) for name in _MEASURES)))
+    columns = ("strategy", *(f"{name.replace('_', ' ')}" for name in _MEASURES))
+    seeds = len({cell.seed for cell in cells})
+    return table(f"{seeds} seed{'s' if seeds > 1 else ''}, in points", columns, rows)
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def _spread(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "–"
+    middle = _percent(mean(known))
+    return f"{middle} ± {_percent(stdev(known))}" if len(known) > 1 else middle

@@ -1,0 +1,275 @@
+"""`demo`, `run` and `compare`: learning a stream of tasks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cl_graft.cli.options import As_json, Data, Device, Model, Quiet, Sets
+from cl_graft.cli.output import Output, apart, given
+from cl_graft.cli.progress import meter
+
+if TYPE_CHECKING:
+    from cl_graft.experiments.config import ExperimentConfig
+    from cl_graft.experiments.results import Comparison
+
+__all__ = ["compare_command", "demo_command", "run_command"]
+
+_HIDDEN: dict[str, Any] = {"show_default": False}
+_STREAM, _TRAINING, _REGION = "The stream", "Training", "The region"
+
+
+def demo_command(
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where to write results and the bank.")
+    ] = Path("cl-graft-demo"),
+    sets: Sets = None,
+    quiet: Quiet = False,
+    as_json: As_json = False,
+) -> None:
+    """Watch a small pretrained encoder learn built-in tasks and forget nothing.
+
+    Three ways to learn the same stream: [b]grafting[/b]; [b]naive[/b] fine-tuning, one task after
+    the other; and [b]independent[/b], a whole model for every task. Then the bank that grafting
+    left is verified. A few minutes on two cores, without a GPU or a model hub.
+
+    [b]Example[/b]: cl-graft demo --out first
+    """
+    from cl_graft.cli.report import comparison_table, run_tables
+    from cl_graft.experiments.config import load_config
+    from cl_graft.experiments.demo import demo_config
+    from cl_graft.experiments.run import run_folder
+    from cl_graft.experiments.verify import verify
+
+    output = Output(quiet, as_json)
+    defaults = demo_config().model_dump(mode="json", exclude_unset=True)
+    config = load_config(None, [*_as_sets(defaults), *(sets or ())])
+    comparison = _compare(config, out, output)
+    seeds = [cell.seed for cell in comparison.cells if cell.strategy == "grafting"]
+    reports = []
+    with apart(), meter(output) as progress:
+        for seed in seeds:
+            folder = run_folder(out, "grafting", seed)
+            reports.append(verify(folder, progress=progress.phase))
+    ok = bool(reports) and all(report.ok for report in reports)
+    tables = [made for cell in comparison.cells for made in run_tables(cell)]
+    said = "answers every task" if ok else "DOES NOT answer every task"
+    output.result(
+        {"comparison": comparison.summary, "runs": comparison.cells, "verified": ok},
+        *tables,
+        comparison_table(comparison.cells),
+        f"cl-graft verify: the bank {said} with the bits it was learned with.",
+        *_failures(comparison),
+        f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}",
+    )
+    if comparison.failed or not ok:
+        raise typer.Exit(1)
+
+
+def run_command(
+    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="The settings.")],
+    strategy: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Default: the first in the config.", **_HIDDEN),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Default: the first in the config.", **_HIDDEN)
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
+    sets: Sets = None,
+    quiet: Quiet = False,
+    as_json: As_json = False,
+) -> None:
+    """Learn a stream once: one strategy, one seed, into OUT/STRATEGY/seedN.
+
+    [b]Examples[/b]
+
+      cl-graft run stream.yaml --out first
+
+      cl-graft run stream.yaml --strategy naive --set steps=200 --set density=0.001
+
+    [b]A config[/b]
+
+      tasks: [sentiment, topic, paraphrase]
+
+      shots: 256
+    """
+    from cl_graft.cli.report import comparison_table, run_tables
+    from cl_graft.experiments.config import load_config
+    from cl_graft.experiments.run import run, run_folder
+
+    output = Output(quiet, as_json)
+    chosen = {"strategies": strategy, "seeds": seed}
+    settings = load_config(config, [*(sets or ()), *_as_sets(given(**chosen))])
+    name, number = settings.strategies[0], settings.seeds[0]
+    with apart(), meter(output, tasks=len(settings.tasks)) as progress:
+        result = run(settings, strategy=name, seed=number, out=out, progress=progress.step)
+    where = run_folder(out, name, number)
+    output.result(result, *run_tables(result), comparison_table([result]), f"Results: {where}")
+
+
+def compare_command(
+    config: Annotated[
+        Path | None,
+        typer.Argument(metavar="CONFIG.yaml", help="Settings; the options go before them."),
+    ] = None,
+    data: Data = None,
+    tasks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,C",
+            help="Tasks in the order of the stream: presets (qnli), built-in ones (sentiment), "
+            "paths, hub names.",
+            rich_help_panel=_STREAM,
+            **_HIDDEN,
+        ),
+    ] = None,
+    model: Model = None,
+    family: Annotated[
+        str | None,
+        typer.Option(metavar="encoder|masked_lm|causal_lm", help="How it answers.", **_HIDDEN),
+    ] = None,
+    pooling: Annotated[
+        str | None, typer.Option(metavar="mean|first", help="Of an encoder's states.", **_HIDDEN)
+    ] = None,
+    shots: Annotated[
+        int | None,
+        typer.Option(help="Training rows a class.", rich_help_panel=_STREAM, **_HIDDEN),
+    ] = None,
+    shots_short: Annotated[
+        str | None,
+        typer.Option(
+            metavar="error|all",
+            help="What to do with a class that has fewer.",
+            rich_help_panel=_STREAM,
+            **_HIDDEN,
+        ),
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(help="Tokens a row.", rich_help_panel=_STREAM, **_HIDDEN)
+    ] = None,
+    max_test: Annotated[
+        int | None, typer.Option(help="Most test rows a task.", rich_help_panel=_STREAM, **_HIDDEN)
+    ] = None,
+    strategies: Annotated[
+        str | None,
+        typer.Option(metavar="A,B,C", help="Default: grafting,naive,independent.", **_HIDDEN),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="0,1,2", help="Default: 0.", **_HIDDEN)
+    ] = None,
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="default|paper",
+            help="paper: its schedule, its grid, its mask, density 1e-4. Hours, not minutes.",
+            rich_help_panel=_TRAINING,
+            **_HIDDEN,
+        ),
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="Steps of each training.", rich_help_panel=_TRAINING, **_HIDDEN),
+    ] = None,
+    batch_size: Annotated[
+        int | None, typer.Option(help="Rows a step.", rich_help_panel=_TRAINING, **_HIDDEN)
+    ] = None,
+    lr: Annotated[
+        float | None,
+        typer.Option(help="Learning rate, dense.", rich_help_panel=_TRAINING, **_HIDDEN),
+    ] = None,
+    region_lr: Annotated[
+        float | None,
+        typer.Option(help="Learning rate, region.", rich_help_panel=_TRAINING, **_HIDDEN),
+    ] = None,
+    density: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Share of the weights in a region, in (0, 1], or auto.",
+            rich_help_panel=_REGION,
+            **_HIDDEN,
+        ),
+    ] = None,
+    localizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How a region is found: learned_mask, movement, …",
+            rich_help_panel=_REGION,
+            **_HIDDEN,
+        ),
+    ] = None,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            metavar="prefix|isolated",
+            help="Answer with all grafts so far, or with a task's own alone.",
+            rich_help_panel=_REGION,
+            **_HIDDEN,
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
+    sets: Sets = None,
+    device: Device = None,
+    quiet: Quiet = False,
+    as_json: As_json = False,
+) -> None:
+    """Learn a stream with several strategies and seeds, and compare them.
+
+    Writes OUT/STRATEGY/seedN for each, and OUT/summary.md. What an option does not say is as in
+    the config file, or the default.
+
+    [b]Examples[/b]
+
+      cl-graft compare --tasks sentiment,topic,paraphrase --out first
+
+      cl-graft compare --data glue --tasks qnli,ag_news,sst2_sent --shots 512 --density 0.002 --seeds 0,1,2 --out table4
+
+      cl-graft compare stream.yaml --strategies grafting --set mask_steps=20
+    """  # noqa: E501  a command is one line
+    from cl_graft.cli.report import comparison_table, run_tables
+    from cl_graft.experiments.config import load_config
+
+    output = Output(quiet, as_json)
+    options = given(
+        data=data, tasks=tasks, model=model, family=family, pooling=pooling, shots=shots,
+        shots_short=shots_short, max_length=max_length, max_test=max_test, strategies=strategies,
+        seeds=seeds, preset=preset, steps=steps, batch_size=batch_size, lr=lr,
+        region_lr=region_lr, density=density, localizer=localizer, mode=mode, device=device,
+    )  # fmt: skip
+    settings = load_config(config, [*_as_sets(options), *(sets or ())])
+    comparison = _compare(settings, out, output)
+    tables = [made for cell in comparison.cells for made in run_tables(cell)]
+    output.result(
+        {"comparison": comparison.summary, "runs": comparison.cells},
+        *tables,
+        comparison_table(comparison.cells),
+        *_failures(comparison),
+        f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}",
+    )
+    if comparison.failed:
+        raise typer.Exit(1)
+
+
+def _compare(config: ExperimentConfig, out: Path, output: Output) -> Comparison:
+    from cl_graft.experiments.compare import compare
+
+    tasks = len(config.tasks) * len(config.strategies) * len(config.seeds)
+    with apart(), meter(output, tasks=tasks) as progress:
+        return compare(config, out=out, progress=progress.step)
+
+
+def _failures(comparison: Comparison) -> list[str]:
+    return [
+        f"FAILED: {failure.strategy} seed {failure.seed}: {failure.error}"
+        for failure in comparison.failed
+    ]
+
+
+def _as_sets(options: dict[str, object]) -> list[str]:
+    """Write options as the overrides that `load_config` reads; JSON is YAML."""
+    return [f"{name}={json.dumps(value, default=str)}" for name, value in options.items()]

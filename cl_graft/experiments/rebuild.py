@@ -1,0 +1,241 @@
+"""Open a bank in any later process: rebuild its model, check it, answer with any of its entries.
+
+    opened = open_bank("runs/demo/grafting/seed0/bank")
+    opened.answer(["It was a delight."], task="sentiment")
+
+Nothing is needed but the bank's folder and the checkpoint of its base, whose every bit is checked
+against the bank before anything is written into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.bank import BaseIdentity, Entry, GraftBank, Switch
+from cl_graft.errors import InputError, WrongArchitecture, WrongBase, nearest
+from cl_graft.experiments.base import base_fingerprint
+from cl_graft.models import (
+    LabelStrings,
+    LabelWords,
+    Loaded,
+    graftable_parameters,
+    linear_head,
+    load_model,
+)
+from cl_graft.region import Layout
+from cl_graft.store import load_bank
+from cl_graft.tasks import Prompt, Row, encode
+
+__all__ = ["Answer", "OpenedBank", "find_entry", "head_of", "load_base", "open_bank"]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a task says of one text.
+
+    Attributes:
+        label: Name of the likeliest label; the number itself for a regression.
+        probabilities: By label name, summing to 1; empty for a regression.
+    """
+
+    label: str | float
+    probabilities: Mapping[str, float]
+
+
+@dataclass(frozen=True, eq=False)
+class OpenedBank:
+    """A bank on its rebuilt model, ready to answer.
+
+    Attributes:
+        loaded: The model, with the head of every entry it carried so far, and the tokenizer.
+        bank: The bank as it stands on disk.
+        switch: Moves the model's weights between entries; `carry` moves the head as well.
+    """
+
+    loaded: Loaded
+    bank: GraftBank
+    switch: Switch
+
+    def carry(self, position: int | None) -> None:
+        """Make the model carry the answer of an entry, head included; None: the bare base."""
+        self.switch.to(position)
+        if position is None:
+            return
+        entry = self.bank.entries[position]
+        model = self.loaded.model
+        head = head_of(entry, family=model.family)
+        model.heads[str(entry.label)] = head.requires_grad_(False).to(model.device).eval()
+
+    def logits(self, inputs: Tensor, position: int) -> Tensor:
+        """Answer encoded rows, (n, 2, L), with an entry: logits of shape (n, classes), on the CPU.
+
+        The rows are one batch, so the same rows give the same bits.
+        """
+        self.carry(position)
+        model = self.loaded.model.eval()
+        with torch.no_grad():
+            return model(inputs.to(model.device), self.bank.entries[position].label).float().cpu()
+
+    def answer(
+        self,
+        texts: Sequence[str],
+        *,
+        task: str | int,
+        pairs: Sequence[str] | None = None,
+        batch_size: int = 32,
+    ) -> list[Answer]:
+        """Answer texts as a task learned to.
+
+        Args:
+            texts: The texts.
+            task: A task's name (its latest entry answers) or the position of an entry.
+            pairs: The second texts, for tasks on pairs.
+            batch_size: Rows computed at a time.
+
+        Raises:
+            InputError: If there is no such task, or `pairs` does not fit it.
+        """
+        position = find_entry(self.bank, task)
+        facts = self.bank.entries[position].facts
+        rows = _rows(texts, pairs, facts, name=self.bank.entries[position].task)
+        answers: list[Answer] = []
+        for first in range(0, len(rows), batch_size):
+            inputs = encode(
+                rows[first : first + batch_size],
+                self.loaded.tokenizer,
+                family=cast(Any, self.loaded.model.family),
+                prompt=_prompt(facts),
+                max_length=int(cast(int, facts.get("max_length", 128))),
+            )
+            answers += _answers(self.logits(inputs, position), facts)
+        return answers
+
+
+def open_bank(
+    folder: Path | str, *, model: str | None = None, device: str | torch.device = "cpu"
+) -> OpenedBank:
+    """Read a bank, rebuild its base and make sure that it is the one the bank was made on.
+
+    Args:
+        folder: The bank's folder.
+        model: Where the base is now, if not under the name that the bank recorded.
+        device: Where to put the model.
+
+    Raises:
+        InputError: If there is no such folder, or the base cannot be loaded.
+        BankError: If the bank cannot be read, or belongs to another base.
+    """
+    bank = load_bank(folder)
+    loaded = load_base(bank.base, model=model)
+    layout = Layout.of(graftable_parameters(loaded.model))
+    where = f"{folder} belongs to another model than {loaded.name!r}:"
+    if layout != bank.layout:
+        raise WrongArchitecture(
+            f"{where} {bank.layout.total} graftable coordinates in {len(bank.layout.names)} "
+            f"parameters there, {layout.total} in {len(layout.names)} here"
+        )
+    found = base_fingerprint(loaded)
+    if found != bank.base.fingerprint:
+        raise WrongBase(
+            f"{where} its base has fingerprint {bank.base.fingerprint[:12]}…, this model has "
+            f"{found[:12]}…; other weights, another dtype or another tokenizer cause this"
+        )
+    loaded.model.to(device)
+    return OpenedBank(loaded, bank, Switch(loaded.model, bank))
+
+
+def load_base(base: BaseIdentity, *, model: str | None = None) -> Loaded:
+    """Load the checkpoint that a bank names, in the bank's family, pooling and dtype.
+
+    Raises:
+        InputError: If the bank does not record how to, or the checkpoint cannot be loaded.
+    """
+    family = base.facts.get("family")
+    if not isinstance(family, str):
+        raise InputError(
+            "the bank does not record its model's family: it was made in Python around a model of "
+            "one's own, so rebuild that model in Python and use cl_graft.load_bank"
+        )
+    return load_model(
+        model or base.model,
+        family=family,
+        pooling=str(base.facts.get("pooling", "mean")),
+        dtype=base.dtype,
+        trust_remote_code=bool(base.facts.get("trust_remote_code", False)),
+    )
+
+
+def find_entry(bank: GraftBank, task: str | int) -> int:
+    """Return the position of an entry, by position or as the latest of a task's name.
+
+    Raises:
+        InputError: If there is none.
+    """
+    if isinstance(task, int):
+        if not 0 <= task < len(bank):
+            raise InputError(f"entry {task} is not in the bank: positions are 0 to {len(bank) - 1}")
+        return task
+    positions = [i for i, entry in enumerate(bank.entries) if entry.task == task]
+    if not positions:
+        raise InputError(
+            f"no task {task!r} in the bank; {nearest(task, {entry.task for entry in bank.entries})}"
+        )
+    return positions[-1]
+
+
+def head_of(entry: Entry, *, family: str) -> nn.Module:
+    """Rebuild an entry's task head from its stored state."""
+    state = dict(entry.head)
+    if family == "encoder":
+        classes, hidden = state["weight"].shape
+        head: nn.Module = linear_head(hidden, classes, seed=0)
+    elif family == "masked_lm":
+        head = LabelWords(state["token_ids"].tolist())
+    else:
+        lengths = state["lengths"].tolist()
+        rows = state["token_ids"].tolist()
+        head = LabelStrings([row[:n] for row, n in zip(rows, lengths, strict=True)])
+    head.load_state_dict(state)
+    return head
+
+
+def _prompt(facts: Mapping[str, Any]) -> Prompt | None:
+    stored = facts.get("prompt")
+    return Prompt(stored["template"], stored["words"]) if stored else None
+
+
+def _rows(
+    texts: Sequence[str], pairs: Sequence[str] | None, facts: Mapping[str, Any], *, name: str
+) -> list[Row]:
+    wanted = facts.get("pair")
+    if wanted is not None and wanted != (pairs is not None):
+        given = "texts alone" if pairs is None else "pairs"
+        raise InputError(
+            f"task {name!r} answers {'pairs of texts' if wanted else 'single texts'}, got {given}"
+        )
+    if pairs is not None and len(pairs) != len(texts):
+        raise InputError(f"{len(texts)} texts and {len(pairs)} second texts do not pair up")
+    seconds = pairs if pairs is not None else [None] * len(texts)
+    rows = [Row(text, second, 0) for text, second in zip(texts, seconds, strict=True)]
+    for number, row in enumerate(rows):
+        if not row.text.strip():
+            raise InputError(f"text {number} is empty")
+    return rows
+
+
+def _answers(logits: Tensor, facts: Mapping[str, Any]) -> list[Answer]:
+    names = [str(name) for name in facts.get("label_names", [])]
+    if not names and logits.shape[1] == 1:
+        return [Answer(float(value), {}) for value in logits[:, 0]]
+    names = names or [str(number) for number in range(logits.shape[1])]
+    shares = logits.softmax(-1)
+    return [
+        Answer(names[int(row.argmax())], dict(zip(names, row.tolist(), strict=True)))
+        for row in shares
+    ]

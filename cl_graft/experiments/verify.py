@@ -1,0 +1,211 @@
+"""Prove that a bank still answers every task with the bits it was learned with.
+
+Every entry is made anew in this process, from the base and the bank alone. Its graftable weights
+must hash to what was recorded when the task was learned; its recorded batch must get the recorded
+logits, bit for bit where everything that bits depend on is the same, and to a tolerance elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from cl_graft.bank import Canary, GraftBank
+from cl_graft.errors import InputError
+from cl_graft.experiments.rebuild import OpenedBank, open_bank
+from cl_graft.fingerprint import environment, hash_tensors
+from cl_graft.graft import named
+
+__all__ = ["TOLERANCE", "EntryCheck", "VerifyReport", "bank_folder", "verify"]
+
+TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}
+"""Largest difference of a logit, absolute and relative, that another environment may cause."""
+
+Outcome = Literal["same bits", "within tolerance", "differs", "not recorded"]
+
+
+@dataclass(frozen=True)
+class EntryCheck:
+    """What was found of one entry.
+
+    Attributes:
+        position: Its place in the bank.
+        task: Its task.
+        weights: Whether the graftable weights that answer it have the recorded hash.
+        canary: How the logits of the recorded batch compare.
+        difference: Largest absolute difference of those logits; None without a recorded batch.
+        elsewhere: What the recording's environment had otherwise, such as ``"torch 2.13.0, here
+            2.14.0"``; empty where bits had to be equal.
+        run: Whether the run that made the bank measured the same logits on its test rows when the
+            task was learned and at the end; None if no run stands beside the bank.
+    """
+
+    position: int
+    task: str
+    weights: Outcome
+    canary: Outcome
+    difference: float | None
+    elsewhere: tuple[str, ...] = ()
+    run: Outcome = "not recorded"
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differs."""
+        return "differs" not in (self.weights, self.canary, self.run)
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What was found of a bank.
+
+    Attributes:
+        bank: Its folder.
+        model: The base that was loaded.
+        fingerprint: That base's fingerprint, equal to the bank's.
+        tolerance: What ``"within tolerance"`` means.
+        entries: One a task, in the bank's order.
+    """
+
+    bank: Path
+    model: str
+    fingerprint: str
+    tolerance: float
+    entries: tuple[EntryCheck, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        """Whether every entry answers as on the day it was learned."""
+        return all(entry.ok for entry in self.entries)
+
+
+def verify(
+    folder: Path | str,
+    *,
+    model: str | None = None,
+    device: str | None = None,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> VerifyReport:
+    """Re-materialise and check every entry of a bank.
+
+    Args:
+        folder: A bank, or a run that holds one.
+        model: Where the base is now, if not under the name that the bank recorded.
+        device: Where to compute; None means the kind of device that the bank recorded, or the
+            CPU where there is none.
+        progress: Called as (task, entry, entries).
+
+    Raises:
+        InputError: If there is no bank there, or its base cannot be loaded.
+        BankError: If a file of the bank is damaged or foreign, or the base is another one.
+    """
+    where = bank_folder(folder)
+    hashes = _run_hashes(where.parent)
+    opened = open_bank(where, model=model)
+    opened.loaded.model.to(device or _recorded_device(opened.bank))
+    checks: list[EntryCheck] = []
+    for position, entry in enumerate(opened.bank.entries):
+        if progress:
+            progress(f"verify {entry.task}", position + 1, len(opened.bank))
+        checks.append(_check(opened, position, hashes))
+    opened.switch.to(None)
+    base = opened.bank.base
+    return VerifyReport(
+        where, opened.loaded.name, base.fingerprint, TOLERANCE[base.dtype], tuple(checks)
+    )
+
+
+def bank_folder(folder: Path | str) -> Path:
+    """Return the bank's folder in a run or bank folder.
+
+    Raises:
+        InputError: If there is none; the runs in a folder of runs are named.
+    """
+    folder = Path(folder)
+    if not folder.exists():
+        raise InputError(f"there is no folder {folder}")
+    if (folder / "bank" / "bank.json").is_file():
+        return folder / "bank"
+    if (folder / "results.json").is_file():
+        raise InputError(
+            f"the run {folder} holds no bank: only runs of grafting have one, so there is nothing "
+            "to rebuild"
+        )
+    runs = sorted(str(path.parent.parent) for path in folder.glob("*/seed*/bank/bank.json"))
+    if runs:
+        raise InputError(f"{folder} holds several runs; name one of them: {', '.join(runs)}")
+    return folder
+
+
+def _recorded_device(bank: GraftBank) -> str:
+    recorded = {e.canary.environment.get("device", "cpu") for e in bank.entries if e.canary}
+    return "cuda" if recorded == {"cuda"} and torch.cuda.is_available() else "cpu"
+
+
+def _check(opened: OpenedBank, position: int, hashes: Mapping[str, Mapping[str, str]]) -> EntryCheck:
+    entry, bank = opened.bank.entries[position], opened.bank
+    opened.carry(position)
+    weights: Outcome = "not recorded"
+    if entry.weights_sha256:
+        found = hash_tensors(named(opened.loaded.model, bank.layout))
+        weights = "same bits" if found == entry.weights_sha256 else "differs"
+    run: Outcome = "not recorded"
+    if entry.task in hashes:
+        measured = hashes[entry.task]
+        run = "same bits" if measured.get("learned") == measured.get("end") else "differs"
+    if entry.canary is None:
+        return EntryCheck(position, entry.task, weights, "not recorded", None, run=run)
+    canary, difference, elsewhere = _canary(opened, position, entry.canary)
+    return EntryCheck(position, entry.task, weights, canary, difference, elsewhere, run)
+
+
+def _canary(
+    opened: OpenedBank, position: int, canary: Canary
+) -> tuple[Outcome, float, tuple[str, ...]]:
+    """Return how the logits of the recorded batch compare, by how much, and what is otherwise."""
+    with _threads(canary.environment.get("threads")):
+        logits = opened.logits(canary.inputs, position)
+        here = environment(opened.loaded.model.device)
+    keys = sorted(here.keys() | canary.environment.keys())
+    elsewhere = tuple(
+        f"{key} {canary.environment.get(key)}, here {here.get(key)}"
+        for key in keys
+        if canary.environment.get(key) != here.get(key)
+    )
+    if logits.shape != canary.logits.shape:
+        return "differs", float("inf"), elsewhere
+    difference = float((logits - canary.logits).abs().max())
+    if torch.equal(logits, canary.logits):
+        return "same bits", difference, elsewhere
+    allowed = TOLERANCE[opened.bank.base.dtype]
+    close = torch.allclose(logits, canary.logits, rtol=allowed, atol=allowed)
+    return ("within tolerance" if elsewhere and close else "differs"), difference, elsewhere
+
+
+@contextmanager
+def _threads(recorded: str | None) -> Iterator[None]:
+    """Compute with the recorded number of threads: sums over threads depend on it."""
+    before = torch.get_num_threads()
+    wanted = int(recorded) if recorded and recorded.isdigit() else before
+    torch.set_num_threads(max(1, wanted))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _run_hashes(run: Path) -> dict[str, dict[str, str]]:
+    """Return the logit hashes of the run around a bank, by task; empty if there is no run."""
+    path = run / "results.json"
+    if not path.is_file():
+        return {}
+    try:
+        found: Any = json.loads(path.read_text(encoding="utf-8")).get("logit_hashes", {})
+        return {str(task): dict(pair) for task, pair in found.items()}
+    except (ValueError, AttributeError, TypeError) as error:
+        raise InputError(f"{path} is damaged: {error}") from error
