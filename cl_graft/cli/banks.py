@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Data, Device, Model, Quiet, Sets
+from cl_graft.cli.options import As_json, Data, Device, Quiet, Sets
 from cl_graft.cli.output import Output, apart, given, table
 from cl_graft.cli.progress import meter
 
@@ -155,7 +155,9 @@ def add_command(
     ] = None,
     density: Annotated[
         str | None,
-        typer.Option(metavar="SHARE", help="Of the region, in (0, 1], or auto.", show_default=False),
+        typer.Option(
+            metavar="SHARE", help="Of the region, in (0, 1], or auto.", show_default=False
+        ),
     ] = None,
     steps: Annotated[
         int | None, typer.Option(help="Steps of each training.", show_default=False)
@@ -192,9 +194,7 @@ def add_command(
 
     output = Output(quiet, as_json)
     columns = given(text=text, text_pair=text_pair, label=label)
-    settings = given(
-        data=data, shots=shots, shots_short=shots_short, density=density, steps=steps
-    )
+    settings = given(data=data, shots=shots, shots_short=shots_short, density=density, steps=steps)
     with apart(), meter(output) as progress:
         added = add_task(
             bank,

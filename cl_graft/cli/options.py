@@ -33,7 +33,9 @@ Sets = Annotated[
 Data = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR", help="Folder of the data, with one folder or file a task.", show_default=False
+        metavar="DIR",
+        help="Folder of the data, with one folder or file a task.",
+        show_default=False,
     ),
 ]
 Model = Annotated[

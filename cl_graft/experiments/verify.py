@@ -147,7 +147,9 @@ def _recorded_device(bank: GraftBank) -> str:
     return "cuda" if recorded == {"cuda"} and torch.cuda.is_available() else "cpu"
 
 
-def _check(opened: OpenedBank, position: int, hashes: Mapping[str, Mapping[str, str]]) -> EntryCheck:
+def _check(
+    opened: OpenedBank, position: int, hashes: Mapping[str, Mapping[str, str]]
+) -> EntryCheck:
     entry, bank = opened.bank.entries[position], opened.bank
     opened.carry(position)
     weights: Outcome = "not recorded"

@@ -1,0 +1,253 @@
+"""The daily use: a bank learns its next task in a later process.
+
+Nothing is needed but the bank's folder, the checkpoint of its base and the new data. The files of
+earlier entries are not touched, so earlier tasks keep every bit of their answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from avalanche.logging import BaseLogger
+from avalanche.training.plugins import EvaluationPlugin
+from torch import nn
+
+from cl_graft.bank import GraftBank
+from cl_graft.errors import InputError
+from cl_graft.experiments.base import config_of
+from cl_graft.experiments.config import ExperimentConfig, override_
+from cl_graft.experiments.devices import pick_device
+from cl_graft.experiments.facts import task_facts
+from cl_graft.experiments.hosting import Reporter, set_schedule_
+from cl_graft.experiments.progress import Progress, silent
+from cl_graft.experiments.rebuild import OpenedBank, open_bank
+from cl_graft.experiments.schedule import (
+    choose,
+    grafting_settings,
+    grid_of,
+    region_schedule,
+)
+from cl_graft.experiments.tasks import load_tasks
+from cl_graft.experiments.verify import bank_folder
+from cl_graft.learning import TaskProblem
+from cl_graft.metrics import score
+from cl_graft.store import append_entry, load_bank
+from cl_graft.strategies import (
+    ClipGradient,
+    GraftingContinual,
+    GraftingPlugin,
+    MultiTaskText,
+    StopAfter,
+    heads_for,
+)
+from cl_graft.strategies.problems import task_problem
+from cl_graft.tasks import TextTask
+from cl_graft.tasks.benchmark import TextStream, text_stream
+
+__all__ = ["Added", "add_task"]
+
+
+@dataclass(frozen=True)
+class Added:
+    """The entry that a bank gained.
+
+    Attributes:
+        bank: The bank's folder.
+        task: The task's name.
+        label: Its task label.
+        position: The entry's place in the bank.
+        claimed: Coordinates of the region.
+        owned: Coordinates whose values the entry holds.
+        density: Claimed share of the graftable coordinates.
+        metric: What `test` is.
+        test: Score of the new entry on the task's test rows.
+        test_rows: How many these are.
+        seconds: Wall time by phase.
+    """
+
+    bank: Path
+    task: str
+    label: int
+    position: int
+    claimed: int
+    owned: int
+    density: float
+    metric: str
+    test: float
+    test_rows: int
+    seconds: Mapping[str, float]
+
+
+def add_task(
+    folder: Path | str,
+    task: str,
+    *,
+    model: str | None = None,
+    columns: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    sets: Sequence[str] = (),
+    device: str | None = None,
+    progress: Progress = silent,
+) -> Added:
+    """Learn one more task into a bank, on top of all that it holds.
+
+    A task whose name the bank knows gets a new entry under the same task label, which answers it
+    from then on; the earlier entry stays as it is and can still be asked by position.
+
+    Args:
+        folder: The bank, or the run that holds it.
+        task: A name, path or hub name, as in a config.
+        model: Where the base is now, if not under the name that the bank recorded.
+        columns: Fields of `TaskSettings`: columns, label names, metric.
+        settings: Fields of `ExperimentConfig` that are not to be as in the bank's own run.
+        sets: The same as text, as in ``"steps=200"``.
+        device: Where to run; None takes a GPU if there is one.
+        progress: Called after every step of a phase.
+
+    Raises:
+        InputError: If the task, its data or a setting cannot be used.
+        BankError: If the bank cannot be read, or the base is another one.
+    """
+    where = bank_folder(folder)
+    bank = load_bank(where)
+    config = _config(bank, task, columns or {}, settings or {}, sets)
+    seed = config.seeds[0]
+    text_task = load_tasks(config, seed=seed)[0]
+    label = _label(bank, text_task)
+    opened = open_bank(where, model=model, device=pick_device(device or "auto"))
+    stream = text_stream(
+        [text_task],
+        opened.loaded.tokenizer,
+        family=config.family,
+        max_length=config.max_length,
+        first_label=label,
+    )
+    reporter = Reporter(progress, strategy="grafting", seed=seed)
+    reporter.task = text_task.name
+    plugin, test = _learn(opened, stream, config, where, seed=seed, reporter=reporter)
+    grown = cast(GraftBank, plugin.bank)
+    entry = grown.entries[-1]
+    return Added(
+        bank=where,
+        task=entry.task,
+        label=label,
+        position=len(grown) - 1,
+        claimed=len(entry.claimed),
+        owned=len(entry.owned),
+        density=entry.claimed.density,
+        metric=text_task.metric,
+        test=test,
+        test_rows=len(text_task.test),
+        seconds=plugin.seconds[label],
+    )
+
+
+def _config(
+    bank: GraftBank,
+    task: str,
+    columns: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    sets: Sequence[str],
+) -> ExperimentConfig:
+    """Return the bank's own settings with what the caller wants otherwise, checked."""
+    values = dict(settings)
+    for text in sets:
+        override_(values, text)
+    if columns:
+        values["task_settings"] = {task: dict(columns), **values.get("task_settings", {})}
+    values = {"mode": bank.mode, **values}
+    if values["mode"] != bank.mode:
+        raise InputError(
+            f"the bank is in {bank.mode} mode, which cannot change: got {values['mode']!r}"
+        )
+    return config_of(bank.base, tasks=[task], **values)
+
+
+def _label(bank: GraftBank, task: TextTask) -> int:
+    """Return the task label: that of the latest entry of the same name, else a new one."""
+    known = [entry for entry in bank.entries if entry.task == task.name]
+    if not known:
+        return max((entry.label for entry in bank.entries), default=-1) + 1
+    before = known[-1].facts.get("label_names")
+    if before is not None and list(cast(Sequence[str], before)) != list(task.label_names):
+        raise InputError(
+            f"the bank knows a task {task.name!r} with labels {before}, the new data have "
+            f"{list(task.label_names)}: give the new task another name"
+        )
+    return known[-1].label
+
+
+def _learn(
+    opened: OpenedBank,
+    stream: TextStream,
+    config: ExperimentConfig,
+    folder: Path,
+    *,
+    seed: int,
+    reporter: Reporter,
+) -> tuple[GraftingPlugin, float]:
+    """Train the stream's only task, append its entry to the folder, and score it on test."""
+    label, task, bank = stream.first_label, stream.tasks[0].task, opened.bank
+    model = MultiTaskText(opened.loaded.model, heads_for(opened.loaded.model, stream, seed=seed))
+    experience = stream.benchmark.train_stream[0]
+    model.adaptation(experience)
+    dense = choose(
+        _problem(model, stream, bank, seed=seed),
+        grid_of(config, task),
+        seed=seed,
+        progress=lambda _, step, steps: reporter.phase("choose", step, steps),
+    )
+    schedule = region_schedule(config, dense)
+    plugin = GraftingPlugin(
+        grafting_settings(config, dense, seed=seed),
+        bank=bank,
+        dev=stream.benchmark.valid_stream,
+        facts={label: task_facts(task, config)},
+        identity=bank.base,
+        on_entry=lambda grown: append_entry(grown, folder),
+        progress=reporter.phase,
+    )
+    stop = StopAfter(schedule.steps)
+    reporter.steps = schedule.steps
+    strategy = GraftingContinual(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=schedule.lr),
+        device=opened.loaded.model.device,
+        plugins=[ClipGradient(config.clip), stop, reporter],
+        evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
+        grafting=plugin,
+    )
+    set_schedule_(strategy, stop, schedule, rows=len(task.train))
+    strategy.train(experience)
+    return plugin, _test_score(model, stream, batch=config.eval_batch)
+
+
+def _problem(
+    model: MultiTaskText, stream: TextStream, bank: GraftBank, *, seed: int
+) -> TaskProblem:
+    return task_problem(
+        model,
+        stream.benchmark.train_stream[0],
+        label=stream.first_label,
+        criterion=nn.CrossEntropyLoss(),
+        base=bank.base.fingerprint,
+        device=model.task_model.device,
+        dev=stream.benchmark.valid_stream[0],
+        metric=stream.tasks[0].task.metric,
+        seed=seed,
+    )
+
+
+def _test_score(model: MultiTaskText, stream: TextStream, *, batch: int) -> float:
+    inputs, targets = stream.tasks[0].splits["test"]
+    task_model = model.task_model.eval()
+    with torch.no_grad():
+        parts = [
+            task_model(part.to(task_model.device), stream.first_label).cpu()
+            for part in inputs.split(batch)
+        ]
+    return score(torch.cat(parts), targets, stream.tasks[0].task.metric)
