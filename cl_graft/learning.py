@@ -230,7 +230,7 @@ def fine_tune_task(
     before = snapshot(trained)
     phase_seed = derive(seed, task.content, "dense")
     key = _key("dense", task.content, asdict(settings), seed)
-    found = cache.get(key) if cache else None
+    found = cache.get(key) if cache is not None else None
     if found is None:
         order = BatchOrder(len(task.train), settings.batch_size, phase_seed, "batches")
         report = progress or _silent
@@ -249,7 +249,7 @@ def fine_tune_task(
                 for name, parameter in trained.items():
                     parameter.copy_(before[name])
         tensors, dev = outcome.tensors, outcome.dev
-        if cache:
+        if cache is not None:
             cache.put(key, tensors, {"dev": dev, "step": outcome.step})
     else:
         device = next(iter(trained.values())).device
@@ -359,11 +359,11 @@ def _ranking(
     total = problem.layout.total
     depth = min(total, max(20 * k, total // 20) + taken)
     key = _key("ranking", task.content, recipe, settings.seed)
-    found = cache.get(key) if cache else None
+    found = cache.get(key) if cache is not None else None
     if found is not None and found[0]["order"].numel() >= depth:
         return Ranking(problem.layout, found[0]["order"].to(torch.int64))
     ranking = localize(problem, settings.localizer, k=k, steps=settings.mask_steps, depth=depth)
-    if cache:
+    if cache is not None:
         cache.put(key, {"order": ranking.order}, {})
     return ranking
 

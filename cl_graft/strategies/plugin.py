@@ -288,7 +288,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
             strategy.experience,
             label=label,
             criterion=strategy._criterion,
-            base=self.bank.base.fingerprint if self.bank else "",
+            base=self.bank.base.fingerprint if self.bank is not None else "",
             device=strategy.device,
             dev=self._dev.get(label),
             metric=facts.metric if facts else "accuracy",
