@@ -37,14 +37,14 @@ class TaskSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    text: str | None = Field(None, description="Column of the first text.")
-    text_pair: str | None = Field(None, description="Column of the second text.")
-    label: str | None = Field(None, description="Column of the label.")
+    text: str | None = Field(default=None, description="Column of the first text.")
+    text_pair: str | None = Field(default=None, description="Column of the second text.")
+    label: str | None = Field(default=None, description="Column of the label.")
     label_names: list[str] | None = Field(
-        None, description="Label names in the order of the class ids."
+        default=None, description="Label names in the order of the class ids."
     )
     metric: Literal["accuracy", "f1", "matthews"] | None = Field(
-        None, description="The task's score."
+        default=None, description="The task's score."
     )
 
 
@@ -60,21 +60,27 @@ class ExperimentConfig(BaseModel):
         "paths of files or folders, or hub names.",
     )
     data: Path | None = Field(
-        None, description="Folder that holds one folder or file a task; relative to where you are."
+        default=None,
+        description="Folder that holds one folder or file a task; relative to where you are.",
     )
     shots: int | None = Field(
-        512, ge=1, description="Training rows a class; null takes all there are."
+        default=512, ge=1, description="Training rows a class; null takes all there are."
     )
     shots_short: Literal["error", "all"] = Field(
-        "error", description="What to do with a class that has fewer rows: refuse, or take all."
+        default="error",
+        description="What to do with a class that has fewer rows: refuse, or take all.",
     )
     data_seed: int | None = Field(
-        None, ge=0, description="Seed of the samples of rows; null means the run's own seed."
+        default=None,
+        ge=0,
+        description="Seed of the samples of rows; null means the run's own seed.",
     )
-    max_train: int | None = Field(None, ge=1, description="Most training rows of a task.")
-    max_test: int | None = Field(1000, ge=1, description="Most test rows of a task; null: all.")
+    max_train: int | None = Field(default=None, ge=1, description="Most training rows of a task.")
+    max_test: int | None = Field(
+        default=1000, ge=1, description="Most test rows of a task; null: all."
+    )
     max_length: int | None = Field(
-        64, ge=4, description="Tokens a row; null means the largest that a task asks for."
+        default=64, ge=4, description="Tokens a row; null means the largest that a task asks for."
     )
     task_settings: dict[str, TaskSettings] = Field(
         default_factory=dict, description="By task: columns, label names, metric."
@@ -82,71 +88,81 @@ class ExperimentConfig(BaseModel):
 
     # The model.
     model: str = Field(
-        "minilm",
+        default="minilm",
         description="'minilm' (the encoder of the demo extra), a hub name, or the folder of a "
         "checkpoint.",
     )
     family: Literal["encoder", "masked_lm", "causal_lm"] = Field(
-        "encoder",
+        default="encoder",
         description="How the model answers: an encoder with a head a task, a masked language "
         "model with label words, or a causal one with label strings.",
     )
     pooling: Literal["mean", "first"] = Field(
-        "mean", description="How an encoder's states become one vector."
+        default="mean", description="How an encoder's states become one vector."
     )
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
-        "float32", description="The type of the model's parameters."
+        default="float32", description="The type of the model's parameters."
     )
-    trust_remote_code: bool = Field(False, description="Run code that comes with the checkpoint.")
-    device: str = Field("auto", description="'cpu', 'cuda', …; 'auto' takes a GPU if there is one.")
+    trust_remote_code: bool = Field(
+        default=False, description="Run code that comes with the checkpoint."
+    )
+    device: str = Field(
+        default="auto", description="'cpu', 'cuda', …; 'auto' takes a GPU if there is one."
+    )
 
     # Training.
     preset: Literal["default", "paper"] = Field(
-        "default",
+        default="default",
         description="'paper' takes the schedule of the grafting paper: 16·n·k steps, batch size "
         "and learning rate chosen on dev from its grid, its mask, density 1e-4.",
     )
     steps: int | None = Field(
-        None,
+        default=None,
         ge=1,
         description="Optimiser steps of each training of a task: dense, region, naive. null means "
         f"{DEFAULT_STEPS}, in the paper preset 16·n·min(k, {PAPER_MOST_SHOTS}) for n classes.",
     )
-    batch_size: int = Field(8, ge=1, description="Rows a step.")
-    lr: float = Field(0.03, gt=0, description="Learning rate of all dense training (SGD).")
-    region_lr: float = Field(0.1, gt=0, description="Learning rate of the region (SGD).")
-    weight_decay: float = Field(1e-4, ge=0, description="Of dense training.")
-    clip: float = Field(1.0, gt=0, description="Largest norm of a gradient.")
+    batch_size: int = Field(default=8, ge=1, description="Rows a step.")
+    lr: float = Field(default=0.03, gt=0, description="Learning rate of all dense training (SGD).")
+    region_lr: float = Field(default=0.1, gt=0, description="Learning rate of the region (SGD).")
+    weight_decay: float = Field(default=1e-4, ge=0, description="Of dense training.")
+    clip: float = Field(default=1.0, gt=0, description="Largest norm of a gradient.")
     evaluations: int = Field(
-        5, ge=0, description="Looks at dev in a dense run; the best is kept. 0 keeps the last."
+        default=5,
+        ge=0,
+        description="Looks at dev in a dense run; the best is kept. 0 keeps the last.",
     )
     grid: bool = Field(
-        False, description="Choose batch size and learning rate of each task on dev (9 runs)."
+        default=False,
+        description="Choose batch size and learning rate of each task on dev (9 runs).",
     )
 
     # Grafting.
     density: float | Literal["auto"] = Field(
-        0.002,
+        default=0.002,
         description="Share of the graftable coordinates in a task's region, in (0, 1]; 'auto' "
         "takes the smallest that keeps 98 % of the dense score on dev.",
     )
-    localizer: str = Field("learned_mask", description="How a region is found.")
-    mask_steps: int = Field(12, ge=1, description="Gradient batches that the localizer looks at.")
-    mask_batch: int = Field(128, ge=1, description="Rows of such a batch.")
+    localizer: str = Field(default="learned_mask", description="How a region is found.")
+    mask_steps: int = Field(
+        default=12, ge=1, description="Gradient batches that the localizer looks at."
+    )
+    mask_batch: int = Field(default=128, ge=1, description="Rows of such a batch.")
     refill: bool = Field(
-        True,
+        default=True,
         description="Rank among the coordinates that no earlier task owns, as late tasks "
         "would otherwise lose a part of their region.",
     )
     region_start: Literal["base", "tuned"] = Field(
-        "base", description="Where region training starts: at the base, or at the dense values."
+        default="base",
+        description="Where region training starts: at the base, or at the dense values.",
     )
     mode: Literal["prefix", "isolated"] = Field(
-        "prefix",
+        default="prefix",
         description="A task is answered by the grafts of all tasks so far, or by its own alone.",
     )
     keep_standalone: bool = Field(
-        False, description="Also keep each task's whole region with its dense values."
+        default=False, description="Also keep each task's whole region with its dense values."
     )
 
     # What to run.
@@ -158,13 +174,13 @@ class ExperimentConfig(BaseModel):
     seeds: list[int] = Field(
         default_factory=lambda: [0], min_length=1, description="The seeds to run each with."
     )
-    eval_batch: int = Field(64, ge=1, description="Rows a batch in evaluation.")
+    eval_batch: int = Field(default=64, ge=1, description="Rows a batch in evaluation.")
 
     @model_validator(mode="before")
     @classmethod
     def _fill_from_preset(cls, values: Any) -> Any:
-        name = values.get("preset") if isinstance(values, Mapping) else None
-        return {**PRESETS[name], **values} if name in PRESETS else values
+        preset = PRESETS.get(values.get("preset", "")) if isinstance(values, Mapping) else None
+        return {**preset, **values} if preset is not None else values
 
     @field_validator("tasks", "strategies", "seeds", mode="before")
     @classmethod

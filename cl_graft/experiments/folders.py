@@ -23,11 +23,11 @@ __all__ = [
     "CACHE",
     "CONFIG",
     "check_out",
-    "claim",
     "clear_unfinished",
     "differences",
     "finished",
     "read_config",
+    "refuse_taken",
     "run_folder",
     "write_config",
 ]
@@ -41,15 +41,14 @@ def run_folder(out: Path | str, strategy: str, seed: int) -> Path:
     return Path(out) / strategy / f"seed{seed}"
 
 
-def claim(folder: Path) -> None:
-    """Make a run's folder.
+def refuse_taken(folder: Path) -> None:
+    """Refuse a run's folder that holds something.
 
     Raises:
-        InputError: If it is there already and holds anything, or is a file.
+        InputError: If it holds anything, or is a file.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} already holds another run; choose another output folder")
-    folder.mkdir(parents=True, exist_ok=True)
 
 
 def write_config(config: ExperimentConfig, folder: Path, **cell: Any) -> None:

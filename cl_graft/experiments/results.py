@@ -18,7 +18,17 @@ from cl_graft.errors import InputError
 from cl_graft.fingerprint import environment
 from cl_graft.store.files import replace_file
 
-__all__ = ["RESULTS", "RunResult", "command", "machine", "read_result", "versions", "write_result"]
+__all__ = [
+    "RESULTS",
+    "Comparison",
+    "Failure",
+    "RunResult",
+    "command",
+    "machine",
+    "read_result",
+    "versions",
+    "write_result",
+]
 
 RESULTS = "results.json"
 
@@ -89,6 +99,32 @@ class RunResult:
         return sum(sum(phases.values()) for kind in kinds for phases in kind.values())
 
 
+@dataclass(frozen=True)
+class Failure:
+    """A cell of a comparison that could not be finished."""
+
+    strategy: str
+    seed: int
+    error: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome of several strategies and seeds.
+
+    Attributes:
+        out: The folder.
+        cells: The finished runs, by strategy and seed in the order of the config.
+        failed: The others.
+        summary: What `summary.json` holds.
+    """
+
+    out: Path
+    cells: tuple[RunResult, ...]
+    failed: tuple[Failure, ...]
+    summary: dict[str, Any]
+
+
 def write_result(result: RunResult, folder: Path) -> None:
     """Write `results.json` into a run's folder, atomically."""
     replace_file(folder / RESULTS, f"{json.dumps(asdict(result), indent=1)}\n".encode())
@@ -118,7 +154,7 @@ def versions(device: torch.device) -> dict[str, str]:
         try:
             found[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
+            found[name] = "from source" if name == "cl-graft" else "not installed"
     return found | environment(device)
 
 

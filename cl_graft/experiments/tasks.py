@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config import ExperimentConfig, TaskSettings
 from cl_graft.tasks import TextTask, load_task

@@ -1,0 +1,179 @@
+"""Several strategies and seeds on one stream, side by side.
+
+The cells share a cache, so independent fine-tuning costs nothing where grafting ran before. The
+same comparison into the same folder goes on: finished cells are read, not computed again; seeds
+and strategies can be added.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from cl_graft.errors import InputError
+from cl_graft.experiments import folders
+from cl_graft.experiments.base import load_base_model
+from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.devices import pick_device
+from cl_graft.experiments.progress import Progress, Step, silent
+from cl_graft.experiments.report import mean_ece, write_comparison_summary
+from cl_graft.experiments.results import Comparison, Failure, RunResult, command
+from cl_graft.experiments.run import run
+from cl_graft.experiments.tasks import data_seed_of, load_tasks
+from cl_graft.store.files import replace_file
+from cl_graft.tasks import TextTask
+
+__all__ = ["compare", "summarize"]
+
+logger = logging.getLogger(__name__)
+
+
+def compare(
+    config: ExperimentConfig, *, out: Path | str, progress: Progress = silent
+) -> Comparison:
+    """Run all strategies and seeds of a config into a folder, and sum them up there.
+
+    A cell that fails is reported, and the others go on.
+
+    Args:
+        config: The settings.
+        out: Gets ``<strategy>/seed<k>/`` for every cell, ``cache/``, ``summary.json`` and
+            ``summary.md``.
+        progress: Called after every step of every phase.
+
+    Raises:
+        InputError: If the folder holds a comparison with another config, or model or data cannot
+            be used; nothing is computed then.
+    """
+    out = Path(out)
+    folders.check_out(out, config)
+    cells = [(strategy, seed) for seed in config.seeds for strategy in config.strategies]
+    done = {
+        cell: result
+        for cell in cells
+        if (result := folders.finished(folders.run_folder(out, *cell), config)) is not None
+    }
+    tasks = _load_all(config)
+    for (_, seed), result in done.items():
+        _same_data(result, tasks[data_seed_of(config, seed)])
+    if len(done) < len(cells):
+        pick_device(config.device)
+        load_base_model(config)
+    out.mkdir(parents=True, exist_ok=True)
+    folders.write_config(config, out)
+    cache = DirectoryCache(out / folders.CACHE)
+    failed: list[Failure] = []
+    for strategy, seed in cells:
+        if (strategy, seed) in done:
+            progress(Step("reused", 1, 1, "", strategy, seed))
+            continue
+        try:
+            folders.clear_unfinished(folders.run_folder(out, strategy, seed))
+            done[strategy, seed] = run(
+                config,
+                strategy=strategy,
+                seed=seed,
+                out=out,
+                progress=progress,
+                cache=cache,
+                tasks=tasks[data_seed_of(config, seed)],
+            )
+        except Exception as error:
+            logger.exception("%s with seed %s failed", strategy, seed)
+            failed.append(Failure(strategy, seed, f"{type(error).__name__}: {error}"))
+        _sum_up(config, done, failed, out)
+    logger.info("cache: %s answered, %s computed", dict(cache.hits), dict(cache.misses))
+    summary = _sum_up(config, done, failed, out)
+    return Comparison(out, tuple(_in_order(config, done)), tuple(failed), summary)
+
+
+def summarize(
+    config: ExperimentConfig, results: Sequence[RunResult], failed: Sequence[Failure] = ()
+) -> dict[str, Any]:
+    """Return mean and sample standard deviation over seeds of every measure, by strategy."""
+    first = results[0]
+    strategies = {
+        name: _row([result for result in results if result.strategy == name], first.tasks)
+        for name in dict.fromkeys(result.strategy for result in results)
+    }
+    reference = strategies.get("independent", {}).get("average_accuracy", {}).get("mean")
+    for row in strategies.values():
+        own = row["average_accuracy"]["mean"]
+        row["of_independent"] = own / reference if reference and own is not None else None
+    return {
+        "tasks": first.tasks,
+        "seeds": [seed for seed in config.seeds if any(r.seed == seed for r in results)],
+        "strategies": strategies,
+        "failed": [{"strategy": f.strategy, "seed": f.seed, "error": f.error} for f in failed],
+        "config": config.model_dump(mode="json"),
+        "model": first.model,
+        "versions": first.versions,
+        "machine": first.machine,
+        "command": command(),
+    }
+
+
+def _load_all(config: ExperimentConfig) -> dict[int, tuple[TextTask, ...]]:
+    """Load the tasks for every data seed: whatever is wrong with the data is said at once."""
+    seeds = {data_seed_of(config, seed): seed for seed in config.seeds}
+    return {data_seed: load_tasks(config, seed=seed) for data_seed, seed in seeds.items()}
+
+
+def _same_data(result: RunResult, tasks: Sequence[TextTask]) -> None:
+    now = {task.name: task.fingerprint for task in tasks}
+    changed = [name for name in now if result.data_fingerprints.get(name) != now[name]]
+    if changed:
+        raise InputError(
+            f"the data of {', '.join(changed)} changed since {result.strategy} with seed "
+            f"{result.seed} was run; choose another output folder"
+        )
+
+
+def _in_order(
+    config: ExperimentConfig, done: dict[tuple[str, int], RunResult]
+) -> Iterable[RunResult]:
+    cells = ((strategy, seed) for strategy in config.strategies for seed in config.seeds)
+    return (done[cell] for cell in cells if cell in done)
+
+
+def _sum_up(
+    config: ExperimentConfig,
+    done: dict[tuple[str, int], RunResult],
+    failed: Sequence[Failure],
+    out: Path,
+) -> dict[str, Any]:
+    """Write both summaries of what is finished; an empty one if nothing is."""
+    results = list(_in_order(config, done))
+    if not results:
+        return {"failed": [{"strategy": f.strategy, "seed": f.seed, "error": f.error}
+                           for f in failed]}  # fmt: skip
+    summary = summarize(config, results, failed)
+    replace_file(out / "summary.json", f"{json.dumps(summary, indent=1)}\n".encode())
+    write_comparison_summary(summary, out)
+    return summary
+
+
+def _row(results: Sequence[RunResult], tasks: Sequence[str]) -> dict[str, Any]:
+    def over_seeds(values: Iterable[float | None]) -> dict[str, Any]:
+        known = [value for value in values if value is not None]
+        return {
+            "mean": mean(known) if known else None,
+            "sd": stdev(known) if len(known) > 1 else None,
+            "n": len(known),
+        }
+
+    measures = ("average_accuracy", "backward_transfer", "forward_transfer", "forgetting")
+    return {
+        **{name: over_seeds(getattr(result, name) for result in results) for name in measures},
+        "ece": over_seeds(mean_ece(result) for result in results),
+        "final": {
+            task: over_seeds(result.R[-1][j] for result in results) for j, task in enumerate(tasks)
+        },
+        "bytes_per_task": over_seeds(mean(result.bytes.values()) for result in results),
+        "seconds": over_seeds(result.total_seconds for result in results),
+    }

@@ -1,0 +1,21 @@
+"""The demo: built-in tasks and settings that show everything within minutes on two cores."""
+
+from __future__ import annotations
+
+from cl_graft.experiments.config import ExperimentConfig
+
+__all__ = ["demo_config"]
+
+
+def demo_config() -> ExperimentConfig:
+    """Return the config of the demo."""
+    return ExperimentConfig(
+        tasks=["sentiment", "topic", "paraphrase", "question_type"],
+        shots=200,
+        max_length=48,
+        max_test=400,
+        steps=200,
+        evaluations=2,
+        mask_steps=8,
+        mask_batch=64,
+    )

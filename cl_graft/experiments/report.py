@@ -1,0 +1,146 @@
+"""Summaries for people, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cl_graft.experiments.results import RunResult
+from cl_graft.store.files import replace_file
+
+__all__ = ["mean_ece", "write_comparison_summary", "write_run_summary"]
+
+
+def write_run_summary(result: RunResult, folder: Path) -> None:
+    """Write `summary.md` into a run's folder."""
+    tasks, learned = result.tasks, len(result.R)
+    state = "" if result.complete else f" (unfinished: {learned} of {len(tasks)} tasks learned)"
+    lines = [f"# {result.strategy}, seed {result.seed}{state}", ""]
+    lines += ["Score on each task (columns) after learning each (rows), in %:", ""]
+    lines += _table(
+        ["after", *tasks[:learned]],
+        [[tasks[i], *(_percent(cell) for cell in row)] for i, row in enumerate(result.R)],
+    )
+    lines += ["", *_table(["measure", "in points"], [
+        ["average accuracy", _percent(result.average_accuracy)],
+        ["backward transfer", _percent(result.backward_transfer)],
+        ["forward transfer", _percent(result.forward_transfer)],
+        ["forgetting", _percent(result.forgetting)],
+        ["ECE, mean over tasks", _percent(mean_ece(result))],
+    ])]  # fmt: skip
+    lines += ["", *_table(["task", "score", "ECE", "region", "lost to earlier tasks", "stored",
+                           "seconds", "same logits at the end"],
+                          [_task_row(result, j) for j in range(learned)])]  # fmt: skip
+    lines += ["", *_origin(result)]
+    _write(lines, folder)
+
+
+def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
+    """Write `summary.md` of a comparison from what its `summary.json` holds."""
+    tasks, rows = summary["tasks"], summary["strategies"]
+    seeds = ", ".join(str(seed) for seed in summary["seeds"])
+    many = len(summary["seeds"]) > 1
+    lines = [f"# {' → '.join(tasks)}", ""]
+    lines += [f"Seeds: {seeds}. {'Mean ± standard deviation over them; s' if many else 'S'}cores, "
+              "transfers, forgetting and ECE in points.", ""]  # fmt: skip
+    head = ["strategy", "average accuracy", "backward transfer", "forgetting", "ECE"]
+    head += [f"{task} at the end" for task in tasks] + ["bytes a task", "seconds"]
+    lines += _table(head, [
+        [
+            name,
+            *(_spread(row[m]) for m in
+              ("average_accuracy", "backward_transfer", "forgetting", "ece")),
+            *(_spread(row["final"][task]) for task in tasks),
+            _spread(row["bytes_per_task"], scale=1, digits=0),
+            _spread(row["seconds"], scale=1, digits=0),
+        ]
+        for name, row in rows.items()
+    ])  # fmt: skip
+    lines += ["", "Seconds are those of all phases, also where a phase was answered by the cache "
+              "(a dense run that grafting and independent fine-tuning share)."]  # fmt: skip
+    for name, row in rows.items():
+        if row["of_independent"] is not None and name != "independent":
+            share = f"{row['of_independent']:.3f}"
+            lines.append(f"Average accuracy of {name}: {share} of independent fine-tuning's.")
+    if summary["failed"]:
+        lines += ["", "## Not finished", ""]
+        lines += [f"- {f['strategy']}, seed {f['seed']}: {f['error']}" for f in summary["failed"]]
+    lines += ["", *_where(summary)]
+    _write(lines, folder)
+
+
+def mean_ece(result: RunResult) -> float | None:
+    """Average the ECE of all tasks after the last one."""
+    last = [value for value in (result.ece[-1] if result.ece else []) if value is not None]
+    return sum(last) / len(last) if last else None
+
+
+def _task_row(result: RunResult, j: int) -> list[str]:
+    name = result.tasks[j]
+    region = result.coordinates.get(name)
+    hashes = result.logit_hashes[name]
+    seconds = sum(result.seconds[name].values()) + sum(result.seconds_saved[name].values())
+    return [
+        name,
+        f"{_percent(result.R[-1][j])} ({result.metrics[name]})",
+        _percent(result.ece[-1][j]),
+        f"{region['claimed']:,.0f} ({region['density']:.3%})" if region else "–",
+        f"{region['lost']:.1%}" if region else "–",
+        f"{result.bytes[name]:,} bytes",
+        f"{seconds:.0f}",
+        "yes" if hashes["learned"] == hashes["end"] else "no",
+    ]
+
+
+def _origin(result: RunResult) -> list[str]:
+    model = result.model
+    schedules = [
+        f"{name}: {s['steps']} steps of {s['batch_size']} rows at lr {s['lr']:g}"
+        for name, s in result.schedules.items()
+    ]
+    return [
+        f"- model: {model['name']} ({model['family']}, {model['graftable']:,} graftable "
+        f"coordinates, fingerprint {model['fingerprint'][:12]}…)",
+        f"- training: {'; '.join(schedules)}",
+        f"- command: `{result.command}`",
+        f"- machine: {_pairs(result.machine)}",
+        f"- versions: {_pairs(result.versions)}",
+    ]
+
+
+def _where(summary: Mapping[str, Any]) -> list[str]:
+    model = summary["model"]
+    return [
+        f"- model: {model['name']} ({model['family']}, {model['graftable']:,} graftable "
+        f"coordinates, fingerprint {model['fingerprint'][:12]}…)",
+        f"- command: `{summary['command']}`",
+        f"- machine: {_pairs(summary['machine'])}",
+        f"- versions: {_pairs(summary['versions'])}",
+    ]
+
+
+def _pairs(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _percent(value: float | None) -> str:
+    # "+ 0.0" turns −0.0 into 0.0.
+    return "–" if value is None else f"{100 * value + 0.0:.1f}"
+
+
+def _spread(stated: Mapping[str, float | None], *, scale: float = 100, digits: int = 1) -> str:
+    mean, sd = stated["mean"], stated["sd"]
+    if mean is None:
+        return "–"
+    text = f"{scale * mean + 0.0:,.{digits}f}"
+    return text if sd is None else f"{text} ± {scale * sd:,.{digits}f}"
+
+
+def _write(lines: Sequence[str], folder: Path) -> None:
+    replace_file(folder / "summary.md", ("\n".join(lines) + "\n").encode())
