@@ -162,9 +162,10 @@ def _read_config(name: str, source: _Source, options: dict[str, Any]) -> PreTrai
         return AutoConfig.from_pretrained(source.name, **options)
     except Exception as error:
         if source.why:
+            hint = "" if "/" in name else f"; {nearest(name, ['minilm'])}, a hub id, a folder"
             raise InputError(
                 f"no model {name!r}: {source.why}, and the local cache has no copy. Check "
-                "the name and the network, or pass a folder"
+                f"the name and the network, or pass a folder{hint}"
             ) from error
         raise _unreadable(name, "config.json", error) from error
 
