@@ -230,6 +230,9 @@ def fine_tune_task(
     before = snapshot(trained)
     phase_seed = derive(seed, task.content, "dense")
     key = _key("dense", task.content, asdict(settings), seed)
+    # A head's own names hold the task's label, which depends on the order of the stream.
+    shelf = {name: name for name in task.parameters}
+    shelf |= {name: f"head.{place}" for place, name in enumerate(task.head)}
     found = cache.get(key) if cache is not None else None
     if found is None:
         order = BatchOrder(len(task.train), settings.batch_size, phase_seed, "batches")
@@ -250,10 +253,11 @@ def fine_tune_task(
                     parameter.copy_(before[name])
         tensors, dev = outcome.tensors, outcome.dev
         if cache is not None:
-            cache.put(key, tensors, {"dev": dev, "step": outcome.step})
+            kept = {shelf[name]: tensor for name, tensor in tensors.items()}
+            cache.put(key, kept, {"dev": dev, "step": outcome.step})
     else:
         device = next(iter(trained.values())).device
-        tensors = {name: tensor.to(device) for name, tensor in found[0].items()}
+        tensors = {name: found[0][shelf[name]].to(device) for name in trained}
         dev = found[1]["dev"]
     body = {name: tensors[name] for name in task.parameters}
     return body, {name: tensors[name] for name in task.head}, dev

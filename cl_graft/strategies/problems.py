@@ -83,4 +83,4 @@ def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
 
 def _head_hash(head: Mapping[str, nn.Parameter]) -> str:
     """Hash a head's first values under names that do not depend on the task label."""
-    return hash_tensors({name.rsplit(".", 1)[-1]: p for name, p in head.items()})
+    return hash_tensors({str(place): p for place, p in enumerate(head.values())})
