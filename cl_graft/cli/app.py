@@ -99,9 +99,21 @@ def _sentence(error: Exception) -> str | None:
     return None
 
 
+class _Plain(logging.Formatter):
+    """Leave out the traceback of an error that is the user's; its sentence is told anyway."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, Exception) or (sentence := _sentence(error)) is None:
+            return super().format(record)
+        return f"{record.getMessage()}: {sentence}"
+
+
 def _tell_plainly() -> None:
     """Write warnings and log records of this package as plain lines to stderr."""
-    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler()
+    handler.setFormatter(_Plain("%(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     if sys.warnoptions:
         return
     warnings.simplefilter("ignore")

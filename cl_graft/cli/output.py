@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
@@ -66,15 +66,15 @@ def given(**options: object) -> dict[str, object]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """Make a table: text to the left, numbers to the right."""
-    made = Table(title=title, title_justify="left", title_style="bold", header_style="bold")
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Group:
+    """Make a table under its title: text to the left, numbers to the right."""
+    made = Table(header_style="bold")
     for place, column in enumerate(columns):
         numeric = bool(rows) and all(_is_number(row[place]) for row in rows)
         made.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
         made.add_row(*(Text(str(cell)) for cell in row))
-    return made
+    return Group(Text(title, style="bold"), made)
 
 
 def plain(value: object) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 from typing import TYPE_CHECKING
 
-from rich.table import Table
+from rich.console import Group
 
 from cl_graft.cli.output import table
 
@@ -18,7 +18,7 @@ __all__ = ["comparison_table", "run_tables"]
 _MEASURES = ("average_accuracy", "backward_transfer", "forward_transfer", "forgetting")
 
 
-def run_tables(result: RunResult) -> list[Table]:
+def run_tables(result: RunResult) -> list[Group]:
     """Show R and the measures of one run."""
     names = list(result.tasks)
     rows = [
@@ -29,7 +29,7 @@ def run_tables(result: RunResult) -> list[Table]:
     return [table(title, ("", *names), rows)]
 
 
-def comparison_table(cells: Sequence[RunResult]) -> Table:
+def comparison_table(cells: Sequence[RunResult]) -> Group:
     """Show each strategy's measures: mean ± standard deviation over seeds, in points."""
     strategies = list(dict.fromkeys(cell.strategy for cell in cells))
     rows = []

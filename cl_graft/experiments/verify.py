@@ -138,7 +138,7 @@ def bank_folder(folder: Path | str) -> Path:
         )
     runs = sorted(str(path.parent.parent) for path in folder.glob("*/seed*/bank/bank.json"))
     if runs:
-        raise InputError(f"{folder} holds several runs; name one of them: {', '.join(runs)}")
+        raise InputError(f"{folder} holds runs and is none; name one of them: {', '.join(runs)}")
     return folder
 
 
