@@ -1,0 +1,87 @@
+"""Configs: what is unknown is named, what is out of range is refused, the rest has one default."""
+
+import pytest
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import ExperimentConfig, TaskSettings, config_from, load_config
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"denstiy": 0.1}, "did you mean 'density'"),
+        ({"strategies": "graftin"}, "did you mean 'grafting'"),
+        ({"localizer": "movment"}, "did you mean 'movement'"),
+        ({"family": "encodr"}, "did you mean 'encoder'"),
+        ({"preset": "papr"}, "did you mean 'paper'"),
+        ({"task_settings": {"a": {"lable": "x"}}}, "did you mean 'label'"),
+        ({"density": 0}, r"density: must be in \(0, 1\]"),
+        ({"density": 1.5}, r"density: must be in \(0, 1\]"),
+        ({"shots": 0}, "shots: .*got 0"),
+        ({"seeds": [-1]}, "seed must be at least 0, got -1"),
+        ({"tasks": ["a", "a"]}, "a is named twice"),
+        ({"tasks": []}, "tasks"),
+        ({"tasks": None}, "tasks"),
+    ],
+)
+def test_a_wrong_setting_is_answered_in_one_sentence(values, said):
+    with pytest.raises(InputError, match=said) as caught:
+        config_from({"tasks": ["a"]} | values)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_config_without_tasks_says_so():
+    with pytest.raises(InputError, match="'tasks' is missing"):
+        config_from({})
+
+
+def test_every_field_is_described_and_only_tasks_has_no_default():
+    for model in (ExperimentConfig, TaskSettings):
+        for name, described in model.model_fields.items():
+            assert described.description, name
+            assert described.is_required() == (name == "tasks")
+
+
+def test_lists_may_be_written_with_commas():
+    config = config_from({"tasks": "a, b", "strategies": "naive", "seeds": "0,2"})
+    assert (config.tasks, config.strategies, config.seeds) == (["a", "b"], ["naive"], [0, 2])
+
+
+def test_the_paper_preset_fills_only_what_is_left_open():
+    config = config_from({"tasks": "a", "preset": "paper", "mask_steps": 5})
+    assert (config.localizer, config.density, config.refill) == ("paper_mask", 1e-4, False)
+    assert (config.grid, config.mask_steps) == (True, 5)
+
+
+def test_a_file_is_read_and_overridden_by_sets(tmp_path):
+    path = tmp_path / "stream.yaml"
+    path.write_text("tasks: [a, b]\nshots: 4\nlr: 1e-3\n")
+    config = load_config(path, ["shots=9", "task_settings.a.label=stars", "seeds=[1, 2]"])
+    assert (config.tasks, config.shots, config.lr) == (["a", "b"], 9, 1e-3)
+    assert config.task_settings["a"].label == "stars"
+    assert config.seeds == [1, 2]
+
+
+@pytest.mark.parametrize("override", ["shots", "=3", "a..b=3", "shots.x.y=3", "shots=[1"])
+def test_an_override_that_cannot_be_read_is_refused(tmp_path, override):
+    path = tmp_path / "stream.yaml"
+    path.write_text("tasks: [a]\nshots: 4\n")
+    with pytest.raises(InputError, match="--set"):
+        load_config(path, [override])
+
+
+def test_files_that_are_no_config_are_refused(tmp_path):
+    with pytest.raises(InputError, match="cannot read"):
+        load_config(tmp_path / "missing.yaml")
+    for text in ("- a\n- b\n", "tasks: [a\n", "just words"):
+        path = tmp_path / "wrong.yaml"
+        path.write_text(text)
+        with pytest.raises(InputError, match=r"wrong\.yaml"):
+            load_config(path)
+
+
+def test_a_cell_leaves_out_which_cells_there_are():
+    config = config_from({"tasks": "a"})
+    other = config_from({"tasks": "a", "strategies": "naive", "seeds": "3"})
+    assert config.cell() == other.cell()
+    assert config.cell() != config_from({"tasks": "a", "shots": 3}).cell()

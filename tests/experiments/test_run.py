@@ -1,0 +1,173 @@
+"""Runs: what they leave, that seeds decide everything, and what is kept when they fail."""
+
+from collections import Counter
+
+import pytest
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.base import config_of
+from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.results import read_result
+from cl_graft.experiments.run import run, run_folder
+from cl_graft.experiments.schedule import grid_of, schedule_of
+from cl_graft.experiments.tasks import load_tasks
+from cl_graft.store import load_bank
+
+
+def read_events(folder):
+    events = EventAccumulator(str(folder), size_guidance={"images": 0, "scalars": 0, "tensors": 0})
+    events.Reload()
+    return events
+
+
+@pytest.fixture
+def two_tasks(tiny_config):
+    return tiny_config.model_copy(update={"tasks": ["sentiment", "topic"]})
+
+
+def test_the_bank_of_a_run_holds_what_going_on_needs(comparison, tiny_config):
+    bank = load_bank(comparison.out / "grafting" / "seed0" / "bank")
+    assert [entry.task for entry in bank.entries] == tiny_config.tasks
+    for entry in bank.entries:
+        assert entry.facts["max_length"] == 24
+        assert entry.facts["pair"] is False
+        assert len(entry.facts["label_names"]) == entry.head["bias"].numel()
+    again = config_of(bank.base, tasks=tiny_config.tasks)
+    ignored = {"tasks", "strategies", "device", "model"}
+    assert again.model_dump(exclude=ignored) == tiny_config.model_dump(exclude=ignored)
+
+
+def test_curves_have_one_point_a_step(comparison, tiny_config):
+    for strategy in tiny_config.strategies:
+        events = read_events(comparison.out / strategy / "seed0" / "tensorboard")
+        tags = events.Tags()["scalars"]
+        for tag in tags:
+            steps = [point.step for point in events.Scalars(tag)]
+            assert len(steps) == len(set(steps)), tag
+        assert [point.step for point in events.Scalars("R/sentiment")] == [1, 2, 3]
+        assert [point.step for point in events.Scalars("ece/question_type")] == [3]
+        assert [point.step for point in events.Scalars("average_accuracy")] == [1, 2, 3]
+        pictures = set(events.Tags()["images"])
+        assert {"reliability/sentiment", "R"} <= pictures
+        assert ("overlap" in pictures) == (strategy == "grafting")
+        losses = [tag for tag in tags if tag.startswith("Loss_MB")]
+        assert len(losses) == (0 if strategy == "independent" else 3)
+
+
+def test_curves_hold_what_the_results_say(comparison):
+    (cell,) = [cell for cell in comparison.cells if cell.strategy == "naive"]
+    events = read_events(comparison.out / "naive" / "seed0" / "tensorboard")
+    points = [point.value for point in events.Scalars("R/sentiment")]
+    assert points == pytest.approx([row[0] for row in cell.R])
+
+
+def test_every_task_gets_its_steps(tmp_path, two_tasks):
+    steps: list = []
+    run(two_tasks, strategy="naive", seed=0, out=tmp_path, progress=steps.append)
+    trained = Counter(step.task for step in steps if step.phase == "train")
+    assert trained == {"sentiment": 8, "topic": 8}
+    assert all(step.steps == 8 for step in steps if step.phase == "train")
+
+
+def test_the_same_seed_gives_the_same_bits_with_and_without_the_cache(
+    tmp_path, comparison, tiny_config
+):
+    (before,) = [cell for cell in comparison.cells if cell.strategy == "grafting"]
+    cache = DirectoryCache(comparison.out / "cache")
+    again = run(tiny_config, strategy="grafting", seed=0, out=tmp_path, cache=cache)
+    assert cache.hits["dense"] == cache.hits["ranking"] == 3
+    assert not cache.misses
+    assert again.logit_hashes == before.logit_hashes
+    assert again.coordinates == before.coordinates
+
+
+def test_another_seed_gives_other_answers(tmp_path, comparison, two_tasks):
+    other = run(two_tasks, strategy="grafting", seed=1, out=tmp_path)
+    (before,) = [cell for cell in comparison.cells if cell.strategy == "grafting"]
+    assert other.data_fingerprints["sentiment"] != before.data_fingerprints["sentiment"]
+    assert other.logit_hashes["sentiment"] != before.logit_hashes["sentiment"]
+    assert other.backward_transfer == 0.0
+
+
+def test_a_folder_that_holds_a_run_is_refused(comparison, tiny_config):
+    with pytest.raises(InputError, match="already holds another run"):
+        run(tiny_config, strategy="naive", seed=0, out=comparison.out)
+
+
+def test_a_run_that_fails_keeps_what_it_learned(tmp_path, two_tasks):
+    def stumble(step):
+        if step.task == "topic" and step.phase == "train":
+            raise RuntimeError("the power is gone")
+
+    with pytest.raises(RuntimeError, match="the power is gone"):
+        run(two_tasks, strategy="grafting", seed=0, out=tmp_path, progress=stumble)
+    folder = run_folder(tmp_path, "grafting", 0)
+    assert [entry.task for entry in load_bank(folder / "bank").entries] == ["sentiment"]
+    left = read_result(folder)
+    assert not left.complete
+    assert left.R[0][0] is not None
+
+
+@pytest.mark.parametrize("strategy", ["grafting", "independent"])
+def test_prompts_are_scored_before_they_are_learned(tmp_path, tiny_gpt2, two_tasks, strategy):
+    config = two_tasks.model_copy(
+        update={"model": str(tiny_gpt2), "family": "causal_lm", "max_length": 48, "steps": 4}
+    )
+    result = run(config, strategy=strategy, seed=0, out=tmp_path)
+    if strategy == "grafting":
+        assert all(value is not None for row in result.R for value in row)
+        assert all(value is not None for value in result.baseline)
+        assert result.forward_transfer is not None
+    else:
+        assert result.R[0][1] is None
+        assert result.forward_transfer is None
+    assert result.backward_transfer == 0.0
+    assert all(h["learned"] == h["end"] for h in result.logit_hashes.values())
+
+
+def test_a_grid_is_decided_on_dev_and_costs_its_choice_nothing_more(tmp_path, two_tasks):
+    config = two_tasks.model_copy(update={"tasks": ["sentiment"], "grid": True, "steps": 2})
+    steps: list = []
+    result = run(config, strategy="independent", seed=0, out=tmp_path, progress=steps.append)
+    assert Counter(step.phase for step in steps)["choose"] == 9 * 2
+    assert "dense" not in Counter(step.phase for step in steps)
+    chosen = result.schedules["sentiment"]
+    (task,) = load_tasks(config, seed=0)
+    assert chosen in [
+        {"steps": s.steps, "batch_size": s.batch_size, "lr": s.lr} for s in grid_of(config, task)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shots", "steps"),
+    [(4, 16 * 5 * 4), (600, 16 * 5 * 512)],  # 16·n·k, and k counts up to 512 (App. A.2)
+)
+def test_the_paper_preset_has_the_papers_steps(shots, steps):
+    config = config_from({"tasks": "topic", "preset": "paper", "shots": shots})
+    (task,) = load_tasks(config, seed=0)
+    assert task.num_classes == 5
+    assert schedule_of(config, task).steps == steps
+
+
+def test_a_regression_is_refused(tmp_path):
+    path = tmp_path / "similar.csv"
+    rows = [f"text number {i},other text {i},{i / 7}" for i in range(60)]
+    path.write_text("\n".join(["sentence1,sentence2,score", *rows]))
+    config = config_from({"tasks": [str(path)], "shots": None, "task_settings": {
+        str(path): {"text": "sentence1", "text_pair": "sentence2", "label": "score",
+                    "label_names": []}}})  # fmt: skip
+    with pytest.raises(InputError, match="regression"):
+        load_tasks(config, seed=0)
+
+
+def test_two_tasks_of_one_name_are_refused(tmp_path):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        rows = [f"text {i},{'yes' if i % 2 else 'no'}" for i in range(80)]
+        (tmp_path / folder / "mail.csv").write_text("\n".join(["text,label", *rows]))
+    paths = [str(tmp_path / folder / "mail.csv") for folder in ("a", "b")]
+    config = config_from({"tasks": paths, "shots": 4})
+    with pytest.raises(InputError, match="'mail'"):
+        load_tasks(config, seed=0)
