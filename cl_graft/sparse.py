@@ -72,6 +72,13 @@ class RegionParameters:
         """Write the vector into the model; call it after every optimiser step."""
         write_(self._model, self.graft())
 
+    def read_(self) -> None:
+        """Take over the values that others wrote into the region (early stopping, averaging)."""
+        now, then = extract(self._model, self.region).values, self.graft().values
+        changed = (now != then).to(self.vector.device)
+        with torch.no_grad():
+            self.vector[changed] = now.to(self.vector.device, self.vector.dtype)[changed]
+
     def graft(self) -> Graft:
         """Return the current values in the model's own dtype."""
         return Graft(self.region, self.vector.detach().to("cpu", self._dtype, copy=True))

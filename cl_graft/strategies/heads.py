@@ -9,10 +9,18 @@ from __future__ import annotations
 from avalanche.models import MultiHeadClassifier, MultiTaskModule
 from torch import Tensor, nn
 
+from cl_graft.bank import Entry
 from cl_graft.models import TaskModel
 from cl_graft.strategies.multitask import MultiTaskText
 
-__all__ = ["carrier_of", "has_task_heads", "head_module", "head_paths", "head_state"]
+__all__ = [
+    "carrier_of",
+    "has_task_heads",
+    "head_module",
+    "head_paths",
+    "head_state",
+    "load_head_",
+]
 
 
 def carrier_of(model: nn.Module) -> nn.Module:
@@ -51,3 +59,16 @@ def head_state(carrier: nn.Module, label: int) -> dict[str, Tensor]:
     if found is None:
         return {}
     return {name: tensor.detach().cpu().clone() for name, tensor in found[1].state_dict().items()}
+
+
+def load_head_(carrier: nn.Module, entry: Entry) -> None:
+    """Give a task's head the values that one of its entries kept.
+
+    A head that Avalanche has widened for new classes is left alone: it still holds the old values.
+    """
+    found = head_module(carrier, entry.label)
+    if found is None:
+        return
+    now = found[1].state_dict()
+    if all(name in now and now[name].shape == kept.shape for name, kept in entry.head.items()):
+        found[1].load_state_dict(dict(entry.head), strict=False)

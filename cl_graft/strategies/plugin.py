@@ -7,8 +7,8 @@ ends, the values become an entry of the bank. Evaluation of a task carries that 
 gives the model back afterwards, also in the middle of training (Panigrahi et al., 2023, App. C.3,
 https://arxiv.org/abs/2302.06600).
 
-Runs at: before_training_exp, before_training_epoch, before_training_iteration, before_forward,
-after_update, after_training_exp, before_eval_exp, after_eval_exp.
+Runs at: before_training, before_training_exp, before_training_epoch, before_training_iteration,
+before_forward, after_update, after_training_exp, before_eval_exp, after_eval_exp.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -35,6 +36,7 @@ from cl_graft.strategies.heads import (
     has_task_heads,
     head_module,
     head_paths,
+    load_head_,
 )
 from cl_graft.strategies.problems import task_problem
 from cl_graft.strategies.session import Session, TaskFacts
@@ -107,13 +109,23 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         self._progress = progress
         self._switch: Switch | None = None
         self._session: Session | None = None
+        self._position: int | None = None
         self._warned = False
+        if bank is not None and bank.mode != self.settings.mode:
+            raise ValueError(
+                f"the bank answers in {bank.mode} mode, the settings say {self.settings.mode!r}; "
+                f"use mode={bank.mode!r} to go on with it"
+            )
 
     # The hooks, in the order in which a strategy calls them.
 
+    def before_training(self, strategy: Any, **kwargs: Any) -> None:
+        """Give up an experience whose training an exception ended."""
+        self.abandon()
+
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Find the task's region and hand what is free of it to the strategy's optimiser."""
-        self._abandon(strategy)
+        self.abandon()
         label = self._label(strategy)
         if label is None:
             return
@@ -166,8 +178,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
             self._session.seed("step", strategy.clock.train_exp_iterations)
 
     def before_forward(self, strategy: Any, **kwargs: Any) -> None:
-        """Keep running statistics (BatchNorm) frozen."""
+        """Keep running statistics (BatchNorm) frozen; see what another plugin wrote."""
         if self._session is not None:
+            self._session.read_()
             freeze_statistics(strategy.model)
 
     def after_update(self, strategy: Any, **kwargs: Any) -> None:
@@ -189,21 +202,27 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Carry the answer of the experience's task; an unknown task gets the latest prefix."""
-        switch = self._switch
-        label = self._task_label(strategy.experience)
-        if switch is None or label is None:
+        if self._switch is None:
             return
-        position = switch.bank.find(label=label)
+        label = self._task_label(strategy.experience)
+        position = None if label is None else self._switch.bank.find(label=label)
         if self._session is not None:
             self._session.home()
-            self._session.leave_for(label, position)
+            if label == self._session.label or position is None:
+                return
+            self._session.leave_for(position)
         else:
-            switch.to(_latest(switch.bank) if position is None else position)
+            self._position = self._switch.position
+            self._switch.to(_latest(self._switch.bank) if position is None else position)
+        if position is not None:
+            load_head_(carrier_of(strategy.model), self._switch.bank.entries[position])
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Give the training state back."""
+        """Give the model back as it was."""
         if self._session is not None:
             self._session.home()
+        elif self._switch is not None:
+            self._switch.to(self._position)
 
     # What a user may call.
 
@@ -216,12 +235,17 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         if self._switch is None or self._session is not None:
             raise ValueError("carry needs a learned task, and no experience in training")
         self._switch.to(position)
-        if position is None:
-            return
-        entry = self._switch.bank.entries[position]
-        head = head_module(carrier_of(model), entry.label)
-        if head is not None and entry.head:
-            head[1].load_state_dict(dict(entry.head))
+        if position is not None:
+            load_head_(carrier_of(model), self._switch.bank.entries[position])
+
+    def abandon(self) -> None:
+        """Give up an experience whose training was interrupted, as if it had never come.
+
+        The next call of `train` does so by itself.
+        """
+        if self._session is not None:
+            self._session.abandon()
+            self._session = None
 
     def attach(self, model: nn.Module) -> None:
         """Bring the bank given at construction into a model, before any training.
@@ -241,7 +265,6 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
             "_cache": None,
             "_on_entry": None,
             "_progress": None,
-            "_keep": None,
         }
 
     def _open(self, carrier: nn.Module) -> Switch:
@@ -249,10 +272,12 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
             return self._switch
         paths = head_paths(carrier)
         layout = Layout.of(graftable_parameters(carrier, exclude=paths, keep=self._keep))
-        if self._switch is not None and self.bank is not None:
-            # The model was replaced (a checkpoint was loaded); it stands where the old one stood.
+        if self._switch is not None and self.bank is not None and self.bank.layout == layout:
+            # The model was replaced: by a copy that stands where the old one stood, or by a base.
             self._switch.model = carrier
-            return self._switch
+            with suppress(WrongBase):
+                _check_weights(self._switch, carrier)
+                return self._switch
         if self.bank is None:
             self.bank = GraftBank(layout, self._identify(carrier, paths), self.settings.mode)
         elif self.bank.layout != layout:
@@ -295,12 +320,6 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
             keep=self._keep,
             seed=self.settings.seed,
         )
-
-    def _abandon(self, strategy: Any) -> None:
-        """Close a session that an exception left open, and forget its task."""
-        if self._session is not None:
-            self._session.close()
-            self._session = None
 
     def _label(self, strategy: Any) -> int | None:
         """Return the experience's task label; None, with one warning, where there is none."""

@@ -1,7 +1,7 @@
 """One task in training: the region is open, the host's loop runs.
 
 A session starts with the model carrying the bank's prefix and ends in `commit` (a new entry) or
-`close` (as if the task had never come). In between, evaluation may send the model to another
+`abandon` (as if the task had never come). In between, evaluation may send the model to another
 task's answer and back.
 """
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from cl_graft.bank import Canary, Entry, GraftBank, Switch
 from cl_graft.fingerprint import environment, hash_tensors
-from cl_graft.graft import extract, gather, named, write_
+from cl_graft.graft import extract, gather, named, snapshot, write_
 from cl_graft.learning import GraftingSettings, Located, TaskProblem
 from cl_graft.randomness import derive
 from cl_graft.region import Region
@@ -75,6 +75,8 @@ class Session:
         self._seed = derive(settings.seed, task.content, "region")
         self._rest = _hash_rest(carrier)
         self._base = extract(carrier, free)
+        self._model = strategy.model
+        self._head_before = snapshot(task.head)
         if settings.region_start == "tuned":
             write_(carrier, gather(located.tuned, free))
         with torch.no_grad():
@@ -93,6 +95,7 @@ class Session:
             group["params"] = [*vectors, *head_parameters] if place == 0 else []
         self._optimizer.state = defaultdict(dict)
         strategy.model.train()
+        self._seen = self._versions()
 
     def seed(self, what: str, number: int) -> None:
         """Make torch's global generator a function of (seed, task, what, number)."""
@@ -101,11 +104,17 @@ class Session:
     def write_(self) -> None:
         """Write the region's current values into the model."""
         self._live.write_()
+        self._seen = self._versions()
 
-    def leave_for(self, label: int, position: int | None) -> None:
-        """Carry entry `position` for an evaluation; this task and unknown ones stay live."""
-        if label == self.label or position is None:
-            return
+    def read_(self) -> None:
+        """Take over what another plugin wrote into the model, as early stopping does."""
+        if not self._away and self._versions() != self._seen:
+            self._live.read_()
+            self._seen = self._versions()
+
+    def leave_for(self, position: int) -> None:
+        """Carry entry `position` for an evaluation."""
+        self.read_()
         write_(self._carrier, self._base)
         self._away = True
         self._switch.to(position)
@@ -114,8 +123,8 @@ class Session:
         """Carry the prefix and the live region again."""
         if self._away:
             self._switch.to(self._position)
-            self._live.write_()
             self._away = False
+            self.write_()
 
     def commit(self, facts: TaskFacts) -> GraftBank:
         """Close the session and return the bank with the task's entry.
@@ -124,8 +133,10 @@ class Session:
             RuntimeError: If any bit outside the region and the head changed in training.
         """
         self.home()
+        self._live.read_()
         owned = self._live.graft()
-        self.close()
+        self._close()
+        self._model.eval()
         if _hash_rest(self._carrier) != self._rest:
             raise RuntimeError(
                 "weights outside the region changed while the region trained; is another plugin "
@@ -158,10 +169,18 @@ class Session:
         )
         grown = bank.append(entry)
         self._switch.extend(grown, base=self._base)
+        self._model.train()
         return grown
 
-    def close(self) -> None:
-        """Put model, optimiser and generator back to how the session found them."""
+    def abandon(self) -> None:
+        """Put model, head, optimiser and generator back to how the session found them."""
+        self._close()
+        with torch.no_grad():
+            for name, parameter in self._task.head.items():
+                parameter.copy_(self._head_before[name])
+
+    def _close(self) -> None:
+        """Put back everything but the head."""
         self.home()
         self._live.close()
         write_(self._carrier, self._base)
@@ -172,7 +191,10 @@ class Session:
             group["params"] = parameters
         self._optimizer.state = defaultdict(dict)
         torch.set_rng_state(self._rng)
-        self._carrier.eval()
+
+    def _versions(self) -> list[int]:
+        """Return torch's counts of in-place writes into the graftable parameters."""
+        return [parameter._version for parameter in self._task.parameters.values()]
 
     def _canary(self) -> Canary:
         dev = self._task.dev

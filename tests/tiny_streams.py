@@ -1,0 +1,235 @@
+"""Small streams for tests in Avalanche: generated text tasks, and vectors for Avalanche's own MLPs.
+
+A learner is a strategy with everything a test looks at. Sizes are chosen so that a task is learned
+in well under a second; nothing is said about how well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from avalanche.benchmarks import benchmark_from_datasets, with_task_labels
+from avalanche.benchmarks.utils import DataAttribute, TaskLabels
+from avalanche.benchmarks.utils.classification_dataset import (
+    TaskAwareSupervisedClassificationDataset,
+)
+from avalanche.benchmarks.utils.data_attribute import ConstantSequence
+from avalanche.training.plugins import EvaluationPlugin
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from cl_graft import (
+    FineTuning,
+    GraftingContinual,
+    GraftingPlugin,
+    GraftingSettings,
+    MultiTaskText,
+    Prompt,
+    TextTask,
+    heads_for,
+    load_model,
+    load_task,
+    text_stream,
+)
+from cl_graft.fingerprint import hash_tensors
+from cl_graft.metrics.plugins import StreamScores
+from cl_graft.strategies.heads import carrier_of, head_paths
+
+__all__ = [
+    "TASKS",
+    "Learner",
+    "base_tensors",
+    "bits",
+    "learner",
+    "quick",
+    "quiet_evaluator",
+    "sgd",
+    "text_learner",
+    "vector_stream",
+]
+
+TASKS = ("sentiment", "topic", "paraphrase")
+MASKED_PROMPTS = {
+    "sentiment": Prompt("{text} It was {mask}.", {"positive": "great", "negative": "terrible"}),
+    "paraphrase": Prompt("{text-}? {mask}, {text_pair_lower}", {"same": "Yes", "different": "No"}),
+}
+Optimizers = Callable[[nn.Module], torch.optim.Optimizer]
+
+
+@dataclass
+class Learner:
+    """A strategy and what belongs to it."""
+
+    strategy: Any
+    plugin: GraftingPlugin
+    scores: StreamScores
+    benchmark: Any
+    model: nn.Module
+
+    @property
+    def carrier(self) -> nn.Module:
+        return carrier_of(self.model)
+
+    @property
+    def train_stream(self) -> Any:
+        return self.benchmark.streams["train"]
+
+    @property
+    def test_stream(self) -> Any:
+        return self.benchmark.streams["test"]
+
+    def learn(self, *, upto: int | None = None) -> Learner:
+        """Evaluate the whole test stream before training and after every experience."""
+        self.strategy.eval(self.test_stream)
+        for experience in list(self.train_stream)[:upto]:
+            self.strategy.train(experience, eval_streams=[self.test_stream])
+            self.strategy.eval(self.test_stream)
+        return self
+
+    def hashes(self) -> list[str]:
+        """Hash the logits of every test experience as the strategy answers them now."""
+        self.strategy.eval(self.test_stream)
+        count = len(self.test_stream)
+        return [hash_tensors({"x": self.scores.predictions(j)[0]}) for j in range(count)]
+
+
+def quick(**changes: Any) -> GraftingSettings:
+    """Settings under which a tiny task is learned in a fraction of a second."""
+    chosen: dict[str, Any] = {
+        "density": 0.02,
+        "mask_steps": 2,
+        "mask_batch": 16,
+        "fine_tuning": FineTuning(steps=4, batch_size=8, lr=0.1, evaluations=1),
+    }
+    return GraftingSettings(**(chosen | changes))
+
+
+def sgd(model: nn.Module) -> torch.optim.Optimizer:
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def quiet_evaluator(*metrics: Any, loggers: Sequence[Any] = ()) -> EvaluationPlugin:
+    """An evaluator that writes to its loggers only; Avalanche warns where there is none."""
+    from avalanche.logging import BaseLogger
+
+    return EvaluationPlugin(*metrics, loggers=list(loggers) or [BaseLogger()])
+
+
+def learner(
+    model: nn.Module,
+    benchmark: Any,
+    *,
+    settings: GraftingSettings | None = None,
+    optimizer: Optimizers = sgd,
+    grafting: dict[str, Any] | None = None,
+    metrics: Sequence[Any] = (),
+    loggers: Sequence[Any] = (),
+    **strategy: Any,
+) -> Learner:
+    """Make a grafting strategy over a benchmark."""
+    plugin = GraftingPlugin(settings or quick(), **(grafting or {}))
+    scores = StreamScores()
+    chosen: dict[str, Any] = {"train_mb_size": 8, "train_epochs": 1, "eval_mb_size": 32}
+    made = GraftingContinual(
+        model=model,
+        optimizer=optimizer(model),
+        evaluator=quiet_evaluator(scores, *metrics, loggers=loggers),
+        grafting=plugin,
+        **(chosen | strategy),
+    )
+    return Learner(made, plugin, scores, benchmark, model)
+
+
+def text_learner(
+    folder: Path,
+    names: Sequence[str] = TASKS[:2],
+    *,
+    family: str = "encoder",
+    dtype: str = "float32",
+    max_length: int = 24,
+    grafting: dict[str, Any] | None = None,
+    **chosen: Any,
+) -> Learner:
+    """Make a grafting strategy over generated text tasks and a tiny checkpoint."""
+    loaded = load_model(str(folder), family=family, dtype=dtype)
+    stream = text_stream(
+        [_task(name) for name in names],
+        loaded.tokenizer,
+        family=family,
+        max_length=max_length,
+    )
+    model = MultiTaskText(loaded.model, heads_for(loaded.model, stream, seed=0))
+    dev = stream.benchmark.streams["valid"]
+    return learner(model, stream.benchmark, grafting={"dev": dev} | (grafting or {}), **chosen)
+
+
+def vector_stream(
+    tasks: int = 3,
+    *,
+    classes: Sequence[Sequence[int]] | None = None,
+    labels: Sequence[int] | None = None,
+    shape: Sequence[int] = (12,),
+    rows: int = 32,
+) -> Any:
+    """A benchmark of separable random tensors.
+
+    Args:
+        tasks: Number of experiences.
+        classes: The classes of each experience; (0, 1) in all by default.
+        labels: Task labels; None makes a benchmark without any.
+        shape: Shape of an input.
+        rows: Rows an experience and split.
+    """
+    classes = classes or [(0, 1)] * tasks
+    streams: dict[str, list[Any]] = {"train": [], "test": []}
+    for number in range(tasks):
+        generator = torch.Generator().manual_seed(number)
+        centres = torch.randn(2, *shape, generator=generator)
+        for split in streams.values():
+            which = torch.arange(rows) % 2
+            inputs = centres[which] + torch.randn(rows, *shape, generator=generator)
+            targets = torch.tensor(list(classes[number]))[which]
+            label = labels[number] if labels is not None else 0
+            split.append(
+                TaskAwareSupervisedClassificationDataset(
+                    [TensorDataset(inputs, targets)],
+                    data_attributes=[
+                        DataAttribute(targets.tolist(), "targets"),
+                        TaskLabels(ConstantSequence(label, rows)),
+                    ],
+                )
+            )
+    benchmark = benchmark_from_datasets(**streams)
+    if labels is not None:
+        benchmark = with_task_labels(benchmark)
+    for stream in benchmark.streams.values():
+        for experience, own in zip(stream, classes, strict=True):
+            experience.classes_in_this_experience = list(own)
+    return benchmark
+
+
+def bits(carrier: nn.Module) -> str:
+    """Hash every parameter and buffer outside the task heads, as the model stands."""
+    return hash_tensors(base_tensors(carrier))
+
+
+def base_tensors(carrier: nn.Module) -> dict[str, torch.Tensor]:
+    """Copy every parameter and buffer outside the task heads."""
+    heads = tuple(f"{path}." for path in head_paths(carrier))
+    tensors = {**dict(carrier.named_parameters()), **dict(carrier.named_buffers())}
+    return {
+        name: tensor.detach().clone()
+        for name, tensor in tensors.items()
+        if not (heads and name.startswith(heads))
+    }
+
+
+@lru_cache
+def _task(name: str) -> TextTask:
+    task = load_task(name, shots=16, data_seed=0, max_test=24)
+    return replace(task, prompt=MASKED_PROMPTS.get(name, task.prompt))
