@@ -1,0 +1,233 @@
+"""Evaluation in the middle of training, early stopping, and exceptions leave nothing behind."""
+
+import warnings
+
+import pytest
+import torch
+from avalanche.core import SupervisedPlugin
+from avalanche.evaluation.metrics import accuracy_metrics, loss_metrics
+from avalanche.training.plugins import EarlyStoppingPlugin
+from tiny_streams import bits, quick, text_learner
+
+from cl_graft.fingerprint import hash_tensors
+from cl_graft.metrics.tensorboard import OncePerStepTensorboardLogger
+from cl_graft.strategies import StopAfter
+
+
+class Trip(SupervisedPlugin):
+    """Raise once at a hook, when the experience counter and the count of calls have come."""
+
+    def __init__(self, hook, *, experience, call):
+        super().__init__()
+        self.left = call
+        self.experience = experience
+        setattr(self, hook, self.trip)
+
+    def trip(self, strategy, **kwargs):
+        if strategy.clock.train_exp_counter != self.experience:
+            return
+        self.left -= 1
+        if self.left == 0:
+            raise RuntimeError("tripped")
+
+
+def same_banks(one, other):
+    pairs = list(zip(one.plugin.bank.entries, other.plugin.bank.entries, strict=True))
+    return all(
+        a.owned.same_bits(b.owned)
+        and a.weights_sha256 == b.weights_sha256
+        and hash_tensors(a.head) == hash_tensors(b.head)
+        for a, b in pairs
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tiny_bert):
+    run = text_learner(tiny_bert, train_epochs=2)
+    for experience in run.train_stream:
+        run.strategy.train(experience, eval_streams=[run.test_stream])
+    run.learned = run.hashes()
+    return run
+
+
+@pytest.mark.parametrize("mode", ["epoch", "iteration"])
+def test_evaluating_in_between_trains_the_same_bits(tiny_bert, undisturbed, tmp_path, mode):
+    logger = OncePerStepTensorboardLogger(tmp_path)
+    run = text_learner(
+        tiny_bert,
+        train_epochs=2,
+        eval_every=1,
+        peval_mode=mode,
+        metrics=[loss_metrics(minibatch=True, epoch=True, experience=True, stream=True)],
+        loggers=[logger],
+    ).learn()
+    assert same_banks(run, undisturbed)
+    assert run.hashes() == undisturbed.learned
+    logger.writer.flush()
+    assert list(tmp_path.glob("events.out.tfevents.*"))
+
+
+def test_evaluating_in_between_trains_the_same_bits_in_isolated_mode(tiny_bert):
+    settings = quick(mode="isolated")
+    plain = text_learner(tiny_bert, settings=settings)
+    plain.strategy.train(plain.train_stream)
+    run = text_learner(tiny_bert, settings=settings, eval_every=1, peval_mode="iteration").learn()
+    assert same_banks(run, plain)
+
+
+def test_learned_tasks_answer_with_their_bits_while_another_one_trains(tiny_bert):
+    run = text_learner(tiny_bert)
+    run.learn(upto=1)
+    expected, seen = run.scores.logit_hash(0, 0), []
+
+    class Look(SupervisedPlugin):
+        def after_eval_exp(self, strategy, **kwargs):
+            if strategy.experience.task_label == 0 and strategy.clock.train_exp_iterations:
+                seen.append(hash_tensors({"logits": run.scores.predictions(0)[0]}))
+
+    # behind the evaluator, which collects the logits
+    run.strategy.plugins.append(Look())
+    run.strategy.plugins[-3].eval_every = 1
+    run.strategy.plugins[-3].peval_mode = "iteration"
+    run.strategy.train(run.train_stream[1], eval_streams=[run.test_stream])
+    assert len(seen) > 4
+    assert set(seen) == {expected}
+
+
+def test_early_stopping_gives_its_best_point_to_the_bank(tiny_bert):
+    kept = []
+
+    class Keep(EarlyStoppingPlugin):
+        def before_training_epoch(self, strategy, **kwargs):
+            super().before_training_epoch(strategy, **kwargs)
+            kept.append(None if self.best_state is None else dict(self.best_state))
+
+    # A loss can only get worse at this rate, so the first state measured is the best one.
+    stop = Keep(
+        patience=1,
+        val_stream_name="test_stream",
+        metric_name="Loss_Stream",
+        mode="min",
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Metric Loss_Stream used by the EarlyStopping")
+        run = text_learner(
+            tiny_bert,
+            ("sentiment",),
+            optimizer=lambda model: torch.optim.SGD(model.parameters(), lr=50.0),
+            train_epochs=5,
+            eval_every=1,
+            plugins=[stop],
+            metrics=[loss_metrics(stream=True)],
+        )
+        run.strategy.train(run.train_stream[0], eval_streams=[run.test_stream])
+    assert run.strategy.clock.train_exp_epochs < 5
+    best = kept[-1]
+    prefix = "task_model."
+    layout = run.plugin.bank.layout
+    entry = run.plugin.bank.entries[0]
+    assert entry.weights_sha256 == hash_tensors({n: best[prefix + n] for n in layout.names})
+    assert torch.equal(entry.head["weight"], best[prefix + "heads.0.weight"])
+
+
+def test_early_stopping_within_an_epoch_goes_back_and_stops(tiny_bert):
+    stop = EarlyStoppingPlugin(
+        patience=2,
+        val_stream_name="test_stream",
+        metric_name="Top1_Acc_Stream",
+        peval_mode="iteration",
+    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Metric Top1_Acc_Stream used by the EarlyStop")
+        run = text_learner(
+            tiny_bert,
+            train_epochs=4,
+            eval_every=1,
+            peval_mode="iteration",
+            plugins=[stop, StopAfter(100)],
+            metrics=[accuracy_metrics(stream=True)],
+        ).learn()
+    assert run.strategy.clock.train_iterations < 4 * (4 + 10)
+    assert run.scores.logit_hash(1, 0) == run.scores.logit_hash(0, 0)
+
+
+@pytest.mark.parametrize(
+    ("hook", "call"),
+    [
+        ("after_eval_exp", 1),
+        ("before_eval_iteration", 2),
+        ("after_training_iteration", 3),
+        ("before_update", 2),
+        ("after_training_epoch", 1),
+    ],
+)
+def test_after_an_exception_everything_goes_on_as_if_the_call_had_never_come(
+    tiny_bert, undisturbed, hook, call
+):
+    run = text_learner(tiny_bert, train_epochs=2, eval_every=1)
+    run.strategy.train(run.train_stream[0], eval_streams=[run.test_stream])
+    run.strategy.plugins.insert(-3, Trip(hook, experience=1, call=call + 2 * ("eval" in hook)))
+    with pytest.raises(RuntimeError, match="tripped"):
+        run.strategy.train(run.train_stream[1], eval_streams=[run.test_stream])
+    assert run.hashes()[0] == undisturbed.learned[0]
+    run.strategy.train(run.train_stream[1], eval_streams=[run.test_stream])
+    assert same_banks(run, undisturbed)
+    assert run.hashes() == undisturbed.learned
+
+
+def test_an_exception_in_an_evaluation_between_tasks_leaves_the_answers_alone(
+    tiny_bert, undisturbed
+):
+    run = text_learner(tiny_bert, train_epochs=2)
+    run.strategy.train(run.train_stream[0])
+    run.strategy.plugins.insert(1, Trip("before_eval_forward", experience=1, call=1))
+    with pytest.raises(RuntimeError, match="tripped"):
+        run.strategy.eval(run.test_stream)
+    run.strategy.train(run.train_stream[1])
+    assert same_banks(run, undisturbed)
+    assert run.hashes() == undisturbed.learned
+
+
+def test_an_interrupted_task_can_be_given_up_by_hand(tiny_bert):
+    run = text_learner(tiny_bert)
+    run.strategy.train(run.train_stream[0])
+    before = bits(run.carrier)
+    groups = [list(map(id, g["params"])) for g in run.strategy.optimizer.param_groups]
+    run.strategy.plugins.insert(1, Trip("after_update", experience=1, call=2))
+    with pytest.raises(RuntimeError, match="tripped"):
+        run.strategy.train(run.train_stream[1])
+    with pytest.raises(ValueError, match="no experience in training"):
+        run.plugin.carry(run.model, 0)
+    run.plugin.abandon()
+    assert bits(run.carrier) == before
+    held = [list(map(id, g["params"])) for g in run.strategy.optimizer.param_groups]
+    assert [ids[: len(groups[0])] for ids in held] == groups
+    run.plugin.carry(run.model, 0)
+    assert len(run.plugin.bank) == 1
+
+
+def test_a_dense_run_that_diverges_leaves_the_stream_usable(tiny_bert, undisturbed):
+    from cl_graft import FineTuning
+    from cl_graft.training import DivergedError
+
+    wild = quick(fine_tuning=FineTuning(steps=8, lr=1e30, clip=0, evaluations=0))
+    run = text_learner(tiny_bert, train_epochs=2, grafting={"by_label": {1: wild}})
+    run.strategy.train(run.train_stream[0])
+    with pytest.raises(DivergedError):
+        run.strategy.train(run.train_stream[1])
+    assert run.hashes()[0] == undisturbed.learned[0]
+    run.plugin._by_label.clear()
+    run.strategy.train(run.train_stream[1])
+    assert same_banks(run, undisturbed)
+
+
+def test_a_plugin_that_writes_outside_the_region_is_found_out(tiny_bert):
+    class Rogue(SupervisedPlugin):
+        def after_training_epoch(self, strategy, **kwargs):
+            with torch.no_grad():
+                next(strategy.model.task_model.backbone.parameters()).add_(1.0)
+
+    run = text_learner(tiny_bert, ("sentiment",), plugins=[Rogue()])
+    with pytest.raises(RuntimeError, match="outside the region changed"):
+        run.strategy.train(run.train_stream[0])
+    assert len(run.plugin.bank) == 0
