@@ -1,0 +1,438 @@
+"""Put facts of the package into pages, so that they cannot go stale.
+
+A line `<!-- from the package: NAME -->` of a page is replaced by what the function of that name in
+`SECTIONS` returns, Markdown again. What is read off are the tables that the package itself works
+by: the fields of the config, the localizers, strategies, presets, built-in tasks, prompts and the
+help of the command line.
+
+The docstrings of the package write sizes of sets as |A|, which reStructuredText would take for a
+substitution; `escape_bars` undoes that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+
+ROOT = Path(__file__).parents[2]
+MARKER = re.compile(r"^<!-- from the package: ([a-z][a-z ]*) -->$", re.MULTILINE)
+
+
+def fill(text: str) -> str:
+    """Replace every marker of a page.
+
+    Raises:
+        ValueError: If a marker names no section.
+    """
+
+    def section(found: re.Match[str]) -> str:
+        name = found.group(1)
+        if name not in SECTIONS:
+            raise ValueError(f"no section {name!r}; there are {', '.join(SECTIONS)}")
+        return SECTIONS[name]()
+
+    return MARKER.sub(section, text)
+
+
+def table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Write a Markdown table."""
+    head = list(columns)
+    lines = [head, ["---"] * len(head), *([_cell(c) for c in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def config() -> str:
+    """Every field of the config with its type, default, range and meaning."""
+    from cl_graft.experiments.config import ExperimentConfig, TaskSettings
+
+    return "\n\n".join(
+        [
+            _fields(ExperimentConfig.model_fields),
+            "## Settings of one task\n\nEach value of `task_settings` has these fields.",
+            _fields(TaskSettings.model_fields),
+        ]
+    )
+
+
+def presets_of_settings() -> str:
+    """What the presets of the config set."""
+    from cl_graft.experiments.presets import PRESETS
+
+    settings = [
+        (f"`{name}`", f"`{key}`", f"`{json.dumps(value)}`")
+        for name, preset in PRESETS.items()
+        for key, value in preset.items()
+    ]
+    return table(("preset", "field", "value"), settings)
+
+
+def localizers() -> str:
+    """The table of localizers."""
+    from cl_graft.localization import LOCALIZERS
+
+    columns = ("name", "score", "gradients", "needs the dense run", "source")
+    return table(
+        columns,
+        (
+            (
+                f"`{row.name}`",
+                _first_sentence(row.score.__doc__),
+                "yes" if row.gradients else "no",
+                "yes" if row.needs_tuned else "no",
+                row.source,
+            )
+            for row in LOCALIZERS.values()
+        ),
+    )
+
+
+def strategies() -> str:
+    """The table of strategies."""
+    from cl_graft.strategies.table import STRATEGIES
+
+    return table(
+        ("name", "kind", "its loop trains", "a task adds", "source"),
+        (
+            (f"`{row.name}`", row.family, row.trains, row.keeps, row.source)
+            for row in STRATEGIES.values()
+        ),
+    )
+
+
+def task_presets() -> str:
+    """The table of known data sets."""
+    from cl_graft.tasks import PRESETS
+
+    return table(
+        ("name", "labels", "columns", "metric", "tokens", "hub"),
+        (
+            (
+                f"`{row.name}`",
+                ", ".join(row.label_names) or "a number",
+                ", ".join(
+                    f"`{column}`"
+                    for column in (row.columns.text, row.columns.text_pair, row.columns.label)
+                    if column
+                ),
+                row.metric,
+                row.max_length,
+                f"`{row.hub}`" if row.hub else "local files only",
+            )
+            for row in PRESETS.values()
+        ),
+    )
+
+
+def generated_tasks() -> str:
+    """The table of built-in tasks, with one row of each."""
+    from cl_graft.tasks.generated import GENERATED, generate
+
+    rows = []
+    for task in GENERATED.values():
+        row = generate(task.name, split="train", rows=1, seed=0)[0]
+        texts = f"{row.text} / {row.text_pair}" if row.text_pair else row.text
+        answer = task.label_names[int(row.label)]
+        names = ", ".join(task.label_names)
+        rows.append((f"`{task.name}`", task.description, names, f"{texts} → {answer}"))
+    return table(("name", "what decides the label", "labels", "a row"), rows)
+
+
+def prompts() -> str:
+    """The prompts of the presets for both families of language models."""
+    from cl_graft.tasks import CAUSAL_PROMPTS, PROMPTS
+
+    parts = []
+    for title, prompts in (("Masked", PROMPTS), ("Causal", CAUSAL_PROMPTS)):
+        rows = (
+            (
+                f"`{name}`",
+                f"`{prompt.template}`".replace("\n", "⏎"),
+                ", ".join(f"{label}: {word}" for label, word in prompt.words.items()),
+            )
+            for name, prompt in prompts.items()
+        )
+        parts.append(f"### {title}\n\n{table(('task', 'template', 'words'), rows)}")
+    return "\n\n".join(parts)
+
+
+def commands() -> str:
+    """The help of every command, as a terminal shows it."""
+    parts = []
+    for name, text in help_texts().items():
+        parts.append(f"## {name}\n\n```text\n{text}\n```")
+    return "\n\n".join(parts)
+
+
+def help_texts() -> dict[str, str]:
+    """Return the help of `cl-graft` and of each of its commands, 100 columns wide."""
+    import typer
+    from typer import rich_utils
+    from typer.testing import CliRunner
+
+    from cl_graft.cli import app
+
+    runner = CliRunner()
+    widths = rich_utils.MAX_WIDTH, rich_utils.FORCE_TERMINAL
+    rich_utils.MAX_WIDTH, rich_utils.FORCE_TERMINAL = 100, False
+    texts = {}
+    try:
+        group: Any = typer.main.get_command(app)
+        for command in ("", *group.commands):
+            arguments = [*command.split(), "--help"]
+            name = f"cl-graft {command}".strip()
+            outcome = runner.invoke(app, arguments, prog_name="cl-graft", catch_exceptions=False)
+            lines = (line.rstrip() for line in outcome.output.strip().splitlines())
+            texts[name] = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(lines))
+    finally:
+        rich_utils.MAX_WIDTH, rich_utils.FORCE_TERMINAL = widths
+    return texts
+
+
+def decisions() -> str:
+    """Links to the decisions, by number."""
+    files = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    return "\n".join(f"- [{_title(file)}](decisions/{file.name})" for file in files)
+
+
+def decision_pages() -> str:
+    """The same as a table of contents."""
+    files = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+    return _toctree(f"decisions/{file.stem}" for file in files)
+
+
+def benchmarks() -> str:
+    """The results of the benchmarks, where they were run."""
+    readme = ROOT / "benchmarks" / "README.md"
+    if not readme.is_file():
+        return "No benchmark has been recorded yet."
+    return nested(readme.read_text(encoding="utf-8"))
+
+
+def nested(text: str) -> str:
+    """Turn a page of its own into a chapter: headings two levels down, no links to files.
+
+    What stands in fences is left as it is.
+    """
+    parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    for place in range(0, len(parts), 2):
+        lower = re.sub(r"^(#+ )", r"##\1", parts[place], flags=re.MULTILINE)
+        parts[place] = re.sub(r"!?\[([^\]]*)\]\((?!https?:|#)[^)]*\)", r"\1", lower)
+    return "".join(parts)
+
+
+def public_names() -> str:
+    """The names of `import cl_graft`, in the order of their modules."""
+    import cl_graft
+
+    homes: dict[str, list[str]] = {}
+    for name in cl_graft.__all__:
+        homes.setdefault(_home(getattr(cl_graft, name), cl_graft._HOME_OF[name]), []).append(name)
+    return table(
+        ("names", "documented in"),
+        (
+            (", ".join(f"`{name}`" for name in sorted(names)), f"`{home}`")
+            for home, names in sorted(homes.items())
+        ),
+    )
+
+
+def modules() -> str:
+    """The documentation of every public module."""
+    parts = []
+    for title, names in MODULES.items():
+        parts.append(f"## {title}")
+        for name in names:
+            parts.append(
+                f"### {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n```"
+            )
+    return "\n\n".join(parts)
+
+
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "Regions, grafts and banks": (
+        "cl_graft.region",
+        "cl_graft.graft",
+        "cl_graft.bank",
+        "cl_graft.sparse",
+        "cl_graft.errors",
+    ),
+    "Files": ("cl_graft.store.banks", "cl_graft.store.grafts"),
+    "Learning a task": (
+        "cl_graft.learning",
+        "cl_graft.training",
+        "cl_graft.localization.problem",
+        "cl_graft.localization.table",
+        "cl_graft.localization.ranking",
+    ),
+    "Avalanche": (
+        "cl_graft.strategies.grafting",
+        "cl_graft.strategies.plugin",
+        "cl_graft.strategies.session",
+        "cl_graft.strategies.multitask",
+        "cl_graft.strategies.steps",
+        "cl_graft.strategies.table",
+        "cl_graft.metrics.plugins",
+        "cl_graft.metrics.tensorboard",
+    ),
+    "Models": (
+        "cl_graft.models.load",
+        "cl_graft.models.task_model",
+        "cl_graft.models.heads",
+        "cl_graft.models.pooling",
+        "cl_graft.models.graftable",
+    ),
+    "Tasks": (
+        "cl_graft.tasks.load",
+        "cl_graft.tasks.task",
+        "cl_graft.tasks.prompts",
+        "cl_graft.tasks.shots",
+        "cl_graft.tasks.encoding",
+        "cl_graft.tasks.benchmark",
+        "cl_graft.tasks.generated",
+    ),
+    "Measures": (
+        "cl_graft.metrics.continual",
+        "cl_graft.metrics.calibration",
+        "cl_graft.metrics.task_score",
+        "cl_graft.metrics.figures",
+    ),
+    "Experiments": (
+        "cl_graft.experiments.config",
+        "cl_graft.experiments.run",
+        "cl_graft.experiments.compare",
+        "cl_graft.experiments.rebuild",
+        "cl_graft.experiments.add",
+        "cl_graft.experiments.verify",
+        "cl_graft.experiments.inspect",
+    ),
+    "Fingerprints and randomness": ("cl_graft.fingerprint", "cl_graft.randomness"),
+}
+"""The modules that the API page documents, by chapter."""
+
+SECTIONS: Mapping[str, Callable[[], str]] = {
+    "config": config,
+    "presets of settings": presets_of_settings,
+    "localizers": localizers,
+    "strategies": strategies,
+    "task presets": task_presets,
+    "generated tasks": generated_tasks,
+    "prompts": prompts,
+    "commands": commands,
+    "decisions": decisions,
+    "decision pages": decision_pages,
+    "benchmarks": benchmarks,
+    "public names": public_names,
+    "modules": modules,
+}
+"""What a page can ask for."""
+
+
+def escape_bars(lines: list[str]) -> None:
+    """Escape `|` in a docstring's lines, in place, but not inside double backticks."""
+    for number, line in enumerate(lines):
+        parts = line.split("``")
+        lines[number] = "``".join(
+            part if place % 2 else part.replace("|", r"\|") for place, part in enumerate(parts)
+        )
+
+
+def setup(app: Any) -> dict[str, object]:
+    """Register with Sphinx."""
+
+    def read(app: Any, page: str, source: list[str]) -> None:
+        del app, page
+        source[0] = fill(source[0])
+
+    def docstring(
+        app: Any, what: str, name: str, thing: object, options: object, lines: list[str]
+    ) -> None:
+        del app, what, name, thing, options
+        escape_bars(lines)
+
+    app.connect("source-read", read)
+    app.connect("autodoc-process-docstring", docstring, priority=100)
+    # The pages depend on the package, which Sphinx does not watch: it reads them all each time.
+    app.connect("env-get-outdated", lambda app, env, added, changed, removed: list(env.found_docs))
+    return {"parallel_read_safe": True, "parallel_write_safe": True}
+
+
+def _fields(fields: Mapping[str, FieldInfo]) -> str:
+    return table(
+        ("field", "type", "default", "meaning"),
+        (
+            (
+                f"`{name}`",
+                f"`{_type(field.annotation)}`{_bounds(field)}",
+                _default(field),
+                field.description or "",
+            )
+            for name, field in fields.items()
+        ),
+    )
+
+
+def _type(annotation: Any) -> str:
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return " or ".join(repr(value) for value in inner)
+    if origin in (types.UnionType, typing.Union):
+        return " or ".join("null" if part is type(None) else _type(part) for part in inner)
+    if origin is list:
+        return f"list of {_type(inner[0])}"
+    if origin is dict:
+        return f"{_type(inner[1])} by {_type(inner[0])}"
+    return {"Path": "path", "TaskSettings": "settings"}.get(
+        annotation.__name__, annotation.__name__
+    )
+
+
+def _bounds(field: FieldInfo) -> str:
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+    said = [
+        f"{signs[name]} {getattr(rule, name)}"
+        for rule in field.metadata
+        for name in signs
+        if hasattr(rule, name)
+    ]
+    return f", {', '.join(said)}" if said else ""
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None:
+        return "null"
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+def _home(thing: object, unit: str) -> str:
+    home = getattr(thing, "__module__", "")
+    if home.startswith("cl_graft.") and not isinstance(thing, Mapping):
+        return home
+    # A table: the module of its unit that defines it is the one documented here.
+    return "cl_graft.localization.table" if unit == "localization" else f"cl_graft.{unit}"
+
+
+def _first_sentence(docstring: str | None) -> str:
+    text = " ".join((docstring or "").split("\n\n")[0].split())
+    return text.removesuffix(".")
+
+
+def _cell(value: object) -> str:
+    return str(value).replace("|", r"\|").replace("\n", " ")
+
+
+def _title(file: Path) -> str:
+    return file.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
+
+
+def _toctree(pages: Iterable[str]) -> str:
+    return "\n".join(["```{toctree}", ":hidden:", "", *pages, "```"])
