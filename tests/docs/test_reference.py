@@ -1,0 +1,101 @@
+"""The parts of the documentation that are read off the package are there and complete."""
+
+import importlib
+import importlib.util
+import re
+from types import ModuleType
+
+import pytest
+from docs.pages import DOCS, name_of, pages
+
+import cl_graft
+from cl_graft.experiments.config import ExperimentConfig, TaskSettings
+
+
+def load_extension() -> ModuleType:
+    """The Sphinx extension, which is no part of the package."""
+    path = DOCS / "extensions" / "from_the_package.py"
+    spec = importlib.util.spec_from_file_location("from_the_package", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+extension = load_extension()
+ASKED = {
+    name: page
+    for page in pages()
+    for name in extension.MARKER.findall(page.read_text(encoding="utf-8"))
+}
+
+
+def test_pages_ask_for_every_section_and_for_no_other():
+    assert set(ASKED) == set(extension.SECTIONS)
+
+
+@pytest.mark.parametrize("name", extension.SECTIONS)
+def test_a_section_has_text_and_no_marker(name):
+    text = extension.SECTIONS[name]()
+    assert text.strip()
+    assert not extension.MARKER.search(text)
+
+
+def test_every_row_of_a_table_has_as_many_cells_as_its_head():
+    for name, section in extension.SECTIONS.items():
+        previous = 0
+        for line in section().splitlines():
+            cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+            assert not (cells and previous) or cells == previous, f"{name}: {line}"
+            previous = cells
+
+
+def test_an_unknown_section_is_refused():
+    with pytest.raises(ValueError, match="no section 'weather'; there are config"):
+        extension.fill("before\n<!-- from the package: weather -->\nafter\n")
+
+
+@pytest.mark.parametrize("model", [ExperimentConfig, TaskSettings])
+def test_every_field_of_the_config_is_described_and_listed(model):
+    listed = extension.config()
+    for name, field in model.model_fields.items():
+        assert field.description, name
+        assert f"| `{name}` |" in listed
+
+
+def test_every_public_name_is_documented_on_the_api_page():
+    documented = {
+        name
+        for modules in extension.MODULES.values()
+        for module in modules
+        for name in importlib.import_module(module).__all__
+    }
+    assert set(cl_graft.__all__) <= documented
+
+
+def test_the_help_of_every_command_is_on_its_page():
+    texts = extension.help_texts()
+    assert set(texts) >= {f"cl-graft {name}" for name in ("demo", "run", "compare", "add")}
+    for name, text in texts.items():
+        assert text.startswith(f"Usage: {name}")
+        assert "\x1b" not in text
+        assert max(map(len, text.splitlines())) <= 100
+
+
+def test_sizes_of_sets_in_docstrings_are_escaped_outside_of_code():
+    lines = ["|A| / |B| and ``|C|``", "plain"]
+    extension.escape_bars(lines)
+    assert lines == [r"\|A\| / \|B\| and ``|C|``", "plain"]
+
+
+def test_a_page_becomes_a_chapter_without_links_to_files_and_keeps_its_fences():
+    page = "# A\n[b](b/c.md) ![d](d.png) [e](https://e.org)\n\n```bash\n# [f](g)\n```\n## H\n"
+    chapter = "### A\nb d [e](https://e.org)\n\n```bash\n# [f](g)\n```\n#### H\n"
+    assert extension.nested(page) == chapter
+
+
+def test_no_page_names_a_path_of_a_machine():
+    for page in pages():
+        text = page.read_text(encoding="utf-8")
+        assert not re.search(r"(?<![\w.])/(root|work|tmp|home)/", text), name_of(page)

@@ -1,0 +1,108 @@
+"""What the pages and the README tell a reader to type works.
+
+Python blocks of a page run in order, in one namespace, in an empty folder that holds tiny
+checkpoints as `checkpoints/bert`, `checkpoints/roberta` and `checkpoints/gpt2`.
+"""
+
+import re
+import shlex
+import shutil
+from typing import Any
+
+import pytest
+import torch
+import typer
+import yaml
+from docs.pages import ROOT, blocks, name_of, pages, prose, typed_commands
+
+from cl_graft.cli import app
+from cl_graft.experiments.config import config_from
+
+PAGES = pages()
+WITH_PYTHON = [page for page in PAGES if blocks(page, "python")]
+CONFIGS = [(name_of(page), b.text) for page in PAGES for b in blocks(page, "yaml")]
+COMMANDS = [(name_of(page), line) for page in PAGES for line in typed_commands(page)]
+GROUP: Any = typer.main.get_command(app)
+
+
+@pytest.fixture
+def reader(tmp_path, monkeypatch, tiny_bert, tiny_roberta, tiny_gpt2):
+    """An empty folder with tiny checkpoints, as the reader's working directory."""
+    folders = {"bert": tiny_bert, "roberta": tiny_roberta, "gpt2": tiny_gpt2}
+    for name, folder in folders.items():
+        shutil.copytree(folder, tmp_path / "checkpoints" / name)
+    monkeypatch.chdir(tmp_path)
+    with torch.random.fork_rng(devices=[]):
+        yield tmp_path
+
+
+@pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
+def test_the_snippets_of_a_page_run_in_order(page, reader, request):
+    if any("minilm" in block.text for block in blocks(page, "python")):
+        request.getfixturevalue("minilm")
+    namespace: dict[str, object] = {"__name__": "snippet"}
+    for block in blocks(page, "python"):
+        padded = "\n" * (block.line - 1) + block.text  # so that a traceback names the page's line
+        exec(compile(padded, str(page), "exec"), namespace)
+
+
+def test_the_main_pages_have_snippets():
+    names = {name_of(page) for page in WITH_PYTHON}
+    assert {f"docs/{name}.md" for name in ("quickstart", "concepts", "bank", "data")} <= names
+
+
+@pytest.mark.parametrize(("page", "text"), CONFIGS)
+def test_configs_on_a_page_are_valid(page, text):
+    assert config_from(yaml.safe_load(text), source=page).tasks
+
+
+def arguments_of(line: str) -> list[str] | None:
+    """What follows `cl-graft` on a line, or None."""
+    words = shlex.split(line, comments=True)
+    if words[:3] == ["python", "-m", "cl_graft.cli"]:
+        return words[3:]
+    return words[1:] if words[:1] == ["cl-graft"] else None
+
+
+@pytest.mark.parametrize(("page", "line"), COMMANDS)
+def test_a_command_on_a_page_parses_or_is_a_target_of_make(page, line):
+    words = shlex.split(line, comments=True)
+    if words[0] == "make":
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
+        assert {word for word in words[1:] if "=" not in word} <= targets
+        return
+    arguments = arguments_of(line)
+    if arguments is None:
+        assert words[0] in {".", "git", "cd", "pip", "python", "tensorboard"}, line
+        return
+    name, *rest = arguments
+    assert GROUP.commands[name].make_context(name, rest, resilient_parsing=False).params
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_commands_named_in_the_text_of_a_page_exist(page):
+    spans = re.findall(r"`(cl-graft [^`]*)`", prose(page))
+    for span in spans:
+        name, *rest = arguments_of(span) or [""]
+        if name.startswith("-"):
+            assert name in {"--help", "-h", "--version"}, span
+            continue
+        command = GROUP.commands[name]
+        known = {option for parameter in command.params for option in parameter.opts}
+        known |= {"--help", "-h"}
+        assert {word.split("=")[0] for word in rest if word.startswith("-")} <= known, span
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_targets_of_make_named_in_the_text_of_a_page_exist(page):
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
+    assert set(re.findall(r"`make ([a-z0-9-]+)[^`]*`", prose(page))) <= targets
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_tests_named_on_a_page_exist(page):
+    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", prose(page)):
+        text = (ROOT / file).read_text(encoding="utf-8")
+        assert f"\ndef {name}(" in text, f"{file}::{name}"
