@@ -76,6 +76,12 @@ class ExperimentConfig(BaseModel):
         description="Seed of the samples of rows; null means the run's own seed.",
     )
     max_train: int | None = Field(default=None, ge=1, description="Most training rows of a task.")
+    max_dev: int | None = Field(
+        default=256,
+        ge=1,
+        description="Most dev rows of a task, on which checkpoints and masks are chosen; null: "
+        "all that the samples rule sets aside.",
+    )
     max_test: int | None = Field(
         default=1000, ge=1, description="Most test rows of a task; null: all."
     )
@@ -123,7 +129,7 @@ class ExperimentConfig(BaseModel):
         f"{DEFAULT_STEPS}, in the paper preset 16·n·min(k, {PAPER_MOST_SHOTS}) for n classes.",
     )
     batch_size: int = Field(default=8, ge=1, description="Rows a step.")
-    lr: float = Field(default=0.03, gt=0, description="Learning rate of all dense training (SGD).")
+    lr: float = Field(default=0.05, gt=0, description="Learning rate of all dense training (SGD).")
     region_lr: float = Field(default=0.1, gt=0, description="Learning rate of the region (SGD).")
     weight_decay: float = Field(default=1e-4, ge=0, description="Of dense training.")
     clip: float = Field(default=1.0, gt=0, description="Largest norm of a gradient.")

@@ -46,6 +46,7 @@ def _load(name: str, config: ExperimentConfig, data_seed: int) -> TextTask:
         data_seed=data_seed,
         shots_short=config.shots_short,
         max_train=config.max_train,
+        max_dev=config.max_dev,
         max_test=config.max_test,
         **own.model_dump(),
     )

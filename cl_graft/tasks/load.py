@@ -38,6 +38,7 @@ def load_task(
     data_seed: int = 0,
     shots_short: str = "error",
     max_train: int | None = None,
+    max_dev: int | None = None,
     max_test: int | None = None,
     text: str | None = None,
     text_pair: str | None = None,
@@ -65,6 +66,7 @@ def load_task(
         data_seed: Seed of all sampling.
         shots_short: "all" takes all rows of a class with too few; "error" refuses.
         max_train: Most training rows, drawn after the shots.
+        max_dev: Most dev rows.
         max_test: Most test rows.
         text: Column of the first text.
         text_pair: Column of the second text.
@@ -109,7 +111,7 @@ def load_task(
         causal_prompt=causal_prompt or fallback[1],
         max_length=max_length or (preset.max_length if preset else 128),
         source=loaded.source,
-    ).with_limits(seed=data_seed, max_train=max_train, max_test=max_test)
+    ).with_limits(seed=data_seed, max_train=max_train, max_dev=max_dev, max_test=max_test)
     return _with_overlap(task)
 
 

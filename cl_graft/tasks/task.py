@@ -95,9 +95,14 @@ class TextTask:
         return digest.hexdigest()
 
     def with_limits(
-        self, *, seed: int, max_train: int | None = None, max_test: int | None = None
+        self,
+        *,
+        seed: int,
+        max_train: int | None = None,
+        max_dev: int | None = None,
+        max_test: int | None = None,
     ) -> "TextTask":
-        """Keep at most `max_train` training and `max_test` test rows, drawn by `seed`.
+        """Keep at most `max_train` training, `max_dev` dev and `max_test` test rows, by `seed`.
 
         The rows kept are those of a seeded permutation's beginning, left in their order; a smaller
         limit keeps a subset of what a larger one keeps. Recorded in `source["limits"]`.
@@ -106,8 +111,9 @@ class TextTask:
             InputError: If a limit is below 1, or leaves a class without a training row.
         """
         train = _limited(self.train, max_train, seed, "max_train")
+        dev = _limited(self.dev, max_dev, seed, "max_dev")
         test = _limited(self.test, max_test, seed, "max_test")
-        if len(train) == len(self.train) and len(test) == len(self.test):
+        if (train, dev, test) == (self.train, self.dev, self.test):
             return self
         present = {row.label for row in train}
         for label, label_name in enumerate(self.label_names):
@@ -119,9 +125,11 @@ class TextTask:
         limits = {
             "seed": seed,
             "train": [len(train), len(self.train)],
+            "dev": [len(dev), len(self.dev)],
             "test": [len(test), len(self.test)],
         }
-        return replace(self, train=train, test=test, source={**self.source, "limits": limits})
+        source = {**self.source, "limits": limits}
+        return replace(self, train=train, dev=dev, test=test, source=source)
 
 
 def check_task_name(name: str) -> str:
