@@ -72,12 +72,13 @@ def test_parts_that_do_not_fit_together_are_refused(change: dict, message: str):
 
 
 def test_limits_draw_by_seed_keep_the_order_and_are_recorded():
-    limited = TASK.with_limits(seed=3, max_train=9, max_test=5)
-    assert (len(limited.train), len(limited.test)) == (9, 5)
-    assert limited.dev == TASK.dev
+    limited = TASK.with_limits(seed=3, max_train=9, max_dev=4, max_test=5)
+    assert (len(limited.train), len(limited.dev), len(limited.test)) == (9, 4, 5)
+    assert [row for row in TASK.dev if row in limited.dev] == list(limited.dev)
     assert [row for row in TASK.test if row in limited.test] == list(limited.test)
-    assert limited.source["limits"] == {"seed": 3, "train": [9, 20], "test": [5, 14]}
-    assert limited == TASK.with_limits(seed=3, max_train=9, max_test=5)
+    kept = {"seed": 3, "train": [9, 20], "dev": [4, 6], "test": [5, 14]}
+    assert limited.source["limits"] == kept
+    assert limited == TASK.with_limits(seed=3, max_train=9, max_dev=4, max_test=5)
     assert limited.test != TASK.with_limits(seed=4, max_test=5).test
 
 
