@@ -65,7 +65,7 @@ class GraftingSettings:
         seed: Every random choice is a function of it.
     """
 
-    density: float | Literal["auto"] = 0.001
+    density: float | Literal["auto"] = 0.002
     localizer: str = "learned_mask"
     fine_tuning: FineTuning = field(default_factory=FineTuning)
     mask_steps: int = 12

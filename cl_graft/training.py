@@ -43,7 +43,7 @@ class FineTuning:
 
     steps: int = 500
     batch_size: int = 8
-    lr: float = 0.03
+    lr: float = 0.05
     optimizer: Literal["sgd", "adamw"] = "sgd"
     momentum: float = 0.0
     weight_decay: float = 1e-4

@@ -95,8 +95,8 @@ def load_task(
     names = loaded.label_names
     pair = loaded.train[0].text_pair is not None
     fallback: tuple[Prompt | None, Prompt | None] = (None, None)
-    if preset is not None:
-        fallback = PROMPTS.get(preset.name), CAUSAL_PROMPTS.get(preset.name)
+    if preset is not None or place.generated:
+        fallback = PROMPTS.get(place.name), CAUSAL_PROMPTS.get(place.name)
     elif names:
         fallback = default_prompts(names, pair=pair)
     plain: Metric = "accuracy" if names else "pearson"

@@ -169,7 +169,19 @@ _TOPIC = "{mask}: {text}"
 _INFERENCE = "{text-}? {mask}, {text_pair_lower}"
 _SAME = "{text} {mask}, {text_pair_lower}"
 
-# cb takes MNLI's prompt; copa and wsc are in no published table and have prompts of our own.
+_BUILT_IN_TOPICS = {
+    "sport": "Sports",
+    "business": "Business",
+    "science": "Science",
+    "food": "Food",
+    "music": "Music",
+}
+_BUILT_IN_QUESTIONS = {
+    "expression" if name == "abbreviation" else name: word for name, word in _QUESTION_TYPES.items()
+}
+_URGENCY = {"low": "low", "normal": "normal", "high": "high"}
+
+# cb takes MNLI's prompt; copa, wsc and the built-in tasks have prompts of our own.
 PROMPTS: Mapping[str, Prompt] = MappingProxyType(
     {
         **{
@@ -186,6 +198,12 @@ PROMPTS: Mapping[str, Prompt] = MappingProxyType(
         "qqp": Prompt(_SAME, {"not_duplicate": "No", "duplicate": "Yes"}),
         "copa": Prompt("{text} {text_pair} Answer: {mask}", {"choice1": "1", "choice2": "2"}),
         "wsc": Prompt("{text} {text_pair} This is {mask}.", {"false": "false", "true": "true"}),
+        "sentiment": Prompt(_REVIEW, _SENTIMENT),
+        "topic": Prompt(_TOPIC, _BUILT_IN_TOPICS),
+        "question_type": Prompt(_TOPIC, _BUILT_IN_QUESTIONS),
+        "answer_entailment": Prompt(_INFERENCE, _ENTAILED),
+        "paraphrase": Prompt(_SAME, {"different": "No", "same": "Yes"}),
+        "urgency": Prompt("{text} The urgency is {mask}.", _URGENCY),
     }
 )
 
@@ -236,5 +254,11 @@ CAUSAL_PROMPTS: Mapping[str, Prompt] = MappingProxyType(
             " {text}\n question: {text_pair} true or false?\n answer:",
             {"false": "false", "true": "true"},
         ),
+        "sentiment": Prompt(_TONE, {"negative": "negative", "positive": "positive"}),
+        "topic": Prompt(" summary: {text}\n topic:", _BUILT_IN_TOPICS),
+        "question_type": Prompt(" question: {text}\n type:", _BUILT_IN_QUESTIONS),
+        "answer_entailment": Prompt(_TRUE_FALSE, {"entailment": "true", "not_entailment": "false"}),
+        "paraphrase": Prompt(_TRUE_FALSE, {"different": "false", "same": "true"}),
+        "urgency": Prompt(" message: {text}\n urgency:", _URGENCY),
     }
 )

@@ -5,6 +5,7 @@ import pickle
 import pytest
 
 from cl_graft.errors import InputError
+from cl_graft.tasks.generated import GENERATED, label_names
 from cl_graft.tasks.presets import PRESETS
 from cl_graft.tasks.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts, fill_field
 
@@ -82,8 +83,15 @@ def test_every_classification_preset_has_a_prompt_of_both_kinds_with_its_label_n
         assert prompt.uses_pair == preset.pair
 
 
-def test_no_prompt_is_without_a_preset():
-    assert set(PROMPTS) == set(CAUSAL_PROMPTS) == set(PRESETS) - {"stsb"}
+@pytest.mark.parametrize("name", GENERATED)
+def test_every_generated_task_has_a_prompt_of_both_kinds_with_its_label_names(name: str):
+    for prompt in (PROMPTS[name], CAUSAL_PROMPTS[name]):
+        assert set(prompt.words) == set(label_names(name))
+        assert prompt.uses_pair == GENERATED[name].pair
+
+
+def test_no_prompt_is_without_a_task():
+    assert set(PROMPTS) == set(CAUSAL_PROMPTS) == (set(PRESETS) - {"stsb"}) | set(GENERATED)
 
 
 # Expected templates and words: LM-BFF (https://arxiv.org/abs/2012.15723), tables 1 and C.1.
