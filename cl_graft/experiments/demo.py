@@ -13,6 +13,7 @@ def demo_config() -> ExperimentConfig:
         tasks=["sentiment", "topic", "paraphrase", "question_type"],
         shots=200,
         max_length=48,
+        max_dev=200,
         max_test=400,
         steps=200,
         evaluations=2,

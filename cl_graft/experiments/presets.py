@@ -26,6 +26,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "mask_batch": 1024,
                 "refill": False,
                 "grid": True,
+                "max_dev": None,
             }
         ),
     }

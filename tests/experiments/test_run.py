@@ -171,3 +171,12 @@ def test_two_tasks_of_one_name_are_refused(tmp_path):
     config = config_from({"tasks": paths, "shots": 4})
     with pytest.raises(InputError, match="'mail'"):
         load_tasks(config, seed=0)
+
+
+def test_dev_rows_are_limited_and_train_and_test_stay(two_tasks):
+    all_rows, few = (
+        load_tasks(two_tasks.model_copy(update={"max_dev": most}), seed=0)[1] for most in (None, 10)
+    )
+    assert len(few.dev) == 10
+    assert set(few.dev) < set(all_rows.dev)
+    assert (few.train, few.test) == (all_rows.train, all_rows.test)
