@@ -47,7 +47,7 @@ class Output:
             return
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
         for thing in shown:
-            console.print(thing, markup=False)
+            console.print(thing, markup=False, soft_wrap=isinstance(thing, str))
 
     def note(self, text: str) -> None:
         """Write a line to stderr."""

@@ -1,0 +1,179 @@
+"""The commands as users call them, in processes of their own."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny_runs import Told, cl_graft, cl_graft_each, file_hashes
+
+import cl_graft as package
+from cl_graft.store import StoredGraft
+
+COMMANDS = ["demo", "run", "compare", "add", "inspect", "verify"]
+
+
+def test_help_is_quick_and_lists_every_command_and_the_exit_codes():
+    told = cl_graft("--help", PYTHONPROFILEIMPORTTIME="1")
+    assert told.code == 0
+    for command in COMMANDS:
+        assert f" {command} " in told.out
+    assert "Exit codes" in told.out
+    loaded = {line.rsplit("|", 1)[-1].strip() for line in told.err.splitlines()}
+    assert "cl_graft.cli" in loaded
+    assert not loaded & {"avalanche", "transformers", "datasets", "cl_graft.experiments"}
+
+
+def test_every_command_explains_itself_with_an_example():
+    *helps, version = cl_graft_each([*([command, "--help"] for command in COMMANDS), ["--version"]])
+    for command, told in zip(COMMANDS, helps, strict=True):
+        assert told.code == 0
+        assert f"cl-graft {command}" in told.out
+        assert "Example" in told.out
+    assert version.out == f"cl-graft {package.__version__}\n"
+
+
+def test_a_comparison_shows_r_of_every_strategy_and_where_its_results_are(compared):
+    out, told = compared
+    for strategy in ("grafting", "naive", "independent"):
+        assert f"{strategy}, seed 0: score on each task after each task" in told.out
+        assert (out / strategy / "seed0" / "results.json").is_file()
+    assert "after sentiment" in told.out
+    assert (out / "summary.md").is_file()
+
+
+def test_long_phases_are_told_on_stderr_only(compared):
+    _, told = compared
+    assert "[1/6] grafting seed 0 · sentiment · independent fine-tuning: 4/4" in told.err
+    assert "[4/6] naive seed 0 · topic · training: 4/4" in told.err
+    assert "fine-tuning" not in told.out
+
+
+def test_a_bar_with_the_time_left_is_shown_on_a_terminal(bank):
+    told = cl_graft("verify", bank, TTY_COMPATIBLE="1")
+    assert "━" in told.err
+    assert "left" in told.err
+
+
+def test_verify_exits_with_1_when_an_answer_changed(bank, tmp_path):
+    run = shutil.copytree(bank.parent, tmp_path / "run")
+    results = json.loads((run / "results.json").read_text())
+    results["logit_hashes"]["sentiment"]["end"] = "0" * 64
+    (run / "results.json").write_text(json.dumps(results))
+    told = cl_graft("verify", run)
+    assert told.code == 1
+    assert "DIFFERENT from the day they were learned: sentiment" in told.out
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("session")
+
+
+@pytest.fixture(scope="module")
+def session(
+    compared: tuple[Path, Told],
+    bank: Path,
+    settings: tuple[str, ...],
+    tiny_bert: Path,
+    there: Path,
+) -> dict[str, Told]:
+    """What a long session of commands, in one new process, answered to each."""
+    grown, graft = shutil.copytree(bank, there / "bank"), there / "one.safetensors"
+    loaded = package.load_bank(bank)
+    package.save_graft(StoredGraft(loaded.entries[0].owned, loaded.base, "sentiment"), graft)
+    lines = [f"{['wet', 'fine'][n % 2]} day {n},{['rain', 'sun'][n % 2]}" for n in range(60)]
+    (there / "tickets.csv").write_text("\n".join(["body,queue", *lines]) + "\n")
+    stream = {
+        "tasks": ["sentiment", "topic"], "model": str(tiny_bert), "shots": 8, "steps": 4,
+        "max_length": 24, "max_test": 20, "evaluations": 1, "device": "cpu",
+        "strategies": ["naive", "grafting"], "seeds": [3, 4],
+    }  # fmt: skip
+    config = there / "stream.yaml"
+    config.write_text(yaml.safe_dump(stream))
+    small = [("--set", f"{name}={value}") for name, value in {
+        "model": tiny_bert, "steps": 3, "shots": 8, "max_test": 20, "tasks": "sentiment,topic",
+        "mask_steps": 2, "mask_batch": 16, "device": "cpu",
+    }.items()]  # fmt: skip
+    commands: dict[str, list[object]] = {
+        "verify": ["verify", bank.parent, "--json", "--quiet"],
+        "again": [
+            "compare", "--tasks", "sentiment,topic", "--model", tiny_bert, *settings,
+            "--out", compared[0], "--json", "--quiet",
+        ],
+        "inspect": ["inspect", bank],
+        "inspect json": ["inspect", bank, "--json"],
+        "inspect graft": ["inspect", graft],
+        "add": ["add", grown, "--task", "paraphrase", "--json", "--quiet"],
+        "add file": [
+            "add", grown, "--task", "tickets", "--data", there / "tickets.csv",
+            "--text", "body", "--label", "queue",
+        ],
+        "verify grown": ["verify", grown, "--quiet"],
+        "run": ["run", config, "--out", there / "run", "--set", "steps=3", "--json"],
+        "compare config": [
+            "compare", config, "--strategies", "naive", "--seeds", "1,2", "--steps", "2",
+            "--out", there / "compare", "--json", "-q",
+        ],
+        "demo": ["demo", "--out", there / "demo", *(part for pair in small for part in pair), "-q"],
+    }  # fmt: skip
+    told = dict(zip(commands, cl_graft_each(list(commands.values())), strict=True))
+    for name, answer in told.items():
+        assert answer.code == 0, (name, answer)
+    return told
+
+
+def test_verify_agrees(session):
+    assert session["verify"].json["ok"] is True
+    assert [entry["run"] for entry in session["verify"].json["entries"]] == ["same bits"] * 2
+
+
+@pytest.mark.parametrize("name", ["verify", "again", "add", "compare config", "demo"])
+def test_quiet_leaves_nothing_on_stderr(session, name):
+    assert session[name].err == ""
+
+
+def test_the_same_comparison_is_read_and_not_computed_again(session):
+    runs = session["again"].json["runs"]
+    assert [run["strategy"] for run in runs] == ["grafting", "naive", "independent"]
+    assert session["again"].seconds < 20
+
+
+def test_inspect_shows_the_bank_and_a_single_graft(session):
+    assert "sentiment" in session["inspect"].out
+    assert [entry["claimed"] for entry in session["inspect json"].json["entries"]] == [171, 171]
+    said = "graft of 'sentiment', 171 of 17,088 coordinates (1.001%)"
+    assert said in session["inspect graft"].out
+
+
+def test_add_teaches_tasks_and_leaves_the_others_alone(session, bank, there):
+    assert (session["add"].json["task"], session["add"].json["position"]) == ("paraphrase", 2)
+    assert "entry 3, task 'tickets' (label 3)" in session["add file"].out
+    assert "tickets · training: 4/4" in session["add file"].err
+    grown = file_hashes(there / "bank" / "entries")
+    assert file_hashes(bank / "entries").items() <= grown.items()
+    assert len(grown) == 4
+    assert "All 4 entries answer" in session["verify grown"].out
+
+
+def test_run_takes_the_first_strategy_and_seed_of_its_config(session, there):
+    result = session["run"].json
+    assert (result["strategy"], result["seed"]) == ("naive", 3)
+    assert (there / "run" / "naive" / "seed3" / "results.json").is_file()
+    assert result["schedules"]["topic"]["steps"] == 3
+
+
+def test_options_go_before_the_config_file(session):
+    result = session["compare config"].json
+    assert [(run["strategy"], run["seed"]) for run in result["runs"]] == [
+        ("naive", 1),
+        ("naive", 2),
+    ]
+    assert result["comparison"]["strategies"]["naive"]["average_accuracy"]["n"] == 2
+
+
+def test_the_demo_learns_shows_and_verifies(session):
+    for strategy in ("grafting", "naive", "independent"):
+        assert f"{strategy}, seed 0" in session["demo"].out
+    assert "answers every task with the bits it was learned with" in session["demo"].out

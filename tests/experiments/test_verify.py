@@ -1,0 +1,161 @@
+"""Verification sees every difference, and nothing but differences."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_runs import tiny_run
+
+from cl_graft import load_bank, save_bank
+from cl_graft.bank import Canary, Entry, GraftBank
+from cl_graft.errors import DamagedFile, InputError, WrongArchitecture, WrongBase
+from cl_graft.experiments.rebuild import load_base
+from cl_graft.experiments.verify import verify
+
+
+@pytest.fixture(scope="module")
+def run(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("verify"), tiny_bert, ["sentiment", "topic"])
+
+
+def changed(run: Path, folder: Path, position: int, **fields: object) -> Path:
+    """Save the run's bank with one entry made otherwise; its files are all in order."""
+    bank = load_bank(run / "bank")
+    entries = list(bank.entries)
+    entries[position] = replace(entries[position], **fields)  # type: ignore[arg-type]
+    save_bank(GraftBank(bank.layout, bank.base, bank.mode, tuple(entries)), folder)
+    return folder
+
+
+def canary_of(run: Path, position: int) -> Canary:
+    entry: Entry = load_bank(run / "bank").entries[position]
+    assert entry.canary is not None
+    return entry.canary
+
+
+def test_a_bank_answers_in_a_rebuilt_model_with_the_bits_it_was_learned_with(run):
+    report = verify(run)
+    assert report.ok
+    assert [(e.task, e.weights, e.canary, e.run) for e in report.entries] == [
+        ("sentiment", "same bits", "same bits", "same bits"),
+        ("topic", "same bits", "same bits", "same bits"),
+    ]
+    assert all(entry.difference == 0 for entry in report.entries)
+
+
+def test_a_bank_alone_is_verified_too(run, tmp_path):
+    bank = load_bank(run / "bank")
+    save_bank(bank, tmp_path / "alone")
+    report = verify(tmp_path / "alone")
+    assert report.ok
+    assert {entry.run for entry in report.entries} == {"not recorded"}
+
+
+def test_weights_that_are_not_the_recorded_ones_are_seen_in_their_entry_alone(run, tmp_path):
+    report = verify(changed(run, tmp_path / "bank", 1, weights_sha256="0" * 64))
+    assert not report.ok
+    assert [entry.weights for entry in report.entries] == ["same bits", "differs"]
+
+
+def test_another_value_changes_weights_and_logits_of_its_entry_and_of_all_later_ones(run, tmp_path):
+    owned = load_bank(run / "bank").entries[0].owned
+    report = verify(
+        changed(run, tmp_path / "bank", 0, owned=replace(owned, values=owned.values + 1))
+    )
+    assert [entry.weights for entry in report.entries] == ["differs", "differs"]
+    assert [entry.canary for entry in report.entries] == ["differs", "differs"]
+
+
+def test_in_the_recorded_environment_the_last_bit_of_a_logit_counts(run, tmp_path):
+    canary = canary_of(run, 0)
+    logits = torch.nextafter(canary.logits, torch.full_like(canary.logits, 9.0))
+    report = verify(changed(run, tmp_path / "bank", 0, canary=replace(canary, logits=logits)))
+    assert report.entries[0].canary == "differs"
+    assert report.entries[0].elsewhere == ()
+
+
+@pytest.mark.parametrize(
+    ("by", "outcome", "ok"), [(1e-6, "within tolerance", True), (1e-1, "differs", False)]
+)
+def test_from_another_environment_logits_are_compared_to_a_tolerance(
+    run, tmp_path, by, outcome, ok
+):
+    canary = canary_of(run, 0)
+    elsewhere = Canary(
+        canary.inputs, canary.logits + by, {**canary.environment, "torch": "1.0", "threads": "1"}
+    )
+    report = verify(changed(run, tmp_path / "bank", 0, canary=elsewhere))
+    assert report.entries[0].canary == outcome
+    assert report.entries[0].elsewhere[-1] == f"torch 1.0, here {torch.__version__}"
+    assert report.ok is ok
+
+
+def test_the_recorded_number_of_threads_is_used_and_given_back(run, tmp_path):
+    before = torch.get_num_threads()
+    canary = canary_of(run, 0)
+    other = Canary(canary.inputs, canary.logits, {**canary.environment, "threads": "2"})
+    report = verify(changed(run, tmp_path / "bank", 0, canary=other))
+    assert report.entries[0].elsewhere == ()
+    assert torch.get_num_threads() == before
+
+
+def test_an_entry_without_a_recorded_batch_is_verified_by_its_weights(run, tmp_path):
+    report = verify(changed(run, tmp_path / "bank", 0, canary=None))
+    assert report.ok
+    assert report.entries[0].canary == "not recorded"
+    assert report.entries[0].difference is None
+
+
+def test_a_run_that_measured_other_logits_at_the_end_is_seen(run, tmp_path):
+    save_bank(load_bank(run / "bank"), tmp_path / "bank")
+    results = json.loads((run / "results.json").read_text())
+    results["logit_hashes"]["topic"]["end"] = "0" * 64
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    report = verify(tmp_path)
+    assert [entry.run for entry in report.entries] == ["same bits", "differs"]
+    assert not report.ok
+
+
+def test_the_base_may_have_moved_but_must_be_the_same(run, tiny_bert, tiny_distilbert, tmp_path):
+    bank = load_bank(run / "bank")
+    base = replace(bank.base, model=str(tmp_path / "gone"))
+    save_bank(GraftBank(bank.layout, base, bank.mode, bank.entries), tmp_path / "bank")
+    with pytest.raises(InputError, match="gone"):
+        verify(tmp_path / "bank")
+    assert verify(tmp_path / "bank", model=str(tiny_bert)).ok
+    with pytest.raises(WrongArchitecture, match="belongs to another model"):
+        verify(tmp_path / "bank", model=str(tiny_distilbert))
+    loaded = load_base(bank.base)
+    with torch.no_grad():
+        next(loaded.model.backbone.parameters())[0, 0] += 1.0
+    loaded.model.backbone.save_pretrained(tmp_path / "other")
+    loaded.tokenizer.save_pretrained(tmp_path / "other")
+    with pytest.raises(WrongBase, match="fingerprint"):
+        verify(tmp_path / "bank", model=str(tmp_path / "other"))
+
+
+def test_a_cut_entry_file_is_refused(run, tmp_path):
+    bank = tmp_path / "bank"
+    save_bank(load_bank(run / "bank"), bank)
+    entry = next((bank / "entries").iterdir())
+    entry.write_bytes(entry.read_bytes()[:-5])
+    with pytest.raises(DamagedFile, match="cut short"):
+        verify(bank)
+
+
+def test_where_there_is_no_bank_it_is_said_what_there_is(run, tmp_path):
+    with pytest.raises(InputError, match="there is no folder"):
+        verify(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"name one of them: .*grafting/seed0"):
+        verify(run.parent.parent)
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(InputError, match="holds no bank"):
+        verify(tmp_path)
+
+
+def test_progress_goes_through_the_entries(run):
+    steps = []
+    verify(run, progress=lambda *step: steps.append(step))
+    assert steps == [("verify sentiment", 1, 2), ("verify topic", 2, 2)]

@@ -1,0 +1,108 @@
+"""Runs of tiny checkpoints on generated tasks, and the command line as its users meet it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+__all__ = ["QUICK", "Told", "cl_graft", "cl_graft_each", "file_hashes", "tiny_run"]
+
+QUICK: dict[str, Any] = {
+    "shots": 8,
+    "steps": 4,
+    "max_length": 24,
+    "max_test": 20,
+    "density": 0.01,
+    "mask_steps": 2,
+    "mask_batch": 16,
+    "evaluations": 1,
+    "device": "cpu",
+}
+"""Settings under which a tiny checkpoint learns a task in a fraction of a second."""
+
+_EACH = """
+import contextlib, io, json, sys, time
+from cl_graft.cli import main
+told = []
+for arguments in json.load(sys.stdin):
+    sys.argv = ["cl-graft", *arguments]
+    out, err = io.StringIO(), io.StringIO()
+    code, started = 0, time.perf_counter()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+    told.append([code, out.getvalue(), err.getvalue(), time.perf_counter() - started])
+json.dump(told, sys.stdout)
+"""
+
+
+class Told:
+    """What a command answered."""
+
+    def __init__(self, code: int, out: str, err: str, seconds: float = 0.0) -> None:
+        self.code, self.out, self.err, self.seconds = code, out, err, seconds
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def __repr__(self) -> str:
+        return f"exit code {self.code}\n{self.out}\n{self.err}"
+
+
+def cl_graft(*arguments: object, **variables: str) -> Told:
+    """Run the command line as a process of its own."""
+    answer = _process(["-m", "cl_graft.cli", *map(str, arguments)], "", variables)
+    return Told(answer.returncode, answer.stdout, answer.stderr)
+
+
+def cl_graft_each(commands: Sequence[Sequence[object]]) -> list[Told]:
+    """Run commands one after the other in one new process: its imports take longest."""
+    text = json.dumps([[str(part) for part in command] for command in commands])
+    answer = _process(["-c", _EACH], text, {})
+    assert answer.returncode == 0, answer.stderr
+    return [Told(*told) for told in json.loads(answer.stdout)]
+
+
+def tiny_run(out: Path, model: Path, tasks: Sequence[str], **settings: Any) -> Path:
+    """Learn tasks by grafting, in this process, and return the run's folder."""
+    from cl_graft.experiments.config import config_from
+    from cl_graft.experiments.folders import run_folder
+    from cl_graft.experiments.run import run
+
+    config = config_from({**QUICK, "model": str(model), "tasks": list(tasks), **settings})
+    run(config, strategy="grafting", seed=0, out=out)
+    return run_folder(out, "grafting", 0)
+
+
+def file_hashes(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file under a folder, by relative path."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in files
+    }
+
+
+def _process(
+    arguments: list[str], text: str, variables: dict[str, str]
+) -> subprocess.CompletedProcess[str]:
+    root = Path(__file__).parents[1]
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    plain = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "NO_COLOR": "1"}
+    return subprocess.run(
+        [sys.executable, *arguments],
+        input=text,
+        env={**os.environ, **plain, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
