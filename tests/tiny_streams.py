@@ -179,12 +179,13 @@ def vector_stream(
     """A benchmark of separable random tensors.
 
     Args:
-        tasks: Number of experiences.
+        tasks: Number of experiences, where no labels say it.
         classes: The classes of each experience; (0, 1) in all by default.
         labels: Task labels; None makes a benchmark without any.
         shape: Shape of an input.
         rows: Rows an experience and split.
     """
+    tasks = len(labels) if labels is not None else tasks
     classes = classes or [(0, 1)] * tasks
     streams: dict[str, list[Any]] = {"train": [], "test": []}
     for number in range(tasks):

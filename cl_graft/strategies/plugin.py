@@ -46,7 +46,8 @@ __all__ = ["GraftingPlugin"]
 
 logger = logging.getLogger(__name__)
 
-_REACHES_INTO_PARAMETERS = ("EWCPlugin", "SynapticIntelligencePlugin", "GEMPlugin", "MASPlugin")
+_REACHES_INTO_PARAMETERS = ("EWCPlugin", "GEMPlugin", "MASPlugin")
+_NEEDS_EVERY_GRADIENT = ("SynapticIntelligencePlugin",)
 
 
 class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
@@ -55,9 +56,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
     The host's optimiser object is kept: while an experience trains, its first group holds the
     region's vector and the head (its learning rate, momentum, weight decay and so on apply to
     them), the other groups are empty, and its state starts empty; afterwards it gets its own
-    parameters back. Plugins that reach into ``model.parameters()`` (EWC, SI, GEM, MAS) cannot act
-    on a region; a warning says so. Without task labels nothing is protected: the strategy behaves
-    exactly as it would without the plugin, and a warning says so, once.
+    parameters back. Plugins that reach into ``model.parameters()`` (EWC, GEM, MAS) cannot act on a
+    region; a warning says so. SI, which fails on parameters without a gradient, is refused. Without
+    task labels nothing is protected: the strategy behaves exactly as it would without the plugin,
+    and a warning says so, once.
 
     Args:
         settings: Density, localizer, dense run…; None means the defaults.
@@ -129,7 +131,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         label = self._label(strategy)
         if label is None:
             return
-        _warn_about_plugins(strategy)
+        _check_plugins(strategy)
         carrier = carrier_of(strategy.model)
         switch = self._open(carrier)
         switch.to(None)
@@ -379,8 +381,14 @@ def _latest(bank: GraftBank) -> int | None:
     return len(bank) - 1 if bank.mode == "prefix" and bank.entries else None
 
 
-def _warn_about_plugins(strategy: Any) -> None:
+def _check_plugins(strategy: Any) -> None:
     names = {type(plugin).__name__ for plugin in strategy.plugins}
+    failing = sorted(names.intersection(_NEEDS_EVERY_GRADIENT))
+    if failing:
+        raise ValueError(
+            f"{', '.join(failing)} needs the gradient of every parameter, but under grafting only "
+            "the region has one; take the plugin out"
+        )
     reaching = sorted(names.intersection(_REACHES_INTO_PARAMETERS))
     if reaching:
         warnings.warn(

@@ -1,0 +1,218 @@
+"""Grafting inside Avalanche's ways: no labels, other plugins, construction, copies, checkpoints."""
+
+import copy
+import io
+import sys
+
+import dill
+import pytest
+import torch
+from avalanche.models import SimpleMLP
+from avalanche.training.plugins import EWCPlugin, SynapticIntelligencePlugin
+from avalanche.training.supervised import Naive
+from tiny_streams import bits, learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
+from torch import nn
+
+from cl_graft import GraftingContinual, GraftingPlugin
+from cl_graft.errors import WrongArchitecture, WrongBase
+from cl_graft.metrics.plugins import StreamScores
+
+
+def mlp(hidden=16):
+    torch.manual_seed(0)
+    return SimpleMLP(num_classes=2, input_size=12, hidden_size=hidden, drop_rate=0.3)
+
+
+def naive(model, benchmark):
+    scores = StreamScores()
+    strategy = Naive(
+        model=model,
+        optimizer=sgd(model),
+        train_mb_size=8,
+        train_epochs=1,
+        eval_mb_size=32,
+        evaluator=quiet_evaluator(scores),
+    )
+    torch.manual_seed(7)
+    for experience in benchmark.streams["train"]:
+        strategy.train(experience)
+        strategy.eval(benchmark.streams["test"])
+    return scores
+
+
+@pytest.mark.parametrize("labels", [None, (0, 0, 0)])
+def test_without_task_labels_it_is_naive_bit_for_bit_and_says_so_once(labels):
+    expected_model, model = mlp(), mlp()
+    expected = naive(expected_model, vector_stream(labels=labels))
+    run = learner(model, vector_stream(labels=labels))
+    torch.manual_seed(7)
+    with pytest.warns(UserWarning, match="nothing is protected"):
+        run.strategy.train(run.train_stream[0])
+    run.strategy.eval(run.test_stream)
+    for experience in list(run.train_stream)[1:]:
+        run.strategy.train(experience)  # a second warning would be an error
+        run.strategy.eval(run.test_stream)
+    assert bits(model) == bits(expected_model)
+    for i in range(3):
+        for j in range(i + 1):
+            assert run.scores.logit_hash(i, j) == expected.logit_hash(i, j)
+    assert run.plugin.bank is None
+
+
+def test_a_plugin_that_cannot_act_on_a_region_is_named_in_a_warning():
+    run = learner(mlp(), vector_stream(labels=[0, 1]), plugins=[EWCPlugin(ewc_lambda=1.0)])
+    with pytest.warns(UserWarning, match="EWCPlugin look at the model"):
+        run.strategy.train(run.train_stream[0])
+    with pytest.warns(UserWarning, match="EWCPlugin look at the model"):
+        run.strategy.train(run.train_stream[1])
+    assert len(run.plugin.bank) == 2
+    assert run.hashes()
+
+
+def test_a_plugin_that_fails_without_every_gradient_is_refused_by_name():
+    plugin = SynapticIntelligencePlugin(si_lambda=1.0)
+    run = learner(mlp(), vector_stream(labels=[0, 1]), plugins=[plugin])
+    with pytest.raises(ValueError, match="SynapticIntelligencePlugin needs the gradient"):
+        run.strategy.train(run.train_stream[0])
+
+
+def test_positional_construction_works_with_avalanches_warning():
+    from avalanche.training.templates.base import PositionalArgumentsDeprecatedWarning
+
+    model = mlp()
+    optimizer = sgd(model)
+    with pytest.warns(PositionalArgumentsDeprecatedWarning):
+        strategy = GraftingContinual(
+            model, optimizer, nn.CrossEntropyLoss(), 8, 1, 32, evaluator=quiet_evaluator()
+        )
+    assert strategy.train_mb_size == 8
+    assert strategy.eval_mb_size == 32
+    assert strategy.grafting in strategy.plugins
+    assert strategy.bank is None
+
+
+def test_an_unknown_argument_is_refused():
+    with pytest.raises(TypeError, match="densty"):
+        GraftingContinual(
+            model=mlp(), optimizer=sgd(mlp()), evaluator=quiet_evaluator(), densty=0.1
+        )
+
+
+def test_the_plugin_constructs_with_no_arguments_and_serves_naive():
+    plugin, model, benchmark = GraftingPlugin(), mlp(), vector_stream(labels=[0, 1])
+    plugin.settings = quick()
+    strategy = Naive(
+        model=model,
+        optimizer=sgd(model),
+        train_mb_size=8,
+        eval_mb_size=32,
+        plugins=[plugin],
+        evaluator=quiet_evaluator(),
+    )
+    strategy.train(benchmark.streams["train"])
+    assert len(plugin.bank) == 2
+
+
+def test_two_strategies_do_not_share_a_list_of_plugins():
+    shared = []
+    one = GraftingContinual(
+        model=mlp(), optimizer=sgd(mlp()), plugins=shared, evaluator=quiet_evaluator()
+    )
+    assert shared == []
+    assert one.grafting in one.plugins
+
+
+def test_a_copy_of_the_plugin_goes_on_in_another_strategy_with_the_same_bits():
+    benchmark = vector_stream(labels=[0, 1, 2])
+    run = learner(mlp(), benchmark)
+    run.strategy.train(list(run.train_stream)[:2])
+    twin = copy.deepcopy(run.plugin)
+    assert twin.bank.entries[0].owned.same_bits(run.plugin.bank.entries[0].owned)
+    other = learner(mlp(), benchmark)
+    other.strategy.plugins[0] = twin
+    other.plugin = twin
+    run.strategy.train(run.train_stream[2])
+    other.strategy.train(other.train_stream[2])
+    assert other.hashes() == run.hashes()
+    assert len(twin.bank) == len(run.plugin.bank) == 3
+
+
+def test_a_copy_of_the_plugin_refuses_a_model_that_is_not_its_base():
+    benchmark = vector_stream(labels=[0, 1, 2])
+    run = learner(mlp(), benchmark)
+    run.strategy.train(run.train_stream[0])
+    other = mlp()
+    with torch.no_grad():
+        other.classifier.weight.add_(1.0)
+    with pytest.raises(WrongBase):
+        copy.deepcopy(run.plugin).attach(other)
+    with pytest.raises(WrongArchitecture):
+        copy.deepcopy(run.plugin).attach(mlp(hidden=8))
+
+
+@pytest.fixture
+def dill_finds_sgd(monkeypatch):
+    """Undo what keeps dill from naming torch's optimisers: torch.optim deletes its own modules."""
+    monkeypatch.setattr(torch.optim, "sgd", sys.modules["torch.optim.sgd"], raising=False)
+
+
+@pytest.mark.parametrize("pickler", [dill, copy])
+def test_a_strategy_goes_on_after_a_checkpoint_of_all_of_it(tiny_bert, pickler, dill_finds_sgd):
+    names = ("sentiment", "topic", "paraphrase")
+    run = text_learner(tiny_bert, names)
+    run.strategy.train(list(run.train_stream)[:2])
+    run.strategy.eval(run.test_stream)
+    if pickler is dill:
+        buffer = io.BytesIO()
+        dill.dump(run.strategy, buffer)
+        buffer.seek(0)
+        strategy = dill.load(buffer)
+    else:
+        strategy = copy.deepcopy(run.strategy)
+    strategy.train(run.train_stream[2])
+    run.strategy.train(run.train_stream[2])
+    assert [e.weights_sha256 for e in strategy.bank.entries] == [
+        e.weights_sha256 for e in run.plugin.bank.entries
+    ]
+    scores = strategy.evaluator.metrics[0]
+    strategy.eval(run.test_stream)
+    run.strategy.eval(run.test_stream)
+    for j in range(3):
+        assert scores.logit_hash(2, j) == run.scores.logit_hash(2, j)
+
+
+def test_avalanches_own_checkpoint_resumes_a_stream(tiny_bert, tmp_path, dill_finds_sgd):
+    from avalanche.checkpointing import maybe_load_checkpoint, save_checkpoint
+
+    file = tmp_path / "checkpoint.pkl"
+    run = text_learner(tiny_bert)
+    run.strategy.train(run.train_stream[0])
+    save_checkpoint(run.strategy, file)
+    fresh = text_learner(tiny_bert)
+    strategy, done = maybe_load_checkpoint(fresh.strategy, file)
+    assert done == 1
+    strategy.train(run.train_stream[1])
+    run.strategy.train(run.train_stream[1])
+    for one, other in zip(strategy.bank.entries, run.plugin.bank.entries, strict=True):
+        assert one.owned.same_bits(other.owned)
+
+
+def test_a_label_of_several_tasks_in_one_experience_is_refused():
+    from avalanche.benchmarks import benchmark_from_datasets, with_task_labels
+    from avalanche.benchmarks.utils import DataAttribute, TaskLabels
+    from avalanche.benchmarks.utils.classification_dataset import (
+        TaskAwareSupervisedClassificationDataset,
+    )
+    from torch.utils.data import TensorDataset
+
+    data = TaskAwareSupervisedClassificationDataset(
+        [TensorDataset(torch.randn(8, 12), torch.tensor([0, 1] * 4))],
+        data_attributes=[
+            DataAttribute([0, 1] * 4, "targets"),
+            TaskLabels([0] * 4 + [1] * 4),
+        ],
+    )
+    benchmark = with_task_labels(benchmark_from_datasets(train=[data], test=[data]))
+    run = learner(mlp(), benchmark)
+    with pytest.raises(ValueError, match="one task at a time"):
+        run.strategy.train(run.train_stream[0])

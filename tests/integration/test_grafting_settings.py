@@ -1,0 +1,237 @@
+"""What the settings of grafting mean for a stream."""
+
+import logging
+
+import pytest
+import torch
+from avalanche.models import SimpleMLP
+from tiny_streams import learner, quick, text_learner, vector_stream
+
+from cl_graft import GraftBank, GraftingPlugin, TaskFacts, load_bank, save_bank
+from cl_graft.graft import gather
+
+
+def mlp():
+    torch.manual_seed(0)
+    return SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
+
+
+def test_a_task_seen_again_becomes_a_new_entry_and_the_latest_answers(tiny_bert):
+    run = text_learner(tiny_bert)
+    first, second = run.train_stream
+    for experience in (first, second, first):
+        run.strategy.train(experience)
+        run.strategy.eval(run.test_stream)
+    bank = run.plugin.bank
+    assert [entry.label for entry in bank.entries] == [0, 1, 0]
+    assert bank.find(label=0) == 2
+    assert run.scores.logit_hash(1, 0) == run.scores.logit_hash(0, 0)
+    assert run.scores.logit_hash(2, 0) != run.scores.logit_hash(0, 0)
+    assert run.scores.logit_hash(2, 1) == run.scores.logit_hash(1, 1)
+
+
+def test_the_earlier_entry_of_a_task_seen_again_stays_addressable(tiny_bert):
+    run = text_learner(tiny_bert)
+    first, second = run.train_stream
+    for experience in (first, second, first):
+        run.strategy.train(experience)
+    after = run.hashes()
+    run.model.eval()
+    for position, entry in enumerate(run.plugin.bank.entries):
+        run.plugin.carry(run.model, position)
+        with torch.no_grad():
+            logits = run.model(entry.canary.inputs, entry.label)
+        assert torch.equal(logits[:, : entry.canary.logits.shape[1]], entry.canary.logits)
+    run.plugin.carry(run.model, 0)
+    assert run.hashes() == after
+
+
+def test_a_task_without_a_free_coordinate_is_answered_by_the_prefix(caplog):
+    run = learner(mlp(), vector_stream(labels=[0, 1, 2]), settings=quick(density=1.0, refill=False))
+    run.strategy.train(run.train_stream[0])
+    before = run.hashes()
+    with caplog.at_level(logging.WARNING, logger="cl_graft"):
+        run.strategy.train(run.train_stream[1])
+    assert "no coordinate of its region is free" in caplog.text
+    assert [len(entry.owned) for entry in run.plugin.bank.entries] == [
+        run.plugin.bank.layout.total,
+        0,
+    ]
+    assert run.hashes() == before
+    run.strategy.train(run.train_stream[2])
+    assert len(run.plugin.bank) == 3
+
+
+@pytest.mark.parametrize("refill", [True, False])
+def test_a_full_bank_takes_tasks_with_heads_and_trains_only_these(tiny_bert, refill, caplog):
+    run = text_learner(tiny_bert, settings=quick(density=1.0, refill=refill))
+    with caplog.at_level(logging.WARNING, logger="cl_graft"):
+        run.learn()
+    assert "through its own head" in caplog.text
+    assert len(run.plugin.bank.entries[1].owned) == 0
+    assert run.scores.logit_hash(1, 0) == run.scores.logit_hash(0, 0)
+
+
+def test_refill_keeps_late_tasks_at_their_whole_budget():
+    regions = {}
+    for refill in (True, False):
+        run = learner(
+            mlp(),
+            vector_stream(labels=[0, 1, 2]),
+            settings=quick(density=0.3, refill=refill),
+        )
+        run.strategy.train(run.train_stream)
+        regions[refill] = [(len(e.claimed), len(e.owned)) for e in run.plugin.bank.entries]
+    k = round(0.3 * run.plugin.bank.layout.total)
+    assert regions[True] == [(k, k)] * 3
+    assert [claimed for claimed, _ in regions[False]] == [k] * 3
+    assert regions[False][0] == (k, k)
+    assert all(owned < k for _, owned in regions[False][1:])
+
+
+def test_a_region_can_start_at_the_values_of_the_independent_run():
+    runs = {}
+    for start in ("base", "tuned"):
+        run = learner(
+            mlp(),
+            vector_stream(labels=[0, 1]),
+            settings=quick(region_start=start, keep_standalone=True),
+            optimizer=lambda model: torch.optim.SGD(model.parameters(), lr=1e-12),
+        )
+        base = {n: p.detach().clone() for n, p in run.carrier.named_parameters()}
+        run.strategy.train(run.train_stream[0])
+        runs[start] = run.plugin.bank.entries[0]
+    assert torch.allclose(runs["tuned"].owned.values, runs["tuned"].standalone.values)
+    assert torch.allclose(runs["base"].owned.values, gather(base, runs["base"].owned.region).values)
+    assert not torch.allclose(runs["base"].owned.values, runs["tuned"].owned.values)
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_standalone_graft_covers_the_whole_claimed_region(keep):
+    run = learner(
+        mlp(),
+        vector_stream(labels=[0, 1, 2]),
+        settings=quick(density=0.3, refill=False, keep_standalone=keep),
+    )
+    run.strategy.train(run.train_stream)
+    for entry in run.plugin.bank.entries:
+        if keep:
+            assert entry.standalone.region == entry.claimed
+        else:
+            assert entry.standalone is None
+
+
+@pytest.mark.parametrize(("share", "chosen"), [(1e-9, 0.1), (1.0, None)])
+def test_auto_density_takes_the_smallest_budget_that_keeps_the_wanted_share(share, chosen):
+    run = learner(
+        mlp(),
+        vector_stream(labels=[0, 1]),
+        settings=quick(density="auto", auto_share=share, budgets=(0.1, 0.5, 1.0)),
+    )
+    run.strategy.train(run.train_stream[0])
+    entry = run.plugin.bank.entries[0]
+    facts = entry.facts
+    if chosen is not None:
+        assert len(entry.claimed) == round(chosen * run.plugin.bank.layout.total)
+    assert facts["graft_dev"] >= share * facts["dense_dev"]
+
+
+def test_a_filter_keeps_parameters_out_of_every_region():
+    run = learner(
+        mlp(),
+        vector_stream(labels=[0, 1]),
+        grafting={"keep": lambda name: name.endswith("weight")},
+    )
+    run.strategy.train(run.train_stream)
+    assert all(name.endswith("weight") for name in run.plugin.bank.layout.names)
+
+
+def test_an_entry_records_what_was_said_of_its_task(tiny_bert):
+    grown = []
+    facts = {0: TaskFacts("mood", "f1", {"shots": 16})}
+    run = text_learner(tiny_bert, grafting={"facts": facts, "on_entry": grown.append})
+    run.strategy.train(run.train_stream)
+    first, second = run.plugin.bank.entries
+    assert (first.task, first.facts["metric"], first.facts["shots"]) == ("mood", "f1", 16)
+    assert second.task == "task1"
+    assert [len(bank) for bank in grown] == [1, 2]
+    assert run.plugin.seconds.keys() == {0, 1}
+    assert run.plugin.seconds[0].keys() == {"dense", "localize", "region"}
+
+
+def test_a_cache_answers_another_order_of_the_stream_with_the_same_bits(tiny_bert):
+    class Shelf:
+        def __init__(self):
+            self.kept, self.hits = {}, 0
+
+        def get(self, key):
+            self.hits += key in self.kept
+            return self.kept.get(key)
+
+        def put(self, key, tensors, facts):
+            self.kept[key] = ({n: t.clone() for n, t in tensors.items()}, dict(facts))
+
+        def __len__(self):
+            return len(self.kept)
+
+    names = ("sentiment", "topic")
+    settings = quick(mode="isolated")
+    shelf = Shelf()
+    forwards = text_learner(tiny_bert, names, settings=settings, grafting={"cache": shelf}).learn()
+    assert shelf.hits == 0
+    assert len(shelf) == 4
+    backwards = text_learner(
+        tiny_bert, names[::-1], settings=settings, grafting={"cache": shelf}
+    ).learn()
+    assert shelf.hits == 4
+    for one, other in zip(
+        forwards.plugin.bank.entries, backwards.plugin.bank.entries[::-1], strict=True
+    ):
+        assert one.owned.same_bits(other.owned)
+
+
+def test_two_bases_share_nothing_in_a_cache():
+    class Keys:
+        def __init__(self):
+            self.asked = []
+
+        def get(self, key):
+            self.asked.append(key)
+
+        def put(self, key, tensors, facts):
+            pass
+
+    keys = Keys()
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        model = SimpleMLP(num_classes=2, input_size=12, hidden_size=16)
+        run = learner(model, vector_stream(labels=[0, 1]), grafting={"cache": keys})
+        run.strategy.train(run.train_stream[0])
+    assert len(set(keys.asked)) == len(keys.asked) == 4
+
+
+@pytest.mark.parametrize("mode", ["prefix", "isolated"])
+def test_a_bank_on_disk_is_gone_on_with_in_another_strategy(tiny_bert, tmp_path, mode):
+    settings = quick(mode=mode)
+    names = ("sentiment", "topic", "paraphrase")
+    whole = text_learner(tiny_bert, names, settings=settings)
+    whole.strategy.train(whole.train_stream)
+    part = text_learner(tiny_bert, names, settings=settings)
+    part.strategy.train(list(part.train_stream)[:2])
+    save_bank(part.plugin.bank, tmp_path / "bank")
+    later = text_learner(
+        tiny_bert, names, settings=settings, grafting={"bank": load_bank(tmp_path / "bank")}
+    )
+    later.plugin.attach(later.model)
+    assert later.hashes()[:2] == part.hashes()[:2]
+    later.strategy.train(later.train_stream[2])
+    assert later.plugin.bank.entries[2].owned.same_bits(whole.plugin.bank.entries[2].owned)
+    assert later.hashes() == whole.hashes()
+
+
+def test_a_bank_is_gone_on_with_in_its_own_mode_only():
+    run = learner(mlp(), vector_stream(labels=[0, 1]), settings=quick(mode="isolated"))
+    run.strategy.train(run.train_stream[0])
+    assert isinstance(run.plugin.bank, GraftBank)
+    with pytest.raises(ValueError, match="isolated mode"):
+        GraftingPlugin(quick(), bank=run.plugin.bank)
