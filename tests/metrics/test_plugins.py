@@ -1,0 +1,169 @@
+"""The scores of a stream, collected inside Avalanche, are those of the plain functions."""
+
+import pytest
+import torch
+from avalanche.models import MTSimpleMLP, SimpleMLP
+from avalanche.training.supervised import Naive
+from tiny_streams import quiet_evaluator, sgd, vector_stream
+
+from cl_graft.metrics import average_accuracy, backward_transfer, ece, forgetting, score
+from cl_graft.metrics.plugins import StreamScores
+
+
+def naive(scores, *, model=None, **chosen):
+    torch.manual_seed(0)
+    model = model or SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
+    settings = {"train_mb_size": 8, "train_epochs": 2, "eval_mb_size": 10}
+    return Naive(
+        model=model,
+        optimizer=sgd(model),
+        evaluator=quiet_evaluator(scores),
+        **(settings | chosen),
+    )
+
+
+def run(scores, benchmark=None, **chosen):
+    benchmark = benchmark or vector_stream(labels=[0, 1, 2])
+    strategy = naive(scores, **chosen)
+    results = []
+    strategy.eval(benchmark.streams["test"])
+    for experience in benchmark.streams["train"]:
+        strategy.train(experience, eval_streams=[benchmark.streams["test"]])
+        strategy.eval(benchmark.streams["test"])
+        results.append(strategy.evaluator.get_last_metrics())
+    return strategy, results
+
+
+def logits_of(strategy, experience):
+    rows = [experience.dataset[place] for place in range(len(experience.dataset))]
+    strategy.model.eval()
+    with torch.no_grad():
+        logits = strategy.model(torch.stack([row[0] for row in rows]))
+    return logits, torch.tensor([int(row[1]) for row in rows])
+
+
+def test_the_last_row_is_what_the_plain_functions_say_of_the_final_model():
+    scores = StreamScores({1: "f1"})
+    benchmark = vector_stream(labels=[0, 1, 2])
+    strategy, _ = run(scores, benchmark)
+    for j, experience in enumerate(benchmark.streams["test"]):
+        logits, targets = logits_of(strategy, experience)
+        kept, kept_targets = scores.predictions(j)
+        assert torch.allclose(kept, logits, atol=1e-6)
+        assert torch.equal(kept_targets, targets)
+        metric = "f1" if j == 1 else "accuracy"
+        assert scores.R(3)[2][j] == score(kept, targets, metric)
+        assert scores.ece(3)[2][j] == ece(kept.double().softmax(dim=1), targets)
+
+
+def test_a_task_not_yet_learned_has_no_score():
+    scores = StreamScores()
+    run(scores)
+    R = scores.R(3)
+    for i in range(3):
+        assert [R[i][j] is None for j in range(3)] == [j > i for j in range(3)]
+    assert scores.result() == R
+
+
+def test_zero_shot_models_are_scored_on_what_they_have_not_learned():
+    scores = StreamScores(zero_shot=True)
+    run(scores)
+    assert all(cell is not None for row in scores.R(3) for cell in row)
+
+
+def test_the_scores_before_any_training_are_the_baseline_of_forward_transfer():
+    scores = StreamScores()
+    run(scores)
+    assert all(0 <= value <= 1 for value in scores.baseline(3))
+    fresh = StreamScores()
+    strategy = naive(fresh)
+    benchmark = vector_stream(labels=[0, 1, 2])
+    strategy.train(benchmark.streams["train"][0])
+    assert fresh.baseline(3) == [None] * 3
+
+
+def test_summaries_are_emitted_with_every_complete_row():
+    scores = StreamScores()
+    _, results = run(scores)
+    where = "eval_phase/test_stream"
+    assert results[-1][f"AverageAccuracy/{where}"] == average_accuracy(scores.R(3))
+    assert results[-1][f"BackwardTransfer/{where}"] == backward_transfer(scores.R(3))
+    assert results[-1][f"Forgetting/{where}"] == forgetting(scores.R(3))
+    assert f"BackwardTransfer/{where}" not in results[0]
+    assert results[-1][f"Score/{where}/Task001/Exp001"] == scores.R(3)[2][1]
+
+
+@pytest.mark.parametrize("mode", ["epoch", "iteration"])
+def test_evaluating_while_an_experience_trains_changes_no_cell(mode):
+    scores = StreamScores()
+    _, results = run(scores, eval_every=1, peval_mode=mode)
+    R = scores.R(3)
+    for i in range(3):
+        for j in range(i + 1):
+            name = f"Score/eval_phase/test_stream/Task{j:03d}/Exp{j:03d}"
+            assert R[i][j] == results[i][name]
+    assert len(scores._scores) == 3 + 6
+
+
+def test_only_the_named_stream_is_measured():
+    scores = StreamScores(stream="train")
+    run(scores)
+    with pytest.raises(KeyError, match="train stream"):
+        scores.predictions(0)
+
+
+def test_hashes_tell_equal_logits_from_others():
+    scores = StreamScores()
+    strategy, _ = run(scores)
+    benchmark = vector_stream(labels=[0, 1, 2])
+    before = scores.logit_hash(2, 0)
+    strategy.eval(benchmark.streams["test"])
+    assert scores.logit_hash(2, 0) == before
+    assert scores.logit_hash(1, 0) != before
+    with pytest.raises(KeyError, match="experience 2 was not evaluated after training on"):
+        scores.logit_hash(0, 2)
+
+
+def test_a_model_with_heads_is_measured_on_each_tasks_own_classes():
+    scores = StreamScores()
+    benchmark = vector_stream(labels=[0, 1, 2], classes=[(0, 1), (2, 3), (4, 5)])
+    torch.manual_seed(0)
+    run(scores, benchmark, model=MTSimpleMLP(input_size=12, hidden_size=16))
+    for j in range(3):
+        logits, targets = scores.predictions(j)
+        assert logits.shape == (32, 2)
+        assert set(targets.tolist()) == {0, 1}
+
+
+def test_a_single_classifier_is_measured_on_all_its_classes():
+    scores = StreamScores()
+    benchmark = vector_stream(classes=[(0, 1), (2, 3), (4, 5)])
+    model = SimpleMLP(num_classes=6, input_size=12, hidden_size=16)
+    run(scores, benchmark, model=model)
+    assert scores.predictions(2)[0].shape == (32, 6)
+
+
+def test_diagrams_are_emitted_once_a_task_is_learned():
+    scores = StreamScores(diagrams=True)
+    _, results = run(scores)
+    drawn = [{name for name in row if name.startswith("Reliability")} for row in results]
+    assert [len(names) for names in drawn] == [1, 2, 3]
+
+
+def test_an_interrupted_experience_fills_no_row():
+    scores = StreamScores()
+    benchmark = vector_stream(labels=[0, 1, 2])
+    strategy = naive(scores)
+    strategy.train(benchmark.streams["train"][0])
+    strategy.eval(benchmark.streams["test"])
+    row = scores.R(1)
+    broken = strategy._criterion
+    strategy._criterion = lambda logits, targets: broken(logits, targets).nothing
+    with pytest.raises(AttributeError):
+        strategy.train(benchmark.streams["train"][1])
+    strategy._criterion = broken
+    strategy.eval(benchmark.streams["test"])
+    assert scores.result() == row
+    strategy.train(benchmark.streams["train"][1])
+    strategy.eval(benchmark.streams["test"])
+    assert len(scores.result()) == 2
