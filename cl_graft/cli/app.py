@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from cl_graft import __version__
+import cl_graft
 from cl_graft.cli.banks import add_command, inspect_command, verify_command
 from cl_graft.cli.streams import compare_command, demo_command, run_command
 from cl_graft.errors import BankError, InputError
@@ -71,7 +71,7 @@ def main() -> None:
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"cl-graft {__version__}")
+        typer.echo(f"cl-graft {cl_graft.__version__}")
         raise typer.Exit
 
 
