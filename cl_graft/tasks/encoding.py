@@ -240,7 +240,12 @@ def _tokenize(
     tokens = []
     for part, ids, offsets in zip(filled, batch["input_ids"], batch["offset_mapping"], strict=True):
         by_character = [owner for owner, length in part.owners for _ in range(length)]
-        owners = [_owner(by_character[start:stop]) for start, stop in offsets]
+        # Byte-level tokenizers trim blanks off offsets, so a token of blanks covers nothing: it
+        # belongs to what it stands in.
+        owners = [
+            _owner(by_character[start:stop] or by_character[max(start - 1, 0) : start + 1])
+            for start, stop in offsets
+        ]
         kept = [index for index, token in enumerate(ids) if token not in forbidden]
         tokens.append(_Tokens([ids[i] for i in kept], [owners[i] for i in kept]))
     return tokens
