@@ -79,14 +79,8 @@ class ExperimentConfig(BaseModel):
     max_dev: int | None = Field(
         default=256,
         ge=1,
-        description="Most dev rows of a task, on which checkpoints and masks are chosen; null: "
-        "all that the samples rule sets aside.",
-    )
-    max_dev: int | None = Field(
-        default=500,
-        ge=1,
         description="Most dev rows of a task; null: all. Checkpoints, masks and budgets are chosen "
-        "on them, and with many classes looking at all of them costs more than training.",
+        "on them, and looking at many costs as much as training.",
     )
     max_test: int | None = Field(
         default=1000, ge=1, description="Most test rows of a task; null: all."

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config import ExperimentConfig, TaskSettings
-from cl_graft.randomness import permutation
 from cl_graft.tasks import TextTask, load_task
 
 __all__ = ["data_seed_of", "load_tasks"]
@@ -27,7 +25,7 @@ def load_tasks(config: ExperimentConfig, *, seed: int) -> tuple[TextTask, ...]:
     for name in config.task_settings:
         if name not in config.tasks:
             raise InputError(f"task_settings: no task {name!r} here; {nearest(name, config.tasks)}")
-    tasks = tuple(_load(name, config, seed) for name in config.tasks)
+    tasks = tuple(_load(name, config, data_seed_of(config, seed)) for name in config.tasks)
     for name, count in Counter(task.name for task in tasks).items():
         if count > 1:
             raise InputError(f"{count} of the tasks are called {name!r}: results go by task name")
@@ -39,26 +37,16 @@ def load_tasks(config: ExperimentConfig, *, seed: int) -> tuple[TextTask, ...]:
     return tasks
 
 
-def _load(name: str, config: ExperimentConfig, seed: int) -> TextTask:
+def _load(name: str, config: ExperimentConfig, data_seed: int) -> TextTask:
     own = config.task_settings.get(name, TaskSettings())
-    data_seed = data_seed_of(config, seed)
-    task = load_task(
+    return load_task(
         name,
         data=config.data,
         shots=config.shots,
         data_seed=data_seed,
         shots_short=config.shots_short,
         max_train=config.max_train,
+        max_dev=config.max_dev,
         max_test=config.max_test,
         **own.model_dump(),
     )
-    return _with_few_dev_rows(task, config.max_dev, data_seed)
-
-
-def _with_few_dev_rows(task: TextTask, most: int | None, data_seed: int) -> TextTask:
-    """Keep at most so many dev rows, drawn by the data seed and left in their order."""
-    if most is None or len(task.dev) <= most:
-        return task
-    kept = sorted(permutation(len(task.dev), data_seed, "max_dev")[:most].tolist())
-    source = {**task.source, "max_dev": [most, len(task.dev)]}
-    return replace(task, dev=tuple(task.dev[index] for index in kept), source=source)
