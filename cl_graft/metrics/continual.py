@@ -92,9 +92,10 @@ def forward_transfer(
 def forgetting(R: ScoreMatrix) -> float | None:
     """Average how far each experience ended below the best it had ever reached.
 
-    F = 1/(T-1) · Σ_{j<T-1} (max_{i<T-1} R[i][j] − R[T-1][j]) (Chaudhry et al. 2018, section 3). The
-    maximum goes over all rows but the last that have a score, also those before experience j was
-    learned. Negative values are possible: an experience can end above its earlier best.
+    F = 1/(T-1) · Σ_{j<T-1} (max_{j≤i<T-1} R[i][j] − R[T-1][j]) (Chaudhry et al. 2018, section 3).
+    The maximum goes over the rows from the experience's own to the last but one: a lucky zero-shot
+    score from before it was learned is nothing that could be forgotten. Negative values are
+    possible: an experience can end above its earlier best.
 
     Returns:
         The average drop, or None if there are fewer than two experiences, the last row lacks a
@@ -105,7 +106,7 @@ def forgetting(R: ScoreMatrix) -> float | None:
     """
     size = _checked_size(R)
     return _mean(
-        _difference(_best(R[i][j] for i in range(size - 1)), R[size - 1][j])
+        _difference(_best(R[i][j] for i in range(j, size - 1)), R[size - 1][j])
         for j in range(size - 1)
     )
 

@@ -60,8 +60,8 @@ def test_forgetting_compares_the_best_earlier_score_with_the_last():
     assert forgetting(R) == pytest.approx(((0.90 - 0.85) + (0.70 - 0.65)) / 2)
 
 
-def test_forgetting_counts_a_best_score_from_before_the_experience_was_learned():
-    assert forgetting([[0.9, 0.8, None], [0.9, 0.5, None], [0.9, 0.5, 0.1]]) == pytest.approx(0.15)
+def test_forgetting_does_not_count_a_score_from_before_the_experience_was_learned():
+    assert forgetting([[0.9, 0.8, None], [0.9, 0.5, None], [0.9, 0.5, 0.1]]) == 0.0
 
 
 def test_forgetting_is_negative_where_an_experience_ends_above_its_earlier_best():
