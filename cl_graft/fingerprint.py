@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +20,8 @@ __all__ = ["environment", "hash_tensors", "model_fingerprint", "tensor_bytes"]
 def tensor_bytes(tensor: Tensor) -> memoryview:
     """Return a tensor's raw bytes in row-major order."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
-    return memoryview(flat.view(torch.uint8).numpy())
+    data: Any = flat.view(torch.uint8).numpy()
+    return memoryview(data)
 
 
 def hash_tensors(tensors: Mapping[str, Tensor]) -> str:

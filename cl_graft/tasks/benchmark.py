@@ -135,11 +135,11 @@ def _encode(task: TextTask, tokenizer: Tokenizer, family: Family, max_length: in
 
 
 def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:
-    rows: Any = TensorDataset(inputs, targets)
+    labels: Any = targets.tolist()
     return TaskAwareSupervisedClassificationDataset(
-        [rows],
+        [TensorDataset(inputs, targets)],
         data_attributes=[
-            DataAttribute(targets.tolist(), "targets"),
+            DataAttribute(labels, "targets"),
             TaskLabels(ConstantSequence(label, len(targets))),
         ],
     )

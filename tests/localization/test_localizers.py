@@ -1,9 +1,12 @@
 """One battery of tests over the table of localizers."""
 
+from itertools import pairwise
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from localization.planted import PLANTED, planted_problem
 from torch import nn
 
 from cl_graft.errors import InputError
@@ -13,7 +16,6 @@ from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.paper_mask import paper_mask, rounded
 from cl_graft.randomness import generator
 from cl_graft.region import Region
-from localization.planted import PLANTED, planted_problem
 
 ALL = sorted(LOCALIZERS)
 
@@ -49,7 +51,7 @@ def test_budgets_cut_from_one_ranking_are_nested(name):
     ranking = localize(problem, name, k=20, steps=4)
     sizes = [1, 5, 20, 100, problem.layout.total]
     regions = [ranking.top(size) for size in sizes]
-    assert all(small <= large for small, large in zip(regions, regions[1:], strict=False))
+    assert all(small <= large for small, large in pairwise(regions))
 
 
 @pytest.mark.parametrize("name", ALL)
