@@ -58,6 +58,8 @@ class GraftingSettings:
             their whole budget; off, a region loses what earlier tasks own, as in the paper.
         region_start: Where region training starts: ``"base"`` (re-training, the reading that
             fits the paper's Table 4) or ``"tuned"`` (the values of the independent run).
+        look_every: Steps between looks at dev while the region trains; the best values are kept,
+            of equal ones the later, as in the dense run. 0 keeps the last.
         mode: ``"prefix"`` or ``"isolated"``.
         auto_share: For ``density="auto"``, in (0, 1].
         budgets: The densities that ``"auto"`` tries, ascending.
@@ -73,6 +75,7 @@ class GraftingSettings:
     micro_batch: int = 32
     refill: bool = True
     region_start: Literal["base", "tuned"] = "base"
+    look_every: int = 0
     mode: Literal["prefix", "isolated"] = "prefix"
     auto_share: float = 0.98
     budgets: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)

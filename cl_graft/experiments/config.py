@@ -131,12 +131,18 @@ class ExperimentConfig(BaseModel):
     batch_size: int = Field(default=8, ge=1, description="Rows a step.")
     lr: float = Field(default=0.05, gt=0, description="Learning rate of all dense training (SGD).")
     region_lr: float = Field(default=0.1, gt=0, description="Learning rate of the region (SGD).")
+    region_decay: bool = Field(
+        default=True,
+        description="Let the region's learning rate fall linearly to 0; dense training keeps its "
+        "rate, as in the paper.",
+    )
     weight_decay: float = Field(default=1e-4, ge=0, description="Of dense training.")
     clip: float = Field(default=1.0, gt=0, description="Largest norm of a gradient.")
     evaluations: int = Field(
         default=5,
         ge=0,
-        description="Looks at dev in a dense run; the best is kept. 0 keeps the last.",
+        description="Looks at dev in a dense run and in a region's training; the best is kept. "
+        "0 keeps the last.",
     )
     grid: bool = Field(
         default=False,

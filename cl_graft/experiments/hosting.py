@@ -9,7 +9,7 @@ from avalanche.core import SupervisedPlugin
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.experiments.progress import Progress, Step
-from cl_graft.strategies import StopAfter
+from cl_graft.strategies import LinearDecay, StopAfter
 from cl_graft.training import FineTuning
 
 __all__ = ["Reporter", "set_schedule_"]
@@ -74,3 +74,6 @@ def set_schedule_(
     strategy.train_epochs = math.ceil(schedule.steps / batches)
     for group in strategy.optimizer.param_groups:
         group["lr"] = schedule.lr
+    for plugin in strategy.plugins:
+        if isinstance(plugin, LinearDecay):
+            plugin.lr, plugin.steps = schedule.lr, schedule.steps

@@ -27,6 +27,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "refill": False,
                 "grid": True,
                 "max_dev": None,
+                "region_decay": False,
             }
         ),
     }

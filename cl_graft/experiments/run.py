@@ -276,6 +276,7 @@ class _Run:
             dense=dense,
             seed=setup.seed,
             clip=config.clip,
+            region_decay=config.region_decay,
             eval_batch=config.eval_batch,
             device=setup.device,
             evaluator=EvaluationPlugin(

@@ -51,6 +51,7 @@ def grafting_settings(
         mask_batch=config.mask_batch,
         refill=config.refill,
         region_start=config.region_start,
+        look_every=math.ceil(dense.steps / config.evaluations) if config.evaluations else 0,
         mode=config.mode,
         keep_standalone=config.keep_standalone,
         seed=seed,

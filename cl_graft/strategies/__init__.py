@@ -4,12 +4,13 @@ from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.multitask import MultiTaskText, heads_for
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.session import TaskFacts
-from cl_graft.strategies.steps import ClipGradient, SeededLoop, StopAfter
+from cl_graft.strategies.steps import ClipGradient, LinearDecay, SeededLoop, StopAfter
 
 __all__ = [
     "ClipGradient",
     "GraftingContinual",
     "GraftingPlugin",
+    "LinearDecay",
     "MultiTaskText",
     "SeededLoop",
     "StopAfter",

@@ -8,7 +8,8 @@ gives the model back afterwards, also in the middle of training (Panigrahi et al
 https://arxiv.org/abs/2302.06600).
 
 Runs at: before_training, before_training_exp, before_training_epoch, before_training_iteration,
-before_forward, after_update, after_training_exp, before_eval_exp, after_eval_exp.
+before_forward, after_update, after_training_iteration, after_training_exp, before_eval_exp,
+after_eval_exp.
 """
 
 from __future__ import annotations
@@ -189,6 +190,12 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         """Write the region's new values into the frozen weights."""
         if self._session is not None:
             self._session.write_()
+
+    def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Look at dev where the settings ask for it."""
+        if self._session is not None:
+            self._session.home()
+            self._session.look()
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Turn the trained region into an entry of the bank."""

@@ -96,6 +96,8 @@ class Session:
         self._optimizer.state = defaultdict(dict)
         strategy.model.train()
         self._seen = self._versions()
+        self._steps = 0
+        self._best: tuple[float, Tensor, dict[str, Tensor]] | None = None
 
     def seed(self, what: str, number: int) -> None:
         """Make torch's global generator a function of (seed, task, what, number)."""
@@ -105,6 +107,13 @@ class Session:
         """Write the region's current values into the model."""
         self._live.write_()
         self._seen = self._versions()
+
+    def look(self) -> None:
+        """Count a step; every `look_every` steps score dev and remember the best values."""
+        self._steps += 1
+        every = self._settings.look_every
+        if every and self._steps % every == 0:
+            self._remember()
 
     def read_(self) -> None:
         """Take over what another plugin wrote into the model, as early stopping does."""
@@ -134,6 +143,7 @@ class Session:
         """
         self.home()
         self._live.read_()
+        self._recall_()
         owned = self._live.graft()
         self._close()
         self._model.eval()
@@ -191,6 +201,32 @@ class Session:
             group["params"] = parameters
         self._optimizer.state = defaultdict(dict)
         torch.set_rng_state(self._rng)
+
+    def _remember(self) -> None:
+        modes = [(module, module.training) for module in self._model.modules()]
+        self._model.eval()
+        score = self._task.dev_score()
+        for module, mode in modes:
+            module.training = mode
+        if self._best is None or score >= self._best[0]:
+            vector = self._live.vector.detach().clone()
+            self._best = (score, vector, snapshot(self._task.head))
+
+    def _recall_(self) -> None:
+        """Take the values that scored best on dev, the last ones among them."""
+        every = self._settings.look_every
+        if not every:
+            return
+        if self._steps % every or not self._steps:
+            self._remember()
+        if self._best is None:
+            return
+        _, vector, head = self._best
+        with torch.no_grad():
+            self._live.vector.copy_(vector)
+            for name, parameter in self._task.head.items():
+                parameter.copy_(head[name])
+        self._live.write_()
 
     def _versions(self) -> list[int]:
         """Return torch's counts of in-place writes into the graftable parameters."""

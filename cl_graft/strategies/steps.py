@@ -10,7 +10,7 @@ from torch import nn
 
 from cl_graft.randomness import derive
 
-__all__ = ["ClipGradient", "SeededLoop", "StopAfter"]
+__all__ = ["ClipGradient", "LinearDecay", "SeededLoop", "StopAfter"]
 
 
 class StopAfter(SupervisedPlugin, supports_distributed=True):
@@ -79,3 +79,25 @@ class ClipGradient(SupervisedPlugin, supports_distributed=True):
         """Clip."""
         held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
         nn.utils.clip_grad_norm_([p for p in held if p.grad is not None], self.norm)
+
+
+class LinearDecay(SupervisedPlugin, supports_distributed=True):
+    """Let the learning rate fall linearly to 0 over the steps of every experience.
+
+    Runs at: before_training_iteration.
+
+    Args:
+        lr: The rate at the first step, of all groups.
+        steps: Steps until it is 0.
+    """
+
+    def __init__(self, lr: float, steps: int) -> None:
+        super().__init__()
+        self.lr = lr
+        self.steps = steps
+
+    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Set the step's rate."""
+        left = max(0.0, 1 - strategy.clock.train_exp_iterations / self.steps)
+        for group in strategy.optimizer.param_groups:
+            group["lr"] = self.lr * left

@@ -22,7 +22,7 @@ from cl_graft.strategies.independent import IndependentPlugin
 from cl_graft.strategies.multitask import MultiTaskText
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.session import TaskFacts
-from cl_graft.strategies.steps import ClipGradient, SeededLoop
+from cl_graft.strategies.steps import ClipGradient, LinearDecay, SeededLoop
 from cl_graft.tasks.benchmark import TextStream
 from cl_graft.training import FineTuning
 
@@ -42,6 +42,7 @@ class Ingredients:
         dense: Settings of dense training, by task label.
         seed: Every random choice is a function of it.
         clip: Largest norm of a gradient.
+        region_decay: Whether the region's learning rate falls to 0.
         eval_batch: Rows a batch in evaluation.
         device: Where to run.
         evaluator: Measures, and where they are logged.
@@ -59,6 +60,7 @@ class Ingredients:
     dense: Mapping[int, FineTuning]
     seed: int
     clip: float
+    region_decay: bool
     eval_batch: int
     device: torch.device
     evaluator: EvaluationPlugin
@@ -139,7 +141,8 @@ def _grafting(given: Ingredients) -> SupervisedTemplate:
         on_entry=given.on_entry,
         progress=given.progress,
     )
-    plugins = [ClipGradient(given.clip), *given.plugins]
+    decay = [LinearDecay(lr=1.0, steps=1)] if given.region_decay else []
+    plugins = [ClipGradient(given.clip), *decay, *given.plugins]
     return GraftingContinual(**given.host(), grafting=plugin, plugins=plugins)
 
 

@@ -4,11 +4,14 @@ import logging
 
 import pytest
 import torch
+from avalanche.core import SupervisedPlugin
 from avalanche.models import SimpleMLP
-from tiny_streams import learner, quick, text_learner, vector_stream
+from avalanche.training.supervised import Naive
+from tiny_streams import learner, quick, quiet_evaluator, text_learner, vector_stream
 
 from cl_graft import GraftBank, GraftingPlugin, TaskFacts, load_bank, save_bank
 from cl_graft.graft import gather
+from cl_graft.strategies import LinearDecay, StopAfter
 
 
 def mlp():
@@ -235,3 +238,43 @@ def test_a_bank_is_gone_on_with_in_its_own_mode_only():
     assert isinstance(run.plugin.bank, GraftBank)
     with pytest.raises(ValueError, match="isolated mode"):
         GraftingPlugin(quick(), bank=run.plugin.bank)
+
+
+def test_looking_at_dev_does_not_change_how_a_region_trains_and_the_best_look_is_kept():
+    def learned(**settings):
+        stream = vector_stream(labels=[0, 1])
+        run = learner(mlp(), stream, settings=quick(density=0.2, **settings))
+        for experience in run.train_stream:
+            run.strategy.train(experience)
+        return run.plugin.bank
+
+    plain, looked = learned(), learned(look_every=10_000)
+    for left, right in zip(plain.entries, looked.entries, strict=True):
+        assert left.owned.same_bits(right.owned)  # one look, at the last step: it is the best
+    often = learned(look_every=1)
+    for left, right in zip(plain.entries, often.entries, strict=True):
+        assert right.facts["trained_dev"] >= left.facts["trained_dev"]
+
+
+def test_the_learning_rate_falls_to_zero_over_the_steps_of_every_experience():
+    rates: list[list[float]] = []
+
+    class Watch(SupervisedPlugin, supports_distributed=True):
+        def before_training_exp(self, strategy, **kwargs):
+            rates.append([])
+
+        def before_update(self, strategy, **kwargs):
+            rates[-1].append(strategy.optimizer.param_groups[0]["lr"])
+
+    model = mlp()
+    strategy = Naive(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=9.0),
+        train_mb_size=8,
+        evaluator=quiet_evaluator(),
+        plugins=[LinearDecay(lr=0.4, steps=4), StopAfter(4), Watch()],
+        train_epochs=4,
+    )
+    for experience in vector_stream(labels=[0, 1]).streams["train"]:
+        strategy.train(experience)
+    assert rates == [pytest.approx([0.4, 0.3, 0.2, 0.1])] * 2
