@@ -10,11 +10,11 @@ __all__ = ["demo_config"]
 def demo_config() -> ExperimentConfig:
     """Return the config of the demo."""
     return ExperimentConfig(
-        tasks=["sentiment", "topic", "paraphrase", "question_type"],
-        shots=200,
+        tasks=["sentiment", "topic", "question_type"],
+        shots=500,
         max_length=48,
-        max_dev=200,
-        max_test=400,
+        max_dev=120,
+        max_test=300,
         steps=200,
         evaluations=2,
         mask_steps=8,
