@@ -18,8 +18,8 @@ from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import default_collate
 
+from cl_graft.examples import Examples
 from cl_graft.graft import gather, grafted, load_, snapshot
 from cl_graft.localization import Problem, Ranking, find_localizer, localize
 from cl_graft.randomness import BatchOrder, derive, permutation
@@ -28,7 +28,6 @@ from cl_graft.training import FineTuning, fine_tune
 
 __all__ = [
     "Cache",
-    "Examples",
     "GraftingSettings",
     "Located",
     "TaskProblem",
@@ -95,40 +94,6 @@ class GraftingSettings:
         """Return the largest budget k among `total` coordinates; at least 1."""
         density = max(self.budgets) if self.density == "auto" else self.density
         return max(1, round(density * total))
-
-
-class Examples:
-    """The rows of a dataset whose items start with (input, target), batched by row number."""
-
-    def __init__(self, dataset: Any, rows: Sequence[int] | None = None) -> None:
-        self._dataset = dataset
-        self.rows = list(range(len(dataset)) if rows is None else rows)
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def batch(self, places: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Stack the inputs and the targets of some rows."""
-        items = [self._dataset[self.rows[place]] for place in places]
-        return default_collate([i[0] for i in items]), default_collate([i[1] for i in items])
-
-    def split(self, share: float, *, seed: int) -> tuple[Examples, Examples]:
-        """Split off a share of the rows at random, at least one; returns (rest, part)."""
-        order = permutation(len(self), seed, "split").tolist()
-        cut = max(1, round(share * len(self)))
-        part, rest = sorted(order[:cut]), sorted(order[cut:])
-        pick = [self.rows[i] for i in part], [self.rows[i] for i in rest]
-        return Examples(self._dataset, pick[1]), Examples(self._dataset, pick[0])
-
-    def fingerprint(self) -> str:
-        """Return the SHA-256 over inputs and targets of all rows in order."""
-        digest = hashlib.sha256()
-        for first in range(0, len(self), 256):
-            inputs, targets = self.batch(range(first, min(first + 256, len(self))))
-            for tensor in (inputs, targets):
-                digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-                digest.update(tensor.contiguous().numpy().tobytes())
-        return digest.hexdigest()
 
 
 class Cache(Protocol):

@@ -14,7 +14,16 @@ PACKAGE = Path(__file__).parents[1] / "cl_graft"
 
 FOUNDATION = {"errors", "randomness", "torchvision_ops"}
 WEIGHTS = FOUNDATION | {"region", "graft", "bank", "fingerprint", "sparse", "training"}
-LIBRARY = WEIGHTS | {"store", "localization", "learning", "metrics", "models", "tasks", "analysis"}
+LIBRARY = WEIGHTS | {
+    "store",
+    "localization",
+    "examples",
+    "learning",
+    "metrics",
+    "models",
+    "tasks",
+    "analysis",
+}
 HOST_METRICS = {"metrics.plugins", "metrics.tensorboard"}
 
 # What each unit (a module, or a package of modules) may import from cl_graft besides itself.
@@ -30,7 +39,8 @@ BELOW: dict[str, set[str]] = {
     "sparse": FOUNDATION | {"region", "graft"},
     "training": FOUNDATION | {"region", "graft", "sparse"},
     "localization": FOUNDATION | {"region", "graft", "sparse", "training"},
-    "learning": FOUNDATION | {"region", "graft", "sparse", "training", "localization"},
+    "examples": FOUNDATION,
+    "learning": FOUNDATION | {"region", "graft", "sparse", "training", "localization", "examples"},
     "metrics": {"errors"},
     "metrics.plugins": LIBRARY,
     "metrics.tensorboard": set(),
@@ -68,6 +78,7 @@ OUTSIDE: dict[str, set[str]] = {
     "sparse": TORCH,
     "training": TORCH,
     "localization": TORCH,
+    "examples": TORCH,
     "learning": TORCH,
     "metrics": TORCH | {"torchmetrics", "matplotlib"},
     "metrics.plugins": TORCH | {"avalanche", "matplotlib"},

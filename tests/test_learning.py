@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from cl_graft.errors import InputError
+from cl_graft.examples import Examples
 from cl_graft.graft import snapshot
 from cl_graft.learning import (
-    Examples,
     GraftingSettings,
     TaskProblem,
     fine_tune_task,

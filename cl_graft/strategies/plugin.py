@@ -34,11 +34,11 @@ from cl_graft.models import graftable_parameters
 from cl_graft.region import Layout
 from cl_graft.strategies.heads import (
     carrier_of,
-    has_task_heads,
     head_module,
     head_paths,
     load_head_,
 )
+from cl_graft.strategies.host import check_plugins, single_label_stream
 from cl_graft.strategies.problems import task_problem
 from cl_graft.strategies.session import Session, TaskFacts
 from cl_graft.training import freeze_statistics
@@ -46,9 +46,6 @@ from cl_graft.training import freeze_statistics
 __all__ = ["GraftingPlugin"]
 
 logger = logging.getLogger(__name__)
-
-_REACHES_INTO_PARAMETERS = ("EWCPlugin", "GEMPlugin", "MASPlugin")
-_NEEDS_EVERY_GRADIENT = ("SynapticIntelligencePlugin",)
 
 
 class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
@@ -132,7 +129,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         label = self._label(strategy)
         if label is None:
             return
-        _check_plugins(strategy)
+        check_plugins(strategy)
         carrier = carrier_of(strategy.model)
         switch = self._open(carrier)
         switch.to(None)
@@ -333,7 +330,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
     def _label(self, strategy: Any) -> int | None:
         """Return the experience's task label; None, with one warning, where there is none."""
         label = self._task_label(strategy.experience)
-        if label is not None and not _single_label_stream(strategy):
+        if label is not None and not single_label_stream(strategy):
             return label
         if not self._warned:
             self._warned = True
@@ -369,37 +366,6 @@ def _check_weights(switch: Switch, carrier: nn.Module) -> None:
         )
 
 
-def _single_label_stream(strategy: Any) -> bool:
-    """Tell whether a stream of several experiences has one label and the model no task heads.
-
-    Avalanche's older benchmarks give every experience the label 0 where they mean "no labels".
-    """
-    if has_task_heads(strategy.model):
-        return False
-    stream = strategy.experience.origin_stream
-    if stream is None or len(stream) < 2:
-        return False
-    labels = {int(label) for experience in stream for label in experience.task_labels}
-    return len(labels) == 1
-
-
 def _latest(bank: GraftBank) -> int | None:
     """Return what a task without an entry builds on: the whole prefix, or the bare base."""
     return len(bank) - 1 if bank.mode == "prefix" and bank.entries else None
-
-
-def _check_plugins(strategy: Any) -> None:
-    names = {type(plugin).__name__ for plugin in strategy.plugins}
-    failing = sorted(names.intersection(_NEEDS_EVERY_GRADIENT))
-    if failing:
-        raise ValueError(
-            f"{', '.join(failing)} needs the gradient of every parameter, but under grafting only "
-            "the region has one; take the plugin out"
-        )
-    reaching = sorted(names.intersection(_REACHES_INTO_PARAMETERS))
-    if reaching:
-        warnings.warn(
-            f"{', '.join(reaching)} look at the model's own parameters, which stay frozen under "
-            "grafting: they cannot act on a region",
-            stacklevel=2,
-        )

@@ -12,8 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cl_graft.examples import Examples
 from cl_graft.fingerprint import hash_tensors
-from cl_graft.learning import Examples, TaskProblem
+from cl_graft.learning import TaskProblem
 from cl_graft.metrics import score
 from cl_graft.models import graftable_parameters
 from cl_graft.randomness import derive
