@@ -55,6 +55,7 @@ def main() -> None:
     parser.add_argument("--scale", choices=SCALES, default="cpu")
     parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
     parser.add_argument("--out", type=Path, help="where runs go; default runs/table4-<scale>")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the summary goes")
     parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args()
     if arguments.data is None:
@@ -63,12 +64,12 @@ def main() -> None:
     out = arguments.out or Path("runs") / f"table4-{arguments.scale}"
     compare(config, out=out)
     summary = json.loads((out / "summary.json").read_text())
-    RESULTS.mkdir(exist_ok=True)
+    arguments.results.mkdir(parents=True, exist_ok=True)
     command = shlex.join(["python", "benchmarks/table4.py", *sys.argv[1:]])
     stored = {"command": command, **_without_paths(summary)}
     name = f"table4-{arguments.scale}"
-    (RESULTS / f"{name}.json").write_text(json.dumps(stored, indent=1) + "\n")
-    (RESULTS / f"{name}.md").write_text((out / "summary.md").read_text())
+    (arguments.results / f"{name}.json").write_text(json.dumps(stored, indent=1) + "\n")
+    (arguments.results / f"{name}.md").write_text((out / "summary.md").read_text())
     sys.stdout.write((out / "summary.md").read_text())
 
 
