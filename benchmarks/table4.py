@@ -63,14 +63,16 @@ def main() -> None:
     config = config_of(arguments.scale, Path(arguments.data), arguments.sets)
     out = arguments.out or Path("runs") / f"table4-{arguments.scale}"
     compare(config, out=out)
-    summary = json.loads((out / "summary.json").read_text())
+    places = {str(arguments.data): "$CL_GRAFT_DATA", str(out): "OUT"}
+    summary = json.loads(_without_places((out / "summary.json").read_text(), places))
+    table = _without_places((out / "summary.md").read_text(), places)
     arguments.results.mkdir(parents=True, exist_ok=True)
-    command = shlex.join(["python", "benchmarks/table4.py", *sys.argv[1:]])
-    stored = {"command": command, **_without_paths(summary)}
+    command = _without_places(shlex.join(["python", "benchmarks/table4.py", *sys.argv[1:]]), places)
+    stored = {**summary, "command": command}
     name = f"table4-{arguments.scale}"
     (arguments.results / f"{name}.json").write_text(json.dumps(stored, indent=1) + "\n")
-    (arguments.results / f"{name}.md").write_text((out / "summary.md").read_text())
-    sys.stdout.write((out / "summary.md").read_text())
+    (arguments.results / f"{name}.md").write_text(table)
+    sys.stdout.write(table)
 
 
 def config_of(scale: str, data: Path, sets: list[str]) -> ExperimentConfig:
@@ -78,12 +80,11 @@ def config_of(scale: str, data: Path, sets: list[str]) -> ExperimentConfig:
     return load_config(None, [*(f"{k}={json.dumps(v)}" for k, v in values.items()), *sets])
 
 
-def _without_paths(summary: dict[str, Any]) -> dict[str, Any]:
-    """Leave out where things lay on this machine."""
-    text = json.dumps(summary)
-    for path in (str(Path.cwd()), str(Path.home())):
-        text = text.replace(path, "")
-    return json.loads(text)
+def _without_places(text: str, places: dict[str, str]) -> str:
+    """Say by name where things lay, not by path."""
+    for path, name in places.items():
+        text = text.replace(path, name)
+    return text
 
 
 if __name__ == "__main__":
