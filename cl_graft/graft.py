@@ -18,7 +18,18 @@ from torch import Tensor, nn
 
 from cl_graft.region import Layout, Parameters, Region
 
-__all__ = ["Graft", "extract", "gather", "grafted", "load_", "merge", "named", "snapshot", "write_"]
+__all__ = [
+    "Graft",
+    "copy_",
+    "extract",
+    "gather",
+    "grafted",
+    "load_",
+    "merge",
+    "named",
+    "snapshot",
+    "write_",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,10 +144,14 @@ def snapshot(parameters: Parameters) -> dict[str, Tensor]:
 
 def load_(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy tensors back into the parameters of the same names, in place."""
-    have = dict(model.named_parameters())
+    copy_(dict(model.named_parameters()), tensors)
+
+
+def copy_(into: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
+    """Copy each of `values` into the tensor of the same name, in place, outside autograd."""
     with torch.no_grad():
-        for name, tensor in tensors.items():
-            have[name].copy_(tensor)
+        for name, value in values.items():
+            into[name].copy_(value)
 
 
 def _bits(values: Tensor) -> Tensor:

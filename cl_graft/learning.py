@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.examples import Examples
-from cl_graft.graft import gather, grafted, load_, snapshot
+from cl_graft.graft import copy_, gather, grafted, load_, snapshot
 from cl_graft.localization import Problem, Ranking, find_localizer, localize
 from cl_graft.randomness import BatchOrder, derive, permutation
 from cl_graft.region import Layout, Parameters, Region
@@ -216,9 +216,7 @@ def fine_tune_task(
                 on_step=lambda step, _: report("dense", step, settings.steps),
             )
         finally:
-            with torch.no_grad():
-                for name, parameter in trained.items():
-                    parameter.copy_(before[name])
+            copy_(trained, before)
         tensors, dev = outcome.tensors, outcome.dev
         if cache is not None:
             kept = {shelf[name]: tensor for name, tensor in tensors.items()}
@@ -266,7 +264,7 @@ def locate_task(
     flags = {name: p.requires_grad for name, p in task.parameters.items()}
     task.model.eval()
     try:
-        _copy_(task.head, head)
+        copy_(task.head, head)
         for parameter in task.parameters.values():
             parameter.requires_grad_(True)
         problem = _problem(task, settings, base, tuned, progress)
@@ -274,7 +272,7 @@ def locate_task(
         claimed, graft_dev = _budget(problem, ranking, settings, k, without, dense_dev)
     finally:
         load_(task.model, base)
-        _copy_(task.head, head_before)
+        copy_(task.head, head_before)
         for name, parameter in task.parameters.items():
             parameter.requires_grad_(flags[name])
     seconds["localize"] = time.perf_counter() - started
@@ -368,12 +366,6 @@ def _budget(
 def _key(phase: str, content: str, recipe: Mapping[str, Any], seed: int) -> str:
     text = json.dumps([phase, content, recipe, seed], sort_keys=True)
     return f"{phase}-{hashlib.sha256(text.encode()).hexdigest()[:40]}"
-
-
-def _copy_(into: Mapping[str, nn.Parameter], values: Parameters) -> None:
-    with torch.no_grad():
-        for name, parameter in into.items():
-            parameter.copy_(values[name])
 
 
 def _silent(phase: str, step: int, steps: int) -> None:

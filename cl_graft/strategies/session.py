@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from cl_graft.bank import Canary, Entry, GraftBank, Switch
 from cl_graft.fingerprint import environment, hash_tensors
-from cl_graft.graft import extract, gather, named, snapshot, write_
+from cl_graft.graft import copy_, extract, gather, named, snapshot, write_
 from cl_graft.learning import GraftingSettings, Located, TaskProblem
 from cl_graft.randomness import derive
 from cl_graft.region import Region
@@ -79,9 +79,7 @@ class Session:
         self._head_before = snapshot(task.head)
         if settings.region_start == "tuned":
             write_(carrier, gather(located.tuned, free))
-        with torch.no_grad():
-            for name, parameter in task.head.items():
-                parameter.copy_(located.head[name])
+        copy_(task.head, located.head)
         self._flags = [(p, p.requires_grad) for p in strategy.model.parameters()]
         strategy.model.requires_grad_(False)
         self._live = RegionParameters(carrier, free)
@@ -185,9 +183,7 @@ class Session:
     def abandon(self) -> None:
         """Put model, head, optimiser and generator back to how the session found them."""
         self._close()
-        with torch.no_grad():
-            for name, parameter in self._task.head.items():
-                parameter.copy_(self._head_before[name])
+        copy_(self._task.head, self._head_before)
 
     def _close(self) -> None:
         """Put back everything but the head."""
@@ -224,8 +220,7 @@ class Session:
         _, vector, head = self._best
         with torch.no_grad():
             self._live.vector.copy_(vector)
-            for name, parameter in self._task.head.items():
-                parameter.copy_(head[name])
+        copy_(self._task.head, head)
         self._live.write_()
 
     def _versions(self) -> list[int]:
