@@ -1,0 +1,152 @@
+"""How the benchmarks measure: peak memory in a fresh process, and times in alternating pairs.
+
+Memory is the highest resident set (VmHWM of Linux, which writing 5 to /proc/self/clear_refs sets
+back) while a callable runs, less the resident set right before, after everything was set up. In the
+process that is measured glibc's malloc has one arena and gives every block above 64 KiB pages of
+its own, which go back when the block is freed: so the peak is that of living tensors, and not of
+how a heap happened to be cut up before. `allocator="default"` leaves malloc alone.
+
+With a GPU in use, the highest number of bytes in its tensors is measured beside.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+__all__ = ["Peak", "pairs", "peak_memory"]
+
+_EXACT = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
+_CLEAR = Path("/proc/self/clear_refs")
+_STATUS = Path("/proc/self/status")
+
+
+@dataclass(frozen=True)
+class Peak:
+    """What a callable needed at most, in bytes.
+
+    Attributes:
+        memory: Of the host, above `baseline`.
+        device: Of the GPU, above what its tensors held before; None without a GPU in use.
+        baseline: The process's resident set right before.
+        result: What the callable returned.
+    """
+
+    memory: int
+    device: int | None
+    baseline: int
+    result: Any
+
+
+def peak_memory(
+    prepare: Callable[..., Callable[[], Any]],
+    *args: Any,
+    threads: int = 1,
+    allocator: Literal["exact", "default"] = "exact",
+) -> Peak:
+    """Measure what a callable needs, in a process of its own.
+
+    Args:
+        prepare: A function at the top level of a module. It is called in the new process, does
+            all that is not to be measured (imports, loading the model, one forward) and returns
+            the callable that is. What that callable returns must be small and picklable.
+        args: Its arguments, picklable.
+        threads: Threads of torch there.
+        allocator: How malloc is set, see above.
+
+    Raises:
+        OSError: If the system has no /proc/self/clear_refs, so is not Linux.
+    """
+    settings = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
+    spawn = multiprocessing.get_context("spawn")
+    with (
+        _environment(settings | (_EXACT if allocator == "exact" else {})),
+        ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool,
+    ):
+        return pool.submit(_measure, prepare, args, threads).result()
+
+
+def pairs(
+    a: Callable[[], object], b: Callable[[], object], *, repeats: int = 7, warm_up: int = 1
+) -> tuple[list[float], list[float]]:
+    """Time two callables in alternating pairs (a b, b a, a b, …): what slows a machine for a while
+    then slows both.
+
+    Args:
+        a: The first one.
+        b: The second one.
+        repeats: Pairs that count.
+        warm_up: Pairs before them that do not.
+
+    Returns:
+        The seconds of every run of `a`, and of `b`.
+    """
+    seconds: tuple[list[float], list[float]] = ([], [])
+    for pair in range(warm_up + repeats):
+        for place in (0, 1) if pair % 2 == 0 else (1, 0):
+            _synchronize()
+            started = time.perf_counter()
+            (a, b)[place]()
+            _synchronize()
+            if pair >= warm_up:
+                seconds[place].append(time.perf_counter() - started)
+    return seconds
+
+
+def _measure(
+    prepare: Callable[..., Callable[[], Any]], args: tuple[Any, ...], threads: int
+) -> Peak:
+    torch.set_num_threads(threads)
+    run = prepare(*args)
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)
+    gpu = torch.cuda.is_initialized()
+    held = 0
+    if gpu:
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        held = torch.cuda.memory_allocated()
+    _CLEAR.write_text("5")
+    baseline = _resident("VmRSS")
+    result = run()
+    _synchronize()
+    memory = max(0, _resident("VmHWM") - baseline)
+    device = torch.cuda.max_memory_allocated() - held if gpu else None
+    return Peak(memory, device, baseline, result)
+
+
+def _resident(key: str) -> int:
+    """Return a number of /proc/self/status in bytes."""
+    lines = (line.split(":") for line in _STATUS.read_text().splitlines())
+    return next(int(value.split()[0]) * 1024 for name, value in lines if name == key)
+
+
+def _synchronize() -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()
+
+
+@contextmanager
+def _environment(settings: Mapping[str, str]) -> Iterator[None]:
+    """Set environment variables for a `with` block: a process started in it inherits them."""
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

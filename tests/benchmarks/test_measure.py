@@ -1,0 +1,47 @@
+"""Peak memory counts what lives at once while a callable runs, and pairs alternate."""
+
+import sys
+from pathlib import Path
+
+import pytest
+from memory_runs import MIB, failing, one_after_the_other, side_by_side
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+on_linux = pytest.mark.skipif(
+    not Path("/proc/self/clear_refs").exists(), reason="peaks are read from Linux's /proc"
+)
+
+
+@pytest.fixture
+def measure(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import measure
+
+    yield measure
+    sys.modules.pop("measure")
+
+
+@on_linux
+def test_memory_is_that_of_the_tensors_that_live_at_once_and_not_of_the_set_up(measure):
+    few = measure.peak_memory(one_after_the_other, 3)
+    many = measure.peak_memory(side_by_side, 3)
+    assert few.memory == pytest.approx(48 * MIB, rel=0.05)
+    assert many.memory == pytest.approx(3 * 48 * MIB, rel=0.05)
+    assert (few.result, few.device) == (3, None)
+
+
+@on_linux
+def test_what_fails_in_the_process_fails_here(measure):
+    with pytest.raises(ValueError, match="no such model"):
+        measure.peak_memory(failing)
+
+
+def test_pairs_alternate_and_leave_out_the_warm_up(measure):
+    calls: list[str] = []
+    first, second = measure.pairs(
+        lambda: calls.append("a"), lambda: calls.append("b"), repeats=2, warm_up=1
+    )
+    assert calls == ["a", "b", "b", "a", "a", "b"]
+    assert (len(first), len(second)) == (2, 2)
+    assert min(first + second) >= 0

@@ -1,0 +1,37 @@
+"""Runs of known memory, in a module that a fresh process can import."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+MIB = 2**20
+
+
+def touched(mebibytes: int) -> torch.Tensor:
+    return torch.ones(mebibytes * MIB // 4)
+
+
+def one_after_the_other(pieces: int) -> Callable[[], int]:
+    kept = touched(32)
+    del kept
+
+    def run() -> int:
+        for _ in range(pieces):
+            touched(48)
+        return pieces
+
+    return run
+
+
+def side_by_side(pieces: int) -> Callable[[], int]:
+    def run() -> int:
+        held = [touched(48) for _ in range(pieces)]
+        return len(held)
+
+    return run
+
+
+def failing() -> Callable[[], None]:
+    raise ValueError("no such model")
