@@ -5,19 +5,23 @@ weights after every step, so momentum, weight decay and gradient clipping act on
 and no other bit of the model can change. The vector is kept in (at least) fp32 also for
 half-precision models, where small updates would otherwise round away.
 
-The weight gradients are formed densely, one parameter at a time: a hook gathers the region's
-part as soon as a parameter's gradient is complete and frees the rest.
+Weights of linear layers get gradients at the region's coordinates only
+(`cl_graft.coordinate_gradient`); their dense gradient is never formed. Every other parameter that
+the region touches (biases, LayerNorms, convolutions) gets a dense one, one parameter at a time: a
+hook gathers the region's part as soon as it is complete and frees the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from cl_graft.graft import Graft, extract, named, write_
+from cl_graft.coordinate_gradient import Coordinates, region_linear
+from cl_graft.graft import Graft, extract, named
 from cl_graft.region import Region
 
 __all__ = ["RegionParameters"]
@@ -27,7 +31,12 @@ class RegionParameters:
     """The trainable values of a region of a model.
 
     While the object is open (from construction to `close`, or a `with` block), backward passes
-    fill ``vector.grad``; gradients of several passes add up until the optimiser clears them.
+    fill ``vector.grad``; gradients of several passes add up until the optimiser clears them. The
+    layers whose weights the region touches run another forward meanwhile, with the same results.
+
+    A weight that several layers share gets the sum over all of them. A linear layer's weight has
+    to be used through the layer: one that other code multiplies by itself, past the layer's
+    forward, would miss that part of its gradient.
 
     Attributes:
         region: The coordinates.
@@ -40,21 +49,45 @@ class RegionParameters:
         self._model = model
         self._parameters = named(model, region.layout)
         start = extract(model, region).values
-        touched = [name for name, _, _ in region.by_parameter()]
         device = next(iter(self._parameters.values())).device
         wide = torch.promote_types(start.dtype, torch.float32)
         self.vector = nn.Parameter(start.to(device, wide))
         self._dtype = start.dtype
         self._flags = {name: p.requires_grad for name, p in self._parameters.items()}
-        for name, parameter in self._parameters.items():
-            parameter.requires_grad_(name in touched)
-            parameter.grad = None
-        self._hooks = [
-            self._parameters[name].register_post_accumulate_grad_hook(
-                self._gatherer(inside.to(device), place)
-            )
+        self._places = [
+            (self._parameters[name], inside.to(device), place)
             for name, inside, place in region.by_parameter()
         ]
+        for parameter in self._parameters.values():
+            parameter.requires_grad_(False)
+            parameter.grad = None
+        self._hooks: list[torch.utils.hooks.RemovableHandle] = []
+        self._patched: list[tuple[nn.Module, Any]] = []
+        owners = _linear_owners(model)
+        matrices = [
+            (owners[id(parameter)], parameter, inside, place)
+            for parameter, inside, place in self._places
+            if id(parameter) in owners
+        ]
+        handles = _Deal.apply(self.vector, tuple(place for *_, place in matrices))
+        for (layers, weight, inside, _), handle in zip(matrices, handles, strict=True):
+            self._patch(layers, weight, inside, handle)
+        for parameter, inside, place in self._places:
+            if id(parameter) not in owners:
+                parameter.requires_grad_(True)
+                hook = parameter.register_post_accumulate_grad_hook(self._gatherer(inside, place))
+                self._hooks.append(hook)
+
+    def _patch(
+        self, layers: list[nn.Module], weight: Tensor, inside: Tensor, handle: Tensor
+    ) -> None:
+        """Let the layers of one weight compute its gradient at `inside`, for `handle`."""
+        transposed = not isinstance(layers[0], nn.Linear)
+        rows, columns = weight.shape
+        where = Coordinates.of(inside, (rows, columns), transposed=transposed)
+        for layer in layers:
+            self._patched.append((layer, layer.__dict__.get("forward")))
+            layer.forward = _forward(layer, handle, where)
 
     def _gatherer(self, inside: Tensor, place: slice) -> Callable[[Tensor], None]:
         def gather(parameter: Tensor) -> None:
@@ -70,7 +103,11 @@ class RegionParameters:
 
     def write_(self) -> None:
         """Write the vector into the model; call it after every optimiser step."""
-        write_(self._model, self.graft())
+        values = self.vector.detach()
+        for parameter, inside, place in self._places:
+            # By way of the dtype of the grafts, so that the model carries what they will hold.
+            now = values[place].to(self._dtype).to(parameter.dtype)
+            parameter.detach().view(-1).index_copy_(0, inside, now)
 
     def read_(self) -> None:
         """Take over the values that others wrote into the region (early stopping, averaging)."""
@@ -87,7 +124,12 @@ class RegionParameters:
         """Detach from the model; its parameters get back their `requires_grad`."""
         for hook in self._hooks:
             hook.remove()
-        self._hooks = []
+        for layer, forward in reversed(self._patched):
+            if forward is None:
+                layer.__dict__.pop("forward", None)
+            else:
+                layer.forward = forward
+        self._hooks, self._patched = [], []
         for name, parameter in self._parameters.items():
             parameter.requires_grad_(self._flags[name])
             parameter.grad = None
@@ -102,3 +144,60 @@ class RegionParameters:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+class _Deal(torch.autograd.Function):
+    """Deal a vector out to layers, so that their gradients come back to it as one.
+
+    Each layer gets a copy of its slice as a handle for the gradient; nothing is saved, so the
+    handles serve any number of forward and backward passes.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, vector: Tensor, places: tuple[slice, ...]) -> tuple[Tensor, ...]:
+        ctx.places, ctx.size = places, len(vector)
+        return tuple(vector[place].clone() for place in places)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        whole = gradients[0].new_zeros(ctx.size)
+        for place, gradient in zip(ctx.places, gradients, strict=True):
+            whole[place] = gradient
+        return whole, None
+
+
+def _linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
+    """Find, by the id of a weight, the linear layers that hold it, if no other module does."""
+    owners: dict[int, list[nn.Module]] = {}
+    others: set[int] = set()
+    for module in model.modules():
+        for name, parameter in module._parameters.items():
+            if parameter is None:
+                continue
+            if name == "weight" and _is_linear(module):
+                owners.setdefault(id(parameter), []).append(module)
+            else:
+                others.add(id(parameter))
+    alike = {key: {type(layer) for layer in layers} for key, layers in owners.items()}
+    return {k: v for k, v in owners.items() if k not in others and len(alike[k]) == 1}
+
+
+def _is_linear(module: nn.Module) -> bool:
+    """Tell whether a module is exactly torch's Linear or transformers' Conv1D.
+
+    A subclass may compute otherwise, or, as in `nn.MultiheadAttention`, never be called.
+    """
+    kind = type(module)
+    conv1d = kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
+    return kind is nn.Linear or conv1d
+
+
+def _forward(layer: Any, handle: Tensor, where: Coordinates) -> Callable[[Tensor], Tensor]:
+    """Return the forward of a linear layer whose weight learns at `where`."""
+
+    def forward(x: Tensor) -> Tensor:
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.to(torch.get_autocast_dtype(x.device.type))
+        return region_linear(x, layer.weight, layer.bias, handle, where)
+
+    return forward

@@ -13,7 +13,15 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "cl_graft"
 
 FOUNDATION = {"errors", "randomness", "torchvision_ops"}
-WEIGHTS = FOUNDATION | {"region", "graft", "bank", "fingerprint", "sparse", "training"}
+WEIGHTS = FOUNDATION | {
+    "region",
+    "graft",
+    "bank",
+    "fingerprint",
+    "coordinate_gradient",
+    "sparse",
+    "training",
+}
 LIBRARY = WEIGHTS | {
     "store",
     "localization",
@@ -36,7 +44,8 @@ BELOW: dict[str, set[str]] = {
     "fingerprint": {"errors", "region"},
     "bank": {"errors", "region", "graft", "fingerprint"},
     "store": {"errors", "region", "graft", "bank", "fingerprint"},
-    "sparse": FOUNDATION | {"region", "graft"},
+    "coordinate_gradient": set(),
+    "sparse": FOUNDATION | {"region", "graft", "coordinate_gradient"},
     "training": FOUNDATION | {"region", "graft", "sparse"},
     "localization": FOUNDATION | {"region", "graft", "sparse", "training"},
     "examples": FOUNDATION,
@@ -75,6 +84,7 @@ OUTSIDE: dict[str, set[str]] = {
     "fingerprint": TORCH,
     "bank": TORCH,
     "store": TORCH | {"safetensors"},
+    "coordinate_gradient": {"torch"},
     "sparse": TORCH,
     "training": TORCH,
     "localization": TORCH,
