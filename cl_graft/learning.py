@@ -1,17 +1,13 @@
-"""Learning one task: from data to a region, before the region itself is trained.
+"""Learning one task: what it is, how it becomes a graft, and its independent dense run.
 
-The two phases here are those of the paper's App. C.3 that need the base alone: an independent
-dense run, and localization on (base, tuned). Both depend only on the model, the data, the
-settings and the seed, so their outcome can be cached by a hash of these and shared between
-orders, densities and strategies.
+The dense run depends only on the model, the data, the settings and the seed, so its outcome can be
+cached by a hash of these and shared between orders, densities, localizers and strategies.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import logging
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
@@ -19,23 +15,26 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor, nn
 
+from cl_graft.errors import InputError
 from cl_graft.examples import Examples
-from cl_graft.graft import copy_, gather, grafted, load_, snapshot
-from cl_graft.localization import Problem, Ranking, find_localizer, localize
+from cl_graft.graft import copy_, snapshot
+from cl_graft.localization import find_localizer
+from cl_graft.passes import Passes
 from cl_graft.randomness import BatchOrder, derive, permutation
-from cl_graft.region import Layout, Parameters, Region
 from cl_graft.training import FineTuning, fine_tune
 
 __all__ = [
     "Cache",
+    "DenseRun",
     "GraftingSettings",
-    "Located",
+    "Progress",
     "TaskProblem",
+    "cache_key",
+    "check_dense_run",
+    "dense_passes",
     "fine_tune_task",
-    "locate_task",
+    "silent",
 ]
-
-logger = logging.getLogger(__name__)
 
 Progress = Callable[[str, int, int], None]
 """Called as (phase, step, steps) while a phase runs."""
@@ -49,7 +48,9 @@ class GraftingSettings:
         density: Share of the graftable coordinates in a task's region, in (0, 1], or ``"auto"``
             for the smallest of `budgets` whose graft keeps `auto_share` of the dense dev score.
         localizer: A name in `cl_graft.localization.LOCALIZERS`.
-        fine_tuning: The dense run.
+        fine_tuning: The dense run; a localizer that does not look at one does without it.
+        warmup_rows: Training rows on which a head is fitted to the base before a localizer that
+            does without a dense run looks at gradients, at least 2.
         mask_steps: Gradient batches that the localizer looks at.
         mask_batch: Rows of such a batch.
         micro_batch: Rows computed at a time.
@@ -69,6 +70,7 @@ class GraftingSettings:
     density: float | Literal["auto"] = 0.002
     localizer: str = "learned_mask"
     fine_tuning: FineTuning = field(default_factory=FineTuning)
+    warmup_rows: int = 256
     mask_steps: int = 12
     mask_batch: int = 128
     micro_batch: int = 32
@@ -88,12 +90,42 @@ class GraftingSettings:
             raise ValueError(f"auto_share must be in (0, 1], got {self.auto_share}")
         if self.mask_steps < 1 or self.mask_batch < 1 or self.micro_batch < 1:
             raise ValueError("mask_steps, mask_batch and micro_batch must be at least 1")
-        find_localizer(self.localizer)
+        if self.warmup_rows < 2:
+            raise ValueError(f"warmup_rows must be at least 2, got {self.warmup_rows}")
+        check_dense_run(
+            self.localizer,
+            density=self.density,
+            region_start=self.region_start,
+            keep_standalone=self.keep_standalone,
+        )
 
     def coordinates(self, total: int) -> int:
         """Return the largest budget k among `total` coordinates; at least 1."""
         density = max(self.budgets) if self.density == "auto" else self.density
         return max(1, round(density * total))
+
+
+def check_dense_run(
+    localizer: str, *, density: float | str, region_start: str, keep_standalone: bool
+) -> None:
+    """Refuse settings that need a dense run beside a localizer that does without one.
+
+    Raises:
+        InputError: If there is no localizer of this name, or a setting needs tuned values.
+    """
+    if find_localizer(localizer).needs_tuned:
+        return
+    asks = {
+        "density='auto'": density == "auto",
+        "region_start='tuned'": region_start == "tuned",
+        "keep_standalone": keep_standalone,
+    }
+    refused = ", ".join(name for name, asked in asks.items() if asked)
+    if refused:
+        raise InputError(
+            f"{refused} needs densely fine-tuned weights, but the localizer {localizer!r} chooses "
+            "a region without a dense run; choose another localizer, such as 'learned_mask'"
+        )
 
 
 class Cache(Protocol):
@@ -123,6 +155,8 @@ class TaskProblem:
         dev: Rows for choosing checkpoints, masks and budgets.
         device: Where batches go.
         content: What determines the outcome beside the settings: model and data fingerprints.
+        head_module: The module that `head` belongs to, asked once a batch; None where there is
+            none, or where it cannot be fitted alone.
     """
 
     model: nn.Module
@@ -135,6 +169,7 @@ class TaskProblem:
     dev: Examples
     device: torch.device
     content: str
+    head_module: nn.Module | None = None
 
     def dev_score(self) -> float:
         """Score the model as it is now on dev."""
@@ -161,24 +196,20 @@ class TaskProblem:
 
 
 @dataclass(frozen=True, eq=False)
-class Located:
-    """Where a task lives, and what its independent run found there.
+class DenseRun:
+    """What the independent dense run of a task found.
 
     Attributes:
-        claimed: The region γ_n.
-        tuned: The independent run's graftable parameters.
-        head: The independent run's head.
-        dense_dev: Its score on dev.
-        graft_dev: The score on dev of base + tuned values on the region; None if not measured.
-        seconds: Wall time by phase; near 0 where the cache answered.
+        tuned: The graftable parameters.
+        head: The task's head.
+        dev: Score on dev; None if it was not looked at.
+        passes: What it cost, also where the cache answered.
     """
 
-    claimed: Region
-    tuned: Parameters
-    head: Parameters
-    dense_dev: float | None
-    graft_dev: float | None
-    seconds: dict[str, float]
+    tuned: dict[str, Tensor]
+    head: dict[str, Tensor]
+    dev: float | None
+    passes: Passes
 
 
 def fine_tune_task(
@@ -188,23 +219,19 @@ def fine_tune_task(
     seed: int,
     cache: Cache | None = None,
     progress: Progress | None = None,
-) -> tuple[dict[str, Tensor], dict[str, Tensor], float | None]:
-    """Run the independent dense fine-tuning of a task; the model is put back to its base.
-
-    Returns:
-        The tuned graftable parameters, the tuned head, and the score on dev.
-    """
+) -> DenseRun:
+    """Run the independent dense fine-tuning of a task; the model is put back to its base."""
     trained = {**task.parameters, **task.head}
     before = snapshot(trained)
     phase_seed = derive(seed, task.content, "dense")
-    key = _key("dense", task.content, asdict(settings), seed)
+    key = cache_key("dense", task.content, asdict(settings), seed)
     # A head's own names hold the task's label, which depends on the order of the stream.
     shelf = {name: name for name in task.parameters}
     shelf |= {name: f"head.{place}" for place, name in enumerate(task.head)}
     found = cache.get(key) if cache is not None else None
     if found is None:
         order = BatchOrder(len(task.train), settings.batch_size, phase_seed, "batches")
-        report = progress or _silent
+        report = progress or silent
         try:
             outcome = fine_tune(
                 task.model,
@@ -225,148 +252,26 @@ def fine_tune_task(
         device = next(iter(trained.values())).device
         tensors = {name: found[0][shelf[name]].to(device) for name in trained}
         dev = found[1]["dev"]
-    body = {name: tensors[name] for name in task.parameters}
-    return body, {name: tensors[name] for name in task.head}, dev
-
-
-def locate_task(
-    task: TaskProblem,
-    settings: GraftingSettings,
-    *,
-    owned: Region,
-    cache: Cache | None = None,
-    progress: Progress | None = None,
-) -> Located:
-    """Find the region of a task on a model at its base, which is put back there.
-
-    Args:
-        task: The task.
-        settings: How.
-        owned: Coordinates of earlier tasks, passed over when `settings.refill` is on.
-        cache: Answers what was computed before.
-        progress: Called while phases run.
-    """
-    base = snapshot(task.parameters)
-    layout = Layout.of(base)
-    started = time.perf_counter()
-    tuned, head, dense_dev = fine_tune_task(
-        task, settings.fine_tuning, seed=settings.seed, cache=cache, progress=progress
-    )
-    seconds = {"dense": time.perf_counter() - started}
-    started = time.perf_counter()
-    without = owned if settings.refill and settings.mode == "prefix" else None
-    taken = len(without) if without is not None else 0
-    k = min(settings.coordinates(layout.total), layout.total - taken)
-    if k < 1:
-        empty = Region.empty(layout)
-        return Located(empty, tuned, head, dense_dev, None, seconds | {"localize": 0.0})
-    head_before = snapshot(task.head)
-    flags = {name: p.requires_grad for name, p in task.parameters.items()}
-    task.model.eval()
-    try:
-        copy_(task.head, head)
-        for parameter in task.parameters.values():
-            parameter.requires_grad_(True)
-        problem = _problem(task, settings, base, tuned, progress)
-        ranking = _ranking(problem, task, settings, k=k, taken=taken, cache=cache)
-        claimed, graft_dev = _budget(problem, ranking, settings, k, without, dense_dev)
-    finally:
-        load_(task.model, base)
-        copy_(task.head, head_before)
-        for name, parameter in task.parameters.items():
-            parameter.requires_grad_(flags[name])
-    seconds["localize"] = time.perf_counter() - started
-    return Located(claimed, tuned, head, dense_dev, graft_dev, seconds)
-
-
-def _problem(
-    task: TaskProblem,
-    settings: GraftingSettings,
-    base: Parameters,
-    tuned: Parameters,
-    progress: Progress | None,
-) -> Problem:
-    seed = derive(settings.seed, task.content, "mask")
-    rows = min(settings.mask_batch, len(task.train))
-    order = BatchOrder(len(task.train), rows, seed, "batches")
-    report = progress or _silent
-
-    def losses(step: int) -> list[Callable[[], Tensor]]:
-        report("localize", step + 1, settings.mask_steps)
-        places = order(step)
-        cuts = range(0, len(places), settings.micro_batch)
-        return [lambda cut=cut: task.loss(places[cut : cut + settings.micro_batch]) for cut in cuts]
-
-    return Problem(
-        model=task.model,
-        parameters=task.parameters,
-        base=base,
-        tuned=tuned,
-        losses=losses,
-        dev_score=task.dev_score,
-        train_score=lambda: task.train_score(rows=1024, seed=seed),
-        seed=seed,
+    return DenseRun(
+        tuned={name: tensors[name] for name in task.parameters},
+        head={name: tensors[name] for name in task.head},
+        dev=dev,
+        passes=dense_passes(task, settings),
     )
 
 
-def _ranking(
-    problem: Problem,
-    task: TaskProblem,
-    settings: GraftingSettings,
-    *,
-    k: int,
-    taken: int,
-    cache: Cache | None,
-) -> Ranking:
-    recipe = {
-        "localizer": settings.localizer,
-        "k": k,
-        "steps": settings.mask_steps,
-        "batch": settings.mask_batch,
-        "micro": settings.micro_batch,
-        "fine_tuning": asdict(settings.fine_tuning),
-    }
-    total = problem.layout.total
-    depth = min(total, max(20 * k, total // 20) + taken)
-    key = _key("ranking", task.content, recipe, settings.seed)
-    found = cache.get(key) if cache is not None else None
-    if found is not None and found[0]["order"].numel() >= depth:
-        return Ranking(problem.layout, found[0]["order"].to(torch.int64))
-    ranking = localize(problem, settings.localizer, k=k, steps=settings.mask_steps, depth=depth)
-    if cache is not None:
-        cache.put(key, {"order": ranking.order}, {})
-    return ranking
+def dense_passes(task: TaskProblem, settings: FineTuning) -> Passes:
+    """Return what a dense run of a task costs."""
+    looks = min(settings.evaluations, settings.steps)
+    return Passes(settings.steps * settings.batch_size, looks * len(task.dev))
 
 
-def _budget(
-    problem: Problem,
-    ranking: Ranking,
-    settings: GraftingSettings,
-    k: int,
-    without: Region | None,
-    dense_dev: float | None,
-) -> tuple[Region, float | None]:
-    def measure(size: int) -> tuple[Region, float]:
-        region = ranking.top(size, without=without)
-        with grafted(problem.model, gather(problem.tuned, region)):
-            return region, problem.dev_score()
-
-    if settings.density != "auto":
-        return measure(k)
-    wanted = settings.auto_share * (dense_dev or 0.0)
-    total = problem.layout.total
-    sizes = sorted({min(k, max(1, round(density * total))) for density in settings.budgets})
-    tried = (measure(size) for size in sizes)
-    for region, score in tried:
-        if score >= wanted:
-            return region, score
-    return measure(k)
-
-
-def _key(phase: str, content: str, recipe: Mapping[str, Any], seed: int) -> str:
+def cache_key(phase: str, content: str, recipe: Mapping[str, Any], seed: int) -> str:
+    """Name the outcome of a phase by all that determines it."""
     text = json.dumps([phase, content, recipe, seed], sort_keys=True)
     return f"{phase}-{hashlib.sha256(text.encode()).hexdigest()[:40]}"
 
 
-def _silent(phase: str, step: int, steps: int) -> None:
+def silent(phase: str, step: int, steps: int) -> None:
+    """Report nothing."""
     del phase, step, steps

@@ -28,6 +28,7 @@ _LINE_EVERY_SECONDS = 10.0
 _PHASES = {
     "dense": "independent fine-tuning",
     "choose": "independent fine-tuning (grid)",
+    "warm-up": "fit of the head",
     "localize": "localization",
     "train": "training",
     "evaluate": "evaluation",

@@ -176,4 +176,6 @@ def _row(results: Sequence[RunResult], tasks: Sequence[str]) -> dict[str, Any]:
         },
         "bytes_per_task": over_seeds(mean(result.bytes.values()) for result in results),
         "seconds": over_seeds(result.total_seconds for result in results),
+        "forward_backward": over_seeds(result.total_passes.forward_backward for result in results),
+        "forward": over_seeds(result.total_passes.forward for result in results),
     }

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.presets import PAPER_MOST_SHOTS, PRESETS
+from cl_graft.learning import check_dense_run
 from cl_graft.localization import find_localizer
 
 __all__ = [
@@ -156,6 +157,12 @@ class ExperimentConfig(BaseModel):
         "takes the smallest that keeps 98 % of the dense score on dev.",
     )
     localizer: str = Field(default="learned_mask", description="How a region is found.")
+    warmup_rows: int = Field(
+        default=256,
+        ge=2,
+        description="Training rows on which a head is fitted to the base, for localizers that do "
+        "without a dense run.",
+    )
     mask_steps: int = Field(
         default=12, ge=1, description="Gradient batches that the localizer looks at."
     )
@@ -237,6 +244,16 @@ class ExperimentConfig(BaseModel):
         if isinstance(value, float) and not 0 < value <= 1:
             raise ValueError(f"must be in (0, 1] or 'auto', got {value}")
         return value
+
+    @model_validator(mode="after")
+    def _fit_the_localizer(self) -> ExperimentConfig:
+        check_dense_run(
+            self.localizer,
+            density=self.density,
+            region_start=self.region_start,
+            keep_standalone=self.keep_standalone,
+        )
+        return self
 
     def cell(self) -> dict[str, Any]:
         """Return as JSON what all cells of a comparison share."""

@@ -13,9 +13,9 @@ class Step:
     """One step of a long phase was done.
 
     Attributes:
-        phase: ``"dense"``, ``"localize"``, ``"train"`` (the strategy's own loop) or
-            ``"evaluate"``; ``"choose"`` for the dense runs of a grid; ``"reused"``, once, for a
-            cell that was finished before.
+        phase: ``"dense"`` or ``"warm-up"``, ``"localize"``, ``"train"`` (the strategy's own loop)
+            or ``"evaluate"``; ``"choose"`` for the dense runs of a grid; ``"reused"``, once, for
+            a cell that was finished before.
         step: Steps done, from 1.
         steps: Steps of the phase.
         task: The task that is learned; after which one is evaluated; empty for ``"reused"``.

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from cl_graft.metrics import (
 from cl_graft.metrics.figures import overlap_heatmap, r_matrix_heatmap, reliability_diagram
 from cl_graft.metrics.plugins import StreamScores
 from cl_graft.metrics.tensorboard import OncePerStepTensorboardLogger
+from cl_graft.passes import Passes
 from cl_graft.region import overlap_matrix
 from cl_graft.store.files import replace_file
 
@@ -54,6 +55,7 @@ class Record:
     bytes: dict[str, int] = field(default_factory=dict)
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds_saved: dict[str, dict[str, float]] = field(default_factory=dict)
+    passes: dict[str, dict[str, Passes]] = field(default_factory=dict)
 
 
 def result_of(
@@ -80,6 +82,10 @@ def result_of(
         bytes=record.bytes,
         seconds=record.seconds,
         seconds_saved=record.seconds_saved,
+        passes={
+            name: {phase: asdict(passes) for phase, passes in phases.items()}
+            for name, phases in record.passes.items()
+        },
         logit_hashes={
             name: {
                 "learned": scores.logit_hash(j, j),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.experiments.results import RunResult
+from cl_graft.passes import Passes, total_passes
 from cl_graft.store.files import replace_file
 
 __all__ = ["mean_ece", "write_comparison_summary", "write_run_summary"]
@@ -30,7 +31,8 @@ def write_run_summary(result: RunResult, folder: Path) -> None:
         ["ECE, mean over tasks", _percent(mean_ece(result))],
     ])]  # fmt: skip
     lines += ["", *_table(["task", "score", "ECE", "region", "lost to earlier tasks", "stored",
-                           "seconds", "same logits at the end"],
+                           "seconds", "rows differentiated", "rows answered",
+                           "same logits at the end"],
                           [_task_row(result, j) for j in range(learned)])]  # fmt: skip
     lines += ["", *_origin(result)]
     _write(lines, folder)
@@ -45,7 +47,7 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
     lines += [f"Seeds: {seeds}. {'Mean ± standard deviation over them; s' if many else 'S'}cores, "
               "transfers, forgetting and ECE in points.", ""]  # fmt: skip
     head = ["strategy", "average accuracy", "backward transfer", "forgetting", "ECE"]
-    head += [f"{task} at the end" for task in tasks] + ["bytes a task", "seconds"]
+    head += [f"{task} at the end" for task in tasks] + ["bytes a task", "seconds", "rows"]
     lines += _table(head, [
         [
             name,
@@ -54,11 +56,13 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
             *(_spread(row["final"][task]) for task in tasks),
             _spread(row["bytes_per_task"], scale=1, digits=0),
             _spread(row["seconds"], scale=1, digits=0),
+            _spread(row["forward_backward"], scale=1, digits=0),
         ]
         for name, row in rows.items()
     ])  # fmt: skip
     lines += ["", "Seconds are those of all phases, also where a phase was answered by the cache "
-              "(a dense run that grafting and independent fine-tuning share)."]  # fmt: skip
+              "(a dense run that grafting and independent fine-tuning share); rows are those "
+              "that went forward and backward."]  # fmt: skip
     for name, row in rows.items():
         if row["of_independent"] is not None and name != "independent":
             share = f"{row['of_independent']:.3f}"
@@ -81,6 +85,7 @@ def _task_row(result: RunResult, j: int) -> list[str]:
     region = result.coordinates.get(name)
     hashes = result.logit_hashes[name]
     seconds = sum(result.seconds[name].values()) + sum(result.seconds_saved[name].values())
+    passes = total_passes(Passes(**phase) for phase in result.passes.get(name, {}).values())
     return [
         name,
         f"{_percent(result.R[-1][j])} ({result.metrics[name]})",
@@ -89,6 +94,8 @@ def _task_row(result: RunResult, j: int) -> list[str]:
         f"{region['lost']:.1%}" if region else "–",
         f"{result.bytes[name]:,} bytes",
         f"{seconds:.0f}",
+        f"{passes.forward_backward:,}",
+        f"{passes.forward:,}",
         "yes" if hashes["learned"] == hashes["end"] else "no",
     ]
 

@@ -16,6 +16,7 @@ import torch
 
 from cl_graft.errors import InputError
 from cl_graft.fingerprint import environment
+from cl_graft.passes import Passes, total_passes
 from cl_graft.store.files import replace_file
 
 __all__ = [
@@ -65,6 +66,8 @@ class RunResult:
         versions: Of the packages, and what bits depend on.
         machine: Where it ran.
         command: How it was started.
+        passes: Rows that went through the model to learn each task, by task and phase:
+            ``"forward_backward"`` (differentiated) and ``"forward"`` (answered alone).
     """
 
     strategy: str
@@ -91,6 +94,13 @@ class RunResult:
     versions: dict[str, str]
     machine: dict[str, Any]
     command: str = field(default="")
+    passes: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+
+    @property
+    def total_passes(self) -> Passes:
+        """Rows of all tasks and phases, with those of phases that the cache answered."""
+        phases = (phases for task in self.passes.values() for phases in task.values())
+        return total_passes(Passes(**phase) for phase in phases)
 
     @property
     def total_seconds(self) -> float:
@@ -139,6 +149,8 @@ def read_result(folder: Path | str) -> RunResult:
     path = Path(folder) / RESULTS
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
+        # Results of the first version have no passes.
+        values = {"passes": {}, **values}
         return RunResult(**{known.name: values[known.name] for known in fields(RunResult)})
     except OSError as error:
         raise InputError(f"{path}: cannot read the results: {error.strerror}") from None

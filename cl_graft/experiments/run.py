@@ -44,9 +44,11 @@ from cl_graft.experiments.report import write_run_summary
 from cl_graft.experiments.results import RunResult, machine, versions, write_result
 from cl_graft.experiments.schedule import choose, grafting_settings, grid_of, region_schedule
 from cl_graft.experiments.tasks import load_tasks
+from cl_graft.learning import dense_passes
 from cl_graft.metrics.plugins import StreamScores
 from cl_graft.metrics.tensorboard import OncePerStepTensorboardLogger
 from cl_graft.models import graftable_parameters
+from cl_graft.passes import Passes, total_passes
 from cl_graft.store import append_entry
 from cl_graft.strategies import MultiTaskText, StopAfter, TaskFacts, heads_for
 from cl_graft.strategies.heads import head_state
@@ -210,8 +212,11 @@ class _Run:
             started = time.perf_counter()
             strategy.eval(test if self.zero_shot else test[: label + 1])
             seconds = record.seconds.setdefault(name, {})
-            seconds |= self._own_seconds(strategy, label) or {"train": trained}
+            seconds |= _own(strategy, "seconds", label) or {"train": trained}
             seconds["evaluate"] = time.perf_counter() - started
+            rows = Passes(schedule.steps * schedule.batch_size)
+            passes = record.passes.setdefault(name, {})
+            passes |= _own(strategy, "passes", label) or {"train": rows}
             self._saved(name, self.cache.saved - saved)
             record.bytes[name] = self._bytes(name, label)
             self._write(learned=label + 1)
@@ -255,6 +260,10 @@ class _Run:
                 record.seconds[name] = {"choose": time.perf_counter() - started}
                 spared = (self.cache.saved - saved).get("dense", 0.0)
                 record.seconds_saved[name] = {"choose": spared} if spared else {}
+                # The chosen one is counted where it is used.
+                others = (other for other in grid if other != chosen[label])
+                passes = total_passes(dense_passes(problem, other) for other in others)
+                record.passes[name] = {"choose": passes}
             setup.record.schedules[name] = {
                 "steps": chosen[label].steps,
                 "batch_size": chosen[label].batch_size,
@@ -292,14 +301,9 @@ class _Run:
         append_entry(bank, self.folder / folders.BANK)
         self.bank = bank
 
-    def _own_seconds(self, strategy: Any, label: int) -> dict[str, float]:
-        """Return what the strategy's plugin measured of its phases, if it did."""
-        plugins = (getattr(plugin, "seconds", None) for plugin in strategy.plugins)
-        return next((dict(s[label]) for s in plugins if isinstance(s, dict) and label in s), {})
-
     def _saved(self, name: str, saved: Counter[str]) -> None:
         """Note what the cache saved: rankings are most of localization."""
-        phases = {"dense": "dense", "ranking": "localize"}
+        phases = {"warmup": "warm-up", "ranking": "localize"}
         kept = self.setup.record.seconds_saved.setdefault(name, {})
         kept |= {phases.get(phase, phase): seconds for phase, seconds in saved.items()}
 
@@ -320,3 +324,9 @@ class _Run:
         write_run_summary(result, self.folder)
         # Last, as a complete one says that the run is finished.
         write_result(result, self.folder)
+
+
+def _own(strategy: Any, what: str, label: int) -> dict[str, Any]:
+    """Return what the strategy's plugin noted of its phases, such as its seconds, if it did."""
+    noted = (getattr(plugin, what, None) for plugin in strategy.plugins)
+    return next((dict(n[label]) for n in noted if isinstance(n, dict) and label in n), {})

@@ -47,6 +47,7 @@ def grafting_settings(
         density=config.density,
         localizer=config.localizer,
         fine_tuning=dense,
+        warmup_rows=config.warmup_rows,
         mask_steps=config.mask_steps,
         mask_batch=config.mask_batch,
         refill=config.refill,
@@ -91,9 +92,9 @@ def choose(
         return candidates[0]
     best, chosen = -math.inf, candidates[0]
     for settings in candidates:
-        _, _, dev = fine_tune_task(problem, settings, seed=seed, cache=cache, progress=progress)
-        if dev is not None and dev > best:
-            best, chosen = dev, settings
+        dense = fine_tune_task(problem, settings, seed=seed, cache=cache, progress=progress)
+        if dense.dev is not None and dense.dev > best:
+            best, chosen = dense.dev, settings
     return chosen
 
 

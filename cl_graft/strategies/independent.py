@@ -16,6 +16,7 @@ from torch import Tensor
 
 from cl_graft.graft import load_, snapshot
 from cl_graft.learning import Cache, fine_tune_task
+from cl_graft.passes import Passes
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.problems import task_problem
 from cl_graft.training import FineTuning
@@ -39,6 +40,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
 
     Attributes:
         seconds: Wall time by task label and phase.
+        passes: Rows that went through the model, by task label and phase.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
     ) -> None:
         super().__init__()
         self.seconds: dict[int, dict[str, float]] = {}
+        self.passes: dict[int, dict[str, Passes]] = {}
         self._fine_tuning = dict(fine_tuning)
         self._base = base
         self._dev = {int(e.task_label): e for e in dev} if dev is not None else {}
@@ -80,14 +83,16 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
             seed=self._seed,
         )
         started = time.perf_counter()
-        body, head, _ = fine_tune_task(
+        dense = fine_tune_task(
             task,
             self._fine_tuning[label],
             seed=self._seed,
             cache=self._cache,
             progress=self._progress,
         )
-        self._models[label] = {name: tensor.cpu() for name, tensor in (body | head).items()}
+        own = dense.tuned | dense.head
+        self._models[label] = {name: tensor.cpu() for name, tensor in own.items()}
+        self.passes[label] = {"dense": dense.passes}
         self.seconds[label] = {"dense": time.perf_counter() - started}
         strategy.stop_training()
 

@@ -29,8 +29,10 @@ from cl_graft.bank import BaseIdentity, GraftBank, Switch
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.fingerprint import hash_tensors, model_fingerprint
 from cl_graft.graft import named
-from cl_graft.learning import Cache, GraftingSettings, TaskProblem, locate_task
+from cl_graft.learning import Cache, GraftingSettings, TaskProblem
+from cl_graft.locating import locate_task
 from cl_graft.models import graftable_parameters
+from cl_graft.passes import Passes
 from cl_graft.region import Layout
 from cl_graft.strategies.heads import (
     carrier_of,
@@ -76,6 +78,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
     Attributes:
         bank: What was learned so far; None before the first task.
         seconds: Wall time by task label and phase.
+        passes: Rows that went through the model, by task label and phase.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         }
         self.bank = bank
         self.seconds: dict[int, dict[str, float]] = {}
+        self.passes: dict[int, dict[str, Passes]] = {}
         self._dev = {int(e.task_label): e for e in dev} if dev is not None else {}
         self._facts = dict(facts or {})
         self._identity = identity
@@ -192,7 +196,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         """Look at dev where the settings ask for it."""
         if self._session is not None:
             self._session.home()
-            self._session.look()
+            self._session.look(rows=len(strategy.mb_y))
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Turn the trained region into an entry of the bank."""
@@ -203,6 +207,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         facts = self._facts.get(session.label, TaskFacts(f"task{session.label}"))
         self.bank = session.commit(facts)
         self.seconds[session.label] = session.seconds
+        self.passes[session.label] = session.passes
         if self._on_entry:
             self._on_entry(self.bank)
 

@@ -73,6 +73,7 @@ def task_problem(
         content="|".join(
             [base, train.fingerprint(), chosen_on.fingerprint(), metric, _head_hash(named)]
         ),
+        head_module=head[1] if head else None,
     )
 
 

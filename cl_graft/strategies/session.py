@@ -19,7 +19,9 @@ from torch import Tensor, nn
 from cl_graft.bank import Canary, Entry, GraftBank, Switch
 from cl_graft.fingerprint import environment, hash_tensors
 from cl_graft.graft import copy_, extract, gather, named, snapshot, write_
-from cl_graft.learning import GraftingSettings, Located, TaskProblem
+from cl_graft.learning import GraftingSettings, TaskProblem
+from cl_graft.locating import Located
+from cl_graft.passes import Passes
 from cl_graft.randomness import derive
 from cl_graft.region import Region
 from cl_graft.sparse import RegionParameters
@@ -63,6 +65,7 @@ class Session:
     ) -> None:
         self.label = label
         self.seconds = dict(located.seconds)
+        self.passes = {**located.passes, "region": Passes()}
         self._carrier = carrier
         self._switch = switch
         self._position = switch.position
@@ -77,7 +80,7 @@ class Session:
         self._base = extract(carrier, free)
         self._model = strategy.model
         self._head_before = snapshot(task.head)
-        if settings.region_start == "tuned":
+        if settings.region_start == "tuned" and located.tuned is not None:
             write_(carrier, gather(located.tuned, free))
         copy_(task.head, located.head)
         self._flags = [(p, p.requires_grad) for p in strategy.model.parameters()]
@@ -106,9 +109,10 @@ class Session:
         self._live.write_()
         self._seen = self._versions()
 
-    def look(self) -> None:
+    def look(self, *, rows: int) -> None:
         """Count a step; every `look_every` steps score dev and remember the best values."""
         self._steps += 1
+        self.passes["region"] += Passes(forward_backward=rows)
         every = self._settings.look_every
         if every and self._steps % every == 0:
             self._remember()
@@ -162,7 +166,7 @@ class Session:
             owned=owned,
             head=head_state(self._carrier, self.label),
             standalone=gather(located.tuned, located.claimed)
-            if self._settings.keep_standalone
+            if self._settings.keep_standalone and located.tuned is not None
             else None,
             weights_sha256=hash_tensors(named(self._carrier, layout)),
             canary=self._canary(),
@@ -202,6 +206,7 @@ class Session:
         modes = [(module, module.training) for module in self._model.modules()]
         self._model.eval()
         score = self._task.dev_score()
+        self.passes["region"] += Passes(forward=len(self._task.dev))
         for module, mode in modes:
             module.training = mode
         if self._best is None or score >= self._best[0]:

@@ -266,6 +266,9 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "Files": ("cl_graft.store.banks", "cl_graft.store.grafts"),
     "Learning a task": (
         "cl_graft.learning",
+        "cl_graft.locating",
+        "cl_graft.warmup",
+        "cl_graft.passes",
         "cl_graft.training",
         "cl_graft.localization.problem",
         "cl_graft.localization.table",

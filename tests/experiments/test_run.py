@@ -83,6 +83,28 @@ def test_the_same_seed_gives_the_same_bits_with_and_without_the_cache(
     assert again.coordinates == before.coordinates
 
 
+def test_a_run_without_a_dense_run_learns_forgets_nothing_and_says_what_it_cost(
+    tmp_path, two_tasks
+):
+    config = config_from({**two_tasks.model_dump(), "localizer": "base_gradient"})
+    steps: list = []
+    result = run(config, strategy="grafting", seed=0, out=tmp_path, progress=steps.append)
+    assert {step.phase for step in steps} == {"warm-up", "localize", "train", "evaluate"}
+    assert result.backward_transfer == 0.0
+    (task, _) = load_tasks(config, seed=0)
+    assert result.passes["sentiment"] == {
+        "warm-up": {"forward_backward": 0, "forward": len(task.train)},
+        "localize": {"forward_backward": 2 * 16, "forward": 0},
+        "region": {"forward_backward": 8 * 8, "forward": len(task.dev)},
+    }
+    assert read_result(run_folder(tmp_path, "grafting", 0)) == result
+    bank = load_bank(run_folder(tmp_path, "grafting", 0) / "bank")
+    for entry in bank.entries:
+        assert entry.facts["dense_dev"] is None
+        assert entry.facts["graft_dev"] is None
+        assert entry.facts["trained_dev"] is not None
+
+
 def test_another_seed_gives_other_answers(tmp_path, comparison, two_tasks):
     other = run(two_tasks, strategy="grafting", seed=1, out=tmp_path)
     (before,) = [cell for cell in comparison.cells if cell.strategy == "grafting"]

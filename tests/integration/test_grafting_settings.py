@@ -139,6 +139,23 @@ def test_auto_density_takes_the_smallest_budget_that_keeps_the_wanted_share(shar
     assert facts["graft_dev"] >= share * facts["dense_dev"]
 
 
+@pytest.mark.parametrize("name", ["base_gradient", "random"])
+def test_a_stream_is_learned_without_a_dense_run(name):
+    run = learner(mlp(), vector_stream(labels=[0, 1]), settings=quick(localizer=name))
+    run.learn()
+    assert run.plugin.passes[0].keys() == {"warm-up", "localize", "region"}
+    assert run.scores.logit_hash(0, 0) == run.scores.logit_hash(1, 0)
+
+
+def test_a_task_head_is_warm_before_its_region_trains(tiny_bert):
+    run = text_learner(tiny_bert, ("sentiment",), settings=quick(localizer="base_gradient"))
+    run.model.adaptation(run.train_stream[0])
+    first = run.carrier.heads["0"].weight.detach().clone()
+    run.strategy.optimizer.param_groups[0]["lr"] = 0.0
+    run.strategy.train(run.train_stream)
+    assert not torch.equal(run.plugin.bank.entries[0].head["weight"], first)
+
+
 def test_a_filter_keeps_parameters_out_of_every_region():
     run = learner(
         mlp(),

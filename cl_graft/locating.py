@@ -1,0 +1,271 @@
+"""Locating a task: from data to a region, before the region itself is trained.
+
+Most localizers compare the base with its densely fine-tuned twin, so an independent dense run comes
+first (Panigrahi et al., 2023, App. C.3, https://arxiv.org/abs/2302.06600). One that looks at the
+base alone does without: the task's head is fitted to the base's features instead, which is all
+but free, and both localization and region training start from it. Every phase depends only on the
+model, the data, the settings and the seed, so its outcome can be cached by a hash of these.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cl_graft.graft import copy_, gather, grafted, load_, snapshot
+from cl_graft.learning import (
+    Cache,
+    GraftingSettings,
+    Progress,
+    TaskProblem,
+    cache_key,
+    fine_tune_task,
+    silent,
+)
+from cl_graft.localization import Problem, Ranking, find_localizer, localize
+from cl_graft.passes import Passes
+from cl_graft.randomness import BatchOrder, derive
+from cl_graft.region import Layout, Parameters, Region
+from cl_graft.warmup import warm_up_head
+
+__all__ = ["Located", "locate_task"]
+
+
+@dataclass(frozen=True, eq=False)
+class Located:
+    """Where a task lives, and what was found on the way there.
+
+    Attributes:
+        claimed: The region γ_n.
+        tuned: The independent run's graftable parameters; None without such a run.
+        head: The independent run's head, or the one fitted to the base.
+        dense_dev: The independent run's score on dev; None without one.
+        graft_dev: The score on dev of base + tuned values on the region; None if not measured.
+        seconds: Wall time by phase; near 0 where the cache answered.
+        passes: Rows by phase, also where the cache answered.
+    """
+
+    claimed: Region
+    tuned: Parameters | None
+    head: Parameters
+    dense_dev: float | None
+    graft_dev: float | None
+    seconds: dict[str, float]
+    passes: dict[str, Passes]
+
+
+def locate_task(
+    task: TaskProblem,
+    settings: GraftingSettings,
+    *,
+    owned: Region,
+    cache: Cache | None = None,
+    progress: Progress | None = None,
+) -> Located:
+    """Find the region of a task on a model at its base, which is put back there.
+
+    Args:
+        task: The task.
+        settings: How.
+        owned: Coordinates of earlier tasks, passed over when `settings.refill` is on.
+        cache: Answers what was computed before.
+        progress: Called while phases run.
+    """
+    base = snapshot(task.parameters)
+    layout = Layout.of(base)
+    start = _start(task, settings, cache, progress or silent)
+    started = time.perf_counter()
+    without = owned if settings.refill and settings.mode == "prefix" else None
+    taken = len(without) if without is not None else 0
+    k = min(settings.coordinates(layout.total), layout.total - taken)
+    if k < 1:
+        return start.at(Region.empty(layout), None, 0.0, Passes())
+    head_before = snapshot(task.head)
+    flags = {name: p.requires_grad for name, p in task.parameters.items()}
+    count = _Count()
+    task.model.eval()
+    try:
+        copy_(task.head, start.head)
+        for parameter in task.parameters.values():
+            parameter.requires_grad_(True)
+        problem = _problem(task, settings, base, start.tuned or {}, count, progress or silent)
+        ranking = _ranking(problem, task, settings, count, k=k, taken=taken, cache=cache)
+        claimed, graft_dev = _budget(problem, ranking, settings, k, without, start)
+    finally:
+        load_(task.model, base)
+        copy_(task.head, head_before)
+        for name, parameter in task.parameters.items():
+            parameter.requires_grad_(flags[name])
+    return start.at(claimed, graft_dev, time.perf_counter() - started, count.passes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Start:
+    """What localization starts from: the outcome of the phase before it."""
+
+    phase: str
+    tuned: Parameters | None
+    head: dict[str, Tensor]
+    dev: float | None
+    seconds: float
+    passes: Passes
+
+    def at(
+        self, claimed: Region, graft_dev: float | None, seconds: float, passes: Passes
+    ) -> Located:
+        return Located(
+            claimed=claimed,
+            tuned=self.tuned,
+            head=self.head,
+            dense_dev=self.dev,
+            graft_dev=graft_dev,
+            seconds={self.phase: self.seconds, "localize": seconds},
+            passes={self.phase: self.passes, "localize": passes},
+        )
+
+
+class _Count:
+    """Rows of localization, counted as they go through the model."""
+
+    def __init__(self) -> None:
+        self.passes = Passes()
+
+
+def _start(
+    task: TaskProblem, settings: GraftingSettings, cache: Cache | None, report: Progress
+) -> _Start:
+    started = time.perf_counter()
+    if find_localizer(settings.localizer).needs_tuned:
+        dense = fine_tune_task(
+            task, settings.fine_tuning, seed=settings.seed, cache=cache, progress=report
+        )
+        seconds = time.perf_counter() - started
+        return _Start("dense", dense.tuned, dense.head, dense.dev, seconds, dense.passes)
+    if not task.head or task.head_module is None:
+        return _Start("warm-up", None, snapshot(task.head), None, 0.0, Passes())
+    head = _warm_head(task, settings, cache)
+    report("warm-up", 1, 1)
+    rows = min(settings.warmup_rows, len(task.train))
+    seconds = time.perf_counter() - started
+    return _Start("warm-up", None, head, None, seconds, Passes(forward=rows))
+
+
+def _warm_head(
+    task: TaskProblem, settings: GraftingSettings, cache: Cache | None
+) -> dict[str, Tensor]:
+    key = cache_key("warmup", task.content, _warmup(settings), settings.seed)
+    found = cache.get(key) if cache is not None else None
+    # A head's own names hold the task's label, which depends on the order of the stream.
+    if found is not None:
+        return {name: found[0][str(place)].to(task.device) for place, name in enumerate(task.head)}
+    seed = derive(settings.seed, task.content, "warm-up")
+    head = warm_up_head(task, rows=settings.warmup_rows, seed=seed)
+    if cache is not None:
+        cache.put(key, {str(place): head[name] for place, name in enumerate(task.head)}, {})
+    return head
+
+
+def _problem(
+    task: TaskProblem,
+    settings: GraftingSettings,
+    base: Parameters,
+    tuned: Parameters,
+    count: _Count,
+    report: Progress,
+) -> Problem:
+    seed = derive(settings.seed, task.content, "mask")
+    rows = min(settings.mask_batch, len(task.train))
+    order = BatchOrder(len(task.train), rows, seed, "batches")
+
+    def losses(step: int) -> list[Callable[[], Tensor]]:
+        report("localize", step + 1, settings.mask_steps)
+        places = order(step)
+        count.passes += Passes(forward_backward=len(places))
+        cuts = range(0, len(places), settings.micro_batch)
+        return [lambda cut=cut: task.loss(places[cut : cut + settings.micro_batch]) for cut in cuts]
+
+    def dev_score() -> float:
+        count.passes += Passes(forward=len(task.dev))
+        return task.dev_score()
+
+    def train_score() -> float:
+        looked = min(1024, len(task.train))
+        count.passes += Passes(forward=looked)
+        return task.train_score(rows=looked, seed=seed)
+
+    return Problem(
+        model=task.model,
+        parameters=task.parameters,
+        base=base,
+        tuned=tuned,
+        losses=losses,
+        dev_score=dev_score,
+        train_score=train_score,
+        seed=seed,
+    )
+
+
+def _ranking(
+    problem: Problem,
+    task: TaskProblem,
+    settings: GraftingSettings,
+    count: _Count,
+    *,
+    k: int,
+    taken: int,
+    cache: Cache | None,
+) -> Ranking:
+    recipe = {
+        "localizer": settings.localizer,
+        "k": k,
+        "steps": settings.mask_steps,
+        "batch": settings.mask_batch,
+        "micro": settings.micro_batch,
+        "start": asdict(settings.fine_tuning) if problem.tuned else _warmup(settings),
+    }
+    total = problem.layout.total
+    depth = min(total, max(20 * k, total // 20) + taken)
+    key = cache_key("ranking", task.content, recipe, settings.seed)
+    found = cache.get(key) if cache is not None else None
+    if found is not None and found[0]["order"].numel() >= depth:
+        count.passes += Passes(**found[1])
+        return Ranking(problem.layout, found[0]["order"].to(torch.int64))
+    ranking = localize(problem, settings.localizer, k=k, steps=settings.mask_steps, depth=depth)
+    if cache is not None:
+        cache.put(key, {"order": ranking.order}, asdict(count.passes))
+    return ranking
+
+
+def _budget(
+    problem: Problem,
+    ranking: Ranking,
+    settings: GraftingSettings,
+    k: int,
+    without: Region | None,
+    start: _Start,
+) -> tuple[Region, float | None]:
+    if start.tuned is None:
+        return ranking.top(k, without=without), None
+
+    def measure(size: int) -> tuple[Region, float]:
+        region = ranking.top(size, without=without)
+        with grafted(problem.model, gather(problem.tuned, region)):
+            return region, problem.dev_score()
+
+    if settings.density == "auto":
+        wanted = settings.auto_share * (start.dev or 0.0)
+        total = problem.layout.total
+        sizes = sorted({min(k, max(1, round(density * total))) for density in settings.budgets})
+        for region, score in (measure(size) for size in sizes):
+            if score >= wanted:
+                return region, score
+    return measure(k)
+
+
+def _warmup(settings: GraftingSettings) -> Mapping[str, Any]:
+    return {"rows": settings.warmup_rows}

@@ -1,0 +1,33 @@
+"""What learning costs, counted in rows: the currency in which methods can be compared.
+
+Seconds depend on the machine; how many rows went through the model, and how many of them came
+back as gradients, does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Passes", "total_passes"]
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Rows that went through the model.
+
+    Attributes:
+        forward_backward: Rows whose loss was computed and differentiated.
+        forward: Rows that were only answered (looks at dev, features of a head).
+    """
+
+    forward_backward: int = 0
+    forward: int = 0
+
+    def __add__(self, other: Passes) -> Passes:
+        return Passes(self.forward_backward + other.forward_backward, self.forward + other.forward)
+
+
+def total_passes(parts: Iterable[Passes]) -> Passes:
+    """Add up the passes of several phases."""
+    return sum(parts, Passes())

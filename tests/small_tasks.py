@@ -1,0 +1,74 @@
+"""A small task for tests of the phases before region training.
+
+The class is the sign of a product of two inputs; a body of two layers with dropout learns it under
+a head of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import TensorDataset
+
+from cl_graft.examples import Examples
+from cl_graft.graft import snapshot
+from cl_graft.learning import GraftingSettings, TaskProblem
+from cl_graft.randomness import generator
+from cl_graft.region import Layout, Region
+from cl_graft.training import FineTuning
+
+__all__ = ["FAST", "MemoryCache", "make_task", "nothing", "settings"]
+
+FAST = FineTuning(steps=30, batch_size=16, lr=0.5, evaluations=2)
+
+
+class MemoryCache:
+    def __init__(self) -> None:
+        self.kept: dict[str, tuple[dict[str, Tensor], dict[str, Any]]] = {}
+        self.hits: list[str] = []
+
+    def get(self, key: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        if key in self.kept:
+            self.hits.append(key.split("-")[0])
+        return self.kept.get(key)
+
+    def put(self, key: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        self.kept[key] = ({n: t.clone() for n, t in tensors.items()}, dict(facts))
+
+
+def make_task() -> TaskProblem:
+    draw = generator(0, "learning")
+    body = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Dropout(0.1), nn.Linear(32, 8))
+    model = nn.ModuleDict({"body": body, "head": nn.Linear(8, 2)})
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=draw) * 0.3)
+    inputs = torch.randn(200, 8, generator=draw)
+    targets = (inputs[:, 0] * inputs[:, 1] > 0).long()
+    data = TensorDataset(inputs, targets)
+    named = dict(model.named_parameters())
+    return TaskProblem(
+        model=model,
+        parameters={n: p for n, p in named.items() if n.startswith("body")},
+        head={n: p for n, p in named.items() if n.startswith("head")},
+        forward=lambda x: model["head"](model["body"](x)),
+        criterion=nn.functional.cross_entropy,
+        score=lambda logits, y: float((logits.argmax(1) == y).float().mean()),
+        train=Examples(data, range(150)),
+        dev=Examples(data, range(150, 200)),
+        device=torch.device("cpu"),
+        content="xor",
+        head_module=model["head"],
+    )
+
+
+def settings(**changes: Any) -> GraftingSettings:
+    values = {"density": 0.05, "mask_steps": 4, "mask_batch": 32, "micro_batch": 16}
+    return GraftingSettings(**{**values, "fine_tuning": FAST, **changes})
+
+
+def nothing(task: TaskProblem) -> Region:
+    return Region.empty(Layout.of(snapshot(task.parameters)))
