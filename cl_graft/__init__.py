@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cl_graft.torchvision_ops import declare_missing_operators
 
 if TYPE_CHECKING:
-    from cl_graft.bank import BaseIdentity, Canary, Entry, GraftBank, Switch
+    from cl_graft.bank import BaseIdentity, Canary, Entry, GraftBank
     from cl_graft.errors import BankError, InputError
     from cl_graft.graft import Graft, extract, grafted, write_
     from cl_graft.learning import GraftingSettings
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         TaskFacts,
         heads_for,
     )
+    from cl_graft.switch import Switch
     from cl_graft.tasks import Prompt, Row, TextTask, load_task
     from cl_graft.tasks.benchmark import TextStream, text_stream
     from cl_graft.training import FineTuning, fine_tune
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "bank": ("BaseIdentity", "Canary", "Entry", "GraftBank", "Switch"),
+    "bank": ("BaseIdentity", "Canary", "Entry", "GraftBank"),
     "errors": ("BankError", "InputError"),
     "graft": ("Graft", "extract", "grafted", "write_"),
     "learning": ("GraftingSettings",),
@@ -52,6 +53,7 @@ _HOMES = {
         "TaskFacts",
         "heads_for",
     ),
+    "switch": ("Switch",),
     "tasks": ("Prompt", "Row", "TextTask", "load_task"),
     "tasks.benchmark": ("TextStream", "text_stream"),
     "training": ("FineTuning", "fine_tune"),

@@ -9,18 +9,18 @@ today are the bits that answered it on the day it was learned.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from cl_graft.graft import Graft, extract, merge, write_
+from cl_graft.graft import Graft, merge
 from cl_graft.region import Layout, Region, union
 
-__all__ = ["BaseIdentity", "Canary", "Entry", "GraftBank", "Mode", "Switch"]
+__all__ = ["BaseIdentity", "Canary", "Entry", "GraftBank", "Mode"]
 
 Mode = Literal["prefix", "isolated"]
 
@@ -120,11 +120,19 @@ class GraftBank:
             raise ValueError(
                 f"a coordinate has one owner, but {len(taken)} of {entry.task!r} are taken already"
             )
-        return replace(self, entries=(*self.entries, entry))
+        grown = replace(self, entries=(*self.entries, entry))
+        vars(grown)["_owned"] = self._owned | entry.owned.region  # what it would compute, sooner
+        return grown
 
     def owned(self, *, upto: int | None = None) -> Region:
         """Return the coordinates owned by the first `upto` entries; None means by all."""
+        if upto is None:
+            return self._owned
         return union((e.owned.region for e in self.entries[:upto]), layout=self.layout)
+
+    @cached_property
+    def _owned(self) -> Region:
+        return self.owned(upto=len(self))
 
     def claimed(self, *, upto: int | None = None) -> Region:
         """Return the union of the regions γ of the first `upto` entries; None means of all."""
@@ -140,83 +148,10 @@ class GraftBank:
             raise ValueError(f"position must be in [0, {len(self)}), got {position}")
         if self.mode == "isolated":
             return self.entries[position].owned
-        return self._join(0, position + 1)
+        grafts = [entry.owned for entry in self.entries[: position + 1]]
+        return merge(grafts, layout=self.layout, dtype=getattr(torch, self.base.dtype))
 
     def find(self, *, label: int) -> int | None:
         """Return the position of the latest entry that answers a task label; None if unknown."""
         positions = [i for i, entry in enumerate(self.entries) if entry.label == label]
         return positions[-1] if positions else None
-
-    def between(self, low: int, high: int) -> Graft:
-        """Return the joined values of entries `low` <= i < `high` (prefix mode)."""
-        return self._join(low, high)
-
-    def _join(self, low: int, high: int) -> Graft:
-        grafts = [entry.owned for entry in self.entries[low:high]]
-        return merge(grafts, layout=self.layout, dtype=getattr(torch, self.base.dtype))
-
-
-class Switch:
-    """Moves a model between the answers of a bank, writing only the coordinates that differ.
-
-    The model must be at its base when the switch is made. `position` is the entry whose answer
-    the model carries, None for the bare base.
-    """
-
-    def __init__(self, model: nn.Module, bank: GraftBank) -> None:
-        self.model = model
-        self.bank = bank
-        self.position: int | None = None
-        self._base = extract(model, bank.owned())
-
-    def to(self, position: int | None) -> None:
-        """Make the model carry the answer of entry `position`, None for the base."""
-        if position == self.position:
-            return
-        if position is not None and not 0 <= position < len(self.bank):
-            raise ValueError(f"position must be in [0, {len(self.bank)}) or None, got {position}")
-        if self.bank.mode == "prefix":
-            now, then = _count(self.position), _count(position)
-            if then > now:
-                write_(self.model, self.bank.between(now, then))
-            else:
-                write_(self.model, self._base.on(self.bank.between(then, now).region))
-        else:
-            if self.position is not None:
-                owned = self.bank.entries[self.position].owned.region
-                write_(self.model, self._base.on(owned))
-            if position is not None:
-                write_(self.model, self.bank.entries[position].owned)
-        self.position = position
-
-    @contextmanager
-    def carrying(self, position: int | None) -> Iterator[nn.Module]:
-        """Carry the answer of an entry for a `with` block, then go back."""
-        before = self.position
-        self.to(position)
-        try:
-            yield self.model
-        finally:
-            self.to(before)
-
-    def extend(self, bank: GraftBank, *, base: Graft) -> None:
-        """Take over a bank that has grown by one entry, whose values the model carries already.
-
-        Args:
-            bank: The current bank with one entry more.
-            base: The base values on the new entry's coordinates.
-        """
-        if len(bank) != len(self.bank) + 1:
-            raise ValueError(f"expected a bank of {len(self.bank) + 1} entries, got {len(bank)}")
-        known = self._base.region
-        self._base = merge(
-            [self._base, base.on(base.region - known)],
-            layout=bank.layout,
-            dtype=self._base.values.dtype,
-        )
-        self.bank = bank
-        self.position = len(bank) - 1
-
-
-def _count(position: int | None) -> int:
-    return 0 if position is None else position + 1

@@ -23,6 +23,8 @@ WEIGHTS = FOUNDATION | {
     "training",
 }
 LIBRARY = WEIGHTS | {
+    "flat",
+    "switch",
     "store",
     "localization",
     "examples",
@@ -55,6 +57,8 @@ BELOW: dict[str, set[str]] = {
     "graft": {"errors", "region"},
     "fingerprint": {"errors", "region"},
     "bank": {"errors", "region", "graft", "fingerprint"},
+    "flat": {"region", "graft"},
+    "switch": {"region", "graft", "bank", "flat"},
     "store": {"errors", "region", "graft", "bank", "fingerprint"},
     "coordinate_gradient": set(),
     "sparse": FOUNDATION | {"region", "graft", "coordinate_gradient"},
@@ -98,6 +102,8 @@ OUTSIDE: dict[str, set[str]] = {
     "graft": TORCH,
     "fingerprint": TORCH,
     "bank": TORCH,
+    "flat": {"torch"},
+    "switch": {"torch"},
     "store": TORCH | {"safetensors"},
     "coordinate_gradient": {"torch"},
     "sparse": TORCH,

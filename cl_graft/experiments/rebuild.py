@@ -17,7 +17,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from cl_graft.bank import BaseIdentity, Entry, GraftBank, Switch
+from cl_graft.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.errors import InputError, WrongArchitecture, WrongBase, nearest
 from cl_graft.experiments.base import base_fingerprint
 from cl_graft.models import (
@@ -30,6 +30,7 @@ from cl_graft.models import (
 )
 from cl_graft.region import Layout
 from cl_graft.store import load_bank
+from cl_graft.switch import Switch
 from cl_graft.tasks import Prompt, Row, encode
 
 __all__ = ["Answer", "OpenedBank", "find_entry", "head_of", "load_base", "open_bank"]

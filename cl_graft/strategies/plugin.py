@@ -25,7 +25,7 @@ import torch
 from avalanche.core import SupervisedPlugin
 from torch import nn
 
-from cl_graft.bank import BaseIdentity, GraftBank, Switch
+from cl_graft.bank import BaseIdentity, GraftBank
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.fingerprint import hash_tensors, model_fingerprint
 from cl_graft.graft import named
@@ -43,6 +43,7 @@ from cl_graft.strategies.heads import (
 from cl_graft.strategies.host import check_plugins, single_label_stream
 from cl_graft.strategies.problems import task_problem
 from cl_graft.strategies.session import Session, TaskFacts
+from cl_graft.switch import Switch
 from cl_graft.training import freeze_statistics
 
 __all__ = ["GraftingPlugin"]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cl_graft.bank import Canary, Entry, GraftBank, Switch
+from cl_graft.bank import Canary, Entry, GraftBank
 from cl_graft.fingerprint import environment, hash_tensors
 from cl_graft.graft import copy_, extract, gather, named, snapshot, write_
 from cl_graft.learning import GraftingSettings, TaskProblem
@@ -26,6 +26,7 @@ from cl_graft.randomness import derive
 from cl_graft.region import Region
 from cl_graft.sparse import RegionParameters
 from cl_graft.strategies.heads import head_paths, head_state
+from cl_graft.switch import Switch
 
 __all__ = ["Session", "TaskFacts"]
 

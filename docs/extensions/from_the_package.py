@@ -260,6 +260,8 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.region",
         "cl_graft.graft",
         "cl_graft.bank",
+        "cl_graft.switch",
+        "cl_graft.flat",
         "cl_graft.sparse",
         "cl_graft.errors",
     ),

@@ -1,0 +1,38 @@
+"""Banks of the small model that the tests of banks, switching and serving share."""
+
+from __future__ import annotations
+
+import torch
+from region_strategies import TwoLayers
+
+from cl_graft.bank import BaseIdentity, Entry, GraftBank, Mode
+from cl_graft.graft import Graft
+from cl_graft.region import Layout, Region
+
+__all__ = ["BASE", "LAYOUT", "empty_bank", "grow", "stream"]
+
+LAYOUT = Layout.of(dict(TwoLayers().named_parameters()))
+BASE = BaseIdentity(fingerprint="f" * 64, model="two-layers", dtype="float32")
+
+
+def empty_bank(mode: Mode = "prefix") -> GraftBank:
+    return GraftBank(LAYOUT, BASE, mode)
+
+
+def grow(bank: GraftBank, claimed: Region, *, label: int | None = None) -> GraftBank:
+    """Append an entry whose values tell which entry they belong to."""
+    number = len(bank) + 1
+    free = bank.free(claimed)
+    values = torch.arange(len(free), dtype=torch.float32) + 1000 * number
+    entry = Entry(f"task{number}", number if label is None else label, claimed, Graft(free, values))
+    return bank.append(entry)
+
+
+def stream(mode: Mode, tasks: int = 4) -> GraftBank:
+    """Return a bank of entries with 30 random coordinates each."""
+    generator = torch.Generator().manual_seed(0)
+    bank = empty_bank(mode)
+    for _ in range(tasks):
+        chosen = torch.randperm(LAYOUT.total, generator=generator)[:30]
+        bank = grow(bank, Region.of(LAYOUT, chosen))
+    return bank
