@@ -4,38 +4,71 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
+from cl_graft.batching import text_lengths
 from cl_graft.randomness import permutation
 
 __all__ = ["Examples"]
 
 
 class Examples:
-    """The rows of a dataset whose items start with (input, target), batched by row number."""
+    """The rows of a dataset whose items start with (input, target), batched by row number.
 
-    def __init__(self, dataset: Any, rows: Sequence[int] | None = None) -> None:
+    Args:
+        dataset: Items start with (input, target).
+        rows: Which of them, in which order; None means all.
+        tensors: Inputs and targets of the whole dataset, where they stand in memory and items are
+            nothing else: a batch is then picked at once, not stacked item by item.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        rows: Sequence[int] | None = None,
+        *,
+        tensors: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
         self._dataset = dataset
+        self._tensors = tensors
         self.rows = list(range(len(dataset)) if rows is None else rows)
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    @cached_property
+    def lengths(self) -> Tensor | None:
+        """Tokens of every row, (n,), of encoded texts in memory; None of anything else."""
+        lengths = text_lengths(self._tensors[0]) if self._tensors is not None else None
+        return None if lengths is None else lengths[self.rows]
+
     def batch(self, places: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Stack the inputs and the targets of some rows."""
-        items = [self._dataset[self.rows[place]] for place in places]
+        rows = [self.rows[place] for place in places]
+        if self._tensors is not None:
+            picked = torch.tensor(rows)
+            return self._tensors[0][picked], self._tensors[1][picked]
+        items = [self._dataset[row] for row in rows]
         return default_collate([i[0] for i in items]), default_collate([i[1] for i in items])
+
+    def alike(self, places: Sequence[int]) -> list[int]:
+        """Order places so that rows of similar length are neighbours; others stay as they are."""
+        if self.lengths is None:
+            return list(places)
+        lengths = self.lengths.tolist()
+        return sorted(places, key=lambda place: -lengths[place])
 
     def split(self, share: float, *, seed: int) -> tuple[Examples, Examples]:
         """Split off a share of the rows at random, at least one; returns (rest, part)."""
         order = permutation(len(self), seed, "split").tolist()
         cut = max(1, round(share * len(self)))
         part, rest = sorted(order[:cut]), sorted(order[cut:])
-        pick = [self.rows[i] for i in part], [self.rows[i] for i in rest]
-        return Examples(self._dataset, pick[1]), Examples(self._dataset, pick[0])
+        return self._pick(rest), self._pick(part)
 
     def fingerprint(self) -> str:
         """Return the SHA-256 over inputs and targets of all rows in order."""
@@ -46,3 +79,7 @@ class Examples:
                 digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
                 digest.update(tensor.contiguous().numpy().tobytes())
         return digest.hexdigest()
+
+    def _pick(self, places: Sequence[int]) -> Examples:
+        rows = [self.rows[place] for place in places]
+        return Examples(self._dataset, rows, tensors=self._tensors)

@@ -187,6 +187,7 @@ class TaskProblem:
 
     def _score(self, examples: Examples, places: Sequence[int]) -> float:
         logits, targets = [], []
+        places = examples.alike(places)
         with torch.no_grad():
             for first in range(0, len(places), 64):
                 inputs, target = examples.batch(places[first : first + 64])
@@ -230,7 +231,10 @@ def fine_tune_task(
     shelf |= {name: f"head.{place}" for place, name in enumerate(task.head)}
     found = cache.get(key) if cache is not None else None
     if found is None:
-        order = BatchOrder(len(task.train), settings.batch_size, phase_seed, "batches")
+        lengths = task.train.lengths if settings.group_by_length else None
+        order = BatchOrder(
+            len(task.train), settings.batch_size, phase_seed, "batches", lengths=lengths
+        )
         report = progress or silent
         try:
             outcome = fine_tune(

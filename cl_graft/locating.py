@@ -184,7 +184,7 @@ def _problem(
 
     def losses(step: int) -> list[Callable[[], Tensor]]:
         report("localize", step + 1, settings.mask_steps)
-        places = order(step)
+        places = task.train.alike(order(step))
         count.passes += Passes(forward_backward=len(places))
         cuts = range(0, len(places), settings.micro_batch)
         return [lambda cut=cut: task.loss(places[cut : cut + settings.micro_batch]) for cut in cuts]

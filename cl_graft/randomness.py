@@ -14,6 +14,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
+from cl_graft.batching import grouped
+
 __all__ = ["BatchOrder", "derive", "generator", "permutation", "seeded"]
 
 
@@ -51,15 +53,31 @@ class BatchOrder:
 
     Rows are shuffled anew in every epoch. The last batch of an epoch is filled from the next
     epoch's shuffle, so all batches are equally large.
+
+    Args:
+        rows: How many there are.
+        batch_size: Rows a batch.
+        seed: Draws the shuffles, together with `keys`.
+        *keys: Say whose batches these are.
+        lengths: Of every row, (rows,): batches are made of rows of similar length. None leaves
+            them as shuffled.
     """
 
-    def __init__(self, rows: int, batch_size: int, seed: int, *keys: str | int) -> None:
+    def __init__(
+        self,
+        rows: int,
+        batch_size: int,
+        seed: int,
+        *keys: str | int,
+        lengths: Tensor | None = None,
+    ) -> None:
         if rows < 1 or batch_size < 1:
             raise ValueError(f"rows and batch_size must be at least 1, got {rows} and {batch_size}")
         self.rows = rows
         self.batch_size = batch_size
         self._seed = seed
         self._keys = keys
+        self._lengths = lengths
         self._shuffles: dict[int, Tensor] = {}
 
     def __call__(self, step: int) -> list[int]:
@@ -71,5 +89,15 @@ class BatchOrder:
     def _shuffle(self, epoch: int) -> Tensor:
         if epoch not in self._shuffles:
             self._shuffles = {e: s for e, s in self._shuffles.items() if e >= epoch - 1}
-            self._shuffles[epoch] = permutation(self.rows, self._seed, *self._keys, "epoch", epoch)
+            self._shuffles[epoch] = self._drawn(epoch)
         return self._shuffles[epoch]
+
+    def _drawn(self, epoch: int) -> Tensor:
+        order = permutation(self.rows, self._seed, *self._keys, "epoch", epoch)
+        if self._lengths is None:
+            return order
+        # The rows that fill the last batch of the epoch before stand first.
+        begun = min(-epoch * self.rows % self.batch_size, self.rows)
+        draws = generator(self._seed, *self._keys, "groups", epoch)
+        rest = grouped(order[begun:], self._lengths, batch_size=self.batch_size, generator=draws)
+        return torch.cat([order[:begun], rest])

@@ -37,6 +37,7 @@ class FineTuning:
         momentum: Of SGD.
         weight_decay: On all but biases and one-dimensional weights (LayerNorms).
         clip: Largest norm of the gradient; 0 switches clipping off.
+        group_by_length: Make batches of rows of similar length, where lengths are known.
         evaluations: How often to look at dev in the run, evenly spaced; the best point is kept.
             0 keeps the last.
     """
@@ -48,6 +49,7 @@ class FineTuning:
     momentum: float = 0.0
     weight_decay: float = 1e-4
     clip: float = 1.0
+    group_by_length: bool = False
     evaluations: int = 5
 
     def __post_init__(self) -> None:

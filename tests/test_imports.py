@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "cl_graft"
 
-FOUNDATION = {"errors", "randomness", "torchvision_ops"}
+FOUNDATION = {"errors", "batching", "randomness", "torchvision_ops"}
 WEIGHTS = FOUNDATION | {
     "region",
     "graft",
@@ -52,7 +52,8 @@ HOST_METRICS = {"metrics.plugins", "metrics.tensorboard"}
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "torchvision_ops": set(),
-    "randomness": {"errors"},
+    "batching": set(),
+    "randomness": {"errors", "batching"},
     "region": {"errors"},
     "graft": {"errors", "region"},
     "fingerprint": {"errors", "region"},
@@ -97,6 +98,7 @@ EVERYTHING = TEXT | {
 OUTSIDE: dict[str, set[str]] = {
     "errors": set(),
     "torchvision_ops": {"torch"},
+    "batching": {"torch"},
     "randomness": TORCH,
     "region": TORCH,
     "graft": TORCH,

@@ -42,6 +42,7 @@ from cl_graft.strategies import (
     GraftingPlugin,
     MultiTaskText,
     StopAfter,
+    TextBatches,
     heads_for,
 )
 from cl_graft.strategies.problems import task_problem
@@ -217,7 +218,12 @@ def _learn(
         model=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=schedule.lr),
         device=opened.loaded.model.device,
-        plugins=[ClipGradient(config.clip), stop, reporter],
+        plugins=[
+            TextBatches(seed, group_by_length=config.group_by_length),
+            ClipGradient(config.clip),
+            stop,
+            reporter,
+        ],
         evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
         grafting=plugin,
     )

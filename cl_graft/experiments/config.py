@@ -139,6 +139,11 @@ class ExperimentConfig(BaseModel):
     )
     weight_decay: float = Field(default=1e-4, ge=0, description="Of dense training.")
     clip: float = Field(default=1.0, gt=0, description="Largest norm of a gradient.")
+    group_by_length: bool = Field(
+        default=False,
+        description="Make training batches of rows of similar length, which computes less padding "
+        "and shuffles less freely. Dev and test rows always go by length.",
+    )
     evaluations: int = Field(
         default=5,
         ge=0,

@@ -30,6 +30,7 @@ def schedule_of(config: ExperimentConfig, task: TextTask) -> FineTuning:
         lr=config.lr,
         weight_decay=config.weight_decay,
         clip=config.clip,
+        group_by_length=config.group_by_length,
         evaluations=config.evaluations,
     )
 

@@ -1,5 +1,6 @@
 """Strategies and plugins for Avalanche."""
 
+from cl_graft.strategies.batches import TextBatches
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.multitask import MultiTaskText, heads_for
 from cl_graft.strategies.plugin import GraftingPlugin
@@ -15,5 +16,6 @@ __all__ = [
     "SeededLoop",
     "StopAfter",
     "TaskFacts",
+    "TextBatches",
     "heads_for",
 ]

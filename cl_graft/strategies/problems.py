@@ -55,9 +55,9 @@ def task_problem(
     carrier = carrier_of(model)
     head = head_module(carrier, label)
     named = {f"{head[0]}.{n}": p for n, p in head[1].named_parameters()} if head else {}
-    train = Examples(experience.dataset.train())
+    train = Examples(experience.dataset.train(), tensors=getattr(experience, "encoded", None))
     if dev is not None:
-        chosen_on = Examples(dev.dataset.eval())
+        chosen_on = Examples(dev.dataset.eval(), tensors=getattr(dev, "encoded", None))
     else:
         train, chosen_on = train.split(_DEV_SHARE, seed=derive(seed, "dev"))
     return TaskProblem(

@@ -235,7 +235,9 @@ class Session:
 
     def _canary(self) -> Canary:
         dev = self._task.dev
-        inputs, _ = dev.batch(range(min(_CANARY_ROWS, len(dev))))
+        count = min(_CANARY_ROWS, len(dev))
+        # Evenly spaced, as rows in the order of their lengths would be all alike at one end.
+        inputs, _ = dev.batch([place * len(dev) // count for place in range(count)])
         with torch.no_grad():
             logits: Tensor = self._task.forward(inputs.to(self._task.device))
         return Canary(inputs, logits.float().cpu(), environment(self._task.device))

@@ -17,6 +17,7 @@ from torch import nn
 from cl_graft.bank import BaseIdentity, GraftBank
 from cl_graft.errors import InputError, nearest
 from cl_graft.learning import Cache, GraftingSettings
+from cl_graft.strategies.batches import TextBatches
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.independent import IndependentPlugin
 from cl_graft.strategies.multitask import MultiTaskText
@@ -78,6 +79,12 @@ class Ingredients:
     def dev(self) -> Any:
         """The experiences with rows for choosing."""
         return self.stream.benchmark.valid_stream
+
+    @property
+    def batches(self) -> TextBatches:
+        """The plugin that hands a host's loop its batches."""
+        grouping = next(iter(self.dense.values())).group_by_length
+        return TextBatches(self.seed, group_by_length=grouping)
 
     def host(self, *, weight_decay: float = 0.0) -> dict[str, Any]:
         """Return what every Avalanche strategy is constructed with: SGD, evaluation, device.
@@ -142,13 +149,13 @@ def _grafting(given: Ingredients) -> SupervisedTemplate:
         progress=given.progress,
     )
     decay = [LinearDecay(lr=1.0, steps=1)] if given.region_decay else []
-    plugins = [ClipGradient(given.clip), *decay, *given.plugins]
+    plugins = [given.batches, ClipGradient(given.clip), *decay, *given.plugins]
     return GraftingContinual(**given.host(), grafting=plugin, plugins=plugins)
 
 
 def _naive(given: Ingredients) -> SupervisedTemplate:
     decay = next(iter(given.dense.values())).weight_decay
-    plugins = [SeededLoop(given.seed), ClipGradient(given.clip), *given.plugins]
+    plugins = [given.batches, SeededLoop(given.seed), ClipGradient(given.clip), *given.plugins]
     return Naive(**given.host(weight_decay=decay), plugins=plugins)
 
 
@@ -162,7 +169,7 @@ def _independent(given: Ingredients) -> SupervisedTemplate:
         cache=given.cache,
         progress=given.progress,
     )
-    return Naive(**given.host(), plugins=[plugin, *given.plugins])
+    return Naive(**given.host(), plugins=[given.batches, plugin, *given.plugins])
 
 
 _PAPER = "https://arxiv.org/abs/2302.06600"

@@ -4,6 +4,9 @@ One sample is one LongTensor (2, L): token ids, and 0 for padding, 1 for the fir
 the second. It is the form under which nearly all of Avalanche's strategies run unmodified. The
 streams are ``train``, ``valid`` (the dev rows) and ``test``; experience i of each is task i, with
 task label i.
+
+Training rows stand in the task's order. Dev and test rows stand in the order of their lengths, the
+longest first, so that a pass over them pads little; `EncodedTask.rows` says which row is which.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from avalanche.benchmarks.utils.data_attribute import ConstantSequence
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
+from cl_graft.batching import by_length, text_lengths
 from cl_graft.tasks.encoding import Family, encode, label_token_ids
 from cl_graft.tasks.task import Row, TextTask
 
@@ -38,11 +42,13 @@ class EncodedTask:
     Attributes:
         task: The text task.
         splits: Inputs, int64 (n, 2, L), and targets, (n,), of ``train``, ``valid`` and ``test``.
+        rows: Which row of the text task's split stands at each place, int64 (n,), by split.
         label_tokens: Every label's tokens, for prompts; None for encoders.
     """
 
     task: TextTask
     splits: dict[str, tuple[Tensor, Tensor]]
+    rows: dict[str, Tensor]
     label_tokens: tuple[tuple[int, ...], ...] | None
 
 
@@ -91,21 +97,21 @@ def text_stream(
         raise ValueError("a stream needs at least one task, got none")
     length = max_length or max(task.max_length for task in tasks)
     encoded = tuple(_encode(task, tokenizer, family, length) for task in tasks)
-    names = {"train": "train", "valid": "valid", "test": "test"}
     benchmark: Any = with_task_labels(
         benchmark_from_datasets(
             **{
-                stream: [
-                    _dataset(*task.splits[split], label=first_label + position)
+                name: [
+                    _dataset(*task.splits[name], label=first_label + position)
                     for position, task in enumerate(encoded)
                 ]
-                for stream, split in names.items()
+                for name in ("train", "valid", "test")
             }
         )
     )
     for stream in benchmark.streams.values():
         seen: list[int] = []
         for experience, task in zip(stream, encoded, strict=True):
+            experience.encoded = task.splits[stream.name]
             classes = list(range(task.task.num_classes))
             experience.classes_in_this_experience = classes
             experience.previous_classes = list(seen)
@@ -119,19 +125,21 @@ def _encode(task: TextTask, tokenizer: Tokenizer, family: Family, max_length: in
     prompt = {"encoder": None, "masked_lm": task.prompt, "causal_lm": task.causal_prompt}[family]
     kind = torch.float32 if task.regression else torch.int64
 
-    def tensors(rows: Sequence[Row]) -> tuple[Tensor, Tensor]:
+    splits, numbers = {}, {}
+    texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
+    for name, rows in texts.items():
         inputs = encode(rows, tokenizer, family=family, prompt=prompt, max_length=max_length)
-        return inputs, torch.tensor([row.label for row in rows], dtype=kind)
-
-    splits = {
-        "train": tensors(task.train),
-        "valid": tensors(task.dev),
-        "test": tensors(task.test),
-    }
+        targets = torch.tensor([row.label for row in rows], dtype=kind)
+        lengths = text_lengths(inputs)
+        order = torch.arange(len(rows))
+        if name != "train" and lengths is not None:
+            order = by_length(lengths)
+        splits[name] = inputs[order], targets[order]
+        numbers[name] = order
     tokens = None
     if family != "encoder" and prompt is not None:
         tokens = label_token_ids(tokenizer, prompt, task.label_names, family=family)
-    return EncodedTask(task, splits, tokens)
+    return EncodedTask(task, splits, numbers, tokens)
 
 
 def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:

@@ -1,0 +1,102 @@
+"""TextBatches: the batches of a text stream, straight from its tensors, in any strategy's loop.
+
+Avalanche's own loader fetches and stacks a batch row by row. The rows of a text stream stand in
+memory, so a batch is picked at once, and training batches can be made of rows of similar length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from avalanche.core import SupervisedPlugin
+from torch import Tensor
+
+from cl_graft.examples import Examples
+from cl_graft.randomness import BatchOrder, derive
+
+__all__ = ["TextBatches"]
+
+
+class TextBatches(SupervisedPlugin, supports_distributed=False):
+    """Replace the loader of experiences that `text_stream` made.
+
+    Runs at: before_training_exp, before_eval_exp. As Avalanche's `ReplayPlugin` does, it sets the
+    strategy's `dataloader`; give it before plugins that bring a loader of their own, which then
+    stands. Training batches are those of a `BatchOrder`: all equally large, and a function of the
+    seed, the task's rows and the step. Experiences without rows in memory, or whose data another
+    plugin changed, keep Avalanche's loader.
+
+    Args:
+        seed: Draws the order of training rows.
+        group_by_length: Make training batches of rows of similar length.
+    """
+
+    def __init__(self, seed: int, *, group_by_length: bool = False) -> None:
+        super().__init__()
+        self.seed = seed
+        self.group_by_length = group_by_length
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Train on shuffled batches."""
+        rows = _rows(strategy)
+        if rows is None:
+            return
+        size = strategy.train_mb_size
+        seed = derive(self.seed, rows.fingerprint(), "train")
+        lengths = rows.lengths if self.group_by_length else None
+        order = BatchOrder(len(rows), size, seed, lengths=lengths)
+        strategy.dataloader = _Loader(rows, _label(strategy), size=size, places=order)
+
+    def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Evaluate on all rows in order."""
+        rows = _rows(strategy)
+        if rows is None:
+            return
+        size = strategy.eval_mb_size
+        batches = [
+            range(first, min(first + size, len(rows))) for first in range(0, len(rows), size)
+        ]
+
+        def in_order(step: int) -> range:
+            return batches[step % len(batches)]
+
+        strategy.dataloader = _Loader(rows, _label(strategy), size=size, places=in_order)
+
+
+class _Loader:
+    """Yields an epoch's batches whenever it is walked through: inputs, targets, task labels."""
+
+    def __init__(
+        self, rows: Examples, label: int, *, size: int, places: Callable[[int], Sequence[int]]
+    ) -> None:
+        self._rows = rows
+        self._label = label
+        self._places = places
+        self._batches = math.ceil(len(rows) / size)
+        self._epoch = 0
+
+    def __len__(self) -> int:
+        return self._batches
+
+    def __iter__(self) -> Iterator[list[Tensor]]:
+        first = self._epoch * self._batches
+        self._epoch += 1
+        for step in range(first, first + self._batches):
+            inputs, targets = self._rows.batch(self._places(step))
+            yield [inputs, targets, torch.full((len(targets),), self._label)]
+
+
+def _rows(strategy: Any) -> Examples | None:
+    """Return the experience's rows in memory; None if the strategy's data are others."""
+    encoded = getattr(strategy.experience, "encoded", None)
+    data = strategy.adapted_dataset
+    if encoded is None or len(data) != len(encoded[1]):
+        return None
+    return Examples(data, tensors=encoded)
+
+
+def _label(strategy: Any) -> int:
+    return int(strategy.experience.task_label)
