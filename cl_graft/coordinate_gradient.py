@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["Coordinates", "Kernel", "pick_kernel", "region_linear"]
+__all__ = ["Coordinates", "Kernel", "coordinate_gradient", "pick_kernel", "region_linear"]
 
 Kernel = Literal["gather", "sample", "dense"]
 
@@ -135,6 +135,18 @@ def region_linear(
     return _RegionLinear.apply(
         x, weight, bias, values, where.inputs, *pattern, where.kernel, where.transposed
     )
+
+
+def coordinate_gradient(gradient: Tensor, kept: Tensor, where: Coordinates) -> Tensor:
+    """Return the gradient of a weight at `where`, in fp32 or wider; shape (k,).
+
+    Args:
+        gradient: ∂L/∂y of shape (rows, out).
+        kept: The columns `where.inputs` of x, of shape (rows, columns); all of x for None.
+        where: The coordinates.
+    """
+    left, right = (kept, gradient) if where.transposed else (gradient, kept)
+    return _at_coordinates(left, right, where.rows, where.columns, where.starts, where.kernel)
 
 
 class _RegionLinear(torch.autograd.Function):

@@ -1,0 +1,252 @@
+"""What a training step costs, and what it holds: a region against what one would pick instead.
+
+Every variant is a function that sets up a model of its own and returns one whole step (forward,
+backward, optimiser), so that two of them can be timed in alternating pairs in one process, and one
+of them measured for memory in a fresh one.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from measure import pairs, peak_memory
+from torch import Tensor, nn
+
+import cl_graft.models  # Before transformers: it makes its image code importable without torchvision.
+from cl_graft.region import Layout, Region
+from cl_graft.sparse import RegionParameters
+
+__all__ = ["SHAPES", "Shape", "Step", "VARIANTS", "memory_ratio", "prepare", "step_ratios"]
+
+Step = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model with random weights and the batch it is fed.
+
+    Attributes:
+        name: A configuration of `transformers.RobertaConfig`: ``base`` or ``large``.
+        rows: Rows a batch.
+        tokens: Tokens a row.
+        coordinates: Size of the region, drawn evenly from all block parameters.
+        device: Where it runs.
+        autocast: Compute in bf16 by autocast.
+    """
+
+    name: str = "base"
+    rows: int = 8
+    tokens: int = 64
+    coordinates: int = 8505
+    device: str = "cpu"
+    autocast: bool = False
+
+    def model(self) -> nn.Module:
+        """Return the encoder, embeddings frozen, in eval mode."""
+        from transformers import RobertaConfig, RobertaModel
+
+        sizes = {
+            "tiny": {
+                "num_hidden_layers": 2,
+                "hidden_size": 48,
+                "num_attention_heads": 4,
+                "intermediate_size": 96,
+                "vocab_size": 200,
+            },
+            "base": {},
+            "large": {
+                "num_hidden_layers": 24,
+                "hidden_size": 1024,
+                "num_attention_heads": 16,
+                "intermediate_size": 4096,
+            },
+        }
+        torch.manual_seed(0)
+        config = RobertaConfig(**sizes[self.name])
+        model = _Classifier(RobertaModel(config, add_pooling_layer=False), config.hidden_size)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_("embeddings" not in name)
+        return model.to(self.device).eval()
+
+    def batch(self) -> tuple[Tensor, Tensor]:
+        """Return token ids (rows, tokens) and classes (rows,)."""
+        draw = torch.Generator().manual_seed(1)
+        ids = torch.randint(10, 190, (self.rows, self.tokens), generator=draw)
+        return ids.to(self.device), (torch.arange(self.rows) % 2).to(self.device)
+
+    def region(self, model: nn.Module, coordinates: int | None = None) -> Region:
+        """Draw a region of the block parameters."""
+        layout = Layout.of(graftable(model))
+        draw = torch.Generator().manual_seed(2)
+        order = torch.randperm(layout.total, generator=draw)
+        return Region.of(layout, order[: coordinates or self.coordinates])
+
+
+SHAPES = {name: Shape(name) for name in ("tiny", "base", "large")}
+
+
+class _Classifier(nn.Module):
+    def __init__(self, encoder: nn.Module, hidden: int) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.head = nn.Linear(hidden, 2)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return self.head(self.encoder(ids).last_hidden_state[:, 0])
+
+
+def graftable(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the block parameters."""
+    return {name: p for name, p in model.named_parameters() if ".layer." in name}
+
+
+def loss_of(shape: Shape, model: nn.Module) -> Callable[[], Tensor]:
+    """Return the function that computes the loss of the batch."""
+    ids, classes = shape.batch()
+
+    def loss() -> Tensor:
+        with torch.autocast(ids.device.type, torch.bfloat16, enabled=shape.autocast):
+            logits = model(ids)
+        return nn.functional.cross_entropy(logits.float(), classes)
+
+    return loss
+
+
+def _optimizer(kind: str, parameters: list[Any]) -> torch.optim.Optimizer:
+    if kind == "adamw":
+        return torch.optim.AdamW(parameters, lr=1e-5)
+    return torch.optim.SGD(parameters, lr=1e-3)
+
+
+def _trained(shape: Shape, model: nn.Module, optimizer: str) -> Step:
+    """Return a step of whatever of a model requires gradients."""
+    loss = loss_of(shape, model)
+    steps = _optimizer(optimizer, [p for p in model.parameters() if p.requires_grad])
+
+    def step() -> None:
+        steps.zero_grad()
+        loss().backward()
+        steps.step()
+
+    return step
+
+
+def full_step(shape: Shape, optimizer: str) -> Step:
+    """Train every block parameter and the head."""
+    return _trained(shape, shape.model(), optimizer)
+
+
+def region_step(shape: Shape, optimizer: str) -> Step:
+    """Train a region and the head."""
+    model = shape.model()
+    live = RegionParameters(model, shape.region(model))
+    loss = loss_of(shape, model)
+    head = list(model.get_submodule("head").parameters())
+    steps = _optimizer(optimizer, [live.vector, *head])
+
+    def step() -> None:
+        steps.zero_grad()
+        loss().backward()
+        steps.step()
+        live.write_()
+
+    return step
+
+
+def limit(shape: Shape, optimizer: str) -> Step:
+    """Go forward and back to the first block's input, train the head alone: no less can be done."""
+    model = shape.model()
+    for parameter in graftable(model).values():
+        parameter.requires_grad_(False)
+
+    def ask(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
+        return output.requires_grad_()
+
+    model.get_submodule("encoder.embeddings").register_forward_hook(ask)
+    return _trained(shape, model, optimizer)
+
+
+def lora_r1_all_linear_step(shape: Shape, optimizer: str) -> Step:
+    """PEFT's LoRA of rank 1 on every linear layer of the blocks."""
+    from peft import LoraConfig
+
+    return _peft(shape, optimizer, LoraConfig(r=1, target_modules="all-linear"))
+
+
+def lora_r1_query_value_step(shape: Shape, optimizer: str) -> Step:
+    """PEFT's LoRA of rank 1 on query and value, its default for this model."""
+    from peft import LoraConfig
+
+    return _peft(shape, optimizer, LoraConfig(r=1, target_modules=["query", "value"]))
+
+
+def shira_step(shape: Shape, optimizer: str) -> Step:
+    """PEFT's SHiRA, a sparse high-rank adapter on every linear layer of the blocks."""
+    from peft import ShiraConfig
+
+    return _peft(shape, optimizer, ShiraConfig(r=1, target_modules="all-linear"))
+
+
+def _peft(shape: Shape, optimizer: str, config: Any) -> Step:
+    from peft import get_peft_model
+
+    model: Any = shape.model()
+    head = copy.deepcopy(model.head)
+    model.encoder.requires_grad_(False)
+    model.encoder = get_peft_model(model.encoder, config)
+    model.head = head
+    return _trained(shape, model, optimizer)
+
+
+VARIANTS: dict[str, Callable[[Shape, str], Step]] = {
+    variant.__name__: variant
+    for variant in (
+        full_step,
+        region_step,
+        limit,
+        lora_r1_all_linear_step,
+        lora_r1_query_value_step,
+        shira_step,
+    )
+}
+
+
+def prepare(variant: str, shape: Shape, optimizer: str = "sgd") -> Step:
+    """Set a variant up and return its step, after one forward (for `measure.peak_memory`)."""
+    step = VARIANTS[variant](shape, optimizer)
+    with torch.no_grad():
+        loss_of(shape, shape.model())()
+    return step
+
+
+def step_ratios(
+    a: str, b: str, shape: Shape, *, repeats: int = 7, optimizer: str = "sgd"
+) -> tuple[list[float], list[float], list[float]]:
+    """Time two variants in alternating pairs.
+
+    Returns:
+        The ratios a / b of the pairs, and the seconds of a and of b.
+    """
+    one, other = VARIANTS[a](shape, optimizer), VARIANTS[b](shape, optimizer)
+    first, second = pairs(one, other, repeats=repeats)
+    return [x / y for x, y in zip(first, second, strict=True)], first, second
+
+
+def memory_ratio(
+    a: str, b: str, shape: Shape, *, repeats: int, threads: int, optimizer: str = "sgd"
+) -> tuple[list[float], list[int], list[int]]:
+    """Measure the peak memory of a step of two variants, each in a fresh process.
+
+    Returns:
+        The ratios a / b of the pairs, and the bytes of a and of b.
+    """
+    peaks: tuple[list[int], list[int]] = ([], [])
+    for _ in range(repeats):
+        for place, variant in enumerate((a, b)):
+            peak = peak_memory(prepare, variant, shape, optimizer, threads=threads)
+            peaks[place].append(peak.memory if peak.device is None else peak.device)
+    return [x / y for x, y in zip(*peaks, strict=True)], *peaks
