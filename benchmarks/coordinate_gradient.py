@@ -105,8 +105,8 @@ def _run(gradient: Tensor, x: Tensor, where: Coordinates) -> Callable[[], Tensor
 def render(table: list[dict[str, object]], facts: dict[str, int]) -> str:
     """Return the table as Markdown, the fastest kernel in bold."""
     lines = [
-        f"Milliseconds for {facts['rows']} rows, fp32, {facts['threads']} CPU thread(s), medians of "
-        f"{facts['repeats']} alternating rounds.",
+        f"Milliseconds for {facts['rows']} rows, fp32, {facts['threads']} CPU thread(s); medians "
+        f"of {facts['repeats']} alternating rounds.",
         "",
         "| shape | coordinates | gather | sample | dense | picked |",
         "| --- | ---: | ---: | ---: | ---: | --- |",

@@ -10,17 +10,17 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from measure import pairs, peak_memory
 from torch import Tensor, nn
 
-import cl_graft.models  # Before transformers: it makes its image code importable without torchvision.
+import cl_graft.models  # noqa: F401  Before transformers, which needs torchvision's operators.
 from cl_graft.region import Layout, Region
 from cl_graft.sparse import RegionParameters
 
-__all__ = ["SHAPES", "Shape", "Step", "VARIANTS", "memory_ratio", "prepare", "step_ratios"]
+__all__ = ["SHAPES", "VARIANTS", "Shape", "Step", "memory_ratio", "prepare", "step_ratios"]
 
 Step = Callable[[], None]
 
@@ -215,12 +215,17 @@ VARIANTS: dict[str, Callable[[Shape, str], Step]] = {
 }
 
 
-def prepare(variant: str, shape: Shape, optimizer: str = "sgd") -> Step:
-    """Set a variant up and return its step, after one forward (for `measure.peak_memory`)."""
+def prepare(variant: str, shape: Shape, optimizer: str) -> Step:
+    """Set a variant up, go forward once, and return three of its steps (for `peak_memory`)."""
     step = VARIANTS[variant](shape, optimizer)
     with torch.no_grad():
         loss_of(shape, shape.model())()
-    return step
+
+    def steps() -> None:
+        for _ in range(3):
+            step()
+
+    return steps
 
 
 def step_ratios(
@@ -237,9 +242,18 @@ def step_ratios(
 
 
 def memory_ratio(
-    a: str, b: str, shape: Shape, *, repeats: int, threads: int, optimizer: str = "sgd"
+    a: str,
+    b: str,
+    shape: Shape,
+    *,
+    repeats: int,
+    threads: int,
+    optimizer: str = "sgd",
+    allocator: Literal["exact", "default"] = "default",
 ) -> tuple[list[float], list[int], list[int]]:
-    """Measure the peak memory of a step of two variants, each in a fresh process.
+    """Measure the peak memory of three steps of two variants, each in a fresh process.
+
+    With the system's own allocator: what a user's process needs, the heap's holes included.
 
     Returns:
         The ratios a / b of the pairs, and the bytes of a and of b.
@@ -247,6 +261,8 @@ def memory_ratio(
     peaks: tuple[list[int], list[int]] = ([], [])
     for _ in range(repeats):
         for place, variant in enumerate((a, b)):
-            peak = peak_memory(prepare, variant, shape, optimizer, threads=threads)
+            peak = peak_memory(
+                prepare, variant, shape, optimizer, threads=threads, allocator=allocator
+            )
             peaks[place].append(peak.memory if peak.device is None else peak.device)
     return [x / y for x, y in zip(*peaks, strict=True)], *peaks

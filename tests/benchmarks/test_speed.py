@@ -1,0 +1,43 @@
+"""The speed benchmarks run, at the smallest scale, and write what they say they write."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+def _run(script: str, *arguments: str) -> None:
+    subprocess.run(
+        [sys.executable, str(BENCHMARKS / script), *arguments],
+        check=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+    )
+
+
+@pytest.mark.slow
+def test_speed_writes_medians_with_their_raw_values(tmp_path: Path) -> None:
+    small = ("--shape", "tiny", "--repeats", "2", "--memory-repeats", "1", "--threads", "1")
+    _run("speed.py", *small, "--groups", "steps", "--results", str(tmp_path))
+    first = json.loads((tmp_path / "speed-tiny-cpu.json").read_text())
+    raw = first["region_step/full_step/raw"]
+    assert len(raw) == 2
+    assert first["region_step/full_step"] == statistics.median(raw)
+    _run("speed.py", *small, "--groups", "memory", "--results", str(tmp_path))
+    second = json.loads((tmp_path / "speed-tiny-cpu.json").read_text())
+    assert first.items() <= second.items()
+    assert "region_memory/full_memory" in second
+
+
+@pytest.mark.slow
+def test_the_crossover_of_the_kernels_is_measured_for_every_shape(tmp_path: Path) -> None:
+    _run("coordinate_gradient.py", "--rows", "4", "--repeats", "1", "--out", str(tmp_path))
+    table = json.loads((tmp_path / "coordinate_gradient.json").read_text())["milliseconds"]
+    assert len({tuple(row["shape"]) for row in table}) == 4
+    assert all(row["dense"] > 0 for row in table)
