@@ -6,15 +6,14 @@ cached by a hash of these and shared between orders, densities, localizers and s
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from cl_graft.caching import Cache, cache_key
 from cl_graft.errors import InputError
 from cl_graft.examples import Examples
 from cl_graft.graft import copy_, snapshot
@@ -24,12 +23,10 @@ from cl_graft.randomness import BatchOrder, derive, permutation
 from cl_graft.training import FineTuning, fine_tune
 
 __all__ = [
-    "Cache",
     "DenseRun",
     "GraftingSettings",
     "Progress",
     "TaskProblem",
-    "cache_key",
     "check_dense_run",
     "dense_passes",
     "fine_tune_task",
@@ -126,18 +123,6 @@ def check_dense_run(
             f"{refused} needs densely fine-tuned weights, but the localizer {localizer!r} chooses "
             "a region without a dense run; choose another localizer, such as 'learned_mask'"
         )
-
-
-class Cache(Protocol):
-    """Keeps outcomes by the content that determines them."""
-
-    def get(self, key: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return what was put under a key, or None."""
-        ...
-
-    def put(self, key: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Keep tensors and JSON facts under a key."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,12 +253,6 @@ def dense_passes(task: TaskProblem, settings: FineTuning) -> Passes:
     """Return what a dense run of a task costs."""
     looks = min(settings.evaluations, settings.steps)
     return Passes(settings.steps * settings.batch_size, looks * len(task.dev))
-
-
-def cache_key(phase: str, content: str, recipe: Mapping[str, Any], seed: int) -> str:
-    """Name the outcome of a phase by all that determines it."""
-    text = json.dumps([phase, content, recipe, seed], sort_keys=True)
-    return f"{phase}-{hashlib.sha256(text.encode()).hexdigest()[:40]}"
 
 
 def silent(phase: str, step: int, steps: int) -> None:

@@ -17,13 +17,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cl_graft.caching import Cache, cache_key
 from cl_graft.graft import copy_, gather, grafted, load_, snapshot
 from cl_graft.learning import (
-    Cache,
     GraftingSettings,
     Progress,
     TaskProblem,
-    cache_key,
     fine_tune_task,
     silent,
 )

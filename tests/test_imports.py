@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "cl_graft"
 
-FOUNDATION = {"errors", "batching", "randomness", "torchvision_ops"}
+FOUNDATION = {"errors", "batching", "caching", "randomness", "torchvision_ops"}
 WEIGHTS = FOUNDATION | {
     "region",
     "graft",
@@ -53,6 +53,7 @@ BELOW: dict[str, set[str]] = {
     "errors": set(),
     "torchvision_ops": set(),
     "batching": set(),
+    "caching": set(),
     "randomness": {"errors", "batching"},
     "region": {"errors"},
     "graft": {"errors", "region"},
@@ -99,6 +100,7 @@ OUTSIDE: dict[str, set[str]] = {
     "errors": set(),
     "torchvision_ops": {"torch"},
     "batching": {"torch"},
+    "caching": {"torch"},
     "randomness": TORCH,
     "region": TORCH,
     "graft": TORCH,

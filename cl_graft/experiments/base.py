@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from cl_graft.bank import BaseIdentity
 from cl_graft.experiments.config import ExperimentConfig, config_from
 from cl_graft.fingerprint import model_fingerprint
 from cl_graft.models import Loaded, load_model
+from cl_graft.tasks.tokenizer import tokenizer_text
 
 __all__ = ["base_fingerprint", "base_identity", "config_of", "load_base_model"]
 
@@ -41,7 +41,7 @@ def base_fingerprint(loaded: Loaded) -> str:
     model = loaded.model
     reading = f"{model.family}|{model.pooling if model.family == 'encoder' else ''}"
     return model_fingerprint(
-        model, exclude=("heads",), tokenizer=f"{reading}|{_serialized(loaded.tokenizer)}"
+        model, exclude=("heads",), tokenizer=f"{reading}|{tokenizer_text(loaded.tokenizer)}"
     )
 
 
@@ -85,16 +85,3 @@ def config_of(base: BaseIdentity, *, tasks: list[str], **settings: Any) -> Exper
     values = {**kept, "model": base.model, "tasks": tasks, "strategies": ["grafting"]}
     values["seeds"] = [base.facts.get("seed", 0)]
     return config_from({**values, **settings}, source="the bank's settings")
-
-
-def _serialized(tokenizer: Any) -> str:
-    """Return a tokenizer's own serialization; of a slow one, its vocabulary and special tokens.
-
-    Truncation and padding are left out: they are settings of the latest call.
-    """
-    backend = getattr(tokenizer, "backend_tokenizer", None)
-    if backend is not None:
-        content = json.loads(backend.to_str())
-        return json.dumps(content | {"truncation": None, "padding": None}, sort_keys=True)
-    vocabulary = sorted(tokenizer.get_vocab().items())
-    return repr((vocabulary, sorted(tokenizer.special_tokens_map.items())))

@@ -1,4 +1,4 @@
-"""A folder that keeps dense runs and rankings by the content that determines them.
+"""A folder that keeps tokens, dense runs and rankings by the content that determines them.
 
 Strategies, seeds, orders and densities that need the same dense run share it. A damaged file
 counts as a miss and is written anew.

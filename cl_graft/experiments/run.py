@@ -83,7 +83,7 @@ def run(
         seed: Every random choice is a function of it.
         out: OUT.
         progress: Called after every step of every phase.
-        cache: Keeps dense runs and rankings; None means ``OUT/cache``.
+        cache: Keeps tokens, dense runs and rankings; None means ``OUT/cache``.
         tasks: The tasks of the config, if they are loaded already.
 
     Raises:
@@ -95,10 +95,10 @@ def run(
     folders.refuse_taken(folder)
     device = pick_device(config.device)
     tasks = load_tasks(config, seed=seed) if tasks is None else tasks
-    setup = _set_up(config, row, tasks, seed=seed, device=device)
+    cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
+    setup = _set_up(config, row, tasks, seed=seed, device=device, cache=cache)
     folder.mkdir(parents=True, exist_ok=True)
     folders.write_config(config, folder, strategy=strategy, seed=seed)
-    cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
     curves = OncePerStepTensorboardLogger(folder / "tensorboard")
     try:
         settings = json.dumps(config.cell(), indent=1)
@@ -129,10 +129,15 @@ def _set_up(
     *,
     seed: int,
     device: torch.device,
+    cache: DirectoryCache,
 ) -> _Setup:
     loaded = load_base_model(config)
     stream = text_stream(
-        tasks, loaded.tokenizer, family=config.family, max_length=config.max_length
+        tasks,
+        loaded.tokenizer,
+        family=config.family,
+        max_length=config.max_length,
+        cache=cache,
     )
     length = stream.tasks[0].splits["train"][0].shape[-1]
     identity = base_identity(loaded, config, seed=seed)

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from cl_graft.caching import Cache
 from cl_graft.experiments.config import DEFAULT_STEPS, ExperimentConfig
 from cl_graft.experiments.presets import (
     GRID_BATCH_SIZES,
     GRID_LEARNING_RATES,
     PAPER_MOST_SHOTS,
 )
-from cl_graft.learning import Cache, GraftingSettings, Progress, TaskProblem, fine_tune_task
+from cl_graft.learning import GraftingSettings, Progress, TaskProblem, fine_tune_task
 from cl_graft.training import FineTuning
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from typing import Any
 from avalanche.core import SupervisedPlugin
 from torch import Tensor
 
+from cl_graft.caching import Cache
 from cl_graft.graft import load_, snapshot
-from cl_graft.learning import Cache, fine_tune_task
+from cl_graft.learning import fine_tune_task
 from cl_graft.passes import Passes
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.problems import task_problem

@@ -26,10 +26,11 @@ from avalanche.core import SupervisedPlugin
 from torch import nn
 
 from cl_graft.bank import BaseIdentity, GraftBank
+from cl_graft.caching import Cache
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.fingerprint import hash_tensors, model_fingerprint
 from cl_graft.graft import named
-from cl_graft.learning import Cache, GraftingSettings, TaskProblem
+from cl_graft.learning import GraftingSettings, TaskProblem
 from cl_graft.locating import locate_task
 from cl_graft.models import graftable_parameters
 from cl_graft.passes import Passes

@@ -15,8 +15,9 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
 from cl_graft.bank import BaseIdentity, GraftBank
+from cl_graft.caching import Cache
 from cl_graft.errors import InputError, nearest
-from cl_graft.learning import Cache, GraftingSettings
+from cl_graft.learning import GraftingSettings
 from cl_graft.strategies.batches import TextBatches
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.independent import IndependentPlugin

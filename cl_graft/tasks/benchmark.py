@@ -15,7 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
 from avalanche.benchmarks import benchmark_from_datasets, with_task_labels
 from avalanche.benchmarks.utils import DataAttribute, TaskLabels
 from avalanche.benchmarks.utils.classification_dataset import (
@@ -25,31 +24,15 @@ from avalanche.benchmarks.utils.data_attribute import ConstantSequence
 from torch import Tensor
 from torch.utils.data import TensorDataset
 
-from cl_graft.batching import by_length, text_lengths
-from cl_graft.tasks.encoding import Family, encode, label_token_ids
-from cl_graft.tasks.task import Row, TextTask
+from cl_graft.caching import Cache
+from cl_graft.tasks.encoded import EncodedTask, encode_task
+from cl_graft.tasks.encoding import Family
+from cl_graft.tasks.task import TextTask
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["EncodedTask", "TextStream", "text_stream"]
-
-
-@dataclass(frozen=True, eq=False)
-class EncodedTask:
-    """A task as tensors for one model family.
-
-    Attributes:
-        task: The text task.
-        splits: Inputs, int64 (n, 2, L), and targets, (n,), of ``train``, ``valid`` and ``test``.
-        rows: Which row of the text task's split stands at each place, int64 (n,), by split.
-        label_tokens: Every label's tokens, for prompts; None for encoders.
-    """
-
-    task: TextTask
-    splits: dict[str, tuple[Tensor, Tensor]]
-    rows: dict[str, Tensor]
-    label_tokens: tuple[tuple[int, ...], ...] | None
+__all__ = ["TextStream", "text_stream"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +62,7 @@ def text_stream(
     family: Family,
     max_length: int | None = None,
     first_label: int = 0,
+    cache: Cache | None = None,
 ) -> TextStream:
     """Encode tasks and make the Avalanche benchmark over them.
 
@@ -88,6 +72,7 @@ def text_stream(
         family: ``"encoder"``, ``"masked_lm"`` or ``"causal_lm"``.
         max_length: Tokens a sample for all tasks; None means the largest of the tasks' own.
         first_label: Task label of the first task.
+        cache: Keeps the tokens of tasks, which are then not tokenized again.
 
     Raises:
         InputError: If a prompt does not fit the family or a label word has several tokens.
@@ -96,7 +81,10 @@ def text_stream(
     if not tasks:
         raise ValueError("a stream needs at least one task, got none")
     length = max_length or max(task.max_length for task in tasks)
-    encoded = tuple(_encode(task, tokenizer, family, length) for task in tasks)
+    encoded = tuple(
+        encode_task(task, tokenizer, family=family, max_length=length, cache=cache)
+        for task in tasks
+    )
     benchmark: Any = with_task_labels(
         benchmark_from_datasets(
             **{
@@ -119,27 +107,6 @@ def text_stream(
             experience.classes_seen_so_far = list(seen)
             experience.future_classes = []
     return TextStream(encoded, benchmark, first_label)
-
-
-def _encode(task: TextTask, tokenizer: Tokenizer, family: Family, max_length: int) -> EncodedTask:
-    prompt = {"encoder": None, "masked_lm": task.prompt, "causal_lm": task.causal_prompt}[family]
-    kind = torch.float32 if task.regression else torch.int64
-
-    splits, numbers = {}, {}
-    texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
-    for name, rows in texts.items():
-        inputs = encode(rows, tokenizer, family=family, prompt=prompt, max_length=max_length)
-        targets = torch.tensor([row.label for row in rows], dtype=kind)
-        lengths = text_lengths(inputs)
-        order = torch.arange(len(rows))
-        if name != "train" and lengths is not None:
-            order = by_length(lengths)
-        splits[name] = inputs[order], targets[order]
-        numbers[name] = order
-    tokens = None
-    if family != "encoder" and prompt is not None:
-        tokens = label_token_ids(tokenizer, prompt, task.label_names, family=family)
-    return EncodedTask(task, splits, numbers, tokens)
 
 
 def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:

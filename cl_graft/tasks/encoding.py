@@ -10,6 +10,7 @@ text spells out (`[SEP]`, `<mask>`) are tokenized as the plain characters they a
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -66,11 +67,12 @@ def encode(
     else:
         encoded = _encode_prompts(rows, tokenizer, family, _checked(prompt, family), max_length)
     padding: Any = tokenizer.pad_token_id or 0
+    lengths = torch.tensor([len(ids) for ids, _ in encoded], dtype=torch.int64)
+    within = torch.arange(max_length) < lengths[:, None]
     out = torch.zeros(len(rows), 2, max_length, dtype=torch.int64)
     out[:, 0] = padding
-    for index, (ids, segments) in enumerate(encoded):
-        out[index, 0, : len(ids)] = torch.tensor(ids)
-        out[index, 1, : len(ids)] = torch.tensor(segments)
+    for place, values in enumerate(zip(*encoded, strict=True)):
+        out[:, place][within] = torch.tensor(list(chain.from_iterable(values)))
     return out
 
 

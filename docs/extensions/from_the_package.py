@@ -300,6 +300,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.tasks.shots",
         "cl_graft.tasks.encoding",
         "cl_graft.tasks.benchmark",
+        "cl_graft.tasks.encoded",
         "cl_graft.tasks.generated",
     ),
     "Measures": (
