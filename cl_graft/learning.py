@@ -50,6 +50,10 @@ class GraftingSettings:
             does without a dense run looks at gradients, at least 2.
         mask_steps: Gradient batches that the localizer looks at.
         mask_batch: Rows of such a batch.
+        mask_candidates: Let only the coordinates that moved most be chosen, this many times the
+            region's size (and as many more as earlier tasks own): the localizer's memory and
+            gradients are theirs alone. None means all; localizers that cannot look at some
+            coordinates alone look at all.
         micro_batch: Rows computed at a time.
         refill: Rank among the coordinates that no earlier task owns, so that late tasks keep
             their whole budget; off, a region loses what earlier tasks own, as in the paper.
@@ -70,6 +74,7 @@ class GraftingSettings:
     warmup_rows: int = 256
     mask_steps: int = 12
     mask_batch: int = 128
+    mask_candidates: int | None = None
     micro_batch: int = 32
     refill: bool = True
     region_start: Literal["base", "tuned"] = "base"
@@ -87,6 +92,8 @@ class GraftingSettings:
             raise ValueError(f"auto_share must be in (0, 1], got {self.auto_share}")
         if self.mask_steps < 1 or self.mask_batch < 1 or self.micro_batch < 1:
             raise ValueError("mask_steps, mask_batch and micro_batch must be at least 1")
+        if self.mask_candidates is not None and self.mask_candidates < 1:
+            raise ValueError(f"mask_candidates must be at least 1, got {self.mask_candidates}")
         if self.warmup_rows < 2:
             raise ValueError(f"warmup_rows must be at least 2, got {self.warmup_rows}")
         check_dense_run(
@@ -100,6 +107,13 @@ class GraftingSettings:
         """Return the largest budget k among `total` coordinates; at least 1."""
         density = max(self.budgets) if self.density == "auto" else self.density
         return max(1, round(density * total))
+
+    def candidates(self, total: int, *, k: int, owned: int = 0) -> int | None:
+        """Return how many of `total` coordinates may be chosen for a budget k; None means all."""
+        if self.mask_candidates is None or find_localizer(self.localizer).inside is None:
+            return None
+        count = self.mask_candidates * k + owned
+        return count if count < total else None
 
 
 def check_dense_run(
@@ -190,12 +204,14 @@ class DenseRun:
         head: The task's head.
         dev: Score on dev; None if it was not looked at.
         passes: What it cost, also where the cache answered.
+        path: Σ −g·Δθ of the graftable parameters over its steps; None if it was not gathered.
     """
 
     tuned: dict[str, Tensor]
     head: dict[str, Tensor]
     dev: float | None
     passes: Passes
+    path: dict[str, Tensor] | None = None
 
 
 def fine_tune_task(
@@ -203,19 +219,33 @@ def fine_tune_task(
     settings: FineTuning,
     *,
     seed: int,
+    path: bool = False,
     cache: Cache | None = None,
     progress: Progress | None = None,
 ) -> DenseRun:
-    """Run the independent dense fine-tuning of a task; the model is put back to its base."""
+    """Run the independent dense fine-tuning of a task; the model is put back to its base.
+
+    Args:
+        task: The task.
+        settings: The schedule.
+        seed: Every random choice is a function of it.
+        path: Whether to gather `DenseRun.path` on the way.
+        cache: Answers what was computed before.
+        progress: Called after every step.
+    """
     trained = {**task.parameters, **task.head}
     before = snapshot(trained)
     phase_seed = derive(seed, task.content, "dense")
-    key = cache_key("dense", task.content, asdict(settings), seed)
+    keys = {
+        phase: cache_key(phase, task.content, asdict(settings), seed)
+        for phase in ("dense", *(["path"] if path else []))
+    }
     # A head's own names hold the task's label, which depends on the order of the stream.
     shelf = {name: name for name in task.parameters}
     shelf |= {name: f"head.{place}" for place, name in enumerate(task.head)}
-    found = cache.get(key) if cache is not None else None
-    if found is None:
+    found = {phase: cache.get(key) if cache is not None else None for phase, key in keys.items()}
+    answers = {phase: answer for phase, answer in found.items() if answer is not None}
+    if len(answers) < len(keys):
         lengths = task.train.lengths if settings.group_by_length else None
         order = BatchOrder(
             len(task.train), settings.batch_size, phase_seed, "batches", lengths=lengths
@@ -228,24 +258,30 @@ def fine_tune_task(
                 loss=lambda step: task.loss(order(step)),
                 settings=settings,
                 seed=phase_seed,
+                path=path,
                 dev_score=task.dev_score,
                 on_step=lambda step, _: report("dense", step, settings.steps),
             )
         finally:
             copy_(trained, before)
-        tensors, dev = outcome.tensors, outcome.dev
+        tensors, dev, gathered = outcome.tensors, outcome.dev, outcome.path
         if cache is not None:
             kept = {shelf[name]: tensor for name, tensor in tensors.items()}
-            cache.put(key, kept, {"dev": dev, "step": outcome.step})
+            cache.put(keys["dense"], kept, {"dev": dev, "step": outcome.step})
+            if path:
+                body = {name: outcome.path[name] for name in task.parameters}
+                cache.put(keys["path"], body, {})
     else:
         device = next(iter(trained.values())).device
-        tensors = {name: found[0][shelf[name]].to(device) for name in trained}
-        dev = found[1]["dev"]
+        tensors = {name: answers["dense"][0][shelf[name]].to(device) for name in trained}
+        dev = answers["dense"][1]["dev"]
+        gathered = {name: t.to(device) for name, t in answers["path"][0].items()} if path else {}
     return DenseRun(
         tuned={name: tensors[name] for name in task.parameters},
         head={name: tensors[name] for name in task.head},
         dev=dev,
         passes=dense_passes(task, settings),
+        path={name: gathered[name] for name in task.parameters} if path else None,
     )
 
 

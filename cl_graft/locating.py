@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.caching import Cache, cache_key
-from cl_graft.graft import copy_, gather, grafted, load_, snapshot
+from cl_graft.graft import copy_, gather, grafted, snapshot
 from cl_graft.learning import (
     GraftingSettings,
     Progress,
@@ -75,8 +75,7 @@ def locate_task(
         cache: Answers what was computed before.
         progress: Called while phases run.
     """
-    base = snapshot(task.parameters)
-    layout = Layout.of(base)
+    layout = Layout.of(task.parameters)
     start = _start(task, settings, cache, progress or silent)
     started = time.perf_counter()
     without = owned if settings.refill and settings.mode == "prefix" else None
@@ -85,21 +84,21 @@ def locate_task(
     if k < 1:
         return start.at(Region.empty(layout), None, 0.0, Passes())
     head_before = snapshot(task.head)
-    flags = {name: p.requires_grad for name, p in task.parameters.items()}
+    flags = [(p, p.requires_grad) for p in task.model.parameters()]
     count = _Count()
     task.model.eval()
     try:
         copy_(task.head, start.head)
+        task.model.requires_grad_(False)
         for parameter in task.parameters.values():
             parameter.requires_grad_(True)
-        problem = _problem(task, settings, base, start.tuned or {}, count, progress or silent)
+        problem = _problem(task, settings, start, count, progress or silent)
         ranking = _ranking(problem, task, settings, count, k=k, taken=taken, cache=cache)
         claimed, graft_dev = _budget(problem, ranking, settings, k, without, start)
     finally:
-        load_(task.model, base)
         copy_(task.head, head_before)
-        for name, parameter in task.parameters.items():
-            parameter.requires_grad_(flags[name])
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
     return start.at(claimed, graft_dev, time.perf_counter() - started, count.passes)
 
 
@@ -111,6 +110,7 @@ class _Start:
     tuned: Parameters | None
     head: dict[str, Tensor]
     dev: float | None
+    path: Parameters | None
     seconds: float
     passes: Passes
 
@@ -139,19 +139,27 @@ def _start(
     task: TaskProblem, settings: GraftingSettings, cache: Cache | None, report: Progress
 ) -> _Start:
     started = time.perf_counter()
-    if find_localizer(settings.localizer).needs_tuned:
+    localizer = find_localizer(settings.localizer)
+    if localizer.needs_tuned:
         dense = fine_tune_task(
-            task, settings.fine_tuning, seed=settings.seed, cache=cache, progress=report
+            task,
+            settings.fine_tuning,
+            seed=settings.seed,
+            path=localizer.needs_path,
+            cache=cache,
+            progress=report,
         )
         seconds = time.perf_counter() - started
-        return _Start("dense", dense.tuned, dense.head, dense.dev, seconds, dense.passes)
+        return _Start(
+            "dense", dense.tuned, dense.head, dense.dev, dense.path, seconds, dense.passes
+        )
     if not task.head or task.head_module is None:
-        return _Start("warm-up", None, snapshot(task.head), None, 0.0, Passes())
+        return _Start("warm-up", None, snapshot(task.head), None, None, 0.0, Passes())
     head = _warm_head(task, settings, cache)
     report("warm-up", 1, 1)
     rows = min(settings.warmup_rows, len(task.train))
     seconds = time.perf_counter() - started
-    return _Start("warm-up", None, head, None, seconds, Passes(forward=rows))
+    return _Start("warm-up", None, head, None, None, seconds, Passes(forward=rows))
 
 
 def _warm_head(
@@ -172,8 +180,7 @@ def _warm_head(
 def _problem(
     task: TaskProblem,
     settings: GraftingSettings,
-    base: Parameters,
-    tuned: Parameters,
+    start: _Start,
     count: _Count,
     report: Progress,
 ) -> Problem:
@@ -200,12 +207,12 @@ def _problem(
     return Problem(
         model=task.model,
         parameters=task.parameters,
-        base=base,
-        tuned=tuned,
+        tuned=start.tuned or {},
         losses=losses,
         dev_score=dev_score,
         train_score=train_score,
         seed=seed,
+        path=start.path or {},
     )
 
 
@@ -219,22 +226,33 @@ def _ranking(
     taken: int,
     cache: Cache | None,
 ) -> Ranking:
+    total = problem.layout.total
+    candidates = settings.candidates(total, k=k, owned=taken)
     recipe = {
         "localizer": settings.localizer,
         "k": k,
         "steps": settings.mask_steps,
         "batch": settings.mask_batch,
         "micro": settings.micro_batch,
+        "candidates": candidates,
         "start": asdict(settings.fine_tuning) if problem.tuned else _warmup(settings),
     }
-    total = problem.layout.total
     depth = min(total, max(20 * k, total // 20) + taken)
+    if candidates is not None:
+        depth = min(depth, candidates)
     key = cache_key("ranking", task.content, recipe, settings.seed)
     found = cache.get(key) if cache is not None else None
     if found is not None and found[0]["order"].numel() >= depth:
         count.passes += Passes(**found[1])
         return Ranking(problem.layout, found[0]["order"].to(torch.int64))
-    ranking = localize(problem, settings.localizer, k=k, steps=settings.mask_steps, depth=depth)
+    ranking = localize(
+        problem,
+        settings.localizer,
+        k=k,
+        steps=settings.mask_steps,
+        depth=depth,
+        candidates=candidates,
+    )
     if cache is not None:
         cache.put(key, {"order": ranking.order}, asdict(count.passes))
     return ranking

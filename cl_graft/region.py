@@ -9,6 +9,7 @@ and set algebra reads as in the paper: ``free = region - claimed``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -239,20 +240,79 @@ def top_k(scores: Parameters, k: int, *, among: Region | None = None) -> Region:
         ValueError: If `k` is not in [1, number of coordinates to select from], or a score is NaN.
     """
     layout = Layout.of(scores)
-    flat = torch.cat([tensor.detach().reshape(-1) for tensor in scores.values()])
-    if among is not None:
-        if among.layout != layout:
-            raise ValueError("`among` is a region of another layout than the scores")
-        flat = flat[among.index.to(flat.device)]
-    if not 1 <= k <= flat.numel():
-        raise ValueError(f"k must be in [1, {flat.numel()}], got {k}")
-    if flat.is_floating_point() and bool(flat.isnan().any()):
-        raise ValueError(f"scores hold {int(flat.isnan().sum())} NaN: they cannot be ranked")
-    cut = flat.topk(k).values[-1]
-    above = flat > cut
-    ties = (flat == cut).nonzero().squeeze(1)[: k - int(above.sum())]
-    chosen = torch.cat([above.nonzero().squeeze(1), ties]).sort().values.cpu()
-    return Region(layout, among.index[chosen] if among is not None else chosen)
+    if among is not None and among.layout != layout:
+        raise ValueError("`among` is a region of another layout than the scores")
+    eligible = layout.total if among is None else len(among)
+    if not 1 <= k <= eligible:
+        raise ValueError(f"k must be in [1, {eligible}], got {k}")
+    index, values = _promising(scores, k) if among is None else _inside(scores, among)
+    cut = values.topk(k).values[-1]
+    above = values > cut
+    ties = (values == cut).nonzero().squeeze(1)[: k - int(above.sum())]
+    chosen = torch.cat([above.nonzero().squeeze(1), ties]).sort().values
+    return Region(layout, index[chosen.to(index.device)].cpu())
+
+
+_SAMPLE = 1 << 18
+"""How many scores the cut is estimated from; below four times as many, all are looked at."""
+
+
+def _promising(scores: Parameters, k: int) -> tuple[Tensor, Tensor]:
+    """Return number and score, in order, of coordinates among which the `k` best are all found.
+
+    The scores of a whole model are not copied: a sample says where the cut lies, and what is not
+    clearly below it is taken. Where too few are found, the estimate was too high; it is lowered.
+    """
+    sizes = [tensor.numel() for tensor in scores.values()]
+    total, sample = sum(sizes), None
+    _refuse_nan(scores.values())
+    if total >= 4 * _SAMPLE and len({tensor.dtype for tensor in scores.values()}) == 1:
+        step = total // _SAMPLE | 1
+        sample = torch.cat([tensor.detach().reshape(-1)[::step] for tensor in scores.values()])
+    if sample is None or not sample.is_floating_point():
+        return _above(scores, None)
+    expected = k / total * len(sample)
+    rank = math.ceil(expected + 4 * math.sqrt(expected) + 10)
+    while rank < len(sample):
+        index, values = _above(scores, float(sample.topk(rank).values[-1]))
+        if len(values) >= k:
+            return index, values
+        rank *= 2
+    return _above(scores, None)
+
+
+def _above(scores: Parameters, floor: float | None) -> tuple[Tensor, Tensor]:
+    """Return number and score, in order, of all coordinates that score at least `floor`."""
+    places: list[Tensor] = []
+    values: list[Tensor] = []
+    start = 0
+    for tensor in scores.values():
+        flat = tensor.detach().reshape(-1)
+        if floor is None:
+            where = torch.arange(flat.numel(), device=flat.device)
+            values.append(flat)
+        else:
+            where = (flat >= floor).nonzero().squeeze(1)
+            values.append(flat[where])
+        places.append(where + start)
+        start += flat.numel()
+    return torch.cat(places), torch.cat(values)
+
+
+def _inside(scores: Parameters, region: Region) -> tuple[Tensor, Tensor]:
+    """Return number and score, in order, of the coordinates of a region."""
+    values = [
+        scores[name].detach().reshape(-1)[inside.to(scores[name].device)]
+        for name, inside, _ in region.by_parameter()
+    ]
+    _refuse_nan(values)
+    return region.index, torch.cat(values)
+
+
+def _refuse_nan(values: Iterable[Tensor]) -> None:
+    count = sum(int(v.isnan().sum()) for v in values if v.is_floating_point())
+    if count:
+        raise ValueError(f"scores hold {count} NaN: they cannot be ranked")
 
 
 def _contains(sorted_index: Tensor, wanted: Tensor) -> Tensor:

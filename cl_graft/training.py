@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -69,12 +69,15 @@ class FineTuned:
         step: The step that was kept, 1-based.
         dev: Its score on dev; None if dev was not looked at.
         losses: The training loss of every step.
+        path: Σ −g·Δθ up to the kept step by name, fp32, where g is the gradient of a step's batch
+            (before clipping) and Δθ the step's move; empty if it was not gathered.
     """
 
     tensors: dict[str, Tensor]
     step: int
     dev: float | None
     losses: list[float] = field(default_factory=list)
+    path: dict[str, Tensor] = field(default_factory=dict)
 
 
 def fine_tune(
@@ -84,6 +87,7 @@ def fine_tune(
     loss: Callable[[int], Tensor],
     settings: FineTuning,
     seed: int,
+    path: bool = False,
     dev_score: Callable[[], float] | None = None,
     on_step: Callable[[int, float], None] | None = None,
 ) -> FineTuned:
@@ -97,6 +101,7 @@ def fine_tune(
         loss: Returns the mean loss of the batch of a step (from 0).
         settings: Schedule and optimiser.
         seed: Dropout at step t is a function of (seed, t).
+        path: Whether to gather `FineTuned.path`, which takes two more copies of the parameters.
         dev_score: Score on dev, higher is better; called in eval mode.
         on_step: Called after every step with its number (from 1) and its loss.
 
@@ -111,6 +116,7 @@ def fine_tune(
     looks = _looks(settings) if dev_score else set()
     best: FineTuned | None = None
     losses: list[float] = []
+    walked = _Path(parameters) if path else None
     try:
         for step in range(settings.steps):
             model.train()
@@ -125,9 +131,16 @@ def fine_tune(
                     f"the loss is {losses[-1]} at step {step + 1} of dense fine-tuning with "
                     f"lr {settings.lr}; a lower lr usually helps"
                 )
+            shrunk = 1.0
             if settings.clip:
-                nn.utils.clip_grad_norm_(list(parameters.values()), settings.clip)
+                norm = nn.utils.clip_grad_norm_(list(parameters.values()), settings.clip)
+                # As torch computes it.
+                shrunk = min(1.0, settings.clip / (float(norm) + 1e-6))
+            if walked is not None:
+                walked.leave()
             optimizer.step()
+            if walked is not None:
+                walked.arrive(scale=1 / shrunk)
             if settings.optimizer == "adamw":
                 for group in optimizer.param_groups:
                     group["lr"] = settings.lr * (1 - (step + 1) / settings.steps)
@@ -137,20 +150,46 @@ def fine_tune(
                 model.eval()
                 score = dev_score()
                 if best is None or best.dev is None or _beats(score, best.dev):
-                    best = FineTuned(snapshot(parameters), step + 1, score)
+                    gathered = snapshot(walked.total) if walked is not None else {}
+                    best = FineTuned(snapshot(parameters), step + 1, score, path=gathered)
     finally:
         for parameter, flag in flags:
             parameter.requires_grad_(flag)
             parameter.grad = None
         model.eval()
     if best is None:
-        best = FineTuned(snapshot(parameters), settings.steps, None)
+        gathered = walked.total if walked is not None else {}
+        best = FineTuned(snapshot(parameters), settings.steps, None, path=gathered)
     if not all(bool(tensor.isfinite().all()) for tensor in best.tensors.values()):
         raise DivergedError(
             f"the weights became NaN or infinite at step {best.step} of dense fine-tuning with "
             f"lr {settings.lr}; a lower lr usually helps"
         )
-    return FineTuned(best.tensors, best.step, best.dev, losses)
+    return replace(best, losses=losses)
+
+
+class _Path:
+    """The sum of −g·Δθ over the steps of a run."""
+
+    def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
+        self._parameters = parameters
+        self._before = snapshot(parameters)
+        self.total = {
+            name: torch.zeros_like(tensor, dtype=torch.float32)
+            for name, tensor in self._before.items()
+        }
+
+    def leave(self) -> None:
+        """Note where a step starts."""
+        for name, parameter in self._parameters.items():
+            self._before[name].copy_(parameter.detach())
+
+    def arrive(self, *, scale: float) -> None:
+        """Add a step's part, whose gradients are to be multiplied by `scale`."""
+        for name, parameter in self._parameters.items():
+            if parameter.grad is not None:
+                moved = parameter.detach().float() - self._before[name].float()
+                self.total[name].addcmul_(parameter.grad.float(), moved, value=-scale)
 
 
 def freeze_statistics(model: nn.Module) -> None:

@@ -159,3 +159,28 @@ def test_passes_are_the_rows_that_went_through_the_model():
         answered.clear()
         located = locate_task(task, settings(localizer=name), owned=nothing(task))
         assert total_passes(located.passes.values()) == Passes(sum(rows), sum(answered)), name
+
+
+def test_candidates_leave_earlier_tasks_their_coordinates_and_a_task_its_budget():
+    task = make_task()
+    chosen = settings(mask_candidates=2)
+    first = locate_task(task, chosen, owned=nothing(task))
+    second = locate_task(task, chosen, owned=first.claimed)
+    assert len(first.claimed) == len(second.claimed) == round(0.05 * first.claimed.layout.total)
+    assert len(first.claimed & second.claimed) == 0
+
+
+def test_more_candidates_than_coordinates_are_all_of_them():
+    task = make_task()
+    dense = locate_task(task, settings(), owned=nothing(task))
+    everything = locate_task(task, settings(mask_candidates=1000), owned=nothing(task))
+    assert dense.claimed == everything.claimed
+
+
+def test_candidates_have_rankings_of_their_own_in_the_cache():
+    cache = MemoryCache()
+    task = make_task()
+    for candidates in (None, 3, 4):
+        chosen = settings(mask_candidates=candidates)
+        locate_task(task, chosen, owned=nothing(task), cache=cache)
+    assert cache.hits == ["dense", "dense"]

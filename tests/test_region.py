@@ -179,3 +179,27 @@ def test_the_union_refuses_a_region_of_another_model() -> None:
     other = Region.full(Layout(("a",), ((5,),)))
     with pytest.raises(ValueError, match="regions of different models"):
         union([Region.full(LAYOUT), other], layout=LAYOUT)
+
+
+@pytest.mark.parametrize("kind", ["smooth", "ties", "zeros", "one parameter", "periodic"])
+def test_top_k_of_many_scores_is_that_of_a_sort(kind: str) -> None:
+    draw = torch.Generator().manual_seed(0)
+    sizes = {"a": (1000, 700), "b": (700,), "c": (900, 500)}
+    scores = {name: torch.randn(size, generator=draw) for name, size in sizes.items()}
+    if kind == "ties":
+        scores = {name: score.mul(3).round() for name, score in scores.items()}
+    elif kind == "zeros":
+        scores = {name: score.relu() for name, score in scores.items()}
+        scores["a"].zero_()
+    elif kind == "one parameter":
+        scores["b"] += 100
+    elif kind == "periodic":
+        # Exactly where a regular sample never looks.
+        flat = scores["a"].view(-1)
+        flat[1::5] += 100
+    total = sum(score.numel() for score in scores.values())
+    flat = torch.cat([score.reshape(-1) for score in scores.values()])
+    order = flat.sort(descending=True, stable=True).indices
+    for k in (1, 37, 5000, 300_000, total):
+        expected = Region.of(Layout.of(scores), order[:k])
+        assert top_k(scores, k) == expected, k

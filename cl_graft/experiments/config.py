@@ -172,6 +172,13 @@ class ExperimentConfig(BaseModel):
         default=12, ge=1, description="Gradient batches that the localizer looks at."
     )
     mask_batch: int = Field(default=128, ge=1, description="Rows of such a batch.")
+    mask_candidates: int | None = Field(
+        default=None,
+        ge=1,
+        description="Let only the coordinates that moved most be chosen, this many times the "
+        "region's size; null means all. Only for localizers that can look at some coordinates "
+        "alone: learned_mask.",
+    )
     refill: bool = Field(
         default=True,
         description="Rank among the coordinates that no earlier task owns, as late tasks "

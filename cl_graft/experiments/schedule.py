@@ -52,6 +52,7 @@ def grafting_settings(
         warmup_rows=config.warmup_rows,
         mask_steps=config.mask_steps,
         mask_batch=config.mask_batch,
+        mask_candidates=config.mask_candidates,
         refill=config.refill,
         region_start=config.region_start,
         look_every=math.ceil(dense.steps / config.evaluations) if config.evaluations else 0,

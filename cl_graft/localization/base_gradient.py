@@ -1,30 +1,48 @@
-"""The gradient at the base: |Σ g| over a few batches, before any fine-tuning of the weights.
+"""Gradients at the base, before any fine-tuning of the weights.
 
-This is the score of SAM (Fu et al., 2023, "On the Effectiveness of Parameter-Efficient
-Fine-Tuning", https://arxiv.org/abs/2211.15583, Sec. 4), taken over the whole model instead of
-tensor by tensor and without dropout.
+Both scores need no dense run, so with them a task costs a few gradient batches and the training of
+its region. They are taken over the whole model, not tensor by tensor, and without dropout.
 """
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from cl_graft.localization.problem import Problem, add_gradient_
 
-__all__ = ["base_gradient"]
+__all__ = ["base_gradient", "fisher"]
 
 
-def base_gradient(problem: Problem, *, k: int, steps: int) -> dict[str, Tensor]:
-    """Score coordinates by the size of their summed gradient at the base over `steps` batches."""
-    del k
-    total = {
-        name: torch.zeros_like(base, dtype=torch.float32) for name, base in problem.base.items()
-    }
+def base_gradient(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by the size of their summed gradient at the base, |Σ g|.
+
+    The score of SAM (Fu et al., 2023, "On the Effectiveness of Parameter-Efficient Fine-Tuning",
+    https://arxiv.org/abs/2211.15583, Sec. 4).
+    """
+    del k, depth
+    total = problem.zeros()
 
     def add(name: str, gradient: Tensor) -> None:
-        total[name] += gradient.float()
+        total[name] += gradient
 
     for step in range(steps):
         add_gradient_(problem, step, into=add)
     return {name: tensor.abs_() for name, tensor in total.items()}
+
+
+def fisher(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by their empirical Fisher information at the base, Σ g².
+
+    The score of FISH (Sung et al., 2021, https://arxiv.org/abs/2111.09839, Sec. 3), with the
+    gradients of micro-batches in place of single examples.
+    """
+    del k, depth
+    total = problem.zeros()
+
+    def add(name: str, gradient: Tensor) -> None:
+        wide = gradient.float()
+        total[name].addcmul_(wide, wide)
+
+    for step in range(steps):
+        add_gradient_(problem, step, into=add)
+    return total

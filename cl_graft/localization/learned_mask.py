@@ -13,49 +13,178 @@ points, gates open in the order of A. The published code lets the step size (10^
 open; here the threshold moves so that a planned number is open after each step, from none to the
 whole budget k. What remains of S is A: deterministic, free of the scale of loss, model and task,
 with an exact budget, and ranking by it gives nested regions for all densities.
+
+The model itself carries the base, so beside it no more is held than the tuned values and A. On
+candidates, A lives on a few coordinates only, and so do the gradients.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
-from cl_graft.graft import gather, grafted
+from cl_graft.graft import Graft, extract, gather, grafted, write_
+from cl_graft.localization.gain import add_gain_
 from cl_graft.localization.problem import Problem, add_gradient_
-from cl_graft.region import top_k
+from cl_graft.region import Parameters, Region, top_k
+from cl_graft.sparse import RegionParameters
 
-__all__ = ["learned_mask"]
+__all__ = ["learned_mask", "learned_mask_inside"]
 
 
-def learned_mask(problem: Problem, *, k: int, steps: int) -> dict[str, Tensor]:
+def learned_mask(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by the gain they gather while the graft grows from nothing to `k`.
 
     At step t of `steps` the model carries the tuned values on the round(k·t/(steps−1))
     coordinates of highest gain so far; −g·δ of that step's batch, taken there, is added to the
     gains. In the second half the graft of size k is scored on dev after every second step, and
-    the gains of the best one (ties: the later) are returned.
+    the gains of the best one (ties: the later) are returned, those of its `depth` best
+    coordinates at least; others may come back as −∞.
     """
-    gain = {
-        name: torch.zeros_like(base, dtype=torch.float32) for name, base in problem.base.items()
-    }
+    gain = problem.zeros()
 
-    def add(name: str, gradient: Tensor) -> None:
-        delta = problem.tuned[name].float() - problem.base[name].float()
-        gain[name] -= delta.mul_(gradient.float())
+    def learn(step: int, opened: Region | None) -> None:
+        if opened is None:
+            _add_gains_(problem, gain, step, {})
+            return
+        new, old = gather(problem.tuned, opened), gather(problem.parameters, opened)
+        moves = _moves(new, old, device=next(iter(gain.values())).device)
+        with grafted(problem.model, new):
+            _add_gains_(problem, gain, step, moves)
 
-    best, kept = float("-inf"), gain
+    def look(region: Region) -> float:
+        with grafted(problem.model, gather(problem.tuned, region)):
+            return problem.dev_score()
+
+    _grow_(gain, k=k, steps=steps, depth=depth, learn=learn, look=look)
+    return gain
+
+
+def learned_mask_inside(problem: Problem, candidates: Region, *, k: int, steps: int) -> Tensor:
+    """Score candidates as `learned_mask` does, computing gradients at them alone.
+
+    Returns:
+        One fp32 score a candidate, of shape (size of `candidates`,).
+    """
+    base, tuned = extract(problem.model, candidates), gather(problem.tuned, candidates)
+    try:
+        with RegionParameters(problem.model, candidates) as live:
+            wide = [g.values.to(live.vector.device, live.vector.dtype) for g in (base, tuned)]
+            old, new = wide
+            delta = new - old
+            gain = torch.zeros_like(delta, dtype=torch.float32)
+
+            def carry(opened: Region | None) -> None:
+                with torch.no_grad():
+                    live.vector.copy_(old)
+                    if opened is not None:
+                        places = opened.index.to(old.device)
+                        live.vector[places] = new[places]
+                live.write_()
+
+            def learn(step: int, opened: Region | None) -> None:
+                carry(opened)
+                micro = problem.losses(step)
+                live.vector.grad = None
+                with torch.enable_grad():
+                    for loss in micro:
+                        (loss() / len(micro)).backward()
+                if live.vector.grad is not None:
+                    gain.sub_(live.vector.grad * delta)
+
+            def look(region: Region) -> float:
+                carry(region)
+                return problem.dev_score()
+
+            _grow_({"": gain}, k=k, steps=steps, depth=len(gain), learn=learn, look=look)
+    finally:
+        write_(problem.model, base)
+    return gain
+
+
+def _grow_(
+    gain: dict[str, Tensor],
+    *,
+    k: int,
+    steps: int,
+    depth: int,
+    learn: Callable[[int, Region | None], None],
+    look: Callable[[Region], float],
+) -> None:
+    """Let the graft grow to `k` while `learn` adds to `gain`; leave there the best gains.
+
+    Args:
+        gain: The gains, in place.
+        k: The budget.
+        steps: Steps, at least 1.
+        depth: How many of the best gains must be right in the end.
+        learn: Called with (step, open gates).
+        look: Scores a region on dev; asked only where the region is another than before.
+    """
+    best, kept = float("-inf"), None
+    seen: Region | None = None
+    opened: Region | None = None
+    score = best
     for step in range(steps):
-        open_gates = round(k * step / max(steps - 1, 1))
-        if open_gates:
-            with grafted(problem.model, gather(problem.tuned, top_k(gain, open_gates))):
-                add_gradient_(problem, step, into=add)
-        else:
-            add_gradient_(problem, step, into=add)
-        last = step == steps - 1
-        if last or (step >= steps // 2 and (steps - 1 - step) % 2 == 0):
-            with grafted(problem.model, gather(problem.tuned, top_k(gain, k))):
-                score = problem.dev_score()
+        learn(step, opened)
+        left = steps - 1 - step
+        top: Region | None = None
+        if left == 0 or (step >= steps // 2 and left % 2 == 0):
+            top = top_k(gain, k)
+            if seen is None or top != seen:
+                score, seen = look(top), top
             if score >= best:
                 best = score
-                kept = gain if last else {name: tensor.clone() for name, tensor in gain.items()}
-    return kept
+                kept = _best(gain, depth) if left else None
+        size = round(k * (step + 1) / (steps - 1)) if left else 0
+        opened = top_k(gain, size, among=top) if size else None
+    if kept is not None:
+        _restore_(gain, kept)
+
+
+def _best(gain: Parameters, depth: int) -> Graft:
+    """Copy the `depth` highest gains."""
+    return gather(gain, top_k(gain, depth))
+
+
+def _restore_(gain: Parameters, kept: Graft) -> None:
+    """Write kept gains back; all others become −∞."""
+    for tensor in gain.values():
+        tensor.fill_(float("-inf"))
+    for name, inside, place in kept.region.by_parameter():
+        flat = gain[name].view(-1)
+        flat[inside.to(flat.device)] = kept.values[place].to(flat.device)
+
+
+def _moves(new: Graft, old: Graft, *, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
+    """Return, by parameter, where gates are open and how far their values moved."""
+    delta = new.values.float() - old.values.float()
+    return {
+        name: (inside.to(device), delta[place].to(device))
+        for name, inside, place in new.region.by_parameter()
+    }
+
+
+def _add_gains_(
+    problem: Problem,
+    gain: dict[str, Tensor],
+    step: int,
+    moves: dict[str, tuple[Tensor, Tensor]],
+) -> None:
+    """Add −g·δ of a step to the gains, where the model carries the tuned values at open gates.
+
+    The live weights serve as the base: δ comes out as 0 at an open gate, whose part is added from
+    `moves`.
+    """
+    base = problem.base
+
+    def add(name: str, gradient: Tensor) -> None:
+        add_gain_(gain[name], gradient, problem.tuned[name], base[name])
+        if name in moves:
+            inside, delta = moves[name]
+            part = gradient.reshape(-1)[inside].float() * delta
+            gain[name].view(-1).index_add_(0, inside, part, alpha=-1)
+
+    add_gradient_(problem, step, into=add)

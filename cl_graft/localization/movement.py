@@ -6,17 +6,34 @@ https://arxiv.org/abs/2302.06600).
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+
 from torch import Tensor
 
 from cl_graft.localization.problem import Problem
+from cl_graft.region import Parameters
 
 __all__ = ["movement"]
 
 
-def movement(problem: Problem, *, k: int, steps: int) -> dict[str, Tensor]:
-    """Score coordinates by |tuned − base|; needs no gradients, `k` and `steps` play no part."""
-    del k, steps
-    return {
-        name: (problem.tuned[name].float() - base.float()).abs()
-        for name, base in problem.base.items()
-    }
+def movement(problem: Problem, *, k: int, steps: int, depth: int) -> Parameters:
+    """Score coordinates by |tuned − base|; needs no gradients.
+
+    A parameter's scores are computed whenever they are asked for, so none of them are held.
+    """
+    del k, steps, depth
+    return _Movement(problem)
+
+
+class _Movement(Mapping[str, Tensor]):
+    def __init__(self, problem: Problem) -> None:
+        self._base, self._tuned = problem.base, problem.tuned
+
+    def __getitem__(self, name: str) -> Tensor:
+        return (self._tuned[name].float() - self._base[name].float()).abs_()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._base)
+
+    def __len__(self) -> int:
+        return len(self._base)

@@ -13,11 +13,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cl_graft.graft import Graft, gather, grafted, load_
+from cl_graft.graft import Graft, copy_, gather, grafted, snapshot
 from cl_graft.localization.movement import movement
 from cl_graft.localization.problem import Problem, add_gradient_
 from cl_graft.randomness import generator
-from cl_graft.region import Region
+from cl_graft.region import Parameters, Region
 
 __all__ = ["paper_mask", "rounded"]
 
@@ -27,6 +27,7 @@ def paper_mask(
     *,
     k: int,
     steps: int = 100,
+    depth: int = 0,
     lr: float = 1e7,
     bias: float = 10.0,
     base_density: float = 1e-5,
@@ -37,31 +38,37 @@ def paper_mask(
         problem: The task's problem; a step's batch is 1,024 rows in the paper.
         k: Plays no part here; the published rule does not know the budget.
         steps: Gradient steps.
+        depth: Plays no part here.
         lr: Their size.
         bias: What S is shifted by inside the sigmoid.
         base_density: The share of coordinates in γ_base; 0 for none.
     """
-    del k
+    del k, depth
+    base = snapshot(problem.parameters)
     scores = {
-        name: torch.rand(base.shape, generator=generator(problem.seed, "mask", name)).to(
-            base.device
+        name: torch.rand(value.shape, generator=generator(problem.seed, "mask", name)).to(
+            value.device
         )
-        for name, base in problem.base.items()
+        for name, value in base.items()
     }
     start = _base_mask(problem, base_density)
     best, kept = 0.0, {name: tensor.clone() for name, tensor in scores.items()}
     for step in range(steps):
-        gradients: dict[str, Tensor] = {}
-        load_(problem.model, _soft(problem, scores, start, bias))
+        gradients = problem.zeros()
+
+        def add(name: str, gradient: Tensor, into: dict[str, Tensor] = gradients) -> None:
+            into[name] += gradient
+
+        copy_(problem.parameters, _soft(problem.tuned, base, scores, start, bias))
         try:
-            add_gradient_(problem, step, into=gradients.__setitem__)
+            add_gradient_(problem, step, into=add)
         finally:
-            load_(problem.model, problem.base)
+            copy_(problem.parameters, base)
         for name, gradient in gradients.items():
-            delta = problem.tuned[name].float() - problem.base[name].float()
+            delta = problem.tuned[name].float() - base[name].float()
             gate = torch.sigmoid(scores[name] - bias)
             sign = 1 - 2 * start[name].float()
-            scores[name] -= lr * sign * gradient.float() * delta * gate * (1 - gate)
+            scores[name] -= lr * sign * gradient * delta * gate * (1 - gate)
         with grafted(problem.model, _rounded_graft(problem, scores, start, bias)):
             score = problem.train_score() + problem.dev_score()
         if score > best:
@@ -75,7 +82,7 @@ def rounded(logits: dict[str, Tensor]) -> Region:
 
 
 def _base_mask(problem: Problem, density: float) -> dict[str, Tensor]:
-    moved = movement(problem, k=0, steps=0)
+    moved = movement(problem, k=0, steps=0, depth=0)
     flat = torch.cat([tensor.reshape(-1) for tensor in moved.values()])
     count = int(density * flat.numel())
     if not count:
@@ -85,13 +92,17 @@ def _base_mask(problem: Problem, density: float) -> dict[str, Tensor]:
 
 
 def _soft(
-    problem: Problem, scores: dict[str, Tensor], start: dict[str, Tensor], bias: float
+    tuned: Parameters,
+    base: Parameters,
+    scores: dict[str, Tensor],
+    start: dict[str, Tensor],
+    bias: float,
 ) -> dict[str, Tensor]:
     mixed = {}
-    for name, base in problem.base.items():
+    for name, value in base.items():
         gate = torch.sigmoid(scores[name] - bias)
         gate = torch.where(start[name], 1 - gate, gate)
-        mixed[name] = base + (gate * (problem.tuned[name].float() - base.float())).to(base.dtype)
+        mixed[name] = value + (gate * (tuned[name].float() - value.float())).to(value.dtype)
     return mixed
 
 

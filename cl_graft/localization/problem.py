@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -17,46 +17,76 @@ __all__ = ["Problem", "add_gradient_"]
 class Problem:
     """One task's localization problem.
 
+    Nothing here is a copy of the base: the model carries it. A localizer that moves the model
+    puts it back bit for bit, from what it keeps itself.
+
     Attributes:
-        model: The model, at its base and in eval mode (no dropout, as in the published code). A
-            localizer may move it but puts it back.
+        model: The model, at its base and in eval mode (no dropout, as in the published code).
         parameters: Its graftable parameters.
-        base: Their values before fine-tuning.
-        tuned: Their values after it.
+        tuned: Their values after fine-tuning; empty where no dense run was made.
         losses: The mean losses of the micro-batches of a step, computed one by one as the
             localizer walks through them.
         dev_score: Score of the model as it is now on dev, higher is better.
         train_score: The same on a part of train; only the paper mode looks at it.
         seed: Random choices of the localizer are a function of it.
+        path: Σ −g·Δθ over the steps of the dense run, by name; empty where none was gathered.
     """
 
     model: nn.Module
     parameters: Mapping[str, nn.Parameter]
-    base: Parameters
     tuned: Parameters
     losses: Callable[[int], Sequence[Callable[[], Tensor]]]
     dev_score: Callable[[], float]
     train_score: Callable[[], float]
     seed: int
+    path: Parameters = field(default_factory=dict)
+
+    @property
+    def base(self) -> dict[str, Tensor]:
+        """The base's values: the live weights themselves, as long as nobody moves them."""
+        return {name: parameter.detach() for name, parameter in self.parameters.items()}
 
     @property
     def layout(self) -> Layout:
         """The graftable parameters' layout."""
-        return Layout.of(self.base)
+        return Layout.of(self.parameters)
+
+    def zeros(self) -> dict[str, Tensor]:
+        """Make one fp32 score a coordinate, all zero."""
+        return {
+            name: torch.zeros_like(parameter, dtype=torch.float32, requires_grad=False)
+            for name, parameter in self.parameters.items()
+        }
 
 
 def add_gradient_(problem: Problem, step: int, *, into: Callable[[str, Tensor], None]) -> None:
-    """Hand the gradient of a step's loss to `into`, one parameter at a time, and free it.
+    """Hand the gradient of a step's loss to `into`, in parts, and free each part at once.
 
-    The gradient is the mean over the step's micro-batches of their mean losses' gradients.
+    The loss is the mean over the step's micro-batches of their mean losses. Each micro-batch
+    gives one part a parameter, during its backward pass, as soon as the part is complete; the
+    parts of a parameter add up to its gradient. So no more than one parameter's gradient lives
+    at a time.
     """
     micro = problem.losses(step)
+
+    def giver(name: str) -> Callable[[Tensor], None]:
+        def give(parameter: Tensor) -> None:
+            if parameter.grad is not None:
+                gradient, parameter.grad = parameter.grad, None
+                into(name, gradient)
+
+        return give
+
+    hooks = [
+        parameter.register_post_accumulate_grad_hook(giver(name))
+        for name, parameter in problem.parameters.items()
+    ]
     for parameter in problem.parameters.values():
         parameter.grad = None
-    with torch.enable_grad():
-        for loss in micro:
-            (loss() / len(micro)).backward()
-    for name, parameter in problem.parameters.items():
-        if parameter.grad is not None:
-            into(name, parameter.grad)
-            parameter.grad = None
+    try:
+        with torch.enable_grad():
+            for loss in micro:
+                (loss() / len(micro)).backward()
+    finally:
+        for hook in hooks:
+            hook.remove()

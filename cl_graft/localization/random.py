@@ -11,9 +11,9 @@ from cl_graft.randomness import generator
 __all__ = ["uniform"]
 
 
-def uniform(problem: Problem, *, k: int, steps: int) -> dict[str, Tensor]:
+def uniform(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by uniform draws, a function of the problem's seed and the names."""
-    del k, steps
+    del k, steps, depth
     return {
         name: torch.rand(base.shape, generator=generator(problem.seed, "uniform", name))
         for name, base in problem.base.items()

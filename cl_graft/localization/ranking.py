@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cl_graft.graft import gather
 from cl_graft.region import Layout, Parameters, Region, top_k
 
-__all__ = ["Ranking", "rank"]
+__all__ = ["Ranking", "rank", "rank_inside"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,23 @@ def rank(scores: Parameters, *, depth: int) -> Ranking:
         ValueError: If `depth` is not in [1, number of coordinates], or a score is NaN.
     """
     region = top_k(scores, depth)
-    flat = torch.cat([tensor.detach().reshape(-1) for tensor in scores.values()]).cpu()
-    by_score = flat[region.index].sort(descending=True, stable=True).indices
-    return Ranking(region.layout, region.index[by_score])
+    return rank_inside(region, gather(scores, region).values, depth=depth)
+
+
+def rank_inside(region: Region, scores: Tensor, *, depth: int) -> Ranking:
+    """Order the `depth` highest-scoring coordinates of a region; ties go to the earlier one.
+
+    Args:
+        region: The coordinates that have scores; all others are left out.
+        scores: One score a coordinate, of shape (size of the region,).
+        depth: How many to rank.
+
+    Raises:
+        ValueError: If `depth` is not in [1, size of the region], or a score is NaN.
+    """
+    if not 1 <= depth <= len(region):
+        raise ValueError(f"depth must be in [1, {len(region)}], got {depth}")
+    if bool(scores.isnan().any()):
+        raise ValueError(f"scores hold {int(scores.isnan().sum())} NaN: they cannot be ranked")
+    by_score = scores.cpu().sort(descending=True, stable=True).indices
+    return Ranking(region.layout, region.index[by_score[:depth]])

@@ -10,13 +10,15 @@ from typing import Protocol
 from torch import Tensor
 
 from cl_graft.errors import InputError, nearest
-from cl_graft.localization.base_gradient import base_gradient
-from cl_graft.localization.learned_mask import learned_mask
+from cl_graft.localization.base_gradient import base_gradient, fisher
+from cl_graft.localization.gain import averaged_gain, path_integral
+from cl_graft.localization.learned_mask import learned_mask, learned_mask_inside
 from cl_graft.localization.movement import movement
 from cl_graft.localization.paper_mask import paper_mask
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.random import uniform
-from cl_graft.localization.ranking import Ranking, rank
+from cl_graft.localization.ranking import Ranking, rank, rank_inside
+from cl_graft.region import Parameters, Region, top_k
 
 __all__ = ["LOCALIZERS", "Localizer", "find_localizer", "localize"]
 
@@ -26,12 +28,27 @@ _GRAFTING = "Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600"
 class ScoreFunction(Protocol):
     """Scores the coordinates of a problem, higher is better."""
 
-    def __call__(self, problem: Problem, *, k: int, steps: int) -> dict[str, Tensor]:
-        """Return one float tensor a parameter, in the parameter's shape."""
+    def __call__(self, problem: Problem, *, k: int, steps: int, depth: int) -> Parameters:
+        """Return one float tensor a parameter, in the parameter's shape.
+
+        Args:
+            problem: The task's problem.
+            k: The budget.
+            steps: Gradient batches to look at.
+            depth: How many coordinates will be ranked; any other may score −∞.
+        """
         ...
 
 
-@dataclass(frozen=True)
+class InsideFunction(Protocol):
+    """Scores some coordinates of a problem, higher is better."""
+
+    def __call__(self, problem: Problem, candidates: Region, *, k: int, steps: int) -> Tensor:
+        """Return one score a candidate, of shape (size of `candidates`,)."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
 class Localizer:
     """One way to choose a region.
 
@@ -40,6 +57,8 @@ class Localizer:
         score: The score function.
         gradients: Whether it computes gradients of the task's loss.
         needs_tuned: Whether it looks at the densely fine-tuned weights.
+        needs_path: Whether the dense run has to gather `Problem.path` for it.
+        inside: The same scores on given candidates alone; None where there is no such function.
         source: Paper and place.
     """
 
@@ -47,15 +66,70 @@ class Localizer:
     score: ScoreFunction
     gradients: bool
     needs_tuned: bool
+    needs_path: bool = False
+    inside: InsideFunction | None = None
     source: str
 
 
 _ROWS = (
-    Localizer("learned_mask", learned_mask, True, True, f"{_GRAFTING}, Eqs. 3 and 4, sound mode"),
-    Localizer("paper_mask", paper_mask, True, True, f"{_GRAFTING}, Eqs. 3 and 4, published code"),
-    Localizer("movement", movement, False, True, f"{_GRAFTING}, Sec. 2.3 (gamma_base)"),
-    Localizer("base_gradient", base_gradient, True, False, "https://arxiv.org/abs/2211.15583"),
-    Localizer("random", uniform, False, False, f"{_GRAFTING}, Fig. 2 (control)"),
+    Localizer(
+        name="learned_mask",
+        score=learned_mask,
+        inside=learned_mask_inside,
+        gradients=True,
+        needs_tuned=True,
+        source=f"{_GRAFTING}, Eqs. 3 and 4, sound mode",
+    ),
+    Localizer(
+        name="paper_mask",
+        score=paper_mask,
+        gradients=True,
+        needs_tuned=True,
+        source=f"{_GRAFTING}, Eqs. 3 and 4, published code",
+    ),
+    Localizer(
+        name="averaged_gain",
+        score=averaged_gain,
+        gradients=True,
+        needs_tuned=True,
+        source="Sundararajan et al., 2017, https://arxiv.org/abs/1703.01365, Sec. 3",
+    ),
+    Localizer(
+        name="path_integral",
+        score=path_integral,
+        gradients=False,
+        needs_tuned=True,
+        needs_path=True,
+        source="Zenke et al., 2017, https://arxiv.org/abs/1703.04200, Eq. 3",
+    ),
+    Localizer(
+        name="movement",
+        score=movement,
+        gradients=False,
+        needs_tuned=True,
+        source=f"{_GRAFTING}, Sec. 2.3 (gamma_base)",
+    ),
+    Localizer(
+        name="base_gradient",
+        score=base_gradient,
+        gradients=True,
+        needs_tuned=False,
+        source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, Sec. 4",
+    ),
+    Localizer(
+        name="fisher",
+        score=fisher,
+        gradients=True,
+        needs_tuned=False,
+        source="Sung et al., 2021, https://arxiv.org/abs/2111.09839, Sec. 3",
+    ),
+    Localizer(
+        name="random",
+        score=uniform,
+        gradients=False,
+        needs_tuned=False,
+        source=f"{_GRAFTING}, Fig. 2 (control)",
+    ),
 )
 
 LOCALIZERS: Mapping[str, Localizer] = MappingProxyType({row.name: row for row in _ROWS})
@@ -73,7 +147,13 @@ def find_localizer(name: str) -> Localizer:
 
 
 def localize(
-    problem: Problem, name: str, *, k: int, steps: int = 12, depth: int | None = None
+    problem: Problem,
+    name: str,
+    *,
+    k: int,
+    steps: int = 12,
+    depth: int | None = None,
+    candidates: int | None = None,
 ) -> Ranking:
     """Rank the coordinates of a task by one of the `LOCALIZERS`.
 
@@ -83,14 +163,26 @@ def localize(
         k: The budget that the ranking is learned for; smaller and larger ones can be cut from it.
         steps: Gradient batches to look at, at least 1.
         depth: How many coordinates to rank; None means all.
+        candidates: Let only this many coordinates, those that moved most, be chosen, where the
+            localizer can score them alone; None means all.
 
     Raises:
         InputError: If there is no localizer of this name.
-        ValueError: If `k` or `depth` is out of range, or a score is NaN.
+        ValueError: If `k` or `depth` is out of range, the problem lacks what the localizer looks
+            at, or a score is NaN.
     """
     localizer = find_localizer(name)
     total = problem.layout.total
     if not 1 <= k <= total:
         raise ValueError(f"k must be in [1, {total}], got {k}")
-    scores = localizer.score(problem, k=k, steps=steps)
-    return rank(scores, depth=total if depth is None else min(max(depth, k), total))
+    if localizer.needs_tuned and not problem.tuned:
+        raise ValueError(f"{name} needs densely fine-tuned weights: the problem has none")
+    if localizer.needs_path and not problem.path:
+        raise ValueError(f"{name} needs the path of the dense run: none was gathered")
+    depth = total if depth is None else min(max(depth, k), total)
+    if candidates is not None and localizer.inside is not None:
+        moved = movement(problem, k=k, steps=steps, depth=depth)
+        inside = top_k(moved, min(max(candidates, k), total))
+        scores = localizer.inside(problem, inside, k=k, steps=steps)
+        return rank_inside(inside, scores, depth=min(depth, len(inside)))
+    return rank(localizer.score(problem, k=k, steps=steps, depth=depth), depth=depth)

@@ -57,4 +57,7 @@ def planted_problem(*, seed: int = 0, dtype: torch.dtype = torch.float32) -> tup
         with torch.no_grad():
             return float((model(inputs).argmax(1) == targets).float().mean())
 
-    return Problem(model, parameters, base, tuned, losses, accuracy, accuracy, seed), planted
+    # Any numbers do for a path: what a dense run gathers is tested where it runs.
+    path = {name: torch.randn(value.shape, generator=draw) for name, value in base.items()}
+    problem = Problem(model, parameters, tuned, losses, accuracy, accuracy, seed, path)
+    return problem, planted

@@ -1,5 +1,7 @@
 """One battery of tests over the table of localizers."""
 
+import gc
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -10,12 +12,14 @@ from localization.planted import PLANTED, planted_problem
 from torch import nn
 
 from cl_graft.errors import InputError
-from cl_graft.graft import gather, grafted
-from cl_graft.localization import LOCALIZERS, find_localizer, localize
+from cl_graft.graft import gather, grafted, snapshot
+from cl_graft.localization import LOCALIZERS, Problem, find_localizer, localize, rank
+from cl_graft.localization.base_gradient import fisher
+from cl_graft.localization.gain import averaged_gain
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.paper_mask import paper_mask, rounded
 from cl_graft.randomness import generator
-from cl_graft.region import Region
+from cl_graft.region import Region, top_k
 
 ALL = sorted(LOCALIZERS)
 
@@ -30,10 +34,31 @@ def test_a_localizer_selects_exactly_k(name, k):
 @pytest.mark.parametrize("name", ALL)
 def test_a_localizer_puts_the_model_back_bit_for_bit(name):
     problem, _ = planted_problem()
+    before = snapshot(problem.parameters)
     localize(problem, name, k=10, steps=4)
     for parameter_name, parameter in problem.parameters.items():
-        assert torch.equal(parameter, problem.base[parameter_name])
+        assert torch.equal(parameter, before[parameter_name])
         assert parameter.grad is None
+        assert parameter.requires_grad
+        assert not parameter._post_accumulate_grad_hooks
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if LOCALIZERS[name].gradients])
+def test_a_localizer_that_is_interrupted_puts_the_model_back_bit_for_bit(name):
+    problem, _ = planted_problem()
+    before = snapshot(problem.parameters)
+
+    def stop(step):
+        if step == 3:
+            raise KeyboardInterrupt
+        return problem.losses(step)
+
+    for candidates in (None, 300):
+        with pytest.raises(KeyboardInterrupt):
+            localize(replace(problem, losses=stop), name, k=50, steps=4, candidates=candidates)
+        for parameter_name, parameter in problem.parameters.items():
+            assert torch.equal(parameter, before[parameter_name])
+            assert not parameter._post_accumulate_grad_hooks
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -71,7 +96,7 @@ def test_half_precision_models_are_localized(name):
 
 
 # Not paper_mask: its step of 10^7 is absolute and opens every gate of a model as small as this.
-@pytest.mark.parametrize("name", ["learned_mask", "movement"])
+@pytest.mark.parametrize("name", ["learned_mask", "averaged_gain", "movement"])
 def test_planted_coordinates_are_found(name):
     problem, planted = planted_problem()
     found = localize(problem, name, k=PLANTED, steps=12).top(PLANTED)
@@ -95,7 +120,7 @@ def test_the_graft_of_a_learned_region_answers_better_than_the_base():
 
 def test_with_one_step_the_learned_mask_is_the_first_order_gain_at_the_base():
     problem, _ = planted_problem()
-    gain = learned_mask(problem, k=5, steps=1)
+    gain = learned_mask(problem, k=5, steps=1, depth=problem.layout.total)
     losses = problem.losses(0)
     total = sum(loss() for loss in losses) / len(losses)
     gradients = torch.autograd.grad(total, list(problem.parameters.values()))
@@ -109,7 +134,7 @@ def test_paper_mode_agrees_with_a_plain_derivation_of_the_published_update():
     steps, lr, bias, share = 20, 1e3, 10.0, 0.02
     ours = paper_mask(problem, k=1, steps=steps, lr=lr, bias=bias, base_density=share)
     names = list(problem.base)
-    base, tuned = problem.base, problem.tuned
+    base, tuned = snapshot(problem.parameters), problem.tuned
     moved = torch.cat([(tuned[n] - base[n]).abs().reshape(-1) for n in names])
     cut = moved.sort(descending=True).values[int(share * moved.numel()) - 1]
     start = {n: ((tuned[n] - base[n]).abs() > cut).float() for n in names}
@@ -157,3 +182,157 @@ def test_a_budget_out_of_range_is_refused(k):
     problem, _ = planted_problem()
     with pytest.raises(ValueError, match=r"k must be in \[1, "):
         localize(problem, "movement", k=k)
+
+
+def dense_gains(problem, *, k, steps):
+    """The learned mask as a plain loop over dense gradients: gains, and the score of every look."""
+    base, tuned = snapshot(problem.parameters), problem.tuned
+    gain = {name: torch.zeros_like(value) for name, value in base.items()}
+    looks = {}
+    for step in range(steps):
+        size = round(k * step / (steps - 1))
+        opened = top_k(gain, size) if size else Region.empty(problem.layout)
+        with grafted(problem.model, gather(tuned, opened)):
+            parts = problem.losses(step)
+            loss = sum(part() for part in parts) / len(parts)
+            gradients = torch.autograd.grad(loss, list(problem.parameters.values()))
+        for name, gradient in zip(gain, gradients, strict=True):
+            gain[name] -= gradient * (tuned[name] - base[name])
+        if step >= steps // 2 and (steps - 1 - step) % 2 == 0:
+            with grafted(problem.model, gather(tuned, top_k(gain, k))):
+                looks[step] = (problem.dev_score(), snapshot(gain))
+    return looks
+
+
+@pytest.mark.parametrize("candidates", [None, "all"])
+def test_the_learned_mask_agrees_with_a_plain_derivation(candidates):
+    problem, _ = planted_problem()
+    looks = dense_gains(problem, k=40, steps=12)
+    best = max(score for score, _ in looks.values())
+    gain = [gain for score, gain in looks.values() if score == best][-1]
+    total = problem.layout.total
+    found = localize(
+        problem, "learned_mask", k=40, candidates=total if candidates == "all" else None
+    )
+    assert found.top(40) == top_k(gain, 40)
+    assert torch.equal(found.order, rank(gain, depth=total).order)
+
+
+def test_candidates_are_those_that_moved_most_and_bound_the_ranking():
+    problem, _ = planted_problem()
+    moved = localize(problem, "movement", k=100).top(100)
+    found = localize(problem, "learned_mask", k=20, candidates=100)
+    assert len(found.order) == 100
+    assert Region.of(problem.layout, found.order) == moved
+    dense = localize(problem, "learned_mask", k=20).top(20)
+    assert found.top(20).jaccard(dense) > 0.6
+
+
+@pytest.mark.parametrize("name", sorted(set(ALL) - {"learned_mask"}))
+def test_a_localizer_that_cannot_score_candidates_alone_looks_at_all(name):
+    problem, _ = planted_problem()
+    assert len(localize(problem, name, k=20, steps=4, candidates=30).order) > 30
+
+
+def test_dev_is_asked_again_only_when_another_region_is_chosen():
+    problem, _ = planted_problem()
+    asked = []
+
+    def look():
+        asked.append(1)
+        return 0.5
+
+    # Without a gradient nothing changes: the first k coordinates are chosen every time.
+    still = replace(
+        problem,
+        dev_score=look,
+        losses=lambda step: [lambda: sum((p * 0).sum() for p in problem.parameters.values())],
+    )
+    for candidates in (None, 300):
+        asked.clear()
+        localize(still, "learned_mask", k=10, steps=12, candidates=candidates)
+        assert len(asked) == 1
+        asked.clear()
+        localize(replace(problem, dev_score=look), "learned_mask", k=10, candidates=candidates)
+        assert len(asked) > 1
+
+
+def test_the_best_gains_on_dev_are_kept_down_to_the_depth():
+    problem, _ = planted_problem()
+    scores = iter([0.9, 0.1, 0.2])
+    early = replace(problem, dev_score=lambda: next(scores))
+    found = localize(early, "learned_mask", k=40, steps=12, depth=60)
+    gain = dense_gains(problem, k=40, steps=12)[7][1]
+    assert torch.equal(found.order, rank(gain, depth=60).order)
+
+
+def test_the_averaged_gain_sums_to_what_the_loss_falls_from_base_to_tuned():
+    problem, _ = planted_problem()
+    # The same batch in every step, so that one loss falls.
+    fixed = replace(problem, losses=lambda step: problem.losses(0))
+
+    def loss():
+        with torch.no_grad():
+            return float(sum(part() for part in problem.losses(0)) / 2)
+
+    gain = averaged_gain(fixed, k=1, steps=8, depth=1)
+    total = float(sum(value.sum() for value in gain.values()))
+    base = loss()
+    with grafted(problem.model, gather(problem.tuned, Region.full(problem.layout))):
+        tuned = loss()
+    assert total == pytest.approx(base - tuned, rel=0.02)
+
+
+def test_fisher_is_the_sum_of_squared_gradients_of_the_micro_batches():
+    problem, _ = planted_problem()
+    found = fisher(problem, k=1, steps=3, depth=1)
+    for place, (name, value) in enumerate(found.items()):
+        squares = torch.zeros_like(value)
+        for step in range(3):
+            for part in problem.losses(step):
+                gradients = torch.autograd.grad(part() / 2, list(problem.parameters.values()))
+                squares += gradients[place] ** 2
+        torch.testing.assert_close(value, squares, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "missing"), [("movement", {"tuned": {}}), ("path_integral", {"path": {}})]
+)
+def test_a_problem_without_what_a_localizer_looks_at_is_refused(name, missing):
+    problem, _ = planted_problem()
+    with pytest.raises(ValueError, match=f"{name} needs"):
+        localize(replace(problem, **missing), name, k=1)
+
+
+def floats_alive(size):
+    """How many tensors of a size hold memory of their own right now."""
+    gc.collect()
+    tensors = [item for item in gc.get_objects() if issubclass(type(item), torch.Tensor)]
+    return len({t.data_ptr() for t in tensors if t.numel() == size and t.dtype == torch.float32})
+
+
+@pytest.mark.parametrize("candidates", [None, 500])
+def test_the_learned_mask_holds_one_score_a_coordinate_beside_model_and_tuned_weights(candidates):
+    torch.manual_seed(0)
+    model = nn.Linear(211, 307)
+    parameters = dict(model.named_parameters())
+    tuned = {name: p.detach() + 0.01 * torch.randn(p.shape) for name, p in parameters.items()}
+    inputs, targets = torch.randn(64, 211), torch.randint(307, (64,))
+    alive = []
+
+    def losses(step):
+        def loss():
+            alive.append(floats_alive(model.weight.numel()))
+            return nn.functional.cross_entropy(model(inputs), targets)
+
+        return [loss, loss]
+
+    def dev_score():
+        alive.append(floats_alive(model.weight.numel()))
+        return 1.0
+
+    problem = Problem(model, parameters, tuned, losses, dev_score, dev_score, seed=0)
+    before = floats_alive(model.weight.numel())
+    localize(problem, "learned_mask", k=50, steps=6, depth=100, candidates=candidates)
+    assert before == 2
+    assert max(alive) == (3 if candidates is None else 2)

@@ -1,0 +1,72 @@
+"""First-order gain: how much of the loss a coordinate's move takes away, −g·δ.
+
+With δ = tuned − base, the loss falls along the straight line from base to tuned by exactly
+Σ ∫ −g(base + α·δ)·δ dα, so a coordinate's part in the sum is its part in what fine-tuning gained.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cl_graft.graft import copy_, snapshot
+from cl_graft.localization.problem import Problem, add_gradient_
+from cl_graft.region import Parameters
+
+__all__ = ["add_gain_", "averaged_gain", "path_integral"]
+
+_CHUNK = 1 << 18
+"""Coordinates whose δ is formed at a time on a CPU: they stay in its cache."""
+
+
+def path_integral(problem: Problem, *, k: int, steps: int, depth: int) -> Parameters:
+    """Score coordinates by Σ −g·Δθ over the steps of the dense run, gathered while it ran.
+
+    The importance of synaptic intelligence (Zenke et al., 2017, https://arxiv.org/abs/1703.04200,
+    Eq. 3). It needs no pass beyond the dense run's.
+    """
+    del k, steps, depth
+    return problem.path
+
+
+def averaged_gain(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by their gain −g·δ averaged over points between base and tuned.
+
+    The midpoint rule at up to four points, which share the `steps` batches: integrated gradients
+    (Sundararajan et al., 2017, https://arxiv.org/abs/1703.01365, Sec. 3) from base to tuned.
+    """
+    del k, depth
+    points = min(4, steps)
+    gain, base = problem.zeros(), snapshot(problem.parameters)
+    try:
+        for point in range(points):
+            own = range(point * steps // points, (point + 1) * steps // points)
+            _move_(problem, base, (point + 0.5) / points)
+            for step in own:
+                share = 1 / (points * len(own))
+
+                def add(name: str, gradient: Tensor, share: float = share) -> None:
+                    add_gain_(gain[name], gradient, problem.tuned[name], base[name], scale=share)
+
+                add_gradient_(problem, step, into=add)
+    finally:
+        copy_(problem.parameters, base)
+    return gain
+
+
+def add_gain_(
+    gain: Tensor, gradient: Tensor, tuned: Tensor, base: Tensor, *, scale: float = 1.0
+) -> None:
+    """Add scale·(−g·(tuned − base)) to `gain`, fp32, in place, without holding the difference."""
+    size = gain.numel() if gain.is_cuda else _CHUNK
+    flat = (tensor.detach().reshape(-1).split(size) for tensor in (gradient, tuned, base))
+    for into, g, new, old in zip(gain.view(-1).split(size), *flat, strict=True):
+        into.addcmul_(g.float(), new.float() - old.float(), value=-scale)
+
+
+def _move_(problem: Problem, base: Parameters, share: float) -> None:
+    """Put the model at base + share·(tuned − base)."""
+    with torch.no_grad():
+        for name, parameter in problem.parameters.items():
+            moved = torch.lerp(base[name].float(), problem.tuned[name].float(), share)
+            parameter.copy_(moved)
