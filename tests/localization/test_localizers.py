@@ -194,7 +194,7 @@ def dense_gains(problem, *, k, steps):
         opened = top_k(gain, size) if size else Region.empty(problem.layout)
         with grafted(problem.model, gather(tuned, opened)):
             parts = problem.losses(step)
-            loss = sum(part() for part in parts) / len(parts)
+            loss = torch.stack([part() for part in parts]).mean()
             gradients = torch.autograd.grad(loss, list(problem.parameters.values()))
         for name, gradient in zip(gain, gradients, strict=True):
             gain[name] -= gradient * (tuned[name] - base[name])
