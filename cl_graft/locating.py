@@ -242,7 +242,7 @@ def _ranking(
         depth = min(depth, candidates)
     key = cache_key("ranking", task.content, recipe, settings.seed)
     found = cache.get(key) if cache is not None else None
-    if found is not None and found[0]["order"].numel() >= depth:
+    if found is not None and found[0]["order"].numel() >= k + taken:
         count.passes += Passes(**found[1])
         return Ranking(problem.layout, found[0]["order"].to(torch.int64))
     ranking = localize(

@@ -1,0 +1,283 @@
+"""The frontier of localizers: what a region is worth against what it costs to find and train.
+
+On a stream of real tasks, for each localizer and seed: the accuracy of the graft (tuned values on
+the region), of the re-trained graft (the region trained alone on the base) and of continual
+grafting, against the passes that they need, in multiples of the dense run's. A pass is a row that
+goes forward and backward; a row that only goes forward counts a third. Results go with command,
+versions and machine to ``benchmarks/results/frontier-<scale>.json``, ``.md`` and ``.png``. The data
+is found through the environment variable CL_GRAFT_DATA or ``--data``.
+
+    python benchmarks/frontier.py --scale cpu        # MiniLM, 4 tasks, 3 seeds, on two cores
+    python benchmarks/frontier.py --scale smoke      # 16 shots, 4 steps: does it run?
+
+Every finished cell (a localizer with a seed) is a file and is not computed again, so an interrupted
+benchmark goes on where it stopped; several processes may share OUT if each has its own ``--seeds``.
+The summary is made of all cells that are finished.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import torch
+from localizer_cells import Bench
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.config import ExperimentConfig, load_config
+from cl_graft.experiments.results import machine, versions
+from cl_graft.passes import Passes
+
+RESULTS = Path(__file__).parent / "results"
+TASKS = ["sst2_sent", "ag_news", "qnli", "mnli"]
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "shots": 16,
+        "steps": 4,
+        "evaluations": 1,
+        "max_dev": 16,
+        "max_test": 32,
+        "mask_steps": 2,
+        "mask_batch": 32,
+        "seeds": [0],
+    },
+    "cpu": {
+        "shots": 384,
+        "steps": 200,
+        "evaluations": 2,
+        "max_dev": 96,
+        "max_test": 400,
+        "mask_steps": 12,
+        "mask_batch": 32,
+        "density": 0.002,
+        "seeds": [0, 1, 2],
+    },
+}
+# The first one's dense run also gathers the path; the others are answered by its cache.
+VARIANTS: dict[str, dict[str, Any]] = {
+    "path_integral": {},
+    "movement": {},
+    "learned_mask": {},
+    "learned_mask, 20x": {"localizer": "learned_mask", "mask_candidates": 20},
+    "averaged_gain": {},
+    "base_gradient": {},
+    "fisher": {},
+    "random": {},
+}
+MEASURES = {
+    "graft": "graft",
+    "retrained": "re-trained graft",
+    "continual": "continual grafting",
+}
+
+
+def main() -> None:
+    """Run the missing cells, and write the summary of all."""
+    parser = argparse.ArgumentParser(description="Accuracy against passes, by localizer.")
+    parser.add_argument("--scale", choices=SCALES, default="cpu")
+    parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
+    parser.add_argument("--out", type=Path, help="where cells go; default runs/frontier-<scale>")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the summary goes")
+    parser.add_argument(
+        "--seeds", help="the seeds to run, such as 0,2; default: those of the scale"
+    )
+    parser.add_argument("--localizers", help="the variants to run; default: all")
+    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE")
+    arguments = parser.parse_args()
+    if arguments.data is None:
+        parser.error("no data: set CL_GRAFT_DATA or give --data")
+    values = {"tasks": TASKS, "data": str(arguments.data), **SCALES[arguments.scale]}
+    config = load_config(
+        None, [*(f"{k}={json.dumps(v)}" for k, v in values.items()), *arguments.sets]
+    )
+    seeds = [int(seed) for seed in arguments.seeds.split(",")] if arguments.seeds else config.seeds
+    names = _chosen(arguments.localizers, parser)
+    out = arguments.out or Path("runs") / f"frontier-{arguments.scale}"
+    run_cells(config, seeds, names, out)
+    places = {str(arguments.data): "$CL_GRAFT_DATA", str(out): "OUT"}
+    command = shlex.join(["python", "benchmarks/frontier.py", *sys.argv[1:]])
+    for path, name in places.items():
+        command = command.replace(path, name)
+    write_summary(config, out, arguments.results / f"frontier-{arguments.scale}", command)
+
+
+def run_cells(
+    config: ExperimentConfig, seeds: Sequence[int], names: Sequence[str], out: Path
+) -> None:
+    """Compute every cell that has no file yet."""
+    cache = DirectoryCache(out / "cache")
+    for seed in seeds:
+        bench: Bench | None = None
+        for name in ("dense", *names):
+            file = out / f"{name.replace(', ', '-').replace(' ', '-')}-seed{seed}.json"
+            if file.exists():
+                continue
+            bench = bench or Bench(config, seed, cache)
+            started = time.perf_counter()
+            found = bench.dense() if name == "dense" else bench.cell(VARIANTS[name] | _own(name))
+            found |= {"variant": name, "seed": seed, "seconds": time.perf_counter() - started}
+            scratch = file.with_suffix(".part")
+            scratch.write_text(json.dumps(found, indent=1) + "\n")
+            scratch.replace(file)
+            sys.stdout.write(f"{file.stem}: {found['seconds']:.0f} s\n")
+            sys.stdout.flush()
+
+
+def write_summary(config: ExperimentConfig, out: Path, stem: Path, command: str) -> None:
+    """Write JSON, table and picture of all finished cells."""
+    cells = [json.loads(path.read_text()) for path in sorted(out.glob("*-seed*.json"))]
+    rows = summarize(cells)
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    stored = {
+        "command": command,
+        "config": {**config.model_dump(mode="json"), "data": "$CL_GRAFT_DATA"},
+        "machine": machine(torch.device("cpu")),
+        "versions": versions(torch.device("cpu")),
+        "rows": rows,
+        "cells": cells,
+    }
+    stem.with_suffix(".json").write_text(json.dumps(stored, indent=1) + "\n")
+    table = table_of(rows)
+    stem.with_suffix(".md").write_text(table)
+    picture_of(rows).savefig(stem.with_suffix(".png"), dpi=150)
+    sys.stdout.write(table)
+
+
+def summarize(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row a variant: mean and spread over seeds, passes in multiples of the dense run's.
+
+    Seeds without a dense cell, and variants without a seed, are left out.
+    """
+    dense = {cell["seed"]: cell for cell in cells if cell["variant"] == "dense"}
+    rows: list[dict[str, Any]] = []
+    for name in ("dense", *VARIANTS):
+        own = [c for c in cells if c["variant"] == name and c["seed"] in dense]
+        if not own:
+            continue
+        costs = [_costs(cell, dense[cell["seed"]]) for cell in own]
+        row: dict[str, Any] = {"variant": name, "seeds": sorted(cell["seed"] for cell in own)}
+        row["passes"] = {key: mean(cost[key] for cost in costs) for key in costs[0]}
+        row["scores"] = {
+            measure: _spread([mean(cell["scores"][measure].values()) for cell in own])
+            for measure in own[0]["scores"]
+        }
+        row["by_task"] = {
+            measure: {
+                task: _spread([cell["scores"][measure][task] for cell in own])
+                for task in own[0]["scores"][measure]
+            }
+            for measure in own[0]["scores"]
+        }
+        rows.append(row)
+    return rows
+
+
+def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table in Markdown."""
+    head = ["localizer", "to find the region", "graft", "re-trained graft", "continual grafting"]
+    head += ["all passes"]
+    lines = [head, ["---", *["---:"] * (len(head) - 1)]]
+    for row in rows:
+        passes, scores = row["passes"], row["scores"]
+        if row["variant"] == "dense":
+            text = _points(scores["dense"])
+            lines.append(["dense run alone", "1.00", text, "–", "–", "1.00"])
+            continue
+        lines.append(
+            [
+                f"`{row['variant']}`",
+                f"{passes['find']:.2f}",
+                *(_points(scores[measure]) for measure in MEASURES),
+                f"{passes['continual']:.2f}",
+            ]
+        )
+    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    seeds = max((len(row["seeds"]) for row in rows), default=0)
+    return (
+        f"{text}\n\nAverage accuracy over the tasks in %, mean ± sd over {seeds} seeds; passes in "
+        "multiples of the dense run's. A graft without a dense run of its own borrows tuned values "
+        "from one, which only its graft column has to pay.\n"
+    )
+
+
+def picture_of(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Draw accuracy against passes, one panel a measure."""
+    figure = Figure(figsize=(13, 4.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    colours = ["#000000", "#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00"]
+    panels = figure.subplots(1, 3, sharey=True)
+    for panel, (measure, title) in zip(panels, MEASURES.items(), strict=True):
+        for place, row in enumerate(rows):
+            plain = row["variant"] == "dense"
+            stated = row["scores"]["dense" if plain else measure]
+            panel.errorbar(
+                row["passes"]["dense" if plain else measure],
+                100 * stated["mean"],
+                yerr=100 * (stated["sd"] or 0.0),
+                fmt="*" if plain else "osD^v"[place % 5],
+                color=colours[place % len(colours)],
+                capsize=2,
+                label="dense run alone" if plain else row["variant"],
+            )
+        panel.set_title(title)
+        panel.set_xlabel("passes, in multiples of the dense run's")
+        panel.grid(alpha=0.3)
+    panels[0].set_ylabel("average accuracy (%)")
+    panels[-1].legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+    return figure
+
+
+def _costs(cell: Mapping[str, Any], dense: Mapping[str, Any]) -> dict[str, float]:
+    """Return what each measure costs, in multiples of the dense run's passes."""
+
+    def weigh(phase: str, source: Mapping[str, Any] = cell) -> float:
+        counted = [Passes(**phases.get(phase, {})) for phases in source["passes"].values()]
+        return mean(p.forward_backward + p.forward / 3 for p in counted)
+
+    unit = weigh("dense", dense)
+    if cell["variant"] == "dense":
+        return {"dense": 1.0}
+    find = sum(weigh(phase) for phase in ("dense", "warm-up", "localize")) / unit
+    trained = find + weigh("region") / unit
+    borrowed = 0.0 if weigh("dense") else 1.0
+    return {
+        "find": find,
+        "graft": find + borrowed,
+        "retrained": trained,
+        "continual": trained,
+    }
+
+
+def _own(name: str) -> dict[str, Any]:
+    return {} if "localizer" in VARIANTS[name] else {"localizer": name}
+
+
+def _chosen(text: str | None, parser: argparse.ArgumentParser) -> list[str]:
+    wanted = list(VARIANTS) if text is None else [name.strip() for name in text.split(";")]
+    unknown = [name for name in wanted if name not in VARIANTS]
+    if unknown:
+        parser.error(f"unknown: {'; '.join(unknown)}; there are {'; '.join(VARIANTS)}")
+    return wanted
+
+
+def _spread(values: Sequence[float]) -> dict[str, Any]:
+    return {"mean": mean(values), "sd": stdev(values) if len(values) > 1 else None}
+
+
+def _points(stated: Mapping[str, Any]) -> str:
+    text = f"{100 * stated['mean']:.1f}"
+    return text if stated["sd"] is None else f"{text} ± {100 * stated['sd']:.1f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""What a benchmark of localizers computes: the tasks of one seed, learned in several ways."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import torch
+from torch import nn
+
+from cl_graft.experiments.base import base_identity, load_base_model
+from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.facts import task_facts
+from cl_graft.experiments.hosting import set_schedule_
+from cl_graft.experiments.schedule import grafting_settings, region_schedule, schedule_of
+from cl_graft.experiments.tasks import load_tasks
+from cl_graft.graft import copy_, gather, grafted
+from cl_graft.learning import TaskProblem, fine_tune_task
+from cl_graft.metrics import score
+from cl_graft.region import Region
+from cl_graft.strategies import MultiTaskText, StopAfter, heads_for
+from cl_graft.strategies.problems import task_problem
+from cl_graft.strategies.table import Ingredients, find_strategy
+from cl_graft.tasks.benchmark import TextStream, text_stream
+
+__all__ = ["Bench", "Learned"]
+
+
+class Bench:
+    """The stream of one seed, on a base that every cell copies."""
+
+    def __init__(self, config: ExperimentConfig, seed: int, cache: DirectoryCache) -> None:
+        self.config, self.seed, self.cache = config, seed, cache
+        self.device = torch.device("cpu")
+        self.tasks = load_tasks(config, seed=seed)
+        self.loaded = load_base_model(config)
+        self.stream: TextStream = text_stream(
+            self.tasks,
+            self.loaded.tokenizer,
+            family=config.family,
+            max_length=config.max_length,
+            cache=cache,
+        )
+        self.identity = base_identity(self.loaded, config, seed=seed)
+
+    def dense(self) -> dict[str, Any]:
+        """Score the dense runs themselves; they gather their paths on the way."""
+        scores: dict[str, float] = {}
+        passes: dict[str, Any] = {}
+        for label, name in enumerate(self.stream.names):
+            model = self._model()
+            problem = self._problem(model, label)
+            run = self._dense_run(problem, label)
+            copy_(dict(problem.model.named_parameters()), run.tuned | run.head)
+            scores[name] = self._test(model, label)
+            passes[name] = {"dense": asdict(run.passes)}
+        return {"scores": {"dense": scores}, "passes": passes}
+
+    def cell(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Score the grafts of one localizer: as they are, re-trained alone, and in the stream."""
+        continual, first = self._learn(settings, "prefix", range(len(self.tasks)))
+        # Alone on the base, the first task is what it is in the stream.
+        alone, others = self._learn(settings, "isolated", range(1, len(self.tasks)))
+        regions = [first.regions[0], *others.regions]
+        names = self.stream.names
+        return {
+            "scores": {
+                "graft": self._grafts(regions),
+                "retrained": {names[0]: continual[names[0]], **alone},
+                "continual": continual,
+            },
+            "passes": {names[0]: first.passes[names[0]], **others.passes},
+            "coordinates": {name: len(r) for name, r in zip(names, regions, strict=True)},
+        }
+
+    def alone(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Score the grafts of one localizer without a stream, and say where they are."""
+        scores, learned = self._learn(settings, "isolated", range(len(self.tasks)))
+        return {
+            "scores": {"graft": self._grafts(learned.regions), "retrained": scores},
+            "passes": learned.passes,
+            "regions": {
+                name: region.index.tolist()
+                for name, region in zip(self.stream.names, learned.regions, strict=True)
+            },
+        }
+
+    def _learn(
+        self, settings: Mapping[str, Any], mode: str, labels: Sequence[int]
+    ) -> tuple[dict[str, float], Learned]:
+        # Avalanche finds torchvision's operators only after cl_graft has declared them.
+        from avalanche.logging import BaseLogger
+        from avalanche.training.plugins import EvaluationPlugin
+
+        config = self.config.model_copy(update={**settings, "mode": mode})
+        dense = {label: schedule_of(config, task) for label, task in enumerate(self.tasks)}
+        model, stop = self._model(), StopAfter(1)
+        strategy: Any = find_strategy("grafting").build(
+            Ingredients(
+                model=model,
+                stream=self.stream,
+                facts={label: task_facts(task, config) for label, task in enumerate(self.tasks)},
+                identity=self.identity,
+                grafting={
+                    label: grafting_settings(config, schedule, seed=self.seed)
+                    for label, schedule in dense.items()
+                },
+                dense=dense,
+                seed=self.seed,
+                clip=config.clip,
+                region_decay=config.region_decay,
+                eval_batch=config.eval_batch,
+                device=self.device,
+                evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
+                plugins=(stop,),
+                cache=self.cache,
+            )
+        )
+        for label in labels:
+            experience = self.stream.benchmark.streams["train"][label]
+            schedule = region_schedule(config, dense[label])
+            set_schedule_(strategy, stop, schedule, rows=len(experience.dataset))
+            strategy.train(experience, eval_streams=[])
+        plugin, scores = strategy.grafting, {}
+        for position, label in enumerate(labels):
+            plugin.carry(model, position)
+            scores[self.stream.names[label]] = self._test(model, label)
+        return scores, Learned(self.stream.names, plugin)
+
+    def _grafts(self, regions: Sequence[Region]) -> dict[str, float]:
+        """Score the tuned values on the regions of the tasks."""
+        scores: dict[str, float] = {}
+        for label, region in enumerate(regions):
+            model = self._model()
+            problem = self._problem(model, label)
+            run = self._dense_run(problem, label)
+            copy_(problem.head, run.head)
+            with grafted(problem.model, gather(run.tuned, region)):
+                scores[self.stream.names[label]] = self._test(model, label)
+        return scores
+
+    def _model(self) -> MultiTaskText:
+        base = copy.deepcopy(self.loaded.model)
+        return MultiTaskText(base, heads_for(base, self.stream, seed=self.seed))
+
+    def _problem(self, model: MultiTaskText, label: int) -> TaskProblem:
+        experience = self.stream.benchmark.streams["train"][label]
+        model.adaptation(experience)
+        return task_problem(
+            model,
+            experience,
+            label=label,
+            criterion=nn.functional.cross_entropy,
+            base=self.identity.fingerprint,
+            device=self.device,
+            dev=self.stream.benchmark.streams["valid"][label],
+            metric=self.tasks[label].metric,
+            seed=self.seed,
+        )
+
+    def _dense_run(self, problem: TaskProblem, label: int) -> Any:
+        schedule = schedule_of(self.config, self.tasks[label])
+        return fine_tune_task(problem, schedule, seed=self.seed, path=True, cache=self.cache)
+
+    def _test(self, model: MultiTaskText, label: int) -> float:
+        inputs, targets = self.stream.tasks[label].splits["test"]
+        order = (inputs[:, 1] != 0).sum(1).argsort(descending=True)
+        task_model = model.task_model.eval()
+        with torch.no_grad():
+            logits = [task_model(part, label) for part in inputs[order].split(64)]
+        return score(torch.cat(logits), targets[order], self.tasks[label].metric)
+
+
+class Learned:
+    """What a plugin learned: regions in the order of the tasks, and passes by task."""
+
+    def __init__(self, names: Sequence[str], plugin: Any) -> None:
+        self.regions: list[Region] = [entry.claimed for entry in plugin.bank.entries]
+        self.passes: dict[str, Any] = {
+            str(names[label]): {phase: asdict(passes) for phase, passes in phases.items()}
+            for label, phases in plugin.passes.items()
+        }

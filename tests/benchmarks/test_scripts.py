@@ -1,0 +1,64 @@
+"""The benchmark scripts run, at the smallest scale."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.slow
+def test_table4_runs_and_goes_on_from_what_is_finished(data_dir, minilm, tmp_path):
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / "table4.py"),
+        *("--scale", "smoke", "--data", str(data_dir)),
+        *("--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    for _ in range(2):
+        subprocess.run(command, check=True, env=environment, cwd=tmp_path, capture_output=True)
+        stored = json.loads((tmp_path / "results" / "table4-smoke.json").read_text())
+        assert set(stored["strategies"]) == {"grafting", "naive", "independent"}
+        assert stored["strategies"]["grafting"]["forgetting"]["mean"] == 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "chosen"),
+    [
+        ("frontier", ("--localizers", "movement;base_gradient;learned_mask, 20x")),
+        ("candidates", ()),
+    ],
+)
+def test_localizers_are_compared_and_finished_cells_are_not_computed_again(
+    script, chosen, data_dir, minilm, tmp_path
+):
+    command = [
+        sys.executable,
+        str(ROOT / "benchmarks" / f"{script}.py"),
+        *("--scale", "smoke", "--data", str(data_dir), "--set", "tasks=[sst2_sent,ag_news]"),
+        *("--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results"), *chosen),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    tables = []
+    for _ in range(2):
+        done = subprocess.run(
+            command, check=True, env=environment, cwd=tmp_path, capture_output=True, text=True
+        )
+        tables.append(done.stdout[done.stdout.index("|") :])
+    assert tables[0] == tables[1] == (tmp_path / "results" / f"{script}-smoke.md").read_text()
+    stored = json.loads((tmp_path / "results" / f"{script}-smoke.json").read_text())
+    assert str(tmp_path) not in stored["command"]
+    if script == "frontier":
+        costs = {row["variant"]: row["passes"] for row in stored["rows"]}
+        assert costs["base_gradient"]["find"] < costs["learned_mask, 20x"]["find"]
+        assert (tmp_path / "results" / "frontier-smoke.png").stat().st_size > 1000
+    else:
+        jaccard = {cell["multiple"]: cell["jaccard"]["ag_news"] for cell in stored["cells"]}
+        assert jaccard[None] == 1.0
+        assert 0.5 < jaccard[5] <= jaccard[50] <= 1.0
