@@ -47,7 +47,7 @@ class GraftingSettings:
         localizer: A name in `cl_graft.localization.LOCALIZERS`.
         fine_tuning: The dense run; a localizer that does not look at one does without it.
         warmup_rows: Training rows on which a head is fitted to the base before a localizer that
-            does without a dense run looks at gradients, at least 2.
+            does without a dense run looks at gradients; 0 leaves the head as it is.
         mask_steps: Gradient batches that the localizer looks at.
         mask_batch: Rows of such a batch.
         mask_candidates: Let only the coordinates that moved most be chosen, this many times the
@@ -71,7 +71,7 @@ class GraftingSettings:
     density: float | Literal["auto"] = 0.002
     localizer: str = "learned_mask"
     fine_tuning: FineTuning = field(default_factory=FineTuning)
-    warmup_rows: int = 256
+    warmup_rows: int = 0
     mask_steps: int = 12
     mask_batch: int = 128
     mask_candidates: int | None = None
@@ -94,8 +94,8 @@ class GraftingSettings:
             raise ValueError("mask_steps, mask_batch and micro_batch must be at least 1")
         if self.mask_candidates is not None and self.mask_candidates < 1:
             raise ValueError(f"mask_candidates must be at least 1, got {self.mask_candidates}")
-        if self.warmup_rows < 2:
-            raise ValueError(f"warmup_rows must be at least 2, got {self.warmup_rows}")
+        if self.warmup_rows < 0:
+            raise ValueError(f"warmup_rows must be at least 0, got {self.warmup_rows}")
         check_dense_run(
             self.localizer,
             density=self.density,

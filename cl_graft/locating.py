@@ -153,7 +153,7 @@ def _start(
         return _Start(
             "dense", dense.tuned, dense.head, dense.dev, dense.path, seconds, dense.passes
         )
-    if not task.head or task.head_module is None:
+    if not settings.warmup_rows or not task.head or task.head_module is None:
         return _Start("warm-up", None, snapshot(task.head), None, None, 0.0, Passes())
     head = _warm_head(task, settings, cache)
     report("warm-up", 1, 1)

@@ -66,7 +66,13 @@ def make_task() -> TaskProblem:
 
 
 def settings(**changes: Any) -> GraftingSettings:
-    values = {"density": 0.05, "mask_steps": 4, "mask_batch": 32, "micro_batch": 16}
+    values = {
+        "density": 0.05,
+        "warmup_rows": 64,
+        "mask_steps": 4,
+        "mask_batch": 32,
+        "micro_batch": 16,
+    }
     return GraftingSettings(**{**values, "fine_tuning": FAST, **changes})
 
 

@@ -118,10 +118,11 @@ class ExperimentConfig(BaseModel):
     )
 
     # Training.
-    preset: Literal["default", "paper"] = Field(
+    preset: Literal["default", "paper", "fast"] = Field(
         default="default",
         description="'paper' takes the schedule of the grafting paper: 16·n·k steps, batch size "
-        "and learning rate chosen on dev from its grid, its mask, density 1e-4.",
+        "and learning rate chosen on dev from its grid, its mask, density 1e-4. 'fast' grafts "
+        "without a dense run: regions from a few gradient batches at the base.",
     )
     steps: int | None = Field(
         default=None,
@@ -150,6 +151,11 @@ class ExperimentConfig(BaseModel):
         description="Looks at dev in a dense run and in a region's training; the best is kept. "
         "0 keeps the last.",
     )
+    region_evaluations: int | None = Field(
+        default=None,
+        ge=0,
+        description="Looks at dev in a region's training; null means as many as `evaluations`.",
+    )
     grid: bool = Field(
         default=False,
         description="Choose batch size and learning rate of each task on dev (9 runs).",
@@ -163,10 +169,10 @@ class ExperimentConfig(BaseModel):
     )
     localizer: str = Field(default="learned_mask", description="How a region is found.")
     warmup_rows: int = Field(
-        default=256,
-        ge=2,
+        default=0,
+        ge=0,
         description="Training rows on which a head is fitted to the base, for localizers that do "
-        "without a dense run.",
+        "without a dense run; 0 leaves the head at its first values, as a dense run does.",
     )
     mask_steps: int = Field(
         default=12, ge=1, description="Gradient batches that the localizer looks at."

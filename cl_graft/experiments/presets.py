@@ -30,5 +30,15 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "region_decay": False,
             }
         ),
+        "fast": MappingProxyType(
+            {
+                "localizer": "base_gradient",
+                "density": 3e-3,
+                "mask_steps": 6,
+                "mask_batch": 32,
+                "region_lr": 0.3,
+                "region_evaluations": 0,
+            }
+        ),
     }
 )

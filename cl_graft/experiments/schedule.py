@@ -45,6 +45,8 @@ def grafting_settings(
     config: ExperimentConfig, dense: FineTuning, *, seed: int
 ) -> GraftingSettings:
     """Return the settings of grafting for a task with this dense schedule."""
+    looks = config.region_evaluations
+    looks = config.evaluations if looks is None else looks
     return GraftingSettings(
         density=config.density,
         localizer=config.localizer,
@@ -55,7 +57,7 @@ def grafting_settings(
         mask_candidates=config.mask_candidates,
         refill=config.refill,
         region_start=config.region_start,
-        look_every=math.ceil(dense.steps / config.evaluations) if config.evaluations else 0,
+        look_every=math.ceil(dense.steps / looks) if looks else 0,
         mode=config.mode,
         keep_standalone=config.keep_standalone,
         seed=seed,

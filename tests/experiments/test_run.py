@@ -86,7 +86,9 @@ def test_the_same_seed_gives_the_same_bits_with_and_without_the_cache(
 def test_a_run_without_a_dense_run_learns_forgets_nothing_and_says_what_it_cost(
     tmp_path, two_tasks
 ):
-    config = config_from({**two_tasks.model_dump(), "localizer": "base_gradient"})
+    config = config_from(
+        {**two_tasks.model_dump(), "localizer": "base_gradient", "warmup_rows": 1000}
+    )
     steps: list = []
     result = run(config, strategy="grafting", seed=0, out=tmp_path, progress=steps.append)
     assert {step.phase for step in steps} == {"warm-up", "localize", "train", "evaluate"}

@@ -148,7 +148,9 @@ def test_a_stream_is_learned_without_a_dense_run(name):
 
 
 def test_a_task_head_is_warm_before_its_region_trains(tiny_bert):
-    run = text_learner(tiny_bert, ("sentiment",), settings=quick(localizer="base_gradient"))
+    run = text_learner(
+        tiny_bert, ("sentiment",), settings=quick(localizer="base_gradient", warmup_rows=64)
+    )
     run.model.adaptation(run.train_stream[0])
     first = run.carrier.heads["0"].weight.detach().clone()
     run.strategy.optimizer.param_groups[0]["lr"] = 0.0

@@ -1,0 +1,130 @@
+"""The whole of a grafting stream against the whole of a naive one: accuracy and wall time.
+
+    python benchmarks/stream_cost.py
+
+QNLI -> AG News -> SST-2 at the scale of ``table4.py --scale cpu``, with the same steps and batches
+for both, by turns, seed by seed. Grafting takes the preset ``fast``: a region from a few gradient
+batches at the base and no dense run. Seconds are those of whole runs (model, data, training,
+evaluation after every task). Accuracies stand beside those of independent fine-tuning in
+``results/table4-cpu.json``, which has the same scale. Writes ``results/stream_cost.json`` and
+``.md``; a seed that is finished is not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from table4 import RESULTS, config_of
+
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.run import run, run_folder
+
+STRATEGIES = ("naive", "grafting")
+
+
+def main() -> None:
+    """Run every seed that is not finished, then write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--scale", choices=("cpu", "smoke"), default="cpu")
+    parser.add_argument("--seeds", default="0,1,2", help="by comma")
+    parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
+    parser.add_argument("--out", type=Path, default=Path("runs/stream_cost"))
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    if given.data is None:
+        parser.error("no data: set CL_GRAFT_DATA or give --data")
+    torch.set_num_threads(given.threads)
+    config = config_of(given.scale, given.data, ["preset=fast", "density=0.003"])
+    seeds = [int(seed) for seed in given.seeds.split(",")]
+    cells = {seed: finished(config, seed, given.out) for seed in seeds}
+    stored = summary(cells, config, given.scale, given.threads)
+    given.results.mkdir(parents=True, exist_ok=True)
+    name = "stream_cost" if given.scale == "cpu" else f"stream_cost-{given.scale}"
+    (given.results / f"{name}.json").write_text(json.dumps(stored, indent=1) + "\n")
+    (given.results / f"{name}.md").write_text(render(stored))
+    sys.stdout.write(render(stored))
+
+
+def finished(config: ExperimentConfig, seed: int, out: Path) -> dict[str, Any]:
+    """Return a seed's values by strategy, running what is not on disk yet."""
+    path = out / f"seed{seed}.json"
+    if path.exists():
+        return json.loads(path.read_text())
+    cell: dict[str, Any] = {}
+    for strategy in STRATEGIES if seed % 2 == 0 else reversed(STRATEGIES):
+        shutil.rmtree(run_folder(out, strategy, seed), ignore_errors=True)
+        # A cache of its own: nothing that is timed may be answered from before.
+        shutil.rmtree(out / "cache", ignore_errors=True)
+        started = time.perf_counter()
+        result = run(config, strategy=strategy, seed=seed, out=out)
+        cell[strategy] = {
+            "seconds": time.perf_counter() - started,
+            "scores": dict(zip(result.tasks, result.R[-1], strict=True)),
+            "average_accuracy": result.average_accuracy,
+            "backward_transfer": result.backward_transfer,
+            "phases": result.seconds,
+        }
+    path.write_text(json.dumps(cell, indent=1))
+    return cell
+
+
+def summary(
+    cells: dict[int, dict[str, Any]], config: ExperimentConfig, scale: str, threads: int
+) -> dict[str, Any]:
+    """Put the seeds together, beside independent fine-tuning at the same scale."""
+    ratios = [cell["grafting"]["seconds"] / cell["naive"]["seconds"] for cell in cells.values()]
+    stored: dict[str, Any] = {
+        "grafting_stream/naive_stream": statistics.median(ratios),
+        "grafting_stream/naive_stream/raw": ratios,
+        "seeds": {str(seed): cell for seed, cell in cells.items()},
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, {threads} threads, "
+        f"torch {torch.__version__}",
+        "tasks": list(config.tasks),
+    }
+    if scale == "cpu":
+        table4 = json.loads((RESULTS / "table4-cpu.json").read_text())
+        independent = table4["strategies"]["independent"]["average_accuracy"]["mean"]
+        grafting = statistics.mean(c["grafting"]["average_accuracy"] for c in cells.values())
+        stored["independent"] = independent
+        stored["grafting/independent"] = grafting / independent
+    return stored
+
+
+def render(stored: dict[str, Any]) -> str:
+    """Return the values as Markdown."""
+    tasks = stored["tasks"]
+    lines = [
+        f"| seed | strategy | {' | '.join(tasks)} | average | backward transfer | seconds |",
+        f"| ---: | --- | {'---: | ' * len(tasks)}---: | ---: | ---: |",
+    ]
+    for seed, cell in stored["seeds"].items():
+        for strategy in STRATEGIES:
+            row = cell[strategy]
+            scores = " | ".join(f"{100 * row['scores'][task]:.1f}" for task in tasks)
+            lines.append(
+                f"| {seed} | {strategy} | {scores} | {100 * row['average_accuracy']:.1f} "
+                f"| {100 * row['backward_transfer']:.1f} | {row['seconds']:.0f} |"
+            )
+    ratios = ", ".join(f"{ratio:.3f}" for ratio in stored["grafting_stream/naive_stream/raw"])
+    lines += ["", f"Time of a grafting stream over that of a naive one, by seed: {ratios}."]
+    if "independent" in stored:
+        lines.append(
+            f"Average accuracy of grafting: {stored['grafting/independent']:.3f} of independent "
+            f"fine-tuning's {100 * stored['independent']:.1f} (table4-cpu)."
+        )
+    return "\n".join([*lines, "", stored["machine"]]) + "\n"
+
+
+if __name__ == "__main__":
+    main()
