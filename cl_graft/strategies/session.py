@@ -146,7 +146,7 @@ class Session:
         """
         self.home()
         self._live.read_()
-        self._recall_()
+        trained_dev = self._recall_()
         owned = self._live.graft()
         self._close()
         self._model.eval()
@@ -177,7 +177,7 @@ class Session:
                 "localizer": self._settings.localizer,
                 "dense_dev": located.dense_dev,
                 "graft_dev": located.graft_dev,
-                "trained_dev": self._task.dev_score(),
+                "trained_dev": trained_dev,
             },
         )
         grown = bank.append(entry)
@@ -214,20 +214,24 @@ class Session:
             vector = self._live.vector.detach().clone()
             self._best = (score, vector, snapshot(self._task.head))
 
-    def _recall_(self) -> None:
-        """Take the values that scored best on dev, the last ones among them."""
+    def _recall_(self) -> float | None:
+        """Take the values that scored best on dev, the last ones among them; return that score.
+
+        Without looks at dev the last values stay, and nobody has scored them.
+        """
         every = self._settings.look_every
         if not every:
-            return
+            return None
         if self._steps % every or not self._steps:
             self._remember()
         if self._best is None:
-            return
-        _, vector, head = self._best
+            return None
+        score, vector, head = self._best
         with torch.no_grad():
             self._live.vector.copy_(vector)
         copy_(self._task.head, head)
         self._live.write_()
+        return score
 
     def _versions(self) -> list[int]:
         """Return torch's counts of in-place writes into the graftable parameters."""

@@ -271,8 +271,9 @@ def test_looking_at_dev_does_not_change_how_a_region_trains_and_the_best_look_is
     for left, right in zip(plain.entries, looked.entries, strict=True):
         assert left.owned.same_bits(right.owned)  # one look, at the last step: it is the best
     often = learned(look_every=1)
-    for left, right in zip(plain.entries, often.entries, strict=True):
-        assert right.facts["trained_dev"] >= left.facts["trained_dev"]
+    for none, last, best in zip(plain.entries, looked.entries, often.entries, strict=True):
+        assert none.facts["trained_dev"] is None
+        assert best.facts["trained_dev"] >= last.facts["trained_dev"]
 
 
 def test_the_learning_rate_falls_to_zero_over_the_steps_of_every_experience():
