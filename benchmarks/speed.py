@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from speed_training import MICRO_BATCHES, SHAPES, Shape, graftable, memory_ratio, step_ratios
+from speed_training import SHAPES, Shape, memory_ratio, step_ratios
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -101,30 +101,7 @@ def memory(run: Run) -> Values:
     return found
 
 
-def mask(run: Run) -> Values:
-    """Time micro-batches of mask learning, and measure what it holds."""
-    found: Values = {}
-    for variant in ("mask_step_dense", "mask_step_candidates"):
-        say(f"{variant} against full_step")
-        ratios, first, second = step_ratios(variant, "full_step", run.shape, repeats=run.repeats)
-        found[f"{variant}/full_step"] = [ratio / MICRO_BATCHES for ratio in ratios]
-        found[f"{variant}, seconds"] = [seconds / MICRO_BATCHES for seconds in first]
-        found.setdefault("full_step beside masks, seconds", []).extend(second)
-    say("memory of a dense mask")
-    unit = 4 * sum(p.numel() for p in graftable(run.shape.model()).values())
-    _, held, passes = memory_ratio(
-        "mask_step_dense",
-        "mask_passes",
-        run.shape,
-        repeats=run.memory_repeats,
-        threads=run.threads,
-        allocator="exact",
-    )
-    found["mask_memory_dense"] = [(a - b) / unit for a, b in zip(held, passes, strict=True)]
-    return found
-
-
-GROUPS: dict[str, Callable[[Run], Values]] = {"steps": steps, "memory": memory, "mask": mask}
+GROUPS: dict[str, Callable[[Run], Values]] = {"steps": steps, "memory": memory}
 
 
 def main() -> None:

@@ -17,8 +17,6 @@ from measure import pairs, peak_memory
 from torch import Tensor, nn
 
 import cl_graft.models  # noqa: F401  Before transformers, which needs torchvision's operators.
-from cl_graft.localization.learned_mask import learned_mask, learned_mask_inside
-from cl_graft.localization.problem import Problem, add_gradient_
 from cl_graft.region import Layout, Region
 from cl_graft.sparse import RegionParameters
 
@@ -204,58 +202,6 @@ def _peft(shape: Shape, optimizer: str, config: Any) -> Step:
     return _trained(shape, model, optimizer)
 
 
-def mask_step_dense(shape: Shape, optimizer: str) -> Step:
-    """Walk `MICRO_BATCHES` micro-batches of a mask step on all coordinates, selection included."""
-    del optimizer
-    model = shape.model()
-    problem = _problem(shape, model)
-    return lambda: _discard(learned_mask(problem, k=shape.coordinates, steps=1, depth=1))
-
-
-def mask_step_candidates(shape: Shape, optimizer: str) -> Step:
-    """The same on 1 % of the coordinates."""
-    del optimizer
-    model = shape.model()
-    problem = _problem(shape, model)
-    inside = shape.region(model, max(1, problem.layout.total // 100))
-    k = min(shape.coordinates, len(inside))
-    return lambda: _discard(learned_mask_inside(problem, inside, k=k, steps=1))
-
-
-def mask_passes(shape: Shape, optimizer: str) -> Step:
-    """The passes of `mask_step_dense` alone: every gradient is formed, and freed at once."""
-    del optimizer
-    problem = _problem(shape, shape.model(), tuned=False)
-    return lambda: add_gradient_(problem, 0, into=lambda name, gradient: None)
-
-
-MICRO_BATCHES = 8
-"""Micro-batches a mask step here; the paper has 128, which spread the selection thinner."""
-
-
-def _problem(shape: Shape, model: nn.Module, *, tuned: bool = True) -> Problem:
-    parameters = graftable(model)
-    draw = torch.Generator().manual_seed(4)
-    moved = {
-        name: p.detach() + 1e-3 * torch.randn(p.shape, generator=draw).to(p.device)
-        for name, p in (parameters if tuned else {}).items()
-    }
-    loss = loss_of(shape, model)
-    return Problem(
-        model=model,
-        parameters=parameters,
-        tuned=moved,
-        losses=lambda step: [loss] * MICRO_BATCHES,
-        dev_score=lambda: 0.0,
-        train_score=lambda: 0.0,
-        seed=0,
-    )
-
-
-def _discard(result: object) -> None:
-    del result
-
-
 VARIANTS: dict[str, Callable[[Shape, str], Step]] = {
     variant.__name__: variant
     for variant in (
@@ -265,28 +211,19 @@ VARIANTS: dict[str, Callable[[Shape, str], Step]] = {
         lora_r1_all_linear_step,
         lora_r1_query_value_step,
         shira_step,
-        mask_step_dense,
-        mask_step_candidates,
-        mask_passes,
     )
 }
 
 
 def prepare(variant: str, shape: Shape, optimizer: str) -> Step:
-    """Go forward once and return a function that makes three steps (for `peak_memory`).
-
-    Setting the variant up, beyond the model itself, belongs to what is measured for a mask: its
-    tuned values are held for its sake.
-    """
+    """Set a variant up, go forward once, and return three of its steps (for `peak_memory`)."""
+    step = VARIANTS[variant](shape, optimizer)
     with torch.no_grad():
         loss_of(shape, shape.model())()
-    late = variant.startswith("mask")
-    step = None if late else VARIANTS[variant](shape, optimizer)
 
     def steps() -> None:
-        made = step or VARIANTS[variant](shape, optimizer)
         for _ in range(3):
-            made()
+            step()
 
     return steps
 
