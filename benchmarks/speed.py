@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from speed_masks import mask_memory, mask_ratios
 from speed_training import SHAPES, Shape, memory_ratio, step_ratios
 
 RESULTS = Path(__file__).parent / "results"
@@ -101,7 +102,15 @@ def memory(run: Run) -> Values:
     return found
 
 
-GROUPS: dict[str, Callable[[Run], Values]] = {"steps": steps, "memory": memory}
+def masks(run: Run) -> Values:
+    """Measure mask learning: steps and memory."""
+    say("mask learning against a full step")
+    found = mask_ratios(run.shape, repeats=run.repeats)
+    say("memory of mask learning")
+    return found | mask_memory(run.shape, repeats=run.memory_repeats, threads=run.threads)
+
+
+GROUPS: dict[str, Callable[[Run], Values]] = {"steps": steps, "memory": memory, "masks": masks}
 
 
 def main() -> None:

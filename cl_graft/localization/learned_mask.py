@@ -31,7 +31,7 @@ from cl_graft.localization.problem import Problem, add_gradient_
 from cl_graft.region import Parameters, Region, top_k
 from cl_graft.sparse import RegionParameters
 
-__all__ = ["learned_mask", "learned_mask_inside"]
+__all__ = ["add_gains_", "learned_mask", "learned_mask_inside"]
 
 
 def learned_mask(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
@@ -47,12 +47,12 @@ def learned_mask(problem: Problem, *, k: int, steps: int, depth: int) -> dict[st
 
     def learn(step: int, opened: Region | None) -> None:
         if opened is None:
-            _add_gains_(problem, gain, step, {})
+            add_gains_(problem, gain, step, {})
             return
         new, old = gather(problem.tuned, opened), gather(problem.parameters, opened)
         moves = _moves(new, old, device=next(iter(gain.values())).device)
         with grafted(problem.model, new):
-            _add_gains_(problem, gain, step, moves)
+            add_gains_(problem, gain, step, moves)
 
     def look(region: Region) -> float:
         with grafted(problem.model, gather(problem.tuned, region)):
@@ -167,7 +167,7 @@ def _moves(new: Graft, old: Graft, *, device: torch.device) -> dict[str, tuple[T
     }
 
 
-def _add_gains_(
+def add_gains_(
     problem: Problem,
     gain: dict[str, Tensor],
     step: int,
@@ -177,6 +177,12 @@ def _add_gains_(
 
     The live weights serve as the base: δ comes out as 0 at an open gate, whose part is added from
     `moves`.
+
+    Args:
+        problem: The task's problem.
+        gain: The gains, in place.
+        step: Which batch.
+        moves: By parameter, the flat places of its open gates and δ there.
     """
     base = problem.base
 
