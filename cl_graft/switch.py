@@ -1,33 +1,25 @@
 """Switching: from the answer of one task to that of another, in place and bit for bit.
 
-What a jump writes is laid out beforehand: for every parameter that the bank touches, the
-coordinates of all entries, entry after entry, with their values in the bank and at the base. A
-jump then writes one contiguous part a parameter, so its cost follows the number of coordinates
-that differ; with flat storage it is one write altogether.
+A jump writes the coordinates in which two answers differ and nothing else, so its cost follows
+their number and not the size of the model.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
 
-import torch
-from torch import Tensor, nn
-from torch.autograd.graph import increment_version
+from torch import nn
 
 from cl_graft.bank import GraftBank
-from cl_graft.flat import flatten_
-from cl_graft.graft import Graft, named
-from cl_graft.region import Region
+from cl_graft.graft import Graft
+from cl_graft.plans import Plans
 
 __all__ = ["Switch"]
 
 
 class Switch:
-    """Moves a model between the answers of a bank, writing only the coordinates that differ.
+    """Moves a model between the answers of a bank.
 
     The model must be at its base when the switch is made. Its parameters may move afterwards
     (`.to(…)`, `load_state_dict(assign=True)`): the next jump follows them.
@@ -41,56 +33,49 @@ class Switch:
     Attributes:
         bank: What the model can carry.
         position: The entry whose answer the model carries, None for the bare base.
+        dropped: The entries that are not answered any more.
     """
 
     def __init__(self, model: nn.Module, bank: GraftBank, *, flat: bool = False) -> None:
-        owned = [entry.owned for entry in bank.entries]
-        if bank.mode == "prefix" and len(bank.owned()) != sum(map(len, owned)):
-            raise ValueError("the bank is in prefix mode, but a coordinate has two owners")
+        _check_owners(bank)
         self.bank = bank
         self.position: int | None = None
-        self._model = model
+        self.dropped: frozenset[int] = frozenset()
         self._flat = flat
-        self._plans: dict[str, _Plan] = {}
-        self._bound: _Bound | None = None
-        tensors = self._bind().tensors
-        chunks: dict[str, list[tuple[int, Tensor, Tensor]]] = defaultdict(list)
-        for number, graft in enumerate(owned):
-            for name, inside, place in self._parts(graft.region):
-                chunks[name].append((number, inside, graft.values[place]))
-        for name, parts in chunks.items():
-            index = torch.cat([inside for _, inside, _ in parts]).to(tensors[name].device)
-            values = torch.cat([values for _, _, values in parts]).to(tensors[name])
-            sizes = torch.zeros(len(owned) + 1, dtype=torch.int64)
-            for number, inside, _ in parts:
-                sizes[number + 1] = len(inside)
-            cuts = sizes.cumsum(0).tolist()
-            self._plans[name] = _Plan(index, values, tensors[name][index], cuts)
+        self._held = False
+        self._plans = Plans(model, bank.layout, flat=flat)
+        self._plans.add([entry.owned for entry in bank.entries])
+        self._apart: Plans | None = None  # a flat switch's plans by parameter, once asked for
 
     @property
     def model(self) -> nn.Module:
         """The model; setting it goes on with a copy that carries what the old one carried."""
-        return self._model
+        return self._plans.model
 
     @model.setter
     def model(self, model: nn.Module) -> None:
-        self._model = model
-        self._bound = None
+        for plans in self._all_plans():
+            plans.model = model
 
     def to(self, position: int | None) -> None:
-        """Make the model carry the answer of entry `position`, None for the base."""
+        """Make the model carry the answer of entry `position`, None for the base.
+
+        Raises:
+            ValueError: If there is no such entry, or it was dropped.
+            RuntimeError: While a mixed batch is being answered.
+        """
         if position == self.position:
             return
-        if position is not None and not 0 <= position < len(self.bank):
-            raise ValueError(f"position must be in [0, {len(self.bank)}) or None, got {position}")
+        self.check(position)
+        self._check_free()
         if self.bank.mode == "prefix":
             now, then = _count(self.position), _count(position)
-            self._write_(min(now, then), max(now, then), base=then < now)
+            self._plans.write_(min(now, then), max(now, then), base=then < now)
         else:
             if self.position is not None:
-                self._write_(self.position, self.position + 1, base=True)
+                self._plans.write_(self.position, self.position + 1, base=True)
             if position is not None:
-                self._write_(position, position + 1, base=False)
+                self._plans.write_(position, position + 1, base=False)
         self.position = position
 
     @contextmanager
@@ -99,9 +84,20 @@ class Switch:
         before = self.position
         self.to(position)
         try:
-            yield self._model
+            yield self.model
         finally:
             self.to(before)
+
+    @contextmanager
+    def holding(self, position: int | None) -> Iterator[nn.Module]:
+        """Carry the answer of an entry for a `with` block in which the switch cannot be moved."""
+        self._check_free()
+        with self.carrying(position) as model:
+            self._held = True
+            try:
+                yield model
+            finally:
+                self._held = False
 
     def extend(self, bank: GraftBank, *, base: Graft) -> None:
         """Take over a bank that has grown by one entry, whose values the model carries already.
@@ -110,131 +106,93 @@ class Switch:
             bank: The current bank with one entry more.
             base: The base values on the new entry's coordinates.
         """
-        before = len(self.bank)
-        if len(bank) != before + 1:
-            raise ValueError(f"expected a bank of {before + 1} entries, got {len(bank)}")
-        owned = bank.entries[-1].owned
-        base = base.on(owned.region)
-        tensors = self._follow().tensors
-        for name, inside, place in self._parts(owned.region):
-            if name not in self._plans:
-                self._plans[name] = _Plan.empty(tensors[name])
-            self._plans[name].append(before, inside, owned.values[place], base.values[place])
+        if len(bank) != len(self.bank) + 1:
+            raise ValueError(f"expected a bank of {len(self.bank) + 1} entries, got {len(bank)}")
+        for plans in self._all_plans():
+            plans.add([bank.entries[-1].owned], base=base)
         self.bank = bank
-        self.position = before
+        self.position = len(bank) - 1
 
-    def _write_(self, low: int, high: int, *, base: bool) -> None:
-        """Write the values of entries `low` <= i < `high`, or the base below them."""
-        bound = self._follow()
-        for name, plan in self._plans.items():
-            part = plan.part(low, high)
-            if part is not None:
-                values = plan.base if base else plan.values
-                bound.tensors[name].index_copy_(0, plan.index[part], values[part])
-        if self._flat:
-            increment_version(bound.parameters)
+    def add(self, bank: GraftBank) -> None:
+        """Take over a bank that has grown elsewhere; only its new entries are laid out.
 
-    def _parts(self, region: Region) -> Iterable[tuple[str, Tensor, slice]]:
-        """Walk what `_bind` names: the parameters, or the one buffer under the name ``""``."""
-        return [("", region.index, slice(None))] if self._flat else region.by_parameter()
-
-    def _follow(self) -> _Bound:
-        """Return where to write, found anew if a parameter is not where it was."""
-        if self._bound is None or not self._bound.holds():
-            return self._bind()
-        return self._bound
-
-    def _bind(self) -> _Bound:
-        layout = self.bank.layout
-        tensors = {"": flatten_(self._model, layout)} if self._flat else {}
-        parameters = named(self._model, layout)
-        if not self._flat:
-            tensors = {name: p.detach().view(-1) for name, p in parameters.items()}
-        for name, plan in self._plans.items():
-            plan.move_(tensors[name])
-        slots = []
-        for name, parameter in parameters.items():
-            path, _, key = name.rpartition(".")
-            slots.append((self._model.get_submodule(path)._parameters, key, parameter.data_ptr()))
-        self._bound = _Bound(tensors, list(parameters.values()), slots)
-        return self._bound
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Leave out the views: in a copy they would not be views of the copied model."""
-        return self.__dict__ | {"_bound": None}
-
-
-@dataclass(frozen=True, eq=False)
-class _Bound:
-    """Where a model's parameters are now.
-
-    Attributes:
-        tensors: What to write into, flat views of parameters by name or the buffer.
-        parameters: The parameters of the layout.
-        slots: For each, the module's dictionary and key that hold it, and its memory address.
-    """
-
-    tensors: dict[str, Tensor]
-    parameters: list[nn.Parameter]
-    slots: list[tuple[dict[str, nn.Parameter | None], str, int]]
-
-    def holds(self) -> bool:
-        """Tell whether every parameter is where it was; the views keep their memory in use."""
-        for owner, key, place in self.slots:
-            parameter = owner.get(key)
-            if parameter is None or parameter.data_ptr() != place:
-                return False
-        return True
-
-
-@dataclass(eq=False)
-class _Plan:
-    """What all entries write into one tensor, entry after entry.
-
-    Attributes:
-        index: Places in the tensor, int64; it may be longer than what is used so far.
-        values: The values of the entries there, in the tensor's dtype.
-        base: The values of the base there.
-        cuts: Where each entry begins, and the end of the last one.
-    """
-
-    index: Tensor
-    values: Tensor
-    base: Tensor
-    cuts: list[int]
-
-    @classmethod
-    def empty(cls, tensor: Tensor) -> _Plan:
-        index = torch.empty(0, dtype=torch.int64, device=tensor.device)
-        return cls(index, tensor.new_empty(0), tensor.new_empty(0), [0])
-
-    def part(self, low: int, high: int) -> slice | None:
-        """Return where entries `low` <= i < `high` stand; None if they write nothing here."""
-        last = len(self.cuts) - 1
-        start, end = self.cuts[min(low, last)], self.cuts[min(high, last)]
-        return slice(start, end) if start < end else None
-
-    def append(self, number: int, index: Tensor, values: Tensor, base: Tensor) -> None:
-        """Add what entry `number` writes; entries in between write nothing."""
-        self.cuts += [self.cuts[-1]] * (number + 1 - len(self.cuts))
-        start = self.cuts[-1]
-        end = start + len(index)
-        if end > len(self.index):
-            more = max(end, 2 * len(self.index)) - len(self.index)
-            self.index, self.values, self.base = (
-                torch.cat([held, held.new_empty(more)])
-                for held in (self.index, self.values, self.base)
+        Raises:
+            ValueError: If it is not the current bank with entries more.
+        """
+        known = len(self.bank)
+        same = bank.base.fingerprint == self.bank.base.fingerprint and bank.mode == self.bank.mode
+        heads = zip(self.bank.entries, bank.entries, strict=False)
+        if (
+            not same
+            or len(bank) < known
+            or bank.layout != self.bank.layout
+            or any((a.task, len(a.owned)) != (b.task, len(b.owned)) for a, b in heads)
+        ):
+            raise ValueError(
+                f"expected the bank of {known} entries with further ones, got another bank of "
+                f"{len(bank)} entries"
             )
-        self.index[start:end] = index
-        self.values[start:end] = values
-        self.base[start:end] = base
-        self.cuts.append(end)
+        _check_owners(bank)
+        with self.carrying(None):
+            for plans in self._all_plans():
+                plans.add([entry.owned for entry in bank.entries[known:]])
+        self.bank = bank
 
-    def move_(self, tensor: Tensor) -> None:
-        """Follow the tensor to another device or dtype."""
-        self.index = self.index.to(tensor.device)
-        self.values = self.values.to(tensor)
-        self.base = self.base.to(tensor)
+    def drop(self, position: int) -> None:
+        """Stop answering entry `position`; positions of other entries stay.
+
+        In isolated mode its values are freed. In prefix mode they stay, because the answers of
+        later entries stand on them.
+
+        Raises:
+            ValueError: If there is no such entry, or the model carries it.
+        """
+        self.check(position)
+        if position == self.position:
+            raise ValueError(f"the model carries entry {position}; switch away before dropping it")
+        self.dropped |= {position}
+        if self.bank.mode == "isolated":
+            for plans in self._all_plans():
+                plans.drop(position)
+
+    def check(self, position: int | None) -> None:
+        """Refuse a position that cannot be answered.
+
+        Raises:
+            ValueError: If there is no such entry, or it was dropped.
+        """
+        if position is None:
+            return
+        if not 0 <= position < len(self.bank):
+            raise ValueError(f"position must be in [0, {len(self.bank)}) or None, got {position}")
+        if position in self.dropped:
+            raise ValueError(f"entry {position} was dropped")
+
+    def plans(self) -> Plans:
+        """Return what entries write, by parameter also where storage is flat."""
+        if not self._flat:
+            return self._plans
+        if self._apart is None:
+            with self.carrying(None):
+                self._apart = Plans(self.model, self.bank.layout)
+                self._apart.add([entry.owned for entry in self.bank.entries])
+            if self.bank.mode == "isolated":
+                for position in self.dropped:
+                    self._apart.drop(position)
+        return self._apart
+
+    def _check_free(self) -> None:
+        if self._held:
+            raise RuntimeError("the model is answering a mixed batch; move the switch after it")
+
+    def _all_plans(self) -> list[Plans]:
+        return [self._plans] if self._apart is None else [self._plans, self._apart]
+
+
+def _check_owners(bank: GraftBank) -> None:
+    owned = sum(len(entry.owned) for entry in bank.entries)
+    if bank.mode == "prefix" and len(bank.owned()) != owned:
+        raise ValueError("the bank is in prefix mode, but a coordinate has two owners")
 
 
 def _count(position: int | None) -> int:

@@ -261,6 +261,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.graft",
         "cl_graft.bank",
         "cl_graft.switch",
+        "cl_graft.serving",
         "cl_graft.flat",
         "cl_graft.sparse",
         "cl_graft.errors",

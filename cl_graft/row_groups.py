@@ -1,0 +1,104 @@
+"""Rows of a batch task by task: a module computes each with the weights of its own task.
+
+What the next task changes is written into the module's weights, the task's rows are computed, and
+in the end the weights are put back: the weights are those of switching, bit for bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cl_graft.plans import Plan
+
+__all__ = ["Span", "Step", "in_turn", "steps_of"]
+
+Rows = slice | Tensor
+"""Some rows of a batch: a slice where they stand together, else their numbers."""
+
+Span = tuple[int, int]
+"""Entries of a bank, from and to (exclusive)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What a module does for the rows of one task.
+
+    Attributes:
+        rows: The rows.
+        undo: The entries whose coordinates go back to the base first.
+        write: The entries whose values are written then.
+    """
+
+    rows: Rows
+    undo: Span
+    write: Span
+
+
+def steps_of(positions: Sequence[int | None], *, prefix: bool, device: torch.device) -> list[Step]:
+    """Gather the rows of each entry: the base's first, then those of the entries in order.
+
+    In prefix mode the way begins at the first group's answer and every step adds to those before
+    it; in isolated mode it begins at the base and every step undoes the one before.
+    """
+    found: dict[int, list[int]] = {}
+    for row, position in enumerate(positions):
+        found.setdefault(0 if position is None else position + 1, []).append(row)
+    steps: list[Step] = []
+    for count, rows in sorted(found.items()):
+        together = rows[-1] - rows[0] + 1 == len(rows)
+        where = slice(rows[0], rows[-1] + 1) if together else torch.tensor(rows, device=device)
+        before = steps[-1].write if steps else (0, 0)
+        if prefix:
+            steps.append(Step(where, (0, 0), (before[1] if steps else count, count)))
+        else:
+            steps.append(Step(where, before, (max(count - 1, 0), count)))
+    return steps
+
+
+def in_turn(
+    whole: Callable[[Tensor], Tensor],
+    x: Tensor,
+    steps: Sequence[Step],
+    tensors: Sequence[tuple[Tensor, Plan]],
+) -> Tensor:
+    """Compute the rows group by group, with each one's weights, and put the weights back.
+
+    Args:
+        whole: What the module computes of some rows: one tensor, rows first.
+        x: Its input, rows first.
+        steps: The groups and what is written for them.
+        tensors: The module's parameters, flat, and what entries write into them.
+
+    Returns:
+        What the module makes of all rows, rows first.
+    """
+
+    def write_(span: Span, *, base: bool) -> None:
+        for tensor, plan in tensors:
+            plan.write_(tensor, *span, base=base)
+
+    parts: list[Tensor] = []
+    try:
+        for step in steps:
+            write_(step.undo, base=True)
+            write_(step.write, base=False)
+            parts.append(whole(x[step.rows]))
+    finally:
+        for step in steps:
+            write_(step.write, base=True)
+    return _joined(parts, [step.rows for step in steps], rows=len(x))
+
+
+def _joined(parts: list[Tensor], places: list[Rows], *, rows: int) -> Tensor:
+    """Put the parts of a batch where their rows stand."""
+    starts = [place.start for place in places if isinstance(place, slice)]
+    if len(starts) == len(parts):
+        return torch.cat([parts[i] for i in sorted(range(len(parts)), key=starts.__getitem__)])
+    joined = parts[0].new_empty(rows, *parts[0].shape[1:])
+    for part, place in zip(parts, places, strict=True):
+        joined[place] = part
+    return joined
