@@ -13,6 +13,7 @@ from difflib import get_close_matches
 __all__ = [
     "BankError",
     "DamagedFile",
+    "DivergedError",
     "ForeignFile",
     "FutureVersion",
     "InputError",
@@ -24,6 +25,10 @@ __all__ = [
 
 class InputError(ValueError):
     """A name, a file or a setting that the user gave cannot be used."""
+
+
+class DivergedError(RuntimeError):
+    """A loss or a gradient became NaN or infinite."""
 
 
 class BankError(ValueError):

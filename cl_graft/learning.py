@@ -6,7 +6,7 @@ cached by a hash of these and shared between orders, densities, localizers and s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
@@ -19,6 +19,7 @@ from cl_graft.examples import Examples
 from cl_graft.graft import copy_, snapshot
 from cl_graft.localization import find_localizer
 from cl_graft.passes import Passes
+from cl_graft.precision import loss_scale
 from cl_graft.randomness import BatchOrder, derive, permutation
 from cl_graft.training import FineTuning, fine_tune
 
@@ -156,6 +157,8 @@ class TaskProblem:
         content: What determines the outcome beside the settings: model and data fingerprints.
         head_module: The module that `head` belongs to, asked once a batch; None where there is
             none, or where it cannot be fitted alone.
+        precision: In which `forward` computes, a name in `cl_graft.precision.PRECISIONS`.
+        recomputes: Whether the model uses gradient checkpointing, which acts in train mode only.
     """
 
     model: nn.Module
@@ -169,6 +172,8 @@ class TaskProblem:
     device: torch.device
     content: str
     head_module: nn.Module | None = None
+    precision: str = "fp32"
+    recomputes: bool = False
 
     def dev_score(self) -> float:
         """Score the model as it is now on dev."""
@@ -183,6 +188,13 @@ class TaskProblem:
         """Compute the mean loss of some training rows."""
         inputs, targets = self.train.batch(places)
         return self.criterion(self.forward(inputs.to(self.device)), targets.to(self.device))
+
+    def losses(self, places: Sequence[int], *, micro_batch: int) -> Iterator[Tensor]:
+        """Compute the mean loss of some training rows as a sum of terms, a few rows each."""
+        places = self.train.alike(places)
+        for first in range(0, len(places), micro_batch):
+            part = places[first : first + micro_batch]
+            yield self.loss(part) * (len(part) / len(places))
 
     def _score(self, examples: Examples, places: Sequence[int]) -> float:
         logits, targets = [], []
@@ -251,14 +263,18 @@ def fine_tune_task(
             len(task.train), settings.batch_size, phase_seed, "batches", lengths=lengths
         )
         report = progress or silent
+        micro = settings.micro_batch
         try:
             outcome = fine_tune(
                 task.model,
                 trained,
-                loss=lambda step: task.loss(order(step)),
+                loss=lambda step: (
+                    task.losses(order(step), micro_batch=micro) if micro else task.loss(order(step))
+                ),
                 settings=settings,
                 seed=phase_seed,
                 path=path,
+                scale=loss_scale(task.precision),
                 dev_score=task.dev_score,
                 on_step=lambda step, _: report("dense", step, settings.steps),
             )

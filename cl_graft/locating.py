@@ -10,14 +10,17 @@ model, the data, the settings and the seed, so its outcome can be cached by a ha
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from cl_graft.caching import Cache, cache_key
+from cl_graft.dropout import without_dropout
 from cl_graft.graft import copy_, gather, grafted, snapshot
 from cl_graft.learning import (
     GraftingSettings,
@@ -28,6 +31,7 @@ from cl_graft.learning import (
 )
 from cl_graft.localization import Problem, Ranking, find_localizer, localize
 from cl_graft.passes import Passes
+from cl_graft.precision import safe_scale
 from cl_graft.randomness import BatchOrder, derive
 from cl_graft.region import Layout, Parameters, Region
 from cl_graft.warmup import warm_up_head
@@ -87,14 +91,17 @@ def locate_task(
     flags = [(p, p.requires_grad) for p in task.model.parameters()]
     count = _Count()
     task.model.eval()
+    # Gradient checkpointing acts in train mode alone.
+    mode = without_dropout(task.model) if task.recomputes else nullcontext()
     try:
         copy_(task.head, start.head)
         task.model.requires_grad_(False)
         for parameter in task.parameters.values():
             parameter.requires_grad_(True)
-        problem = _problem(task, settings, start, count, progress or silent)
-        ranking = _ranking(problem, task, settings, count, k=k, taken=taken, cache=cache)
-        claimed, graft_dev = _budget(problem, ranking, settings, k, without, start)
+        with mode:
+            problem = _problem(task, settings, start, count, progress or silent)
+            ranking = _ranking(problem, task, settings, count, k=k, taken=taken, cache=cache)
+            claimed, graft_dev = _budget(problem, ranking, settings, k, without, start)
     finally:
         copy_(task.head, head_before)
         for parameter, flag in flags:
@@ -193,7 +200,13 @@ def _problem(
         places = task.train.alike(order(step))
         count.passes += Passes(forward_backward=len(places))
         cuts = range(0, len(places), settings.micro_batch)
-        return [lambda cut=cut: task.loss(places[cut : cut + settings.micro_batch]) for cut in cuts]
+        parts = [places[cut : cut + settings.micro_batch] for cut in cuts]
+
+        def loss(part: Sequence[int]) -> Tensor:
+            # Localizers take the mean of the parts, of which the last may be smaller.
+            return task.loss(part) * (len(part) * len(parts) / len(places))
+
+        return [partial(loss, part) for part in parts]
 
     def dev_score() -> float:
         count.passes += Passes(forward=len(task.dev))
@@ -245,6 +258,8 @@ def _ranking(
     if found is not None and found[0]["order"].numel() >= k + taken:
         count.passes += Passes(**found[1])
         return Ranking(problem.layout, found[0]["order"].to(torch.int64))
+    if task.precision == "fp16":
+        problem = replace(problem, loss_scale=_safe_scale(problem, task, settings, count))
     ranking = localize(
         problem,
         settings.localizer,
@@ -256,6 +271,16 @@ def _ranking(
     if cache is not None:
         cache.put(key, {"order": ranking.order}, asdict(count.passes))
     return ranking
+
+
+def _safe_scale(
+    problem: Problem, task: TaskProblem, settings: GraftingSettings, count: _Count
+) -> float:
+    """Find a loss scale on a few random rows."""
+    rows = min(settings.micro_batch, settings.mask_batch, len(task.train))
+    order = BatchOrder(len(task.train), rows, problem.seed, "loss scale")
+    count.passes += Passes(forward_backward=rows)
+    return safe_scale([lambda: task.loss(order(0))], task.parameters.values())
 
 
 def _budget(

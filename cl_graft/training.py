@@ -8,21 +8,19 @@ norm clipped to 1, the best checkpoint on dev kept and ties given to the later o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from cl_graft.errors import DivergedError
 from cl_graft.graft import snapshot
+from cl_graft.precision import LossScale
 from cl_graft.randomness import seeded
 
-__all__ = ["DivergedError", "FineTuned", "FineTuning", "fine_tune", "freeze_statistics"]
-
-
-class DivergedError(RuntimeError):
-    """A loss became NaN or infinite."""
+__all__ = ["FineTuned", "FineTuning", "fine_tune", "freeze_statistics"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,8 @@ class FineTuning:
         momentum: Of SGD.
         weight_decay: On all but biases and one-dimensional weights (LayerNorms).
         clip: Largest norm of the gradient; 0 switches clipping off.
+        micro_batch: Rows computed at a time; None computes a batch at once. The gradient is the
+            batch's, up to float rounding.
         group_by_length: Make batches of rows of similar length, where lengths are known.
         evaluations: How often to look at dev in the run, evenly spaced; the best point is kept.
             0 keeps the last.
@@ -49,6 +49,7 @@ class FineTuning:
     momentum: float = 0.0
     weight_decay: float = 1e-4
     clip: float = 1.0
+    micro_batch: int | None = None
     group_by_length: bool = False
     evaluations: int = 5
 
@@ -58,6 +59,8 @@ class FineTuning:
                 "steps and batch_size must be at least 1 and lr above 0, got "
                 f"{self.steps}, {self.batch_size} and {self.lr}"
             )
+        if self.micro_batch is not None and self.micro_batch < 1:
+            raise ValueError(f"micro_batch must be at least 1, got {self.micro_batch}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,10 +87,11 @@ def fine_tune(
     model: nn.Module,
     parameters: Mapping[str, nn.Parameter],
     *,
-    loss: Callable[[int], Tensor],
+    loss: Callable[[int], Tensor | Iterable[Tensor]],
     settings: FineTuning,
     seed: int,
     path: bool = False,
+    scale: LossScale | None = None,
     dev_score: Callable[[], float] | None = None,
     on_step: Callable[[int, float], None] | None = None,
 ) -> FineTuned:
@@ -98,10 +102,12 @@ def fine_tune(
     Args:
         model: The model, put into train mode.
         parameters: What to train, by name.
-        loss: Returns the mean loss of the batch of a step (from 0).
+        loss: Returns the mean loss of the batch of a step (from 0), or the terms of which it is the
+            sum, computed one by one.
         settings: Schedule and optimiser.
         seed: Dropout at step t is a function of (seed, t).
         path: Whether to gather `FineTuned.path`, which takes two more copies of the parameters.
+        scale: Scales the loss, for fp16; steps that overflow are skipped.
         dev_score: Score on dev, higher is better; called in eval mode.
         on_step: Called after every step with its number (from 1) and its loss.
 
@@ -123,24 +129,14 @@ def fine_tune(
             freeze_statistics(model)
             optimizer.zero_grad()
             with seeded(seed, "dropout", step):
-                value = loss(step)
-                value.backward()
-            losses.append(float(value.detach()))
+                losses.append(_backward(loss(step), scale))
             if not math.isfinite(losses[-1]):
                 raise DivergedError(
                     f"the loss is {losses[-1]} at step {step + 1} of dense fine-tuning with "
                     f"lr {settings.lr}; a lower lr usually helps"
                 )
-            shrunk = 1.0
-            if settings.clip:
-                norm = nn.utils.clip_grad_norm_(list(parameters.values()), settings.clip)
-                # As torch computes it.
-                shrunk = min(1.0, settings.clip / (float(norm) + 1e-6))
-            if walked is not None:
-                walked.leave()
-            optimizer.step()
-            if walked is not None:
-                walked.arrive(scale=1 / shrunk)
+            if scale is None or scale.unscale_(parameters.values()):
+                _move(optimizer, parameters, settings, walked)
             if settings.optimizer == "adamw":
                 for group in optimizer.param_groups:
                     group["lr"] = settings.lr * (1 - (step + 1) / settings.steps)
@@ -190,6 +186,34 @@ class _Path:
             if parameter.grad is not None:
                 moved = parameter.detach().float() - self._before[name].float()
                 self.total[name].addcmul_(parameter.grad.float(), moved, value=-scale)
+
+
+def _backward(loss: Tensor | Iterable[Tensor], scale: LossScale | None) -> float:
+    """Add the gradient of a loss to the parameters'; return the loss."""
+    total = 0.0
+    for part in [loss] if isinstance(loss, Tensor) else loss:
+        (part if scale is None else part * scale.value).backward()
+        total += float(part.detach())
+    return total
+
+
+def _move(
+    optimizer: torch.optim.Optimizer,
+    parameters: Mapping[str, nn.Parameter],
+    settings: FineTuning,
+    walked: _Path | None,
+) -> None:
+    """Take a step along the gradients, clipped."""
+    shrunk = 1.0
+    if settings.clip:
+        norm = nn.utils.clip_grad_norm_(list(parameters.values()), settings.clip)
+        # As torch computes it.
+        shrunk = min(1.0, settings.clip / (float(norm) + 1e-6))
+    if walked is not None:
+        walked.leave()
+    optimizer.step()
+    if walked is not None:
+        walked.arrive(scale=1 / shrunk)
 
 
 def freeze_statistics(model: nn.Module) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "cl_graft"
 
-FOUNDATION = {"errors", "batching", "caching", "randomness", "torchvision_ops"}
+FOUNDATION = {"errors", "batching", "caching", "precision", "randomness", "torchvision_ops"}
 WEIGHTS = FOUNDATION | {
     "region",
     "graft",
@@ -23,6 +23,8 @@ WEIGHTS = FOUNDATION | {
     "training",
 }
 LIBRARY = WEIGHTS | {
+    "activations",
+    "dropout",
     "flat",
     "plans",
     "switch",
@@ -58,6 +60,9 @@ BELOW: dict[str, set[str]] = {
     "torchvision_ops": set(),
     "batching": set(),
     "caching": set(),
+    "precision": {"errors"},
+    "activations": set(),
+    "dropout": {"training"},
     "randomness": {"errors", "batching"},
     "region": {"errors"},
     "graft": {"errors", "region"},
@@ -78,7 +83,7 @@ BELOW: dict[str, set[str]] = {
     "passes": set(),
     "learning": LEARNING,
     "warmup": LEARNING | {"learning"},
-    "locating": LEARNING | {"learning", "warmup"},
+    "locating": LEARNING | {"learning", "warmup", "dropout"},
     "metrics": {"errors"},
     "metrics.plugins": LIBRARY,
     "metrics.tensorboard": set(),
@@ -109,6 +114,9 @@ OUTSIDE: dict[str, set[str]] = {
     "torchvision_ops": {"torch"},
     "batching": {"torch"},
     "caching": {"torch"},
+    "precision": {"torch"},
+    "activations": {"torch"},
+    "dropout": {"torch"},
     "randomness": TORCH,
     "region": TORCH,
     "graft": TORCH,

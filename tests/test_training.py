@@ -10,8 +10,9 @@ import torch
 from region_strategies import TwoLayers, model_bits
 from torch import Tensor, nn
 
+from cl_graft.errors import DivergedError
 from cl_graft.randomness import BatchOrder
-from cl_graft.training import DivergedError, FineTuned, FineTuning, fine_tune, freeze_statistics
+from cl_graft.training import FineTuned, FineTuning, fine_tune, freeze_statistics
 
 X = torch.randn(12, 4, generator=torch.Generator().manual_seed(1))
 Y = torch.arange(12) % 3

@@ -151,12 +151,13 @@ def text_learner(
     *,
     family: str = "encoder",
     dtype: str = "float32",
+    precision: str = "fp32",
     max_length: int = 24,
     grafting: dict[str, Any] | None = None,
     **chosen: Any,
 ) -> Learner:
     """Make a grafting strategy over generated text tasks and a tiny checkpoint."""
-    loaded = load_model(str(folder), family=family, dtype=dtype)
+    loaded = load_model(str(folder), family=family, dtype=dtype, precision=precision)
     stream = text_stream(
         [_task(name) for name in names],
         loaded.tokenizer,

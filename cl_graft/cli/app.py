@@ -87,7 +87,7 @@ def _options(
 
 def _sentence(error: Exception) -> str | None:
     """Return what to tell the user; None for an error that is not the user's."""
-    from cl_graft.training import DivergedError
+    from cl_graft.errors import DivergedError
 
     if isinstance(error, InputError | BankError | DivergedError):
         return str(error)

@@ -73,6 +73,9 @@ class Meter:
         """Take a report of `cl_graft.experiments`."""
         phase = _PHASES.get(step.phase, step.phase)
         name = f"{step.strategy} seed {step.seed}"
+        if step.note:
+            self._console.print(f"{name}: {step.note}", markup=False, soft_wrap=True)
+            return
         self._learned.add((step.strategy, step.seed, step.task))
         self.phase(f"{name} · {step.task} · {phase}" if step.task else f"{name} {phase}",
                    step.step, step.steps)  # fmt: skip

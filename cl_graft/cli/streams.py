@@ -135,6 +135,9 @@ def compare_command(
     pooling: Annotated[
         str | None, typer.Option(metavar="mean|first", help="Of an encoder's states.", **_HIDDEN)
     ] = None,
+    precision: Annotated[
+        str | None, typer.Option(metavar="fp32|bf16|fp16", help="In which it computes.", **_HIDDEN)
+    ] = None,
     shots: Annotated[
         int | None,
         typer.Option(help="Training rows a class.", rich_help_panel=_STREAM, **_HIDDEN),
@@ -236,7 +239,8 @@ def compare_command(
 
     output = Output(quiet, as_json)
     options = given(
-        data=data, tasks=tasks, model=model, family=family, pooling=pooling, shots=shots,
+        data=data, tasks=tasks, model=model, family=family, pooling=pooling,
+        precision=precision, shots=shots,
         shots_short=shots_short, max_length=max_length, max_test=max_test, strategies=strategies,
         seeds=seeds, preset=preset, steps=steps, batch_size=batch_size, lr=lr,
         region_lr=region_lr, density=density, localizer=localizer, mode=mode, device=device,

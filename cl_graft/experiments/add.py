@@ -35,12 +35,15 @@ from cl_graft.experiments.tasks import load_tasks
 from cl_graft.experiments.verify import bank_folder
 from cl_graft.learning import TaskProblem
 from cl_graft.metrics import score
+from cl_graft.precision import loss_scale
 from cl_graft.store import append_entry, load_bank
 from cl_graft.strategies import (
     ClipGradient,
     GraftingContinual,
     GraftingPlugin,
+    MicroBatches,
     MultiTaskText,
+    ScaleLoss,
     StopAfter,
     TextBatches,
     heads_for,
@@ -120,6 +123,8 @@ def add_task(
     text_task = load_tasks(config, seed=seed)[0]
     label = _label(bank, text_task)
     opened = open_bank(where, model=model, device=pick_device(device or "auto"))
+    if config.gradient_checkpointing:
+        opened.loaded.model.recompute_()
     stream = text_stream(
         [text_task],
         opened.loaded.tokenizer,
@@ -214,15 +219,18 @@ def _learn(
     )
     stop = StopAfter(schedule.steps)
     reporter.steps = schedule.steps
+    scale = loss_scale(opened.loaded.model.precision)
     strategy = GraftingContinual(
         model=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=schedule.lr),
         device=opened.loaded.model.device,
         plugins=[
             TextBatches(seed, group_by_length=config.group_by_length),
+            *([MicroBatches(config.micro_batch, scale=scale)] if config.micro_batch else []),
             ClipGradient(config.clip),
             stop,
             reporter,
+            *([ScaleLoss(scale)] if scale else []),
         ],
         evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
         grafting=plugin,

@@ -23,23 +23,29 @@ def load_base_model(config: ExperimentConfig) -> Loaded:
     Raises:
         InputError: If there is no such checkpoint, or it does not fit the family.
     """
-    return load_model(
+    loaded = load_model(
         config.model,
         family=config.family,
         pooling=config.pooling,
         dtype=config.dtype,
+        precision=config.precision,
         trust_remote_code=config.trust_remote_code,
     )
+    if config.gradient_checkpointing:
+        loaded.model.recompute_()
+    return loaded
 
 
 def base_fingerprint(loaded: Loaded) -> str:
     """Return the SHA-256 that says which base a bank belongs to.
 
     It goes over every parameter and buffer outside the heads, the tokenizer, and how the model
-    answers (family and pooling): the same weights read otherwise are another base.
+    answers (family, pooling, precision): the same weights read otherwise are another base.
     """
     model = loaded.model
     reading = f"{model.family}|{model.pooling if model.family == 'encoder' else ''}"
+    if model.precision != "fp32":
+        reading = f"{reading}|{model.precision}"
     return model_fingerprint(
         model, exclude=("heads",), tokenizer=f"{reading}|{tokenizer_text(loaded.tokenizer)}"
     )
@@ -61,6 +67,7 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
         facts={
             "family": config.family,
             "pooling": config.pooling,
+            "precision": config.precision,
             "trust_remote_code": config.trust_remote_code,
             "max_length": config.max_length,
             "seed": seed,

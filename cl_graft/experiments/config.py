@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -110,6 +110,16 @@ class ExperimentConfig(BaseModel):
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         default="float32", description="The type of the model's parameters."
     )
+    precision: Literal["fp32", "bf16", "fp16"] = Field(
+        default="fp32",
+        description="In which the model computes, in training and answers alike; its parameters "
+        "stay float32. fp16 scales the loss.",
+    )
+    gradient_checkpointing: bool = Field(
+        default=False,
+        description="Keep only the inputs of blocks for the backward pass and compute the rest "
+        "again: less memory, more time.",
+    )
     trust_remote_code: bool = Field(
         default=False, description="Run code that comes with the checkpoint."
     )
@@ -131,6 +141,12 @@ class ExperimentConfig(BaseModel):
         f"{DEFAULT_STEPS}, in the paper preset 16·n·min(k, {PAPER_MOST_SHOTS}) for n classes.",
     )
     batch_size: int = Field(default=8, ge=1, description="Rows a step.")
+    micro_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="Rows computed at a time in training; null computes a batch at once, and 32 "
+        "rows of the localizer's.",
+    )
     lr: float = Field(default=0.05, gt=0, description="Learning rate of all dense training (SGD).")
     region_lr: float = Field(default=0.1, gt=0, description="Learning rate of the region (SGD).")
     region_decay: bool = Field(
@@ -255,6 +271,14 @@ class ExperimentConfig(BaseModel):
     @classmethod
     def _know_the_localizer(cls, value: str) -> str:
         return find_localizer(value).name
+
+    @model_validator(mode="after")
+    def _compute_in_one_half_precision(self) -> Self:
+        if self.precision != "fp32" and self.dtype != "float32":
+            raise ValueError(
+                f"precision {self.precision!r} is for dtype float32, got {self.dtype!r}"
+            )
+        return self
 
     @field_validator("density")
     @classmethod

@@ -14,13 +14,14 @@ class Step:
 
     Attributes:
         phase: ``"dense"`` or ``"warm-up"``, ``"localize"``, ``"train"`` (the strategy's own loop)
-            or ``"evaluate"``; ``"choose"`` for the dense runs of a grid; ``"reused"``, once, for
-            a cell that was finished before.
+            or ``"evaluate"``; ``"choose"`` for the dense runs of a grid; ``"memory"``, once,
+            before a run starts; ``"reused"``, once, for a cell that was finished before.
         step: Steps done, from 1.
         steps: Steps of the phase.
-        task: The task that is learned; after which one is evaluated; empty for ``"reused"``.
+        task: The task that is learned; after which one is evaluated; empty where there is none.
         strategy: The strategy that runs.
         seed: Its seed.
+        note: What is to be told, in ``"memory"``.
     """
 
     phase: str
@@ -29,6 +30,7 @@ class Step:
     task: str
     strategy: str
     seed: int
+    note: str = ""
 
 
 Progress = Callable[[Step], None]

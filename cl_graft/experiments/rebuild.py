@@ -168,6 +168,7 @@ def load_base(base: BaseIdentity, *, model: str | None = None) -> Loaded:
         family=family,
         pooling=str(base.facts.get("pooling", "mean")),
         dtype=base.dtype,
+        precision=str(base.facts.get("precision", "fp32")),
         trust_remote_code=bool(base.facts.get("trust_remote_code", False)),
     )
 

@@ -56,6 +56,7 @@ class Record:
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds_saved: dict[str, dict[str, float]] = field(default_factory=dict)
     passes: dict[str, dict[str, Passes]] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
 
 
 def result_of(
@@ -82,6 +83,7 @@ def result_of(
         bytes=record.bytes,
         seconds=record.seconds,
         seconds_saved=record.seconds_saved,
+        memory=record.memory,
         passes={
             name: {phase: asdict(passes) for phase, passes in phases.items()}
             for name, phases in record.passes.items()

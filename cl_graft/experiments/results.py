@@ -66,6 +66,8 @@ class RunResult:
         versions: Of the packages, and what bits depend on.
         machine: Where it ran.
         command: How it was started.
+        memory: Bytes of the model's ``"parameters"`` and of the ``"activations"`` that dense
+            training keeps of so many ``"rows"`` of so many ``"tokens"``.
         passes: Rows that went through the model to learn each task, by task and phase:
             ``"forward_backward"`` (differentiated) and ``"forward"`` (answered alone).
     """
@@ -95,6 +97,7 @@ class RunResult:
     machine: dict[str, Any]
     command: str = field(default="")
     passes: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
 
     @property
     def total_passes(self) -> Passes:
@@ -149,8 +152,8 @@ def read_result(folder: Path | str) -> RunResult:
     path = Path(folder) / RESULTS
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-        # Results of the first version have no passes.
-        values = {"passes": {}, **values}
+        # Results of the first version have no passes and no memory.
+        values = {"passes": {}, "memory": {}, **values}
         return RunResult(**{known.name: values[known.name] for known in fields(RunResult)})
     except OSError as error:
         raise InputError(f"{path}: cannot read the results: {error.strerror}") from None

@@ -30,7 +30,8 @@ from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.devices import pick_device
 from cl_graft.experiments.facts import task_facts
 from cl_graft.experiments.hosting import Reporter, set_schedule_
-from cl_graft.experiments.progress import Progress, silent
+from cl_graft.experiments.memory import measure_memory, memory_note
+from cl_graft.experiments.progress import Progress, Step, silent
 from cl_graft.experiments.records import (
     Record,
     draw_end,
@@ -100,6 +101,7 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     folders.write_config(config, folder, strategy=strategy, seed=seed)
     curves = OncePerStepTensorboardLogger(folder / "tensorboard")
+    progress(Step("memory", 1, 1, "", strategy, seed, memory_note(setup.record.memory)))
     try:
         settings = json.dumps(config.cell(), indent=1)
         code = settings.replace("\n", "\n    ")
@@ -153,16 +155,19 @@ def _set_up(
             "name": loaded.name,
             "family": config.family,
             "fingerprint": identity.fingerprint,
+            "precision": config.precision,
             "graftable": coordinates,
         },
         versions=versions(device),
         machine=machine(device),
     )
+    model = MultiTaskText(loaded.model, heads_for(loaded.model, stream, seed=seed)).to(device)
+    record.memory = measure_memory(model.task_model, stream, config)
     return _Setup(
         seed=seed,
         device=device,
         stream=stream,
-        model=MultiTaskText(loaded.model, heads_for(loaded.model, stream, seed=seed)).to(device),
+        model=model,
         identity=identity,
         facts={
             label: task_facts(task, config, max_length=length) for label, task in enumerate(tasks)

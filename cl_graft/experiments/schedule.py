@@ -31,6 +31,7 @@ def schedule_of(config: ExperimentConfig, task: TextTask) -> FineTuning:
         lr=config.lr,
         weight_decay=config.weight_decay,
         clip=config.clip,
+        micro_batch=config.micro_batch,
         group_by_length=config.group_by_length,
         evaluations=config.evaluations,
     )
@@ -54,6 +55,7 @@ def grafting_settings(
         warmup_rows=config.warmup_rows,
         mask_steps=config.mask_steps,
         mask_batch=config.mask_batch,
+        micro_batch=config.micro_batch or 32,
         mask_candidates=config.mask_candidates,
         refill=config.refill,
         region_start=config.region_start,

@@ -24,8 +24,16 @@ from cl_graft.graft import named
 
 __all__ = ["TOLERANCE", "EntryCheck", "VerifyReport", "bank_folder", "verify"]
 
-TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2}
-"""Largest difference of a logit, absolute and relative, that another environment may cause."""
+TOLERANCE = {
+    "float32": 1e-4,
+    "bfloat16": 5e-2,
+    "float16": 1e-2,
+    "fp32": 1e-4,
+    "bf16": 5e-2,
+    "fp16": 1e-2,
+}
+"""By dtype of the parameters and by precision, whichever gives more: the largest difference of a
+logit, absolute and relative, that another environment may cause."""
 
 Outcome = Literal["same bits", "within tolerance", "differs", "not recorded"]
 
@@ -116,7 +124,7 @@ def verify(
     opened.switch.to(None)
     base = opened.bank.base
     return VerifyReport(
-        where, opened.loaded.name, base.fingerprint, TOLERANCE[base.dtype], tuple(checks)
+        where, opened.loaded.name, base.fingerprint, _tolerance(opened), tuple(checks)
     )
 
 
@@ -140,6 +148,10 @@ def bank_folder(folder: Path | str) -> Path:
     if runs:
         raise InputError(f"{folder} holds runs and is none; name one of them: {', '.join(runs)}")
     return folder
+
+
+def _tolerance(opened: OpenedBank) -> float:
+    return max(TOLERANCE[opened.bank.base.dtype], TOLERANCE[opened.loaded.model.precision])
 
 
 def _recorded_device(bank: GraftBank) -> str:
@@ -184,7 +196,7 @@ def _canary(
     difference = float((logits - canary.logits).abs().max())
     if torch.equal(logits, canary.logits):
         return "same bits", difference, elsewhere
-    allowed = TOLERANCE[opened.bank.base.dtype]
+    allowed = _tolerance(opened)
     close = torch.allclose(logits, canary.logits, rtol=allowed, atol=allowed)
     return ("within tolerance" if elsewhere and close else "differs"), difference, elsewhere
 

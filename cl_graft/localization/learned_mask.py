@@ -27,7 +27,7 @@ from torch import Tensor
 
 from cl_graft.graft import Graft, extract, gather, grafted, write_
 from cl_graft.localization.gain import add_gain_
-from cl_graft.localization.problem import Problem, add_gradient_
+from cl_graft.localization.problem import Problem, add_gradient_, unscaled_
 from cl_graft.region import Parameters, Region, top_k
 from cl_graft.sparse import RegionParameters
 
@@ -90,9 +90,9 @@ def learned_mask_inside(problem: Problem, candidates: Region, *, k: int, steps: 
                 live.vector.grad = None
                 with torch.enable_grad():
                     for loss in micro:
-                        (loss() / len(micro)).backward()
+                        (loss() / len(micro) * problem.loss_scale).backward()
                 if live.vector.grad is not None:
-                    gain.sub_(live.vector.grad * delta)
+                    gain.sub_(unscaled_(problem, live.vector.grad) * delta)
 
             def look(region: Region) -> float:
                 carry(region)

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from cl_graft.errors import DivergedError
 from cl_graft.region import Layout, Parameters
 
-__all__ = ["Problem", "add_gradient_"]
+__all__ = ["Problem", "add_gradient_", "unscaled_"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +31,7 @@ class Problem:
         train_score: The same on a part of train; only the paper mode looks at it.
         seed: Random choices of the localizer are a function of it.
         path: Σ −g·Δθ over the steps of the dense run, by name; empty where none was gathered.
+        loss_scale: What losses are multiplied with for the backward pass, in fp16.
     """
 
     model: nn.Module
@@ -40,6 +42,7 @@ class Problem:
     train_score: Callable[[], float]
     seed: int
     path: Parameters = field(default_factory=dict)
+    loss_scale: float = 1.0
 
     @property
     def base(self) -> dict[str, Tensor]:
@@ -73,7 +76,7 @@ def add_gradient_(problem: Problem, step: int, *, into: Callable[[str, Tensor], 
         def give(parameter: Tensor) -> None:
             if parameter.grad is not None:
                 gradient, parameter.grad = parameter.grad, None
-                into(name, gradient)
+                into(name, unscaled_(problem, gradient))
 
         return give
 
@@ -86,7 +89,23 @@ def add_gradient_(problem: Problem, step: int, *, into: Callable[[str, Tensor], 
     try:
         with torch.enable_grad():
             for loss in micro:
-                (loss() / len(micro)).backward()
+                (loss() / len(micro) * problem.loss_scale).backward()
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def unscaled_(problem: Problem, gradient: Tensor) -> Tensor:
+    """Divide a gradient by the problem's loss scale.
+
+    Raises:
+        DivergedError: If the scale was too large for it.
+    """
+    if problem.loss_scale == 1.0:
+        return gradient
+    if not bool(gradient.isfinite().all()):
+        raise DivergedError(
+            f"a gradient is infinite in fp16 at the loss scale {problem.loss_scale:g} with which "
+            "localization began; use precision bf16 or fp32"
+        )
+    return gradient.mul_(1 / problem.loss_scale)

@@ -64,6 +64,7 @@ def load_model(
     family: str = "encoder",
     pooling: str = "mean",
     dtype: str = "float32",
+    precision: str = "fp32",
     trust_remote_code: bool = False,
 ) -> Loaded:
     """Load a pretrained model.
@@ -75,6 +76,7 @@ def load_model(
         family: `"encoder"`, `"masked_lm"` or `"causal_lm"`.
         pooling: `"mean"` or `"first"`; encoders only.
         dtype: The parameters' type: `"float32"`, `"bfloat16"` or `"float16"`.
+        precision: In which fp32 parameters compute: `"fp32"`, `"bf16"` or `"fp16"`.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
 
     Raises:
@@ -84,6 +86,11 @@ def load_model(
     """
     if dtype not in DTYPES:
         raise InputError(f"no dtype {dtype!r}: {nearest(dtype, DTYPES)}")
+    if precision != "fp32" and dtype != "float32":
+        raise InputError(
+            f"precision {precision!r} is for float32 parameters, got dtype {dtype!r}: "
+            "parameters in half precision compute in their own type"
+        )
     if family not in FAMILIES:
         raise InputError(f"no model family {family!r}: {nearest(family, FAMILIES)}")
     declare_missing_operators()
@@ -100,6 +107,7 @@ def load_model(
         pooling=pooling,
         mask_token_id=cast(int | None, tokenizer.mask_token_id),
         name=name,
+        precision=precision,
     )
     return Loaded(model.eval(), tokenizer, name, _folder(source.name))
 

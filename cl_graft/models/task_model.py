@@ -23,6 +23,7 @@ from cl_graft.errors import InputError, nearest
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.models.heads import LabelStrings
 from cl_graft.models.pooling import POOLINGS
+from cl_graft.precision import autocast
 
 __all__ = ["FAMILIES", "TaskModel"]
 
@@ -38,8 +39,12 @@ class TaskModel(nn.Module):
         pooling: `"mean"` over the non-padding tokens or the `"first"` token; encoders only.
         mask_token_id: The tokenizer's mask token; masked LMs only.
         name: What to call the model in messages and records.
+        precision: In which the backbone computes, ``"fp32"``, ``"bf16"`` or ``"fp16"``: its
+            matrix products and their gradients, under autocast. Parameters keep their type; heads,
+            label probabilities and losses are computed in fp32.
 
     Attributes:
+        recomputes: Whether `recompute_` was called.
         heads: The heads by `str(task)`.
     """
 
@@ -51,6 +56,7 @@ class TaskModel(nn.Module):
         pooling: str = "mean",
         mask_token_id: int | None = None,
         name: str = "",
+        precision: str = "fp32",
     ) -> None:
         if family not in FAMILIES:
             raise InputError(f"no model family {family!r}: {nearest(family, FAMILIES)}")
@@ -58,11 +64,14 @@ class TaskModel(nn.Module):
             raise InputError(f"no pooling {pooling!r}: {nearest(pooling, POOLINGS)}")
         if family == "masked_lm" and mask_token_id is None:
             raise InputError(f"{name or 'the model'} has no mask token, so it is no masked LM")
+        autocast(precision, torch.device("cpu"))
         super().__init__()
         self.backbone = backbone
         self.heads = nn.ModuleDict()
         self.family = family
         self.name = name
+        self.precision = precision
+        self.recomputes = False
         self.pooling = pooling
         self.mask_token_id = mask_token_id
         accepted = inspect.signature(backbone.forward).parameters
@@ -94,6 +103,27 @@ class TaskModel(nn.Module):
         if key in self.heads:
             raise ValueError(f"task {key} has a head already; heads: {', '.join(self.heads)}")
         self.heads[key] = head.to(self.device).train(self.training)
+
+    def recompute_(self) -> None:
+        """Keep only the inputs of blocks for the backward pass, and compute the rest again.
+
+        Gradient checkpointing (Chen et al., 2016, https://arxiv.org/abs/1604.06174): about a third
+        more time for a fraction of the activation memory. It acts in train mode; gradients are the
+        same.
+
+        Raises:
+            InputError: If the architecture does not support it.
+        """
+        backbone = cast(Any, self.backbone)
+        enable = getattr(backbone, "activation_checkpointing_enable", None)
+        try:
+            # The other way of torch would not reach the parameters of a model with frozen inputs.
+            (enable or backbone.gradient_checkpointing_enable)({"use_reentrant": False})
+        except (AttributeError, ValueError) as error:
+            raise InputError(
+                f"{self.name or 'the model'} has no gradient checkpointing: {error}"
+            ) from None
+        self.recomputes = True
 
     def forward(self, x: Tensor, task: int) -> Tensor:
         """Answer a batch of one task.
@@ -127,7 +157,8 @@ class TaskModel(nn.Module):
             ids: Token ids of shape (n, L).
             segments: 0 for padding, 1 and 2 for the segments, of shape (n, L).
         """
-        states = self.backbone(**self._inputs(ids, segments)).last_hidden_state
+        with autocast(self.precision, ids.device):
+            states = self.backbone(**self._inputs(ids, segments)).last_hidden_state
         return POOLINGS[self.pooling](states, segments != 0)
 
     def _head(self, task: int) -> nn.Module:
@@ -176,7 +207,8 @@ class TaskModel(nn.Module):
 
         hook = projection.register_forward_pre_hook(pick) if projection is not None else None
         try:
-            logits = self.backbone(**self._inputs(ids, segments)).logits
+            with autocast(self.precision, ids.device):
+                logits = self.backbone(**self._inputs(ids, segments)).logits
         finally:
             if hook is not None:
                 hook.remove()

@@ -4,6 +4,7 @@ from cl_graft.strategies.batches import TextBatches
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.multitask import MultiTaskText, heads_for
 from cl_graft.strategies.plugin import GraftingPlugin
+from cl_graft.strategies.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.session import TaskFacts
 from cl_graft.strategies.steps import ClipGradient, LinearDecay, SeededLoop, StopAfter
 
@@ -12,7 +13,9 @@ __all__ = [
     "GraftingContinual",
     "GraftingPlugin",
     "LinearDecay",
+    "MicroBatches",
     "MultiTaskText",
+    "ScaleLoss",
     "SeededLoop",
     "StopAfter",
     "TaskFacts",

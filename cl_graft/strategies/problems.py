@@ -61,6 +61,8 @@ def task_problem(
     else:
         train, chosen_on = train.split(_DEV_SHARE, seed=derive(seed, "dev"))
     return TaskProblem(
+        precision=getattr(carrier, "precision", "fp32"),
+        recomputes=getattr(carrier, "recomputes", False),
         model=carrier,
         parameters=graftable_parameters(carrier, exclude=head_paths(carrier), keep=keep),
         head=named,

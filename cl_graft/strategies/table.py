@@ -18,11 +18,13 @@ from cl_graft.bank import BaseIdentity, GraftBank
 from cl_graft.caching import Cache
 from cl_graft.errors import InputError, nearest
 from cl_graft.learning import GraftingSettings
+from cl_graft.precision import loss_scale
 from cl_graft.strategies.batches import TextBatches
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.independent import IndependentPlugin
 from cl_graft.strategies.multitask import MultiTaskText
 from cl_graft.strategies.plugin import GraftingPlugin
+from cl_graft.strategies.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.session import TaskFacts
 from cl_graft.strategies.steps import ClipGradient, LinearDecay, SeededLoop
 from cl_graft.tasks.benchmark import TextStream
@@ -81,11 +83,17 @@ class Ingredients:
         """The experiences with rows for choosing."""
         return self.stream.benchmark.valid_stream
 
-    @property
-    def batches(self) -> TextBatches:
-        """The plugin that hands a host's loop its batches."""
-        grouping = next(iter(self.dense.values())).group_by_length
-        return TextBatches(self.seed, group_by_length=grouping)
+    def plugins_around(self, *own: SupervisedPlugin) -> list[SupervisedPlugin]:
+        """Return the plugins of a host's loop: what brings its batches, `own`, the run's, scale."""
+        settings = next(iter(self.dense.values()))
+        scale = loss_scale(self.model.task_model.precision)
+        return [
+            TextBatches(self.seed, group_by_length=settings.group_by_length),
+            *([MicroBatches(settings.micro_batch, scale=scale)] if settings.micro_batch else []),
+            *own,
+            *self.plugins,
+            *([ScaleLoss(scale)] if scale else []),
+        ]
 
     def host(self, *, weight_decay: float = 0.0) -> dict[str, Any]:
         """Return what every Avalanche strategy is constructed with: SGD, evaluation, device.
@@ -150,13 +158,13 @@ def _grafting(given: Ingredients) -> SupervisedTemplate:
         progress=given.progress,
     )
     decay = [LinearDecay(lr=1.0, steps=1)] if given.region_decay else []
-    plugins = [given.batches, ClipGradient(given.clip), *decay, *given.plugins]
+    plugins = given.plugins_around(ClipGradient(given.clip), *decay)
     return GraftingContinual(**given.host(), grafting=plugin, plugins=plugins)
 
 
 def _naive(given: Ingredients) -> SupervisedTemplate:
     decay = next(iter(given.dense.values())).weight_decay
-    plugins = [given.batches, SeededLoop(given.seed), ClipGradient(given.clip), *given.plugins]
+    plugins = given.plugins_around(SeededLoop(given.seed), ClipGradient(given.clip))
     return Naive(**given.host(weight_decay=decay), plugins=plugins)
 
 
@@ -170,7 +178,7 @@ def _independent(given: Ingredients) -> SupervisedTemplate:
         cache=given.cache,
         progress=given.progress,
     )
-    return Naive(**given.host(), plugins=[given.batches, plugin, *given.plugins])
+    return Naive(**given.host(), plugins=given.plugins_around(plugin))
 
 
 _PAPER = "https://arxiv.org/abs/2302.06600"

@@ -208,7 +208,7 @@ def test_an_interrupted_task_can_be_given_up_by_hand(tiny_bert):
 
 def test_a_dense_run_that_diverges_leaves_the_stream_usable(tiny_bert, undisturbed):
     from cl_graft import FineTuning
-    from cl_graft.training import DivergedError
+    from cl_graft.errors import DivergedError
 
     wild = quick(fine_tuning=FineTuning(steps=8, lr=1e30, clip=0, evaluations=0))
     run = text_learner(tiny_bert, train_epochs=2, grafting={"by_label": {1: wild}})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from localization.planted import PLANTED, planted_problem
 from torch import nn
 
-from cl_graft.errors import InputError
+from cl_graft.errors import DivergedError, InputError
 from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.localization import LOCALIZERS, Problem, find_localizer, localize, rank
 from cl_graft.localization.base_gradient import fisher
@@ -68,6 +68,22 @@ def test_a_localizer_is_a_function_of_its_problem(name):
     orders.append(localize(planted_problem()[0], name, k=10, steps=4).order)
     assert torch.equal(orders[0], orders[1])
     assert torch.equal(orders[0], orders[2])
+
+
+@pytest.mark.parametrize("candidates", [None, 300])
+@pytest.mark.parametrize("name", [name for name in ALL if LOCALIZERS[name].gradients])
+def test_a_loss_scale_changes_no_coordinate_of_a_ranking(name, candidates):
+    plain, scaled = (
+        localize(replace(planted_problem()[0], loss_scale=scale), name, k=20, candidates=candidates)
+        for scale in (1.0, 1024.0)
+    )
+    assert torch.equal(plain.order, scaled.order)
+
+
+def test_a_loss_scale_under_which_gradients_overflow_is_an_error():
+    problem = replace(planted_problem()[0], loss_scale=1e39)
+    with pytest.raises(DivergedError, match="use precision bf16 or fp32"):
+        localize(problem, "learned_mask", k=20)
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -11,6 +11,7 @@ import torch
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.tasks import Prompt, load_task
 from cl_graft.tasks.encoded import EncodedTask, encode_task
+from cl_graft.tasks.encoding import Family
 
 WORDS = {"positive": "great", "negative": "terrible"}
 
@@ -60,7 +61,7 @@ def test_cached_tokens_are_those_of_the_tokenizer(task, tmp_path, request, token
 
 
 def test_whatever_tokens_depend_on_is_part_of_their_name(task, tmp_path, roberta, wordpiece):
-    def keys(task, tokenizer, family="encoder", max_length=40):
+    def keys(task, tokenizer, *, family: Family = "encoder", max_length=40):
         cache = DirectoryCache(tmp_path / str(len(list(tmp_path.iterdir()))))
         encode_task(task, tokenizer, family=family, max_length=max_length, cache=cache)
         return {path.name for path in cache.folder.iterdir()}

@@ -1,0 +1,82 @@
+"""How much memory a run will hold, measured before it starts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.activations import activation_bytes
+from cl_graft.batching import by_length, text_lengths
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.models import TaskModel, make_head
+from cl_graft.randomness import seeded
+from cl_graft.tasks.benchmark import TextStream
+from cl_graft.tasks.encoded import EncodedTask
+
+__all__ = ["measure_memory", "memory_note"]
+
+_LABEL = 0
+
+
+def measure_memory(
+    model: TaskModel, stream: TextStream, config: ExperimentConfig
+) -> dict[str, Any]:
+    """Measure the model, and what dense training keeps of a forward pass for its backward pass.
+
+    Looked at are the longest rows of all tasks, as many as are computed at a time in training.
+
+    Args:
+        model: The model, on its device, without heads; it is left as it was.
+        stream: The tasks.
+        config: Batch sizes.
+
+    Returns:
+        Bytes of ``parameters`` and ``activations``, and the ``rows`` and ``tokens`` of the latter.
+    """
+    count = min(config.batch_size, config.micro_batch or config.batch_size)
+    task, lengths = max(
+        ((task, _lengths(task)) for task in stream.tasks), key=lambda pair: int(pair[1].max())
+    )
+    rows = by_length(lengths)[:count]
+    inputs, targets = (tensor[rows].to(model.device) for tensor in task.splits["train"])
+    head = make_head(
+        model, classes=task.task.num_classes, label_token_ids=task.label_tokens, seed=0
+    )
+    modes = [(module, module.training) for module in model.modules()]
+    model.add_head(_LABEL, head)
+    try:
+        model.train()
+        with seeded(0, "memory"):
+            activations = activation_bytes(
+                model, lambda: nn.functional.cross_entropy(model(inputs, _LABEL), targets)
+            )
+    finally:
+        del model.heads[str(_LABEL)]
+        for module, mode in modes:
+            module.training = mode
+    return {
+        "parameters": sum(p.numel() * p.element_size() for p in model.parameters()),
+        "activations": activations,
+        "rows": len(rows),
+        "tokens": int(lengths.max()),
+    }
+
+
+def memory_note(memory: dict[str, Any]) -> str:
+    """Say in a line what was measured."""
+    return (
+        f"the model takes {_megabytes(memory['parameters'])}, dense training of {memory['rows']} × "
+        f"{memory['tokens']} tokens keeps {_megabytes(memory['activations'])} of activations"
+    )
+
+
+def _lengths(task: EncodedTask) -> Tensor:
+    inputs = task.splits["train"][0]
+    lengths = text_lengths(inputs)
+    return torch.zeros(len(inputs), dtype=torch.int64) if lengths is None else lengths
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"

@@ -1,0 +1,148 @@
+"""Computing in half precision with fp32 weights (Micikevicius et al., 2018).
+
+Under autocast, https://arxiv.org/abs/1710.03740, matrix products run in bf16 or fp16 while weights,
+their gradients and their updates stay in fp32. fp16 has few exponents: gradients of activations
+fall below the smallest one, so the loss is scaled up before the backward pass and gradients are
+scaled down after it. A scale that is too large shows as infinite gradients; that step is skipped
+and the scale halved. Scales are powers of two, so scaling itself rounds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+from torch import Tensor
+
+from cl_graft.errors import DivergedError, InputError, nearest
+
+__all__ = ["PRECISIONS", "LossScale", "autocast", "loss_scale", "safe_scale"]
+
+PRECISIONS: dict[str, torch.dtype] = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+}
+
+_START = 2.0**12
+_SMALLEST = 2.0**-14
+_LARGEST = 2.0**24
+_MARGIN = 8.0
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:
+    """Return the context in which a backbone computes; for ``"fp32"`` it does nothing.
+
+    Raises:
+        InputError: If there is no precision of this name.
+    """
+    if precision not in PRECISIONS:
+        raise InputError(f"no precision {precision!r}: {nearest(precision, PRECISIONS)}")
+    if precision == "fp32":
+        return nullcontext()
+    return torch.autocast(device.type, dtype=PRECISIONS[precision])
+
+
+def loss_scale(precision: str) -> LossScale | None:
+    """Return the scale that training in a precision needs: one for ``"fp16"``, else None."""
+    return LossScale() if precision == "fp16" else None
+
+
+class LossScale:
+    """A loss scale that finds its size in training.
+
+    It starts where hardly any step of a classifier is skipped, as runs have hundreds of steps and
+    not hundreds of thousands.
+
+    Args:
+        start: The first scale, a power of two.
+        growth_every: Steps without an overflow after which the scale doubles.
+
+    Attributes:
+        value: What to multiply the loss with.
+        skipped: Steps that overflowed.
+    """
+
+    def __init__(self, start: float = _START, *, growth_every: int = 200) -> None:
+        self._start = start
+        self._growth_every = growth_every
+        self.reset_()
+
+    def reset_(self) -> None:
+        """Start again, so that what is trained next does not depend on what was before."""
+        self.value = self._start
+        self.skipped = 0
+        self._good = 0
+
+    def unscale_(self, parameters: Iterable[Tensor]) -> bool:
+        """Divide gradients by the scale; where one is infinite or NaN, take all of them away.
+
+        An optimiser passes over parameters without a gradient, so the step is skipped.
+
+        Returns:
+            Whether the gradients can be used.
+
+        Raises:
+            DivergedError: If gradients stay infinite however small the scale.
+        """
+        held = [p for p in parameters if p.grad is not None]
+        gradients = [p.grad for p in held if p.grad is not None]
+        if _finite(gradients):
+            for gradient in gradients:
+                gradient.mul_(1 / self.value)
+            self._good += 1
+            if self._good == self._growth_every and self.value < _LARGEST:
+                self.value, self._good = self.value * 2, 0
+            return True
+        for parameter in held:
+            parameter.grad = None
+        self.value, self._good = self.value / 2, 0
+        self.skipped += 1
+        if self.value < _SMALLEST:
+            raise _overflow()
+        return False
+
+
+def safe_scale(losses: Iterable[Callable[[], Tensor]], parameters: Iterable[Tensor]) -> float:
+    """Find a scale that leaves the gradients of some losses room, for where no step can be skipped.
+
+    Args:
+        losses: Each computes a loss.
+        parameters: Whose gradients are looked at; they are left without.
+
+    Returns:
+        An eighth of the largest scale, up to `LossScale`'s first, at which all are finite.
+
+    Raises:
+        DivergedError: If there is none.
+    """
+    held, scale = list(parameters), _START
+    for loss in losses:
+        while not _survives(loss, held, scale):
+            scale /= 2
+            if scale < _SMALLEST:
+                raise _overflow()
+    return scale / _MARGIN
+
+
+def _survives(loss: Callable[[], Tensor], parameters: list[Tensor], scale: float) -> bool:
+    with torch.enable_grad():
+        (loss() * scale).backward()
+    finite = _finite([p.grad for p in parameters if p.grad is not None])
+    for parameter in parameters:
+        parameter.grad = None
+    return finite
+
+
+def _finite(gradients: list[Tensor]) -> bool:
+    """Tell whether all are finite, waiting for the device once."""
+    checks = [gradient.isfinite().all() for gradient in gradients]
+    return not checks or bool(torch.stack(checks).all())
+
+
+def _overflow() -> DivergedError:
+    return DivergedError(
+        "gradients are infinite in fp16 at every loss scale: the model's activations leave its "
+        "range; use precision bf16 or fp32"
+    )

@@ -1,0 +1,120 @@
+"""Computing in half precision: fp32 weights that learn, and answers that keep their bits."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_runs import tiny_run
+from tiny_streams import text_learner
+
+from cl_graft import load_bank
+from cl_graft.errors import InputError
+from cl_graft.experiments.add import add_task
+from cl_graft.experiments.base import base_fingerprint
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.rebuild import open_bank
+from cl_graft.experiments.verify import verify
+from cl_graft.models import load_model, make_head
+from cl_graft.precision import LossScale
+from cl_graft.strategies import ScaleLoss
+
+HALF = ["bf16", "fp16"]
+
+
+@pytest.mark.parametrize("precision", HALF)
+def test_grafting_learns_and_forgets_nothing(tiny_bert, precision):
+    plugins = [ScaleLoss(LossScale())] if precision == "fp16" else []
+    run = text_learner(tiny_bert, precision=precision, plugins=plugins).learn()
+    assert {p.dtype for p in run.carrier.parameters()} == {torch.float32}
+    assert run.scores.logit_hash(1, 0) == run.scores.logit_hash(0, 0)
+    assert run.scores.logit_hash(0, 0) != run.scores.logit_hash(-1, 0)
+    for entry in run.plugin.bank.entries:
+        assert entry.owned.values.dtype == torch.float32
+
+
+@pytest.mark.parametrize("precision", HALF)
+@pytest.mark.parametrize(
+    ("checkpoint", "family"),
+    [("tiny_bert", "encoder"), ("tiny_roberta", "masked_lm"), ("tiny_gpt2", "causal_lm")],
+)
+def test_logits_are_fp32_and_near_those_of_fp32(request, checkpoint, family, precision):
+    def logits(precision: str) -> torch.Tensor:
+        folder = str(request.getfixturevalue(checkpoint))
+        loaded = load_model(folder, family=family, precision=precision)
+        words = None if family == "encoder" else [(7,), (9,)]
+        head = make_head(loaded.model, classes=2, label_token_ids=words, seed=0)
+        loaded.model.add_head(0, head)
+        mask = loaded.tokenizer.mask_token_id if family == "masked_lm" else 5
+        x = torch.stack([torch.tensor([[8, 6, mask, 11]] * 3), torch.ones(3, 4).long()], dim=1)
+        with torch.no_grad():
+            return loaded.model(x, 0)
+
+    full, half = logits("fp32"), logits(precision)
+    assert half.dtype == torch.float32
+    assert not torch.equal(full, half)
+    torch.testing.assert_close(full, half, rtol=0.05, atol=0.05)
+
+
+@pytest.fixture(scope="module", params=HALF)
+def run(request, tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp(request.param)
+    return tiny_run(folder, tiny_bert, ["sentiment", "topic"], precision=request.param)
+
+
+def test_a_bank_is_verified_in_its_own_precision(run):
+    report = verify(run)
+    assert [(e.weights, e.canary, e.run) for e in report.entries] == [("same bits",) * 3] * 2
+
+
+def test_a_rebuilt_model_has_the_precision_of_the_bank_and_so_has_what_it_learns_next(
+    run, tmp_path
+):
+    import shutil
+
+    folder = tmp_path / "bank"
+    shutil.copytree(run / "bank", folder)
+    opened = open_bank(folder)
+    assert opened.loaded.model.precision == load_bank(folder).base.facts["precision"]
+    add_task(folder, "question_type", device="cpu")
+    report = verify(folder)
+    assert report.ok
+    assert [entry.canary for entry in report.entries] == ["same bits"] * 3
+
+
+def test_the_same_weights_in_another_precision_are_another_base(tiny_bert):
+    prints = {base_fingerprint(load_model(str(tiny_bert), precision=p)) for p in ("fp32", *HALF)}
+    assert len(prints) == 3
+
+
+def test_every_strategy_runs_in_fp16_in_parts_and_with_checkpointing(tiny_bert, tmp_path):
+    from cl_graft.experiments.compare import compare
+
+    config = config_from(
+        {
+            "tasks": ["sentiment"],
+            "model": str(tiny_bert),
+            "shots": 8,
+            "steps": 4,
+            "max_length": 24,
+            "max_test": 20,
+            "density": 0.01,
+            "mask_steps": 2,
+            "mask_batch": 16,
+            "device": "cpu",
+            "precision": "fp16",
+            "micro_batch": 3,
+            "gradient_checkpointing": True,
+        }
+    )
+    comparison = compare(config, out=tmp_path)
+    assert not comparison.failed
+    assert [cell.strategy for cell in comparison.cells] == ["grafting", "naive", "independent"]
+
+
+def test_half_precision_of_both_kinds_at_once_is_refused(tiny_bert):
+    with pytest.raises(InputError, match="for dtype float32, got 'bfloat16'"):
+        config_from({"tasks": "sentiment", "precision": "bf16", "dtype": "bfloat16"})
+    with pytest.raises(InputError, match="for float32 parameters"):
+        load_model(str(tiny_bert), precision="fp16", dtype="float16")
