@@ -41,7 +41,9 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
         raise InputError(f"no precision {precision!r}: {nearest(precision, PRECISIONS)}")
     if precision == "fp32":
         return nullcontext()
-    return torch.autocast(device.type, dtype=PRECISIONS[precision])
+    # Without its cache of cast weights: who switches weights inside a forward pass would get old
+    # ones, and a weight is used once a pass anyway.
+    return torch.autocast(device.type, dtype=PRECISIONS[precision], cache_enabled=False)
 
 
 def loss_scale(precision: str) -> LossScale | None:

@@ -109,7 +109,7 @@ class RowDifferences:
 
         Args:
             y: Shape (rows, …, outputs).
-            x: Shape (rows, …, inputs).
+            x: Shape (rows, …, inputs); under autocast of another dtype than y.
         """
         rows = len(x)
         flat = y.view(
@@ -118,10 +118,10 @@ class RowDifferences:
         if len(self.columns):
             part = x.reshape(-1, x.shape[-1]).index_select(1, self.columns)
             part.view(rows, -1, len(self.columns)).mul_(self.values[:, None])
-            flat.index_add_(1, self.places, part)
+            flat.index_add_(1, self.places, part.to(y.dtype))
         if len(self.bias_places):
             part = self.bias_values[:, None].expand(rows, len(flat) // rows, -1)
-            flat.index_add_(1, self.bias_places, part.reshape(len(flat), -1))
+            flat.index_add_(1, self.bias_places, part.reshape(len(flat), -1).to(y.dtype))
         return y
 
 

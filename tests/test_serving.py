@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,7 +15,7 @@ from two_layer_banks import LAYOUT, empty_bank, grow, stream
 
 from cl_graft.bank import BaseIdentity, Entry, GraftBank, Mode
 from cl_graft.graft import Graft
-from cl_graft.models import graftable_parameters
+from cl_graft.models import graftable_parameters, load_model
 from cl_graft.region import Layout, Region
 from cl_graft.serving import How, mixed
 from cl_graft.switch import Switch
@@ -106,6 +107,26 @@ def test_transformers_answer_mixed_batches_as_by_switching(
             mine = torch.tensor([place == position for place in positions])
             atol = 1e-5 if dtype == torch.float32 else 0.06  # bf16 rounds 4.0 by up to 0.016
             torch.testing.assert_close(answers[mine], expected[mine], rtol=1e-4, atol=atol)
+            assert not torch.allclose(answers[~mine], expected[~mine], rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("how", ["add", "in_turn", "fastest"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_batches_are_answered_in_the_precision_of_the_model(
+    tiny_bert: Path, precision: str, how: How
+) -> None:
+    model = load_model(str(tiny_bert), precision=precision).model
+    switch = Switch(model, _real_bank(model, "prefix", torch.float32))
+    ids = torch.randint(5, 90, (4, 7), generator=torch.Generator().manual_seed(1))
+    positions = [2, 0, 0, 2]
+    with torch.no_grad():
+        with mixed(switch, positions, how=how):
+            answers = model.features(ids, torch.ones_like(ids))
+        for position in (0, 2):
+            with switch.carrying(position):
+                expected = model.features(ids, torch.ones_like(ids))
+            mine = torch.tensor([place == position for place in positions])
+            torch.testing.assert_close(answers[mine], expected[mine], rtol=1e-2, atol=0.06)
             assert not torch.allclose(answers[~mine], expected[~mine], rtol=0.1, atol=0.1)
 
 
