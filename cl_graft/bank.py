@@ -9,7 +9,7 @@ today are the bits that answered it on the day it was learned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
@@ -123,6 +123,22 @@ class GraftBank:
         grown = replace(self, entries=(*self.entries, entry))
         vars(grown)["_owned"] = self._owned | entry.owned.region  # what it would compute, sooner
         return grown
+
+    def extend(self, entries: Sequence[Entry]) -> GraftBank:
+        """Return a bank with entries more, as `append` one after the other would, but at once.
+
+        Raises:
+            ValueError: Where `append` raises it.
+        """
+        grown = replace(self, entries=(*self.entries, *entries))
+        same = all(entry.claimed.layout == self.layout for entry in entries)
+        owned = sum(len(entry.owned) for entry in grown.entries)
+        if same and (self.mode == "isolated" or len(grown.owned()) == owned):
+            return grown
+        bank = self
+        for entry in entries:  # to find out which one is at fault
+            bank = bank.append(entry)
+        return bank
 
     def owned(self, *, upto: int | None = None) -> Region:
         """Return the coordinates owned by the first `upto` entries; None means by all."""

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -80,10 +81,11 @@ class Region:
                 f"index must be a 1-d int64 tensor on the CPU, got {index.dim()}-d {index.dtype} "
                 f"on {index.device}"
             )
-        if index.numel():
-            if bool((index[1:] <= index[:-1]).any()):
+        numbers = index.numpy()
+        if len(numbers):
+            if (numbers[1:] <= numbers[:-1]).any():
                 raise ValueError("index must be sorted and without repeats; use Region.of")
-            low, high = int(index[0]), int(index[-1])
+            low, high = int(numbers[0]), int(numbers[-1])
             if low < 0 or high >= self.layout.total:
                 raise ValueError(
                     f"coordinates must be in [0, {self.layout.total}), got {low} to {high}"
@@ -153,7 +155,7 @@ class Region:
         return self.index.numel()
 
     def __or__(self, other: Region) -> Region:
-        return self._with(other, torch.unique(torch.cat([self.index, other.index])))
+        return self._with(other, _merged([self.index, other.index]))
 
     def __and__(self, other: Region) -> Region:
         return self._with(other, self.index[_contains(other.index, self.index)])
@@ -170,7 +172,8 @@ class Region:
 
     def __le__(self, other: Region) -> bool:
         """Tell whether every coordinate lies in `other` too."""
-        return len(self - other) == 0
+        self._check_layout(other)
+        return self.index is other.index or bool(_contains(other.index, self.index).all())
 
     def find(self, part: Region) -> Tensor:
         """Return where the coordinates of `part`, a subset, stand in `index`; int64.
@@ -217,7 +220,7 @@ def union(regions: Iterable[Region], *, layout: Layout) -> Region:
     for region in regions:
         empty._check_layout(region)
         parts.append(region.index)
-    return Region(layout, torch.unique(torch.cat(parts)))
+    return Region(layout, _merged(parts))
 
 
 def overlap_matrix(regions: list[Region]) -> list[list[float | None]]:
@@ -316,8 +319,24 @@ def _refuse_nan(values: Iterable[Tensor]) -> None:
 
 
 def _contains(sorted_index: Tensor, wanted: Tensor) -> Tensor:
-    """Tell for each element of `wanted` whether `sorted_index` holds it."""
+    """Tell for each element of `wanted`, sorted, whether `sorted_index` holds it."""
     if not sorted_index.numel():
         return torch.zeros(wanted.numel(), dtype=torch.bool)
-    places = torch.searchsorted(sorted_index, wanted).clamp_(max=sorted_index.numel() - 1)
-    return sorted_index[places] == wanted
+    held, asked = sorted_index.numpy(), wanted.numpy()  # torch's search takes 4 times as long
+    places = np.searchsorted(held, asked)
+    places[places == len(held)] = 0
+    return torch.from_numpy(held[places] == asked)
+
+
+def _merged(parts: list[Tensor]) -> Tensor:
+    """Return the sorted union of sorted numbers; numpy's sort is 4 times as fast as torch's."""
+    kept = [part.numpy() for part in parts if part.numel()]
+    if len(kept) < 2:
+        return torch.from_numpy(kept[0]) if kept else parts[0]
+    narrow = max(int(part[-1]) for part in kept) < 2**31  # half of the memory to sort
+    numbers = np.sort(
+        np.concatenate(kept, dtype=np.int32 if narrow else np.int64, casting="unsafe")
+    )
+    first = np.ones(len(numbers), dtype=bool)
+    np.not_equal(numbers[1:], numbers[:-1], out=first[1:])
+    return torch.from_numpy(numbers[first].astype(np.int64, copy=False))

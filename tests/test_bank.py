@@ -55,6 +55,25 @@ def test_the_prefix_of_a_task_is_the_union_of_the_entries_up_to_it() -> None:
         assert all(answer.on(graft.region).same_bits(graft) for graft in grafts)
 
 
+@pytest.mark.parametrize("mode", ["prefix", "isolated"])
+def test_entries_appended_at_once_make_the_bank_of_appending_one_after_the_other(
+    mode: Mode,
+) -> None:
+    whole = stream(mode)
+    at_once = empty_bank(mode).extend(whole.entries[:1]).extend(whole.entries[1:])
+    assert at_once.entries == whole.entries
+    assert at_once.owned() == whole.owned() == whole.owned(upto=len(whole))
+
+
+def test_entries_appended_at_once_are_refused_by_name() -> None:
+    first, second, *_ = stream("isolated").entries
+    with pytest.raises(ValueError, match=r"of 'task2' are taken already"):
+        empty_bank().extend([first, second])
+    other = Region.of(Layout(("other",), ((3,),)), [1])
+    with pytest.raises(ValueError, match="'x' belongs to a model with other parameters"):
+        empty_bank().extend([first, Entry("x", 1, other, Graft(other, torch.zeros(1)))])
+
+
 def test_isolated_entries_may_share_coordinates_and_prefix_entries_may_not() -> None:
     claimed = Region.of(LAYOUT, [1, 2, 3])
     entry = Entry("again", 2, claimed, Graft(claimed, torch.zeros(3)))

@@ -106,10 +106,8 @@ def load_bank(
     index, bank = _read_index(folder)
     check_layout(bank.layout, layout, name=str(folder))
     check_base(bank.base, expect, name=str(folder))
-    for record in index["entries"]:
-        with valid(str(folder / _INDEX)):
-            bank = bank.append(_read_entry(record, folder, bank))
-    return bank
+    with valid(str(folder / _INDEX)):
+        return bank.extend([_read_entry(record, folder, bank) for record in index["entries"]])
 
 
 def _read_index(folder: Path) -> tuple[dict[str, Any], GraftBank]:

@@ -15,6 +15,9 @@ from torch import Tensor
 
 __all__ = ["decode", "encode", "packed_size"]
 
+_FIELD = 56
+"""Bits that the eight bytes from a number's first byte hold, wherever in that byte it begins."""
+
 
 def packed_size(count: int, total: int) -> int:
     """Return how many bytes `count` numbers below `total` take."""
@@ -73,20 +76,38 @@ def decode(packed: Tensor, *, count: int, total: int) -> Tensor:
     low_bits, places = _plan(count, total)
     cut = _bytes(count * low_bits)
     data = packed.numpy()
-    low = np.unpackbits(data[:cut], bitorder="little")
     high = np.unpackbits(data[cut:], bitorder="little")
-    if low[count * low_bits :].any() or high[places:].any():
+    if _padding(data[:cut], count * low_bits) or high[places:].any():
         raise ValueError("the padding of packed coordinates must be zero")
-    ones = np.flatnonzero(high)
+    ones = np.flatnonzero(high.view(bool))
     if len(ones) != count:
         raise ValueError(f"expected {count} coordinates, the code holds {len(ones)}")
     numbers = (ones - np.arange(count)) << low_bits
-    bits = low[: count * low_bits].reshape(count, low_bits)
-    for place in range(low_bits):
-        numbers |= bits[:, place].astype(np.int64) << place
+    if low_bits:
+        numbers |= _low(data[:cut], count, low_bits)
     if count and (bool((numbers[1:] <= numbers[:-1]).any()) or int(numbers[-1]) >= total):
         raise ValueError(f"coordinates must increase and stay below {total}")
     return torch.from_numpy(numbers)
+
+
+def _low(data: np.ndarray, count: int, bits: int) -> np.ndarray:
+    """Read `count` numbers of `bits` bits that stand side by side."""
+    padded = np.concatenate([data, np.zeros(8, dtype=np.uint8)])
+    words = np.ndarray(len(data) + 1, dtype="<u8", buffer=padded, strides=(1,))  # one at every byte
+    starts = np.arange(0, count * bits, bits)
+
+    def field(starts: np.ndarray, bits: int) -> np.ndarray:
+        shifted = words[starts >> 3] >> (starts & 7).astype(np.uint64)
+        return shifted.astype(np.int64) & ((1 << bits) - 1)
+
+    if bits <= _FIELD:
+        return field(starts, bits)
+    return field(starts, _FIELD) | (field(starts + _FIELD, bits - _FIELD) << _FIELD)
+
+
+def _padding(data: np.ndarray, used: int) -> int:
+    """Return the bits of the last byte from bit `used` of the data on."""
+    return int(data[-1]) >> (used % 8) if used % 8 else 0
 
 
 def _plan(count: int, total: int) -> tuple[int, int]:

@@ -27,6 +27,7 @@ VERSION = 1
 """The newest version of the formats that this package reads, and the one that it writes."""
 
 _KEY = "cl-graft"
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
 _LARGEST_HEADER = 100_000_000  # safetensors' own limit
 
 
@@ -122,7 +123,7 @@ def valid(name: str) -> Iterator[None]:
 
 def to_json(value: object) -> str:
     """Return compact JSON in ASCII, the same text for the same content."""
-    return json.dumps(value, separators=(",", ":"))
+    return _COMPACT.encode(value)
 
 
 def replace_file(path: Path, data: bytes) -> None:

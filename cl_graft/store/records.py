@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -115,6 +116,7 @@ def read_layout(record: Mapping[str, Any]) -> Layout:
     return layout
 
 
+@lru_cache(maxsize=8)
 def layout_sha256(layout: Layout) -> str:
     """Return the SHA-256 over names and shapes."""
     return hashlib.sha256(to_json(layout_record(layout)).encode()).hexdigest()
