@@ -7,7 +7,7 @@ do not match torch it can only be imported after `declare_missing_operators`.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -18,12 +18,21 @@ import torch
 
 from cl_graft.errors import InputError, nearest
 from cl_graft.models.task_model import FAMILIES, TaskModel
+from cl_graft.precision import PRECISIONS
 from cl_graft.torchvision_ops import declare_missing_operators
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = ["DTYPES", "Loaded", "load_model", "minilm_path"]
+__all__ = [
+    "DTYPES",
+    "Loaded",
+    "build_backbone",
+    "check_types",
+    "load_model",
+    "minilm_path",
+    "read_config",
+]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -84,17 +93,8 @@ def load_model(
             seconds), the files are damaged or no transformer, or the checkpoint lacks weights that
             the family needs.
     """
-    if dtype not in DTYPES:
-        raise InputError(f"no dtype {dtype!r}: {nearest(dtype, DTYPES)}")
-    if precision != "fp32" and dtype != "float32":
-        raise InputError(
-            f"precision {precision!r} is for float32 parameters, got dtype {dtype!r}: "
-            "parameters in half precision compute in their own type"
-        )
-    if family not in FAMILIES:
-        raise InputError(f"no model family {family!r}: {nearest(family, FAMILIES)}")
-    declare_missing_operators()
-    source = _find(name)
+    check_types(dtype, precision)
+    source = _find_for(name, family)
     options = {"local_files_only": source.local_only, "trust_remote_code": trust_remote_code}
     with _quiet():
         config = _read_config(name, source, options)
@@ -112,6 +112,63 @@ def load_model(
     return Loaded(model.eval(), tokenizer, name, _folder(source.name))
 
 
+def check_types(dtype: str, precision: str) -> None:
+    """Refuse a type of parameters, or a precision that it cannot be computed in.
+
+    Raises:
+        InputError: If there is no such dtype or precision, or they do not go together.
+    """
+    if dtype not in DTYPES:
+        raise InputError(f"no dtype {dtype!r}: {nearest(dtype, DTYPES)}")
+    if precision not in PRECISIONS:
+        raise InputError(f"no precision {precision!r}: {nearest(precision, PRECISIONS)}")
+    if precision != "fp32" and dtype != "float32":
+        raise InputError(
+            f"precision {precision!r} is for float32 parameters, got dtype {dtype!r}: "
+            "parameters in half precision compute in their own type"
+        )
+
+
+def read_config(
+    name: str, *, family: str = "encoder", trust_remote_code: bool = False
+) -> PreTrainedConfig:
+    """Read the config of a model and nothing else; arguments and errors as in `load_model`."""
+    source = _find_for(name, family)
+    options = {"local_files_only": source.local_only, "trust_remote_code": trust_remote_code}
+    with _quiet():
+        config = _read_config(name, source, options)
+    _check_family(name, family, config)
+    return config
+
+
+def build_backbone(
+    config: PreTrainedConfig,
+    *,
+    name: str,
+    family: str,
+    dtype: torch.dtype,
+    trust_remote_code: bool = False,
+) -> PreTrainedModel:
+    """Make a backbone with the parameters that `load_model` gives it, at random values.
+
+    Raises:
+        InputError: If transformers has no model of this family for the config.
+    """
+    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
+
+    makers = {
+        "encoder": AutoModel.from_config,
+        "masked_lm": AutoModelForMaskedLM.from_config,
+        "causal_lm": AutoModelForCausalLM.from_config,
+    }
+    make = partial(makers[family], config, dtype=dtype, trust_remote_code=trust_remote_code)
+    with _quiet():
+        try:
+            return _without_pooler(make, family)
+        except Exception as error:
+            raise _unreadable(name, f"config as {family}", error) from error
+
+
 def minilm_path() -> Path:
     """Return the folder of the all-MiniLM-L6-v2 that the `demo` extra installs.
 
@@ -126,6 +183,14 @@ def minilm_path() -> Path:
             "pip install 'cl-graft[demo]'"
         )
     return folder
+
+
+def _find_for(name: str, family: str) -> _Source:
+    """Find a model of a family that exists."""
+    if family not in FAMILIES:
+        raise InputError(f"no model family {family!r}: {nearest(family, FAMILIES)}")
+    declare_missing_operators()
+    return _find(name)
 
 
 def _find(name: str) -> _Source:
@@ -211,11 +276,7 @@ def _read_weights(
     }
     load = partial(loaders[family], source.name, config=config, dtype=dtype, **options)
     try:
-        try:
-            pooler = {"add_pooling_layer": False} if family == "encoder" else {}
-            loaded: Any = load(output_loading_info=True, **pooler)
-        except TypeError:  # an architecture without a pooler does not know the argument
-            loaded = load(output_loading_info=True)
+        loaded: Any = _without_pooler(partial(load, output_loading_info=True), family)
     except Exception as error:
         raise _unreadable(name, f"weights as {family}", error) from error
     backbone, info = loaded
@@ -227,6 +288,14 @@ def _read_weights(
             f"{missing[0]}; it was saved from {', '.join(config.architectures or ['?'])}"
         )
     return backbone
+
+
+def _without_pooler(make: Callable[..., Any], family: str) -> Any:
+    """Call what makes a backbone so that an encoder gets no pooler."""
+    try:
+        return make(**({"add_pooling_layer": False} if family == "encoder" else {}))
+    except TypeError:  # an architecture without a pooler does not know the argument
+        return make()
 
 
 def _read_tokenizer(name: str, source: _Source, options: dict[str, Any]) -> PreTrainedTokenizerBase:
