@@ -188,7 +188,10 @@ class _RegionLinear(torch.autograd.Function):
             for_bias = for_bias.to(ctx.bias_dtype)
         if ctx.needs_input_grad[3]:
             left, right = (kept, gradient) if ctx.transposed else (gradient, kept)
-            at = _operator if torch.compiler.is_compiling() else _at_coordinates
+            # A tensor without numbers has no sparse form to sample at.
+            hollow = ctx.kernel == "sample" and type(left) is not Tensor
+            traced = hollow or torch.compiler.is_compiling()
+            at = _operator if traced else _at_coordinates
             for_values = at(left, right, rows, columns, starts, ctx.kernel).to(ctx.dtype)
         return for_x, None, for_bias, for_values, None, None, None, None, None, None
 

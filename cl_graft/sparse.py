@@ -24,7 +24,7 @@ from cl_graft.coordinate_gradient import Coordinates, region_linear
 from cl_graft.graft import Graft, extract, named
 from cl_graft.region import Region
 
-__all__ = ["RegionParameters"]
+__all__ = ["RegionParameters", "deal", "linear_owners", "region_forward"]
 
 
 class RegionParameters:
@@ -63,13 +63,13 @@ class RegionParameters:
             parameter.grad = None
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
         self._patched: list[tuple[nn.Module, Any]] = []
-        owners = _linear_owners(model)
+        owners = linear_owners(model)
         matrices = [
             (owners[id(parameter)], parameter, inside, place)
             for parameter, inside, place in self._places
             if id(parameter) in owners
         ]
-        handles = _Deal.apply(self.vector, tuple(place for *_, place in matrices))
+        handles = deal(self.vector, tuple(place for *_, place in matrices))
         for (layers, weight, inside, _), handle in zip(matrices, handles, strict=True):
             self._patch(layers, weight, inside, handle)
         for parameter, inside, place in self._places:
@@ -87,7 +87,7 @@ class RegionParameters:
         where = Coordinates.of(inside, (rows, columns), transposed=transposed)
         for layer in layers:
             self._patched.append((layer, layer.__dict__.get("forward")))
-            layer.forward = _forward(layer, handle, where)
+            layer.forward = region_forward(layer, handle, where)
 
     def _gatherer(self, inside: Tensor, place: slice) -> Callable[[Tensor], None]:
         def gather(parameter: Tensor) -> None:
@@ -146,12 +146,17 @@ class RegionParameters:
         self.close()
 
 
-class _Deal(torch.autograd.Function):
+def deal(vector: Tensor, places: tuple[slice, ...]) -> tuple[Tensor, ...]:
     """Deal a vector out to layers, so that their gradients come back to it as one.
 
     Each layer gets a copy of its slice as a handle for the gradient; nothing is saved, so the
     handles serve any number of forward and backward passes.
     """
+    return _Deal.apply(vector, places)
+
+
+class _Deal(torch.autograd.Function):
+    """What `deal` does."""
 
     @staticmethod
     def forward(ctx: Any, vector: Tensor, places: tuple[slice, ...]) -> tuple[Tensor, ...]:
@@ -166,7 +171,7 @@ class _Deal(torch.autograd.Function):
         return whole, None
 
 
-def _linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
+def linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
     """Find, by the id of a weight, the linear layers that hold it, if no other module does."""
     owners: dict[int, list[nn.Module]] = {}
     others: set[int] = set()
@@ -192,7 +197,7 @@ def _is_linear(module: nn.Module) -> bool:
     return kind is nn.Linear or conv1d
 
 
-def _forward(layer: Any, handle: Tensor, where: Coordinates) -> Callable[[Tensor], Tensor]:
+def region_forward(layer: Any, handle: Tensor, where: Coordinates) -> Callable[[Tensor], Tensor]:
     """Return the forward of a linear layer whose weight learns at `where`."""
 
     def forward(x: Tensor) -> Tensor:
