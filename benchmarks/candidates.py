@@ -69,9 +69,8 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     cells = run_cells(config, out)
     command = shlex.join(["python", "benchmarks/candidates.py", *sys.argv[1:]])
-    places = {arguments.data: "$CL_GRAFT_DATA", out: "OUT", arguments.results: "RESULTS"}
-    for path, name in places.items():
-        command = command.replace(str(path), name)
+    for path, name in {str(arguments.data): "$CL_GRAFT_DATA", str(out): "OUT"}.items():
+        command = command.replace(path, name)
     stored = {
         "command": command,
         "config": {**config.model_dump(mode="json"), "data": "$CL_GRAFT_DATA"},

@@ -104,10 +104,10 @@ def main() -> None:
     names = _chosen(arguments.localizers, parser)
     out = arguments.out or Path("runs") / f"frontier-{arguments.scale}"
     run_cells(config, seeds, names, out)
-    places = {arguments.data: "$CL_GRAFT_DATA", out: "OUT", arguments.results: "RESULTS"}
+    places = {str(arguments.data): "$CL_GRAFT_DATA", str(out): "OUT"}
     command = shlex.join(["python", "benchmarks/frontier.py", *sys.argv[1:]])
     for path, name in places.items():
-        command = command.replace(str(path), name)
+        command = command.replace(path, name)
     write_summary(config, out, arguments.results / f"frontier-{arguments.scale}", command)
 
 

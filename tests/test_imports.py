@@ -92,7 +92,8 @@ BELOW: dict[str, set[str]] = {
     "analysis": LIBRARY,
     "strategies": LIBRARY | HOST_METRICS,
     "experiments": LIBRARY | HOST_METRICS | {"strategies"},
-    "cli": LIBRARY | HOST_METRICS | {"strategies", "experiments"},
+    "planning": LIBRARY,
+    "cli": LIBRARY | HOST_METRICS | {"strategies", "experiments", "planning"},
 }
 
 TORCH = {"torch", "numpy"}
@@ -149,6 +150,7 @@ OUTSIDE: dict[str, set[str]] = {
     "analysis": EVERYTHING - {"avalanche"},
     "strategies": TORCH | {"transformers", "avalanche"},
     "experiments": EVERYTHING,
+    "planning": TORCH | {"transformers"},
     "cli": EVERYTHING,
 }
 

@@ -15,6 +15,7 @@ import typer
 
 import cl_graft
 from cl_graft.cli.banks import add_command, inspect_command, verify_command
+from cl_graft.cli.plan import plan_command
 from cl_graft.cli.streams import compare_command, demo_command, run_command
 from cl_graft.errors import BankError, InputError
 
@@ -54,6 +55,7 @@ app.command("compare")(compare_command)
 app.command("add")(add_command)
 app.command("inspect")(inspect_command)
 app.command("verify")(verify_command)
+app.command("plan")(plan_command)
 
 
 def main() -> None:

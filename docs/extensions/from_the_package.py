@@ -215,6 +215,12 @@ def benchmarks() -> str:
     return nested(readme.read_text(encoding="utf-8"))
 
 
+def plan_check() -> str:
+    """What the plan predicted and what was measured, where that was run."""
+    found = ROOT / "benchmarks" / "results" / "plan.md"
+    return found.read_text(encoding="utf-8") if found.is_file() else "It has not been run yet."
+
+
 def nested(text: str) -> str:
     """Turn a page of its own into a chapter: headings two levels down, no links to files.
 
@@ -292,6 +298,12 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.metrics.plugins",
         "cl_graft.metrics.tensorboard",
     ),
+    "Planning": (
+        "cl_graft.planning.plan",
+        "cl_graft.planning.phases",
+        "cl_graft.planning.hollow",
+        "cl_graft.planning.ledger",
+    ),
     "Models": (
         "cl_graft.models.load",
         "cl_graft.models.task_model",
@@ -340,6 +352,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "decisions": decisions,
     "decision pages": decision_pages,
     "benchmarks": benchmarks,
+    "plan check": plan_check,
     "public names": public_names,
     "modules": modules,
 }

@@ -1,0 +1,43 @@
+"""Numbers of bytes as people write them."""
+
+from __future__ import annotations
+
+import re
+
+from cl_graft.errors import InputError
+
+__all__ = ["parse_bytes", "readable_bytes"]
+
+_UNITS = {"b": 1, "": 1} | {
+    f"{letter}{ending}": base**power
+    for power, letter in enumerate("kmgt", start=1)
+    for ending, base in (("b", 1000), ("ib", 1024))
+}
+
+
+def parse_bytes(text: str) -> int:
+    """Read a size such as ``"24GiB"``, ``"512 MB"`` or ``"1e9"``.
+
+    Raises:
+        InputError: If it is none, or not above 0.
+    """
+    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([a-z]*)\s*", text.lower())
+    try:
+        size = round(float(found[1]) * _UNITS[found[2]]) if found else 0
+    except (ValueError, KeyError):
+        size = 0
+    if size < 1:
+        raise InputError(f"no size of memory: {text!r}; expected one such as 24GiB or 512MB")
+    return size
+
+
+def readable_bytes(size: int) -> str:
+    """Write a size with three digits or so and its unit, as ``"1.23 GiB"``."""
+    amount, unit = float(size), "B"
+    for larger in ("KiB", "MiB", "GiB", "TiB"):
+        if amount < 1000:
+            break
+        amount, unit = amount / 1024, larger
+    if unit == "B":
+        return f"{size} B"
+    return f"{amount:.{2 if amount < 10 else 1 if amount < 100 else 0}f} {unit}"

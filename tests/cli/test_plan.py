@@ -1,0 +1,74 @@
+"""`cl-graft plan` as its users meet it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tiny_runs import Told, cl_graft_each
+
+EXPECTED = {
+    "unknown model": "did you mean 'minilm'?",
+    "no config": "holds no transformer: expected a folder with config.json",
+    "unknown architecture": "cannot read its config.json",
+    "encoder-decoder": "is an encoder-decoder (t5), expected an encoder or decoder",
+    "image model": "takes no token ids, so it is no text model",
+    "unknown family": "no model family 'encoders': did you mean 'encoder'?",
+    "causal BERT": "reads in both directions and is no causal LM",
+    "no density": "density must be in (0, 1], got 0.0",
+    "no memory": "no size of memory: 'much'; expected one such as 24GiB or 512MB",
+    "too long": "max_length must be at most 256",
+}
+
+
+@pytest.fixture(scope="module")
+def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
+    there = tmp_path_factory.mktemp("models")
+    for name, kind in (("t5", "t5"), ("vit", "vit"), ("odd", "oddformer"), ("none", None)):
+        (there / name).mkdir()
+        if kind is not None:
+            (there / name / "config.json").write_text(json.dumps({"model_type": kind}))
+    commands: dict[str, list[object]] = {
+        "unknown model": ["minilmm"],
+        "no config": [there / "none"],
+        "unknown architecture": [there / "odd"],
+        "encoder-decoder": [there / "t5"],
+        "image model": [there / "vit"],
+        "unknown family": [tiny_bert, "--family", "encoders"],
+        "causal BERT": [tiny_bert, "--family", "causal_lm"],
+        "no density": [tiny_bert, "--density", "0"],
+        "no memory": [tiny_bert, "--memory", "much"],
+        "too long": [tiny_bert, "--max-length", "257"],
+        "table": [tiny_bert, "--memory", "8MiB", "--batch-size", "64"],
+        "json": [tiny_gpt2, "--family", "causal_lm", "--quiet", "--json"],
+    }
+    answers = cl_graft_each([["plan", *rest] for rest in commands.values()])
+    return dict(zip(commands, answers, strict=True))
+
+
+@pytest.mark.parametrize("case", EXPECTED)
+def test_bad_input_is_told_in_one_sentence(told, case):
+    answer = told[case]
+    assert answer.code == 2, answer
+    assert EXPECTED[case] in answer.err
+    assert "Traceback" not in answer.err
+    assert answer.out == ""
+
+
+def test_a_table_says_what_fits_and_what_to_lower(told):
+    answer = told["table"]
+    assert answer.code == 0, answer
+    for text in ("parameters", "graftable", "peak", "fits 8.00 MiB", "no", "yes", "on disk"):
+        assert text in answer.out
+    assert "--micro-batch 8 fits" in answer.out
+
+
+def test_json_is_one_document_with_all_numbers_in_bytes(told):
+    answer = told["json"]
+    plan = answer.json
+    assert answer.code == 0
+    assert answer.err == ""
+    assert {"parameters", "graftable", "tasks", "entry", "phases"} <= set(plan)
+    peaks = {phase["name"]: phase["peak"] for phase in plan["phases"]}
+    assert peaks["region training"] < peaks["dense fine-tuning, AdamW"]
+    assert all(phase["fits"] is None for phase in plan["phases"])
