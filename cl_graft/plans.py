@@ -23,6 +23,9 @@ from cl_graft.region import Layout, Region
 
 __all__ = ["Plan", "Plans"]
 
+_REMEMBERED = 64
+"""Jumps whose views are kept: making them takes as long as the writing."""
+
 
 class Plans:
     """The plans of a model, by the name of the parameter; of a flat one under ``""``.
@@ -42,6 +45,7 @@ class Plans:
         self._model = model
         self._flat = flat
         self._plans: dict[str, Plan] = {}
+        self._writes: dict[tuple[int, int, bool], list[tuple[Tensor, Tensor, Tensor]]] = {}
         self._bound = self._bind()
 
     @property
@@ -62,6 +66,7 @@ class Plans:
             base: The base's values wherever the entries write; None reads them from the model.
         """
         tensors = self.follow().tensors
+        self._writes.clear()
         chunks: dict[str, list[tuple[int, Tensor, Tensor, Tensor | None]]] = defaultdict(list)
         for number, graft in enumerate(owned, self.entries):
             under = None if base is None else base.on(graft.region).values
@@ -79,14 +84,24 @@ class Plans:
 
     def drop(self, number: int) -> None:
         """Forget what an entry writes; the numbers of the others stay."""
+        self._writes.clear()
         for plan in self._plans.values():
             plan.drop(number)
 
     def write_(self, low: int, high: int, *, base: bool) -> None:
         """Write the values of entries `low` <= i < `high`, or those of the base below them."""
         bound = self.follow()
-        for name, plan in self._plans.items():
-            plan.write_(bound.tensors[name], low, high, base=base)
+        key = (low, high, base)
+        if key not in self._writes:
+            if len(self._writes) == _REMEMBERED:
+                self._writes.clear()
+            self._writes[key] = [
+                (bound.tensors[name], *plan.views(part, base=base))
+                for name, plan in self._plans.items()
+                if (part := plan.part(low, high)) is not None
+            ]
+        for tensor, index, values in self._writes[key]:
+            tensor.index_copy_(0, index, values)
         if self._flat:
             increment_version(bound.parameters)
 
@@ -110,6 +125,7 @@ class Plans:
         return [("", region.index, slice(None))] if self._flat else region.by_parameter()
 
     def _bind(self) -> _Bound:
+        self._writes.clear()
         tensors = {"": flatten_(self._model, self.layout)} if self._flat else {}
         parameters = named(self._model, self.layout)
         if not self._flat:
@@ -124,7 +140,7 @@ class Plans:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the views: in a copy they would not be views of the copied model."""
-        return self.__dict__ | {"_bound": None}
+        return self.__dict__ | {"_bound": None, "_writes": {}}
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,8 +198,11 @@ class Plan:
         """Write the values of entries `low` <= i < `high`, or of the base, into the tensor."""
         part = self.part(low, high)
         if part is not None:
-            values = self.base if base else self.values
-            tensor.index_copy_(0, self.index[part], values[part])
+            tensor.index_copy_(0, *self.views(part, base=base))
+
+    def views(self, part: slice, *, base: bool) -> tuple[Tensor, Tensor]:
+        """Return the places and values of a part."""
+        return self.index[part], (self.base if base else self.values)[part]
 
     def append(
         self,

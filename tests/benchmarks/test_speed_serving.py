@@ -1,0 +1,58 @@
+"""The benchmarks of switching, serving and loading run, at the smallest scale."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+MODULES = ("speed_serving", "speed_training", "measure")
+
+
+@pytest.fixture
+def serving(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    with torch.random.fork_rng(devices=[]):
+        import speed_serving
+
+        yield speed_serving
+    for name in MODULES:
+        sys.modules.pop(name, None)
+
+
+@pytest.fixture
+def shape(serving):
+    return replace(sys.modules["speed_training"].SHAPES["tiny"], coordinates=200)
+
+
+def test_even_banks_touch_every_parameter_and_owners_stay_apart(serving, shape):
+    for even in (True, False):
+        bank = serving.bank_of(shape, shape.model(), 3, even=even)
+        assert len(bank.owned()) == sum(len(entry.owned) for entry in bank.entries)
+        touched = {name for name, *_ in bank.entries[0].owned.region.by_parameter()}
+        assert (touched == set(bank.layout.names)) is even
+
+
+def test_switching_and_a_stream_are_timed(serving, shape):
+    found = serving.switching(shape, repeats=2, tasks=4)
+    found |= serving.steps_of_a_stream(shape, repeats=2, tasks=4)
+    keys = {"switch/load_state_dict", "switch, flat/load_state_dict", "jump_1_to_4/3_jumps"}
+    assert {*keys, "step_at_task_4/step_at_task_1"} <= set(found)
+    assert all(len(raw) == 2 and min(raw) > 0 for raw in found.values())
+
+
+def test_mixed_batches_are_timed_beside_the_loop_and_lora(serving, shape):
+    pytest.importorskip("peft", reason="peft is not installed (pip install 'cl-graft[bench]')")
+    found = serving.mixed_batches(replace(shape, rows=8, tokens=4), repeats=2, tasks=4)
+    for key in ("mixed_batch_4_tasks", "loop_over_4_tasks", "peft_mixed_lora_4_tasks"):
+        assert len(found[f"{key}/single_task_batch"]) == 2
+        assert min(found[f"{key}/single_task_batch"]) > 0
+
+
+def test_a_bank_is_weighed_and_read(serving, shape):
+    found = serving.loading(shape, repeats=2, tasks=3)
+    assert len(found["load_bank_3_tasks/load_model"]) == 2
+    (size,) = found["bytes_per_coordinate"]
+    assert size > 4
