@@ -67,7 +67,7 @@ SCALES: dict[str, dict[str, Any]] = {
 VARIANTS: dict[str, dict[str, Any]] = {
     "path_integral": {},
     "movement": {},
-    "learned_mask": {},
+    "learned_mask": {"localizer": "learned_mask", "mask_candidates": None},
     "learned_mask, 20x": {"localizer": "learned_mask", "mask_candidates": 20},
     "averaged_gain": {},
     "base_gradient": {},

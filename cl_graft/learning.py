@@ -75,7 +75,7 @@ class GraftingSettings:
     warmup_rows: int = 0
     mask_steps: int = 12
     mask_batch: int = 128
-    mask_candidates: int | None = None
+    mask_candidates: int | None = 20
     micro_batch: int = 32
     refill: bool = True
     region_start: Literal["base", "tuned"] = "base"

@@ -195,7 +195,7 @@ class ExperimentConfig(BaseModel):
     )
     mask_batch: int = Field(default=128, ge=1, description="Rows of such a batch.")
     mask_candidates: int | None = Field(
-        default=None,
+        default=20,
         ge=1,
         description="Let only the coordinates that moved most be chosen, this many times the "
         "region's size; null means all. Only for localizers that can look at some coordinates "
