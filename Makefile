@@ -7,7 +7,7 @@ STAMP := .venv/installed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow lint docs bench-table4 clean
+.PHONY: help venv demo test test-slow lint docs bench-table4 bench-speed bench-stream bench-frontier clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
@@ -16,6 +16,9 @@ help:
 	@echo "make lint          ruff and pyright"
 	@echo "make docs          the documentation, into docs/_build/html"
 	@echo "make bench-table4  the paper's Table 4 stream (needs CL_GRAFT_DATA)"
+	@echo "make bench-speed   steps, memory, switching and serving, beside what one would pick instead"
+	@echo "make bench-stream  a whole grafting stream against a naive one (needs CL_GRAFT_DATA)"
+	@echo "make bench-frontier  localizers: accuracy against passes (needs CL_GRAFT_DATA)"
 	@echo "make venv          the environment that all of these use, .venv"
 	@echo "make clean         delete what these commands made, .venv included"
 
@@ -46,6 +49,16 @@ docs: $(STAMP)
 
 bench-table4: $(STAMP)
 	$(BIN)/python benchmarks/table4.py
+
+bench-speed: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(BIN)/python -W ignore benchmarks/speed.py
+
+bench-stream: $(STAMP)
+	$(BIN)/python -W ignore benchmarks/stream_cost.py
+
+bench-frontier: $(STAMP)
+	$(BIN)/python -W ignore benchmarks/frontier.py
 
 clean:
 	rm -rf .venv docs/_build .pytest_cache .hypothesis .ruff_cache build dist *.egg-info

@@ -24,11 +24,10 @@ from pathlib import Path
 
 import torch
 from speed_masks import mask_memory, mask_ratios
+from speed_serving import Values, loading, mixed_batches, steps_of_a_stream, switching
 from speed_training import SHAPES, Shape, memory_ratio, step_ratios
 
 RESULTS = Path(__file__).parent / "results"
-
-Values = dict[str, list[float]]
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,24 @@ def masks(run: Run) -> Values:
     return found | mask_memory(run.shape, repeats=run.memory_repeats, threads=run.threads)
 
 
-GROUPS: dict[str, Callable[[Run], Values]] = {"steps": steps, "memory": memory, "masks": masks}
+def stream(run: Run) -> Values:
+    """Take over what `stream_cost.py` measured."""
+    del run
+    path = RESULTS / "stream_cost.json"
+    key = "grafting_stream/naive_stream"
+    return {key: json.loads(path.read_text())[f"{key}/raw"]} if path.exists() else {}
+
+
+GROUPS: dict[str, Callable[[Run], Values]] = {
+    "steps": steps,
+    "memory": memory,
+    "masks": masks,
+    "switching": lambda run: switching(run.shape, repeats=run.repeats),
+    "late_steps": lambda run: steps_of_a_stream(run.shape, repeats=run.repeats),
+    "mixed_batches": lambda run: mixed_batches(run.shape, repeats=run.repeats),
+    "loading": lambda run: loading(run.shape, repeats=run.repeats),
+    "stream": stream,
+}
 
 
 def main() -> None:
@@ -136,6 +152,7 @@ def main() -> None:
     path = given.results / f"{name}.json"
     stored = json.loads(path.read_text()) if path.exists() else {}
     for group in asked:
+        say(f"{group}:")
         for key, raw in GROUPS[group](run).items():
             stored[key] = statistics.median(raw)
             stored[f"{key}/raw"] = raw
