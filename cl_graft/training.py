@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError
-from cl_graft.graft import snapshot
+from cl_graft.graft import copy_, snapshot
 from cl_graft.precision import LossScale
 from cl_graft.randomness import seeded
 
@@ -143,11 +143,11 @@ def fine_tune(
             if on_step:
                 on_step(step + 1, losses[-1])
             if dev_score and step + 1 in looks:
+                optimizer.zero_grad()  # as large as the weights, and of no use any more
                 model.eval()
                 score = dev_score()
                 if best is None or best.dev is None or _beats(score, best.dev):
-                    gathered = snapshot(walked.total) if walked is not None else {}
-                    best = FineTuned(snapshot(parameters), step + 1, score, path=gathered)
+                    best = _keep(best, parameters, walked, step=step + 1, dev=score)
     finally:
         for parameter, flag in flags:
             parameter.requires_grad_(flag)
@@ -186,6 +186,23 @@ class _Path:
             if parameter.grad is not None:
                 moved = parameter.detach().float() - self._before[name].float()
                 self.total[name].addcmul_(parameter.grad.float(), moved, value=-scale)
+
+
+def _keep(
+    before: FineTuned | None,
+    parameters: Mapping[str, nn.Parameter],
+    walked: _Path | None,
+    *,
+    step: int,
+    dev: float,
+) -> FineTuned:
+    """Copy what was trained as it is now, over what was kept before: one copy is held, not two."""
+    total = walked.total if walked is not None else {}
+    if before is None:
+        return FineTuned(snapshot(parameters), step, dev, path=snapshot(total))
+    copy_(before.tensors, parameters)
+    copy_(before.path, total)
+    return replace(before, step=step, dev=dev)
 
 
 def _backward(loss: Tensor | Iterable[Tensor], scale: LossScale | None) -> float:

@@ -133,6 +133,15 @@ def test_a_step_of_a_hollow_region_takes_what_a_real_one_takes(twins, size):
     assert peaks[1] == pytest.approx(peaks[0], rel=0.05)
 
 
+def test_dense_fine_tuning_holds_base_best_and_gradients_and_no_other_copy_of_the_weights(minilm):
+    hollow = hollow_of(minilm, "encoder")
+    work = dataclasses.replace(WORK, batch_size=1, length=8)
+    found = measure_phase(PHASES["dense fine-tuning, SGD"], hollow, work)
+    weights = sum(parameter.nbytes for parameter in hollow.parameters.values())
+    assert found.kept == pytest.approx(2 * weights, rel=0.01)
+    assert found.step == pytest.approx(weights, rel=0.1)
+
+
 def test_candidates_and_regions_keep_less_than_dense_phases(tiny_bert):
     hollow = hollow_of(tiny_bert, "encoder")
     work = dataclasses.replace(WORK, region=10, candidates=200)
