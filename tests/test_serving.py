@@ -59,7 +59,7 @@ def test_rows_of_different_tasks_are_answered_as_by_switching(data: st.DataObjec
     how: How = data.draw(st.sampled_from(["fastest", "add", "in_turn"]))
     with mixed(switch, positions, how=how) as serving, torch.no_grad():
         answers = serving(rows)
-    torch.testing.assert_close(answers, expected)
+    torch.testing.assert_close(answers, expected, rtol=1e-4, atol=1e-4)
     assert switch.position == position
     assert _unchanged(model, before)
 
@@ -181,8 +181,8 @@ def test_an_added_task_is_answered_and_a_dropped_one_refused(mode: Mode) -> None
     switch.drop(1)
     with mixed(switch, [0, 3, 2, 3]), torch.no_grad():
         late = model(rows)
-    torch.testing.assert_close(late, expected)
-    torch.testing.assert_close(late[[0, 2]], early[[0, 2]])
+    torch.testing.assert_close(late, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(late[[0, 2]], early[[0, 2]], rtol=1e-4, atol=1e-4)
     for refused in (lambda: switch.to(1), lambda: mixed(switch, [0, 1]).__enter__()):
         with pytest.raises(ValueError, match="entry 1 was dropped"):
             refused()
@@ -201,7 +201,7 @@ def test_a_flat_switch_adds_and_drops_as_well(mode: Mode) -> None:
     with mixed(switch, [1, 3, 2]), torch.no_grad():
         answers = model(rows)
     expected = _switching(Switch(TwoLayers().eval(), whole), rows, [1, 3, 2])
-    torch.testing.assert_close(answers, expected)
+    torch.testing.assert_close(answers, expected, rtol=1e-4, atol=1e-4)
     switch.to(3)
     switch.to(None)
     assert _unchanged(model, model_bits(TwoLayers()))
