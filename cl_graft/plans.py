@@ -102,6 +102,7 @@ class Plans:
             ]
         for tensor, index, values in self._writes[key]:
             tensor.index_copy_(0, index, values)
+        torch.clear_autocast_cache()  # of casts of the old weights
         if self._flat:
             increment_version(bound.parameters)
 

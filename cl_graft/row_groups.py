@@ -82,12 +82,15 @@ def in_turn(
             plan.write_(tensor, *span, base=base)
 
     parts: list[Tensor] = []
+    cache = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)  # it would keep the first task's weights
     try:
         for step in steps:
             write_(step.undo, base=True)
             write_(step.write, base=False)
             parts.append(whole(x[step.rows]))
     finally:
+        torch.set_autocast_cache_enabled(cache)
         for step in steps:
             write_(step.write, base=True)
     return _joined(parts, [step.rows for step in steps], rows=len(x))

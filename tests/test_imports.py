@@ -87,7 +87,7 @@ BELOW: dict[str, set[str]] = {
     "metrics": {"errors"},
     "metrics.plugins": LIBRARY,
     "metrics.tensorboard": set(),
-    "models": WEIGHTS,
+    "models": WEIGHTS | {"switch", "serving"},
     "tasks": FOUNDATION,
     "analysis": LIBRARY,
     "strategies": LIBRARY | HOST_METRICS,

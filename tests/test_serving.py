@@ -130,6 +130,21 @@ def test_mixed_batches_are_answered_in_the_precision_of_the_model(
             assert not torch.allclose(answers[~mine], expected[~mine], rtol=0.1, atol=0.1)
 
 
+@pytest.mark.parametrize("how", ["add", "in_turn"])
+def test_a_cache_of_cast_weights_is_no_harm(how: How) -> None:
+    model = TwoLayers().eval()
+    switch = Switch(model, stream("prefix"))
+    rows = torch.randn(4, 4)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, cache_enabled=True):
+        model(rows)
+        with mixed(switch, [0, 3, 0, 3], how=how):
+            answers = model(rows)
+        for position, mine in ((0, [0, 2]), (3, [1, 3])):
+            with switch.carrying(position):
+                expected = model(rows)[mine]
+            torch.testing.assert_close(answers[mine], expected, rtol=2e-2, atol=1e-2)
+
+
 def test_an_exception_in_the_block_leaves_the_model_as_it_was() -> None:
     model = TwoLayers().eval()
     switch = Switch(model, stream("prefix"))

@@ -15,25 +15,18 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from cl_graft.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.bank import BaseIdentity, GraftBank
 from cl_graft.errors import InputError, WrongArchitecture, WrongBase, nearest
 from cl_graft.experiments.base import base_fingerprint
-from cl_graft.models import (
-    LabelStrings,
-    LabelWords,
-    Loaded,
-    graftable_parameters,
-    linear_head,
-    load_model,
-)
+from cl_graft.models import Loaded, graftable_parameters, head_of, load_model
 from cl_graft.region import Layout
 from cl_graft.store import load_bank
 from cl_graft.switch import Switch
 from cl_graft.tasks import Prompt, Row, encode
 
-__all__ = ["Answer", "OpenedBank", "find_entry", "head_of", "load_base", "open_bank"]
+__all__ = ["Answer", "OpenedBank", "find_entry", "load_base", "open_bank"]
 
 
 @dataclass(frozen=True)
@@ -189,22 +182,6 @@ def find_entry(bank: GraftBank, task: str | int) -> int:
             f"no task {task!r} in the bank; {nearest(task, {entry.task for entry in bank.entries})}"
         )
     return positions[-1]
-
-
-def head_of(entry: Entry, *, family: str) -> nn.Module:
-    """Rebuild an entry's task head from its stored state."""
-    state = dict(entry.head)
-    if family == "encoder":
-        classes, hidden = state["weight"].shape
-        head: nn.Module = linear_head(hidden, classes, seed=0)
-    elif family == "masked_lm":
-        head = LabelWords(state["token_ids"].tolist())
-    else:
-        lengths = state["lengths"].tolist()
-        rows = state["token_ids"].tolist()
-        head = LabelStrings([row[:n] for row, n in zip(rows, lengths, strict=True)])
-    head.load_state_dict(state)
-    return head
 
 
 def _prompt(facts: Mapping[str, Any]) -> Prompt | None:

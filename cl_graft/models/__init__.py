@@ -1,17 +1,20 @@
 """Models: pretrained transformers that answer tasks, and what is graftable in them."""
 
 from cl_graft.models.graftable import block_stacks, graftable_parameters
-from cl_graft.models.heads import LabelStrings, LabelWords, linear_head, make_head
+from cl_graft.models.heads import LabelStrings, LabelWords, head_of, linear_head, make_head
 from cl_graft.models.load import Loaded, load_model, minilm_path
 from cl_graft.models.task_model import TaskModel
+from cl_graft.models.task_server import TaskServer
 
 __all__ = [
     "LabelStrings",
     "LabelWords",
     "Loaded",
     "TaskModel",
+    "TaskServer",
     "block_stacks",
     "graftable_parameters",
+    "head_of",
     "linear_head",
     "load_model",
     "make_head",

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
+from cl_graft.bank import Entry
 from cl_graft.errors import InputError
 from cl_graft.randomness import generator
 
 if TYPE_CHECKING:
     from cl_graft.models.task_model import TaskModel
 
-__all__ = ["LabelStrings", "LabelWords", "linear_head", "make_head"]
+__all__ = ["LabelStrings", "LabelWords", "head_of", "linear_head", "make_head"]
 
 
 def linear_head(hidden: int, classes: int, *, seed: int) -> nn.Linear:
@@ -128,6 +129,22 @@ def make_head(
     if longer:
         raise InputError(f"a masked LM's label words are one token each, got (by label) {longer}")
     return LabelWords([tokens[0] for tokens in label_token_ids])
+
+
+def head_of(entry: Entry, *, family: str) -> nn.Module:
+    """Rebuild an entry's task head from its stored state."""
+    state = dict(entry.head)
+    if family == "encoder":
+        classes, hidden = state["weight"].shape
+        head: nn.Module = linear_head(hidden, classes, seed=0)
+    elif family == "masked_lm":
+        head = LabelWords(state["token_ids"].tolist())
+    else:
+        lengths = state["lengths"].tolist()
+        rows = state["token_ids"].tolist()
+        head = LabelStrings([row[:n] for row, n in zip(rows, lengths, strict=True)])
+    head.load_state_dict(state)
+    return head
 
 
 def _check_labels(strings: Sequence[Sequence[int]]) -> None:

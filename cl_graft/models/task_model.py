@@ -13,6 +13,8 @@ head never do, so a stock optimiser trains exactly what a graft can hold.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -25,7 +27,10 @@ from cl_graft.models.heads import LabelStrings
 from cl_graft.models.pooling import POOLINGS
 from cl_graft.precision import autocast
 
-__all__ = ["FAMILIES", "TaskModel"]
+__all__ = ["FAMILIES", "Carry", "TaskModel"]
+
+Carry = Callable[[list[int]], AbstractContextManager[object]]
+"""Makes the context in which a backbone sees rows, from the numbers of the rows they come from."""
 
 FAMILIES = ("encoder", "masked_lm", "causal_lm")
 
@@ -219,30 +224,123 @@ class TaskModel(nn.Module):
 
         Where every string is one token, the prompt's last position answers for all labels at once.
         """
-        n = len(ids)
-        labels, longest = strings.token_ids.shape
         ends = (segments != 0).sum(1)
         if bool((ends == 0).any()):
             raise ValueError("a prompt without tokens: no position to read labels at")
+        if strings.token_ids.shape[1] == 1:
+            return _next(self._vocabulary_logits(ids, segments, ends[:, None] - 1), strings)
+        whole, marks, where = _completed(ids, segments, strings.token_ids, strings.within)
+        return _spoken(self._vocabulary_logits(whole, marks, where - 1), strings)
+
+    def answer_rows(
+        self, x: Tensor, heads: Sequence[nn.Module], *, carry: Carry | None = None
+    ) -> list[Tensor]:
+        """Answer each row through a head of its own, in one forward pass of the backbone.
+
+        Args:
+            x: A batch as `forward` takes it.
+            heads: The head of each row, as `make_head` makes them.
+            carry: Called with the row of `x` that each row of the backbone's batch comes from (a
+                causal LM may read several for each, one a label); the backbone is run in the
+                context that it returns.
+
+        Returns:
+            The logits of each row, of shape (K,) with the K of its head, fp32.
+
+        Raises:
+            ValueError: As `forward` does, or if there is not one head a row.
+        """
+        if len(heads) != len(x):
+            raise ValueError(f"expected a head for each of {len(x)} rows, got {len(heads)}")
+        ids, segments = _trim(x)
+        carry = carry or (lambda _: nullcontext())
+        each = list(range(len(x)))
+        groups = {id(head): (head, [n for n in each if heads[n] is head]) for head in heads}
+        if self.family == "causal_lm":
+            return self._label_scores_by_row(ids, segments, list(groups.values()), carry)
+        positions = self._mask_positions(ids, segments) if self.family == "masked_lm" else None
+        with carry(each):
+            if positions is None:
+                states = self.features(ids, segments)
+            else:
+                states = self._vocabulary_logits(ids, segments, positions)[:, 0].float()
+        answers: dict[int, Tensor] = {}
+        for head, rows in groups.values():
+            mine = states[rows]
+            if positions is None:
+                mine = mine.to(next(head.parameters(), mine).dtype)
+            answers |= zip(rows, head(mine).float(), strict=True)
+        return [answers[n] for n in each]
+
+    def _label_scores_by_row(
+        self,
+        ids: Tensor,
+        segments: Tensor,
+        groups: Sequence[tuple[nn.Module, list[int]]],
+        carry: Carry,
+    ) -> list[Tensor]:
+        """Return `_label_scores` of rows with different labels; groups tell the rows of a head."""
+        ends = (segments != 0).sum(1)
+        if bool((ends == 0).any()):
+            raise ValueError("a prompt without tokens: no position to read labels at")
+        heads = [(cast(LabelStrings, head), rows) for head, rows in groups]
+        longest = max(strings.token_ids.shape[1] for strings, _ in heads)
+        answers: dict[int, Tensor] = {}
         if longest == 1:
-            logits = self._vocabulary_logits(ids, segments, ends[:, None] - 1)
-            spoken = logits.float().log_softmax(-1)[:, 0, strings.token_ids[:, 0]]
-            return strings(spoken[..., None])
-        places = ends[:, None] + torch.arange(longest, device=ids.device)
-        where = places[:, None].expand(n, labels, longest)
+            with carry(list(range(len(ids)))):
+                logits = self._vocabulary_logits(ids, segments, ends[:, None] - 1)
+            for strings, rows in heads:
+                answers |= zip(rows, _next(logits[rows], strings), strict=True)
+            return [answers[n] for n in range(len(ids))]
+        parts: list[tuple[Tensor, Tensor, Tensor]] = []
+        sources: list[int] = []
+        for strings, rows in heads:
+            more = (0, longest - strings.token_ids.shape[1])
+            tokens, within = F.pad(strings.token_ids, more), F.pad(strings.within, more)
+            parts.append(_completed(ids[rows], segments[rows], tokens, within))
+            sources += [row for row in rows for _ in range(len(tokens))]
+        whole, marks, where = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
+        with carry(sources):
+            logits = self._vocabulary_logits(whole, marks, where - 1)
+        shares = logits.split([len(part) for part, *_ in parts])
+        for (strings, rows), share in zip(heads, shares, strict=True):
+            own = share[:, : strings.token_ids.shape[1]]
+            answers |= zip(rows, _spoken(own, strings), strict=True)
+        return [answers[n] for n in range(len(ids))]
 
-        def append(prompts: Tensor, tail: Tensor) -> Tensor:
-            wide = F.pad(prompts, (0, longest))[:, None].repeat(1, labels, 1)
-            return wide.scatter(2, where, tail.expand(n, labels, longest)).flatten(0, 1)
 
-        logits = self._vocabulary_logits(
-            append(ids, strings.token_ids),
-            append(segments, strings.within.long()),
-            where.flatten(0, 1) - 1,
-        )
-        spoken = logits.float().log_softmax(-1).view(n, labels, longest, -1)
-        targets = strings.token_ids.expand(n, labels, longest)[..., None]
-        return strings(spoken.gather(-1, targets)[..., 0])
+def _next(logits: Tensor, strings: LabelStrings) -> Tensor:
+    """Return each one-token label's log-probability, (n, K), from a prompt's logits, (n, 1, V)."""
+    spoken = logits.float().log_softmax(-1)[:, 0, strings.token_ids[:, 0]]
+    return strings(spoken[..., None])
+
+
+def _completed(
+    ids: Tensor, segments: Tensor, tokens: Tensor, within: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Write each label's tokens, (K, m), behind each prompt.
+
+    Returns:
+        Token ids and segments of n · K rows, and the columns of the labels' tokens, (n · K, m).
+    """
+    n = len(ids)
+    labels, longest = tokens.shape
+    places = (segments != 0).sum(1)[:, None] + torch.arange(longest, device=ids.device)
+    where = places[:, None].expand(n, labels, longest)
+
+    def append(prompts: Tensor, tail: Tensor) -> Tensor:
+        wide = F.pad(prompts, (0, longest))[:, None].repeat(1, labels, 1)
+        return wide.scatter(2, where, tail.expand(n, labels, longest)).flatten(0, 1)
+
+    return append(ids, tokens), append(segments, within.long()), where.flatten(0, 1)
+
+
+def _spoken(logits: Tensor, strings: LabelStrings) -> Tensor:
+    """Return each label's log-probability, (n, K), from logits at its tokens, (n · K, m, V)."""
+    labels, longest = strings.token_ids.shape
+    spoken = logits.float().log_softmax(-1).view(-1, labels, longest, logits.shape[-1])
+    targets = strings.token_ids.expand(len(spoken), labels, longest)[..., None]
+    return strings(spoken.gather(-1, targets)[..., 0])
 
 
 def _trim(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -307,6 +307,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "Models": (
         "cl_graft.models.load",
         "cl_graft.models.task_model",
+        "cl_graft.models.task_server",
         "cl_graft.models.heads",
         "cl_graft.models.pooling",
         "cl_graft.models.graftable",

@@ -1,0 +1,85 @@
+"""Answering rows of different tasks in one batch: grafts and heads by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.bank import GraftBank
+from cl_graft.models.heads import head_of
+from cl_graft.models.task_model import TaskModel
+from cl_graft.serving import How, mixed
+from cl_graft.switch import Switch
+
+__all__ = ["TaskServer"]
+
+
+class TaskServer:
+    """Answers batches in which every row asks a task of its own.
+
+    Rows are sorted by task before they are computed, and their answers put back in order. Tasks
+    come and go while it serves: `add` takes over what a bank has learned since, `drop` stops
+    answering an entry.
+
+    Args:
+        switch: Of a `TaskModel` in eval mode; what the model carries stays as it is.
+
+    Attributes:
+        switch: The switch.
+    """
+
+    def __init__(self, switch: Switch) -> None:
+        if not isinstance(switch.model, TaskModel):
+            raise TypeError(
+                f"expected the switch of a TaskModel, got {type(switch.model).__name__}"
+            )
+        self.switch = switch
+        self._model = switch.model
+        self._heads: dict[int, nn.Module] = {}
+
+    def answer(self, x: Tensor, positions: Sequence[int], *, how: How = "fastest") -> list[Tensor]:
+        """Answer each row with an entry of the bank, through that entry's head.
+
+        Args:
+            x: A batch as `TaskModel.forward` takes it.
+            positions: The entry that answers each row.
+            how: As in `mixed`.
+
+        Returns:
+            The logits of each row, of shape (classes of its task,), fp32.
+
+        Raises:
+            ValueError: If an entry cannot be answered, there is not one a row, or the model cannot
+                answer mixed batches (see `mixed`).
+        """
+        if len(positions) != len(x):
+            raise ValueError(f"expected an entry for each of {len(x)} rows, got {len(positions)}")
+        order = sorted(range(len(x)), key=positions.__getitem__)
+        asked = [positions[row] for row in order]
+        heads = [self._head(position) for position in asked]
+        with torch.no_grad():
+            answers = self._model.answer_rows(
+                x[order],
+                heads,
+                carry=lambda rows: mixed(self.switch, [asked[row] for row in rows], how=how),
+            )
+        by_row = dict(zip(order, answers, strict=True))
+        return [by_row[row] for row in range(len(x))]
+
+    def add(self, bank: GraftBank) -> None:
+        """Take over a bank that has grown; only its new entries are prepared."""
+        self.switch.add(bank)
+
+    def drop(self, position: int) -> None:
+        """Stop answering an entry, as `Switch.drop` does, and forget its head."""
+        self.switch.drop(position)
+        self._heads.pop(position, None)
+
+    def _head(self, position: int) -> nn.Module:
+        self.switch.check(position)
+        if position not in self._heads:
+            head = head_of(self.switch.bank.entries[position], family=self._model.family)
+            self._heads[position] = head.requires_grad_(False).to(self._model.device).eval()
+        return self._heads[position]

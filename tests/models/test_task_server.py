@@ -1,0 +1,135 @@
+"""A server answers rows of different tasks as the model does after switching, heads included."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from cl_graft.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.graft import Graft
+from cl_graft.models import TaskModel, TaskServer, graftable_parameters, load_model, make_head
+from cl_graft.region import Layout, Region
+from cl_graft.switch import Switch
+
+LABELS = {
+    "masked_lm": [[["great"], ["terrible"]], [["yes"], ["no"], ["maybe"]], [["good"], ["bad"]]],
+    "causal_lm": [
+        [["Great"], ["Terrible"]],
+        [["World"], ["Sports", "Business"], ["Tech"]],
+        [["Yes"], ["No", "No", "Maybe"]],
+    ],
+}
+FAMILIES = [
+    ("bert", "encoder"),
+    ("roberta", "encoder"),
+    ("roberta", "masked_lm"),
+    ("gpt2", "causal_lm"),
+]
+
+
+def _server(
+    request: pytest.FixtureRequest, kind: str, family: str, *, one_token: bool = False
+) -> tuple[TaskServer, Tensor]:
+    """A model, a bank of three tasks with heads of different widths, and a batch of six rows."""
+    loaded = load_model(str(request.getfixturevalue(f"tiny_{kind}")), family=family)
+    model, tokenizer = loaded.model, loaded.tokenizer
+    layout = Layout.of(graftable_parameters(model))
+    bank = GraftBank(layout, BaseIdentity("f" * 64, kind, "float32"))
+    draw = torch.Generator().manual_seed(0)
+    for number in range(3):
+        chosen = [
+            start + torch.randperm(size, generator=draw)[:8]
+            for start, size in zip(layout.starts, layout.sizes, strict=False)
+        ]
+        claimed = Region.of(layout, torch.cat(chosen))
+        free = bank.free(claimed)
+        strings = None
+        if family != "encoder":
+            words = LABELS[family][number]
+            if one_token:
+                words = [label[:1] for label in words]
+            strings = [
+                [tokenizer(f" {word}", add_special_tokens=False)["input_ids"][0] for word in label]
+                for label in words
+            ]
+        classes = 2 + number if strings is None else len(strings)
+        head = make_head(model, classes=classes, label_token_ids=strings, seed=number)
+        values = torch.randn(len(free), generator=draw)
+        entry = Entry(f"t{number}", number, claimed, Graft(free, values), head=head.state_dict())
+        bank = bank.append(entry)
+        model.add_head(number, head)
+    x = torch.zeros(6, 2, 12, dtype=torch.int64)
+    x[:, 0] = tokenizer.pad_token_id or 0
+    for row, length in enumerate([5, 9, 3, 7, 9, 4]):
+        x[row, 0, :length] = torch.randint(10, 90, (length,), generator=draw)
+        x[row, 1, :length] = 1
+        if family == "masked_lm":
+            x[row, 0, 1] = tokenizer.mask_token_id
+            ids = x[row, 0, 2:length]
+            ids[ids == tokenizer.mask_token_id] = 11
+    return TaskServer(Switch(model, bank)), x
+
+
+@pytest.mark.parametrize("how", ["add", "in_turn", "fastest"])
+@pytest.mark.parametrize(("kind", "family"), FAMILIES)
+def test_every_row_gets_the_answer_of_its_task_through_its_head(request, kind, family, how):
+    server, x = _server(request, kind, family)
+    model = server.switch.model
+    assert isinstance(model, TaskModel)
+    positions = [2, 0, 1, 1, 2, 0]
+    answers = server.answer(x, positions, how=how)
+    assert server.switch.position is None
+    for row, position in enumerate(positions):
+        with server.switch.carrying(position), torch.no_grad():
+            expected = model(x[row : row + 1], position)[0]
+        torch.testing.assert_close(answers[row], expected, rtol=1e-4, atol=1e-5)
+
+
+def test_labels_of_one_token_need_no_longer_rows(request):
+    server, x = _server(request, "gpt2", "causal_lm", one_token=True)
+    model = server.switch.model
+    positions = [2, 0, 1, 1, 2, 0]
+    seen = []
+    handle = model.backbone.register_forward_pre_hook(
+        lambda _m, _a, settings: seen.append(settings["input_ids"].shape[0]), with_kwargs=True
+    )
+    answers = server.answer(x, positions)
+    handle.remove()
+    assert seen == [6]
+    with server.switch.carrying(1), torch.no_grad():
+        torch.testing.assert_close(answers[2], model(x[2:3], 1)[0], rtol=1e-4, atol=1e-5)
+
+
+def test_tasks_come_and_go(request):
+    server, x = _server(request, "bert", "encoder")
+    bank = server.switch.bank
+    model = server.switch.model
+    young = TaskServer(Switch(model, replace(bank, entries=bank.entries[:2])))
+    with pytest.raises(ValueError, match=r"\[0, 2\) or None, got 2"):
+        young.answer(x[:2], [0, 2])
+    young.add(bank)
+    answers = young.answer(x[:2], [0, 2])
+    expected = server.answer(x[:2], [0, 2])
+    torch.testing.assert_close(answers, expected)
+    young.drop(0)
+    with pytest.raises(ValueError, match="entry 0 was dropped"):
+        young.answer(x[:2], [0, 2])
+    torch.testing.assert_close(young.answer(x[:1], [2]), server.answer(x[:1], [2]))
+
+
+def test_a_batch_without_an_entry_for_every_row_is_refused(request):
+    server, x = _server(request, "bert", "encoder")
+    with pytest.raises(ValueError, match="an entry for each of 6 rows, got 2"):
+        server.answer(x, [0, 1])
+
+
+def test_only_a_task_model_is_served(request):
+    server, _ = _server(request, "bert", "encoder")
+    bare = server.switch.model.backbone
+    layout = Layout.of(graftable_parameters(bare))
+    switch = Switch(bare, GraftBank(layout, server.switch.bank.base))
+    with pytest.raises(TypeError, match="expected the switch of a TaskModel, got BertModel"):
+        TaskServer(switch)
