@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -178,12 +180,14 @@ def make_plan(
     for place, phase in enumerate(PHASES.values()):
         if progress is not None:
             progress(phase.name, place, len(PHASES))
-        found = known[phase.name] = measure_phase(phase, hollow, work, known=known)
+        with _told(config, hollow):
+            found = known[phase.name] = measure_phase(phase, hollow, work, known=known)
         planned = PlannedPhase(
             phase.name, found.kept, found.step, model_bytes + found.kept + found.step
         )
         if memory is not None:
-            advice = advise(phase, hollow, work, found, left=memory - model_bytes)
+            with _told(config, hollow):
+                advice = advise(phase, hollow, work, found, left=memory - model_bytes)
             planned = replace(planned, fits=planned.peak <= memory, advice=advice)
         phases.append(planned)
     values = next(iter(graftable.values())).element_size()
@@ -212,6 +216,24 @@ def _check(config: PreTrainedConfig, hollow: HollowModel, settings: PlanSettings
             f"max_length must be at most {positions}, the positions of {hollow.model.name!r}, "
             f"got {settings.max_length}"
         )
+
+
+@contextmanager
+def _told(config: PreTrainedConfig, hollow: HollowModel) -> Iterator[None]:
+    """Turn what an architecture cannot do without numbers into an InputError."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[0]
+        raise InputError(
+            f"{hollow.model.name!r} ({config.model_type}) cannot be planned: its computation "
+            f"depends on numbers that a config does not hold ({reason})"
+        ) from error
+    finally:
+        logger.setLevel(level)
 
 
 def _count(tensors: Iterable[Tensor]) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import pytest
 from tiny_runs import QUICK, tiny_run
@@ -85,6 +86,21 @@ def test_settings_out_of_range_are_refused(changes, message):
 def test_more_tokens_than_the_model_has_positions_are_refused(tiny_bert):
     with pytest.raises(InputError, match="max_length must be at most 256, the positions of"):
         make_plan(str(tiny_bert), PlanSettings(max_length=300))
+
+
+def test_a_model_that_decides_by_its_numbers_is_refused_in_a_sentence(tmp_path):
+    config = {
+        "model_type": "mixtral",
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "vocab_size": 100,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"\(mixtral\) cannot be planned: its computation depends"):
+        make_plan(str(tmp_path), PlanSettings(family="causal_lm"))
 
 
 @pytest.mark.parametrize(
