@@ -9,13 +9,12 @@ from __future__ import annotations
 import tempfile
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from measure import pairs
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from speed_training import Shape, graftable, loss_of
 from torch import Tensor, nn
 
@@ -33,6 +32,9 @@ Values = dict[str, list[float]]
 
 _JUMPS = 20
 """Jumps that are timed together: one alone is too short."""
+
+_PAGE = 1024
+"""Values of fp32 on a page of memory."""
 
 
 def bank_of(shape: Shape, model: nn.Module, tasks: int, *, even: bool = False) -> GraftBank:
@@ -176,40 +178,48 @@ def mixed_batches(shape: Shape, *, repeats: int, tasks: int = 8) -> Values:
 def loading(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
     """Time reading a bank, every byte checked, against reading a model; weigh the bank.
 
-    The model is made without values and gets them from its safetensors file; beside it stands
-    reading the file into a model that exists. All files are in the system's cache.
+    ``load_model`` makes a module without values and reads its safetensors file into it. Beside it
+    stand ``map_model``, which is what `cl_graft.load_model` does with the weights (transformers
+    maps the file; every page is touched here, as a first answer does), and ``load_weights``, which
+    reads the file into a module whose memory is warm. All files are in the system's cache.
     """
+    from transformers import AutoModel
+
     model = shape.model()
+    encoder: Any = model.get_submodule("encoder")
     bank = bank_of(shape, model, tasks)
     owned = len(bank.owned())
     with tempfile.TemporaryDirectory() as folder:
         save_bank(bank, Path(folder) / "bank")
-        weights = Path(folder) / "model.safetensors"
-        save_file(model.state_dict(), weights)
+        encoder.save_pretrained(Path(folder) / "model")
+        weights = Path(folder) / "model" / "model.safetensors"
         files = [path for path in (Path(folder) / "bank").rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)
-
-        def load_model() -> None:
-            with torch.device("meta"):
-                made = replace(shape, device="meta").model()
-            made.to_empty(device="cpu").load_state_dict(load_file(weights))
-
-        def load_weights() -> None:
-            model.load_state_dict(load_file(weights))
 
         def read_bank() -> None:
             load_bank(Path(folder) / "bank")
 
-        ratios, first, second = _ratios(read_bank, load_model, repeats)
-        again, _, third = _ratios(read_bank, load_weights, repeats)
-    return {
-        f"load_bank_{tasks}_tasks/load_model": ratios,
-        f"load_bank_{tasks}_tasks/load_weights": again,
-        f"load_bank_{tasks}_tasks, ms": [1e3 * seconds for seconds in first],
-        "load_model, ms": [1e3 * seconds for seconds in second],
-        "load_weights, ms": [1e3 * seconds for seconds in third],
-        "bytes_per_coordinate": [size / owned],
-    }
+        def load_model() -> None:
+            with torch.device("meta"):
+                made = AutoModel.from_config(encoder.config, add_pooling_layer=False)
+            made.to_empty(device="cpu").load_state_dict(load_file(weights), strict=False)
+
+        def map_model() -> None:
+            made = AutoModel.from_pretrained(Path(folder) / "model", add_pooling_layer=False)
+            for parameter in made.parameters():
+                parameter.detach().view(-1)[::_PAGE].sum()
+
+        def load_weights() -> None:
+            encoder.load_state_dict(load_file(weights))
+
+        found: Values = {"bytes_per_coordinate": [size / owned]}
+        for other in (load_model, map_model, load_weights):
+            ratios, first, second = _ratios(read_bank, other, repeats)
+            key = f"load_bank_{tasks}_tasks"
+            found[f"{key}/{other.__name__}"] = ratios
+            found.setdefault(f"{key}, ms", []).extend(1e3 * seconds for seconds in first)
+            found[f"{other.__name__}, ms"] = [1e3 * seconds for seconds in second]
+    return found
 
 
 def _jumps(switch: Switch, low: int, high: int) -> Callable[[], None]:

@@ -97,7 +97,7 @@ def _low(data: np.ndarray, count: int, bits: int) -> np.ndarray:
     starts = np.arange(0, count * bits, bits)
 
     def field(starts: np.ndarray, bits: int) -> np.ndarray:
-        shifted = words[starts >> 3] >> (starts & 7).astype(np.uint64)
+        shifted = words.take(starts >> 3) >> (starts & 7).astype(np.uint64)
         return shifted.astype(np.int64) & ((1 << bits) - 1)
 
     if bits <= _FIELD:
