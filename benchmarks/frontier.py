@@ -53,11 +53,13 @@ SCALES: dict[str, dict[str, Any]] = {
     },
     "cpu": {
         "shots": 384,
-        "steps": 200,
+        "steps": 160,
         "evaluations": 2,
+        "region_dropout": False,
+        "precision": "bf16",
         "max_dev": 96,
         "max_test": 400,
-        "mask_steps": 12,
+        "mask_steps": 8,
         "mask_batch": 32,
         "density": 0.002,
         "seeds": [0, 1, 2],
@@ -71,6 +73,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "learned_mask, 20x": {"localizer": "learned_mask", "mask_candidates": 20},
     "averaged_gain": {},
     "base_gradient": {},
+    "base_gradient, lr 0.3": {"localizer": "base_gradient", "region_lr": 0.3},
     "fisher": {},
     "random": {},
 }

@@ -1,4 +1,7 @@
-"""Train mode without dropout: for what only acts in train mode, such as gradient checkpointing."""
+"""Train mode without dropout: where it is not wanted, or where only train mode does something else.
+
+Gradient checkpointing, for one, acts in train mode alone.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,36 @@ from torch import nn
 
 from cl_graft.training import freeze_statistics
 
-__all__ = ["without_dropout"]
+__all__ = ["dropout_off", "without_dropout"]
 
 
 @contextmanager
 def without_dropout(model: nn.Module) -> Iterator[nn.Module]:
     """Put a model into train mode with every dropout probability 0, for a `with` block.
 
-    So it computes what it computes in eval mode. Set to 0 are the probability of torch's dropout
-    layers and every float attribute of a module whose name holds "drop", which is where
-    transformers' attention, torch's recurrent layers and layer drop keep theirs; code that reads
-    its probability elsewhere (a config) keeps its dropout. Layers with running statistics stay in
-    eval mode. Modes and probabilities are put back afterwards.
+    So it computes what it computes in eval mode; see `dropout_off` for what is set to 0. Layers
+    with running statistics stay in eval mode. Modes are put back afterwards.
     """
     modes = [(module, module.training) for module in model.modules()]
+    with dropout_off(model):
+        try:
+            model.train()
+            freeze_statistics(model)
+            yield model
+        finally:
+            for module, mode in modes:
+                module.training = mode
+
+
+@contextmanager
+def dropout_off(model: nn.Module) -> Iterator[nn.Module]:
+    """Make every dropout probability of a model 0 for a `with` block, in whatever mode it is.
+
+    Set to 0 are the probability of torch's dropout layers and every float attribute of a module
+    whose name holds "drop", which is where transformers' attention, torch's recurrent layers and
+    layer drop keep theirs; code that reads its probability elsewhere (a config) keeps its dropout.
+    The probabilities are put back afterwards.
+    """
     chances = [
         (module, name, value)
         for module in model.modules()
@@ -32,14 +51,10 @@ def without_dropout(model: nn.Module) -> Iterator[nn.Module]:
     try:
         for module, name, _ in chances:
             setattr(module, name, 0.0)
-        model.train()
-        freeze_statistics(model)
         yield model
     finally:
         for module, name, value in chances:
             setattr(module, name, value)
-        for module, mode in modes:
-            module.training = mode
 
 
 def _is_chance(module: nn.Module, name: str) -> bool:

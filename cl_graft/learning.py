@@ -60,6 +60,8 @@ class GraftingSettings:
             their whole budget; off, a region loses what earlier tasks own, as in the paper.
         region_start: Where region training starts: ``"base"`` (re-training, the reading that
             fits the paper's Table 4) or ``"tuned"`` (the values of the independent run).
+        region_dropout: Whether the model's dropout acts while the region trains; so few weights
+            overfit little, and without it a step is cheaper.
         look_every: Steps between looks at dev while the region trains; the best values are kept,
             of equal ones the later, as in the dense run. 0 keeps the last.
         mode: ``"prefix"`` or ``"isolated"``.
@@ -79,6 +81,7 @@ class GraftingSettings:
     micro_batch: int = 32
     refill: bool = True
     region_start: Literal["base", "tuned"] = "base"
+    region_dropout: bool = True
     look_every: int = 0
     mode: Literal["prefix", "isolated"] = "prefix"
     auto_share: float = 0.98

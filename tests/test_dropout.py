@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from cl_graft.dropout import without_dropout
+from cl_graft.dropout import dropout_off, without_dropout
 
 
 class Attention(nn.Module):
@@ -33,6 +33,15 @@ def test_it_computes_what_eval_mode_computes_in_train_mode() -> None:
         assert inside[0].training
         assert not inside[2].training
         assert torch.equal(inside(x), expected)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_dropout_can_be_off_without_a_change_of_mode(training: bool) -> None:
+    model = make().train(training)
+    with dropout_off(model):
+        assert [module.training for module in model] == [training] * 5
+        assert (model[1].p, model[3].attention_dropout, model[4].p) == (0.0, 0.0, 0.0)
+    assert (model[1].p, model[3].attention_dropout, model[4].p) == (0.3, 0.4, 0.2)
 
 
 def test_probabilities_and_modes_are_put_back_after_an_error() -> None:

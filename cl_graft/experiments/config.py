@@ -210,6 +210,11 @@ class ExperimentConfig(BaseModel):
         default="base",
         description="Where region training starts: at the base, or at the dense values.",
     )
+    region_dropout: bool = Field(
+        default=True,
+        description="Let the model's dropout act while the region trains; a step is cheaper "
+        "without it.",
+    )
     mode: Literal["prefix", "isolated"] = Field(
         default="prefix",
         description="A task is answered by the grafts of all tasks so far, or by its own alone.",

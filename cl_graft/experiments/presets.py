@@ -37,6 +37,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
                 "mask_steps": 6,
                 "mask_batch": 32,
                 "region_lr": 0.3,
+                "region_dropout": False,
                 "region_evaluations": 0,
             }
         ),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.bank import Canary, Entry, GraftBank
+from cl_graft.dropout import dropout_off
 from cl_graft.fingerprint import environment, hash_tensors
 from cl_graft.graft import copy_, extract, gather, named, snapshot, write_
 from cl_graft.learning import GraftingSettings, TaskProblem
@@ -86,6 +88,9 @@ class Session:
         copy_(task.head, located.head)
         self._flags = [(p, p.requires_grad) for p in strategy.model.parameters()]
         strategy.model.requires_grad_(False)
+        self._until_closed = ExitStack()
+        if not settings.region_dropout:
+            self._until_closed.enter_context(dropout_off(strategy.model))
         self._live = RegionParameters(carrier, free)
         head_parameters = list(task.head.values()) if head else []
         for parameter in head_parameters:
@@ -193,6 +198,7 @@ class Session:
     def _close(self) -> None:
         """Put back everything but the head."""
         self.home()
+        self._until_closed.close()
         self._live.close()
         write_(self._carrier, self._base)
         for parameter, flag in self._flags:

@@ -109,6 +109,20 @@ def test_a_region_can_start_at_the_values_of_the_independent_run():
     assert not torch.allclose(runs["base"].owned.values, runs["tuned"].owned.values)
 
 
+def test_a_region_trains_without_dropout_where_it_is_not_wanted():
+    values = {}
+    for rate, wanted in ((0.5, False), (0.0, True), (0.5, True)):
+        torch.manual_seed(0)
+        model = SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=rate)
+        settings = quick(region_dropout=wanted, localizer="random")
+        run = learner(model, vector_stream(labels=[0, 1]), settings=settings)
+        run.strategy.train(run.train_stream[0])
+        values[rate, wanted] = run.plugin.bank.entries[0].owned.values
+        assert [m.p for m in model.modules() if isinstance(m, torch.nn.Dropout)] == [rate]
+    assert torch.equal(values[0.5, False], values[0.0, True])
+    assert not torch.equal(values[0.5, True], values[0.0, True])
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_standalone_graft_covers_the_whole_claimed_region(keep):
     run = learner(
