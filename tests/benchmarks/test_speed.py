@@ -41,3 +41,14 @@ def test_the_crossover_of_the_kernels_is_measured_for_every_shape(tmp_path: Path
     table = json.loads((tmp_path / "coordinate_gradient.json").read_text())["milliseconds"]
     assert len({tuple(row["shape"]) for row in table}) == 4
     assert all(row["dense"] > 0 for row in table)
+
+
+@pytest.mark.slow
+def test_the_profile_adds_up_for_every_variant(tmp_path: Path) -> None:
+    _run("profile_step.py", "--shape", "tiny", "--rounds", "1", "--results", str(tmp_path))
+    stored = json.loads((tmp_path / "profile_step.json").read_text())["milliseconds"]
+    assert set(stored) == {"full_step", "region_step", "limit"}
+    assert stored["full_step"]["aten::mm"] > 0
+    page = (tmp_path / "profile_step.md").read_text()
+    sums = next(line for line in page.splitlines() if line.startswith("| sum"))
+    assert f"{sum(stored['region_step'].values()):.1f}" in sums
