@@ -2,7 +2,7 @@
 
 Everything else is a plain `ValueError` or `TypeError`. `InputError` is for what a user typed or
 brought along (names, files, settings): the command line prints its sentence and exits with 2,
-without a traceback. The `BankError` family is for graft and bank files.
+without a traceback. The `BankError` family is for files of ours: grafts, banks, results.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ __all__ = [
     "ForeignFile",
     "FutureVersion",
     "InputError",
+    "TruncatedFile",
     "WrongArchitecture",
     "WrongBase",
+    "WrongTokenizer",
     "nearest",
 ]
 
@@ -32,11 +34,15 @@ class DivergedError(RuntimeError):
 
 
 class BankError(ValueError):
-    """A graft or bank file cannot be used."""
+    """A graft, a bank or another file of ours cannot be used."""
 
 
 class WrongBase(BankError):
-    """The graft belongs to another base model: same architecture, other weights or tokenizer."""
+    """The graft belongs to another base model: same architecture, other weights."""
+
+
+class WrongTokenizer(WrongBase):
+    """The weights are those of the graft's base, but another tokenizer cuts its texts."""
 
 
 class WrongArchitecture(BankError):
@@ -44,7 +50,11 @@ class WrongArchitecture(BankError):
 
 
 class DamagedFile(BankError):
-    """The file is one of ours, but cut short or altered."""
+    """The file is one of ours, but altered."""
+
+
+class TruncatedFile(DamagedFile):
+    """The file is one of ours, but its end is missing."""
 
 
 class ForeignFile(BankError):

@@ -16,10 +16,17 @@ from pathlib import Path
 from typing import Any, get_args
 
 from cl_graft.bank import Entry, GraftBank, Mode
-from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError
+from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError, TruncatedFile
 from cl_graft.region import Layout
 from cl_graft.store.entries import pack_entry, unpack_entry
-from cl_graft.store.files import check_json, replace_file, seal, to_json, valid
+from cl_graft.store.files import (
+    VERSION,
+    check_json,
+    check_version_1,
+    replace_file,
+    to_json,
+    valid,
+)
 from cl_graft.store.grafts import StoredGraft, pack_graft, unpack_graft
 from cl_graft.store.records import (
     base_record,
@@ -30,12 +37,15 @@ from cl_graft.store.records import (
     read_base,
     read_layout,
 )
+from cl_graft.store.seals import BLANK, JSON_START, checksum, intact
 
 __all__ = ["append_entry", "load_bank", "save_bank"]
 
 _FORMAT = "cl-graft-bank"
 _INDEX = "bank.json"
 _FILE = re.compile(r"(entries|standalone)/[0-9]{3,}-[A-Za-z0-9._-]{1,64}\.safetensors")
+_LARGEST_INDEX = 2**26
+"""Bytes of `bank.json`, some 150,000 entries: it is parsed before it can be checked."""
 
 
 def save_bank(bank: GraftBank, folder: Path | str) -> None:
@@ -51,9 +61,10 @@ def save_bank(bank: GraftBank, folder: Path | str) -> None:
         raise BankError(
             f"{folder} holds a bank of {len(records)} entries, this one has {len(bank)}"
         )
+    held = load_bank(folder) if records else bank
     for position, record in enumerate(records):
-        files = _files(bank, position)
-        if any(_listed(record, key) != _sha256(data) for key, (_, data) in files.items()):
+        # Not the bytes on disk: an earlier version of the format may have written them.
+        if _files(bank, position) != _files(held, position):
             raise BankError(
                 f"{folder} holds another bank: its entry {position} is not the {record['task']!r} "
                 "of this one; choose another folder"
@@ -117,16 +128,9 @@ def _read_index(folder: Path) -> tuple[dict[str, Any], GraftBank]:
     path = folder / _INDEX
     if not path.is_file():
         raise ForeignFile(f"{folder} is not a bank: it holds no {_INDEX}")
-    text = path.read_bytes()
-    try:
-        index = json.loads(text)
-    except (ValueError, RecursionError):
-        if b"cl-graft" in text or not text:
-            raise DamagedFile(f"{path} is cut short or altered: it is no JSON any more") from None
-        raise ForeignFile(f"{path} is not a file of cl_graft: it is no JSON") from None
-    check_json(index, format=_FORMAT, name=str(path))
-    if seal(index, format=_FORMAT)["checksum"] != index.get("checksum"):
-        raise DamagedFile(f"{path} is altered: its content does not match its checksum")
+    if path.stat().st_size > _LARGEST_INDEX:
+        raise ForeignFile(f"{path} is not a file of cl_graft: it has {path.stat().st_size} bytes")
+    index = _parse(path.read_bytes(), name=str(path))
     with valid(str(path)):
         mode = part(index, "mode", str)
         if mode not in get_args(Mode):
@@ -140,6 +144,26 @@ def _read_index(folder: Path) -> tuple[dict[str, Any], GraftBank]:
     return index, bank
 
 
+def _parse(text: bytes, *, name: str) -> dict[str, Any]:
+    """Return what stands in `bank.json`, once it matches its checksum."""
+    try:
+        index = json.loads(text)
+    except (ValueError, RecursionError):
+        begin = text[: len(JSON_START)]
+        ours = b"cl-graft" in text or begin == JSON_START[: len(begin)]
+        if ours and text.rstrip()[-1:] != b"}":
+            raise TruncatedFile(f"{name} is cut short: it ends after {len(text)} bytes") from None
+        if ours:
+            raise DamagedFile(f"{name} is altered: it is no JSON any more") from None
+        raise ForeignFile(f"{name} is not a file of cl_graft: it is no JSON") from None
+    check_json(index, format=_FORMAT, name=name)
+    if index["version"] == 1:
+        check_version_1(index, format=_FORMAT, name=name)
+    elif not intact(text, start=JSON_START):
+        raise DamagedFile(f"{name} is altered: its content does not match its checksum")
+    return index
+
+
 def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
     """Return the entries that a folder lists, once it is sure that it is about the same base."""
     index, held = _read_index(folder)
@@ -151,20 +175,25 @@ def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
 
 
 def _write_index(bank: GraftBank, records: list[dict[str, Any]], folder: Path) -> None:
-    index = seal(
-        {
-            "mode": bank.mode,
-            "base": base_record(bank.base),
-            "entries": records,
-            "layout": layout_record(bank.layout),
-        },
-        format=_FORMAT,
-    )
+    rows = ",".join(f"\n  {to_json(record)}" for record in records)
+    parts = {
+        "format": to_json(_FORMAT),
+        "version": to_json(VERSION),
+        "mode": to_json(bank.mode),
+        "base": to_json(base_record(bank.base)),
+        "entries": f"[{rows}]",
+        "layout": to_json(layout_record(bank.layout)),
+    }
+    lines = "".join(f",\n{to_json(key)}: {value}" for key, value in parts.items())
+
+    def sealed(digits: str) -> bytes:
+        return b"%s%s%s" % (JSON_START, digits.encode(), f'"{lines}}}'.encode())
+
+    data = sealed(checksum(sealed(BLANK), start=JSON_START))
+    if len(data) > _LARGEST_INDEX:
+        raise BankError(f"a bank's {_INDEX} holds {_LARGEST_INDEX} bytes at most, got {len(data)}")
     folder.mkdir(parents=True, exist_ok=True)
-    lines = {key: to_json(value) for key, value in index.items()}
-    lines["entries"] = "[{}]".format(",".join(f"\n  {to_json(record)}" for record in records))
-    text = ",\n".join(f"{to_json(key)}: {line}" for key, line in lines.items())
-    replace_file(folder / _INDEX, f"{{{text}}}".encode())
+    replace_file(folder / _INDEX, data)
 
 
 def _files(bank: GraftBank, position: int) -> dict[str, tuple[str, bytes]]:
@@ -226,16 +255,15 @@ def _bytes(listed: Mapping[str, Any], folder: Path) -> bytes:
     path = folder / listed["file"]
     if not path.is_file():
         raise DamagedFile(f"{path} is missing, though {_INDEX} lists it")
+    size, declared = path.stat().st_size, part(listed, "bytes", int)
+    if size < declared:
+        raise TruncatedFile(f"{path} is cut short: {size} of {declared} bytes are left")
+    if size > declared:
+        raise DamagedFile(f"{path} is altered: it has {size} bytes, not {declared}")
     data = path.read_bytes()
-    if len(data) < listed["bytes"]:
-        raise DamagedFile(f"{path} is cut short: {len(data)} of {listed['bytes']} bytes are left")
     if _sha256(data) != listed["sha256"]:
         raise DamagedFile(f"{path} is altered: its bytes do not match the SHA-256 in {_INDEX}")
     return data
-
-
-def _listed(record: Mapping[str, Any], key: str) -> str | None:
-    return record["sha256"] if key == "entry" else record.get("standalone", {}).get("sha256")
 
 
 def _sha256(data: bytes) -> str:

@@ -12,7 +12,7 @@ from cl_graft.bank import BaseIdentity
 from cl_graft.errors import InputError
 from cl_graft.graft import Graft
 from cl_graft.region import Layout
-from cl_graft.store.files import pack, replace_file, unpack, valid
+from cl_graft.store.files import pack, read_file, replace_file, unpack, valid
 from cl_graft.store.records import (
     base_record,
     check_base,
@@ -78,7 +78,8 @@ def load_graft(
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no graft file {path}")
-    return unpack_graft(path.read_bytes(), name=str(path), expect=expect, layout=layout)
+    data = read_file(path, format=_FORMAT)
+    return unpack_graft(data, name=str(path), expect=expect, layout=layout)
 
 
 def pack_graft(stored: StoredGraft) -> bytes:

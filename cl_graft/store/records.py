@@ -8,6 +8,7 @@ under names that begin with `key`; the function beside it reads them back, and r
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
@@ -40,8 +41,14 @@ __all__ = [
     "region_record",
 ]
 
-_LARGEST_CANARY = 2**26
+_LARGEST_CANARY = 2**23
 """Most elements of a canary's inputs that a padded width may unfold to."""
+
+_LONGEST_NAME = 1000
+"""Characters of a parameter's name."""
+
+_MOST_DIMENSIONS = 64
+"""As many as torch has."""
 
 
 def region_record(region: Region, key: str, tensors: dict[str, Tensor]) -> int:
@@ -104,16 +111,20 @@ def layout_record(layout: Layout) -> dict[str, object]:
 
 def read_layout(record: Mapping[str, Any]) -> Layout:
     """Read a layout that `layout_record` wrote."""
-    names, shapes = record["names"], record["shapes"]
+    names, shapes = part(record, "names", list), part(record, "shapes", list)
     if len(names) != len(shapes) or not names or len(set(names)) != len(names):
         raise ValueError(f"a layout of {len(names)} names and {len(shapes)} shapes")
+    if not all(isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME for name in names):
+        raise ValueError(f"a layout's names must be texts of 1 to {_LONGEST_NAME} characters")
+    if any(len(shape) > _MOST_DIMENSIONS for shape in shapes):
+        raise ValueError(f"a layout's shapes must have {_MOST_DIMENSIONS} dimensions at most")
     sizes = [size for shape in shapes for size in shape]
-    if not all(isinstance(size, int) and size >= 0 for size in sizes):
+    if not all(type(size) is int and size >= 0 for size in sizes):
         raise ValueError("a layout's shapes must hold integers from 0")
-    layout = Layout(tuple(names), tuple(tuple(shape) for shape in shapes))
-    if not 0 < layout.total <= 2**62:
-        raise ValueError(f"a layout of {layout.total} coordinates")
-    return layout
+    total = sum(math.prod(shape) for shape in shapes)  # torch's own product wraps around
+    if not 0 < total <= 2**62:
+        raise ValueError(f"a layout of {total} coordinates")
+    return Layout(tuple(names), tuple(tuple(shape) for shape in shapes))
 
 
 @lru_cache(maxsize=8)

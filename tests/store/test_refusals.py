@@ -17,6 +17,7 @@ from cl_graft.errors import (
     ForeignFile,
     FutureVersion,
     InputError,
+    TruncatedFile,
     WrongArchitecture,
     WrongBase,
 )
@@ -24,14 +25,15 @@ from cl_graft.graft import Graft
 from cl_graft.region import Layout
 from cl_graft.store import StoredGraft, load_bank, load_graft, save_bank, save_graft
 from cl_graft.store.elias_fano import encode
-from cl_graft.store.files import pack, replace_file, seal
+from cl_graft.store.files import pack, replace_file
+from cl_graft.store.seals import sealed_json
 
 
 def _rewrite_index(folder: Path, **changes: object) -> None:
     """Change `bank.json` and seal it again, as only a program could."""
     index = json.loads((folder / "bank.json").read_text())
-    sealed = seal({**index, **changes}, format="cl-graft-bank")
-    (folder / "bank.json").write_text(json.dumps(sealed))
+    del index["checksum"]
+    (folder / "bank.json").write_bytes(sealed_json({**index, **changes}))
 
 
 def test_a_bank_of_another_base_model_is_refused(tmp_path: Path) -> None:
@@ -80,7 +82,7 @@ def test_a_graft_file_cut_short_anywhere_is_refused_as_damaged(tmp_path: Path) -
     whole = path.read_bytes()
     for length in [*range(0, len(whole), 7), len(whole) - 1]:
         path.write_bytes(whole[:length])
-        with pytest.raises(DamagedFile, match="cut short"):
+        with pytest.raises(TruncatedFile, match="cut short"):
             load_graft(path)
 
 
@@ -117,13 +119,13 @@ def test_an_entry_file_that_is_cut_altered_replaced_or_gone_is_refused(
     path = tmp_path / f"{name}.safetensors"
     whole = path.read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(DamagedFile, match=r"001-ag_news\.safetensors is cut short: \d+ of \d+"):
+    with pytest.raises(TruncatedFile, match=r"001-ag_news\.safetensors is cut short: \d+ of \d+"):
         load_bank(tmp_path)
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(DamagedFile, match="do not match the SHA-256"):
         load_bank(tmp_path)
-    path.write_bytes((tmp_path / "entries/000-qnli.safetensors").read_bytes() + bytes(1000))
-    with pytest.raises(DamagedFile, match="do not match the SHA-256"):
+    path.write_bytes(whole + bytes(1000))
+    with pytest.raises(DamagedFile, match=rf"has {len(whole) + 1000} bytes, not {len(whole)}"):
         load_bank(tmp_path)
     path.unlink()
     with pytest.raises(DamagedFile, match=r"is missing, though bank\.json lists it"):
@@ -167,10 +169,11 @@ def test_files_of_a_newer_version_are_refused_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr("cl_graft.store.files.VERSION", 2)
+        newer.setattr("cl_graft.store.files.VERSION", 3)
+        newer.setattr("cl_graft.store.banks.VERSION", 3)
         save_bank(bank_of(), tmp_path / "bank")
         path = _graft_file(tmp_path)
-    with pytest.raises(FutureVersion, match=r"has version 2 of its format, .* reads up to 1"):
+    with pytest.raises(FutureVersion, match=r"has version 3 of its format, .* reads up to 2"):
         load_bank(tmp_path / "bank")
     with pytest.raises(FutureVersion, match="a newer cl_graft wrote it"):
         load_graft(path)
@@ -262,3 +265,67 @@ def test_a_graft_with_a_false_count_is_refused(tmp_path: Path, count: object) ->
     replace_file(path, pack(tensors, content, format="cl-graft-graft"))
     with pytest.raises(DamagedFile, match=r"coordinates|count must be int"):
         load_graft(path)
+
+
+def test_an_altered_tensor_is_named(tmp_path: Path) -> None:
+    path = _graft_file(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(DamagedFile, match=r"tensor 'graft\.(values|index)' does not match"):
+        load_graft(path)
+    path.write_bytes(whole.replace(b"qnli", b"qnlj"))
+    with pytest.raises(DamagedFile, match="its header does not match"):
+        load_graft(path)
+
+
+def test_bytes_after_the_end_of_a_file_are_refused(tmp_path: Path) -> None:
+    path = _graft_file(tmp_path)
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(DamagedFile, match="1 bytes follow its end"):
+        load_graft(path)
+
+
+def test_a_file_is_not_read_beyond_its_header_where_its_size_is_not_the_declared(
+    tmp_path: Path,
+) -> None:
+    """Sparse files of a terabyte: reading them would take all memory."""
+    path = _graft_file(tmp_path)
+    save_bank(bank_of(tasks=1), tmp_path / "bank")
+    places = [path, *(tmp_path / "bank").rglob("*.safetensors"), tmp_path / "bank" / "bank.json"]
+    for place in [*places, tmp_path / "foreign"]:
+        with place.open("ab") as file:
+            file.truncate(2**40)
+        with pytest.raises(BankError):
+            load_graft(place)
+        if place in places[1:]:
+            with pytest.raises(BankError):
+                load_bank(tmp_path / "bank")
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"names": [1], "shapes": [[3]]},
+        {"names": [""], "shapes": [[3]]},
+        {"names": ["a" * 1001], "shapes": [[3]]},
+        {"names": "a", "shapes": [[3]]},
+        {"names": ["a"], "shapes": [[True]]},
+        {"names": ["a"], "shapes": [[1] * 65]},
+        {"names": ["a"], "shapes": [[2**32, 2**32, 3]]},
+    ],
+)
+def test_a_layout_that_no_model_has_is_refused(tmp_path: Path, layout: dict[str, object]) -> None:
+    save_bank(bank_of(tasks=1), tmp_path)
+    _rewrite_index(tmp_path, layout=layout)
+    with pytest.raises(DamagedFile, match=r"layout|names must be list"):
+        load_bank(tmp_path)
+
+
+def test_facts_larger_than_any_header_are_not_written(tmp_path: Path) -> None:
+    facts = {"text": "a" * 2**24}
+    stored = StoredGraft(
+        Graft(sample(LAYOUT, 9, 0), torch.ones(9)), base_identity(), "x", {}, facts
+    )
+    with pytest.raises(ValueError, match="fit in no file"):
+        save_graft(stored, tmp_path / "graft.safetensors")
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,131 @@
+"""Nothing in the package runs what a file says: its source is searched for the calls that could.
+
+The table names every call that could run or unpickle what comes from outside; nothing is excepted.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted([*(ROOT / "cl_graft").rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")])
+
+FORBIDDEN_MODULES = {
+    "cloudpickle",
+    "code",
+    "dill",
+    "joblib",
+    "marshal",
+    "pickle",
+    "pty",
+    "shelve",
+    "xmlrpc",
+}
+FORBIDDEN_NAMES = {"eval", "exec", "compile", "__import__", "breakpoint"}
+FORBIDDEN_CALLS = {
+    "os.popen",
+    "os.system",
+    "pd.read_pickle",
+    "tempfile.mktemp",
+    "torch.hub.load",
+    "torch.save",
+    "yaml.full_load",
+    "yaml.load",
+    "yaml.load_all",
+    "yaml.unsafe_load",
+}
+
+
+def findings(source: str) -> list[str]:
+    """Say what is forbidden in a module's source, by line."""
+    return [f"line {line}: {what}" for line, what in _walk(ast.parse(source))]
+
+
+def _walk(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            named = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            named += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            for name in named:
+                if name.split(".")[0] in FORBIDDEN_MODULES:
+                    yield node.lineno, f"imports {name}"
+        if isinstance(node, ast.Call):
+            yield from ((node.lineno, what) for what in _in_call(node))
+
+
+def _in_call(call: ast.Call) -> Iterator[str]:
+    name = ast.unparse(call.func)
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    if name in FORBIDDEN_NAMES or name in FORBIDDEN_CALLS:
+        yield f"calls {name}"
+    if name.endswith("torch.load") and not _is(keywords.get("weights_only"), True):
+        yield "calls torch.load without weights_only=True"
+    if name.endswith("np.load") and "allow_pickle" in keywords:
+        yield "calls np.load with allow_pickle"
+    if _is(keywords.get("shell"), True):
+        yield f"calls {name} in a shell"
+    if _is(keywords.get("trust_remote_code"), True):
+        yield f"calls {name} with trust_remote_code=True, which is the user's to say"
+    if name.endswith(("extractall", "unpack_archive")):
+        yield f"calls {name}, which writes where an archive says"
+
+
+def _is(node: ast.expr | None, value: object) -> bool:
+    return isinstance(node, ast.Constant) and node.value is value
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_source_unpickles_or_runs_what_a_file_holds(path: Path) -> None:
+    assert findings(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import pickle",
+        "from dill import loads",
+        "import torch\ntorch.load('x')",
+        "import torch\ntorch.load('x', weights_only=False)",
+        "yaml.load(text)",
+        "yaml.unsafe_load(text)",
+        "eval('1')",
+        "np.load('x', allow_pickle=True)",
+        "subprocess.run('ls', shell=True)",
+        "os.system('ls')",
+        "load_model(name, trust_remote_code=True)",
+        "tarfile.open(p).extractall()",
+    ],
+)
+def test_the_search_finds_each_of_them(source: str) -> None:
+    assert findings(source)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "torch.load('x', weights_only=True)",
+        "yaml.safe_load(text)",
+        "model.eval()",
+        "re.compile('a')",
+        "load_model(name, trust_remote_code=asked)",
+    ],
+)
+def test_the_search_leaves_the_rest_alone(source: str) -> None:
+    assert findings(source) == []
+
+
+def test_remote_code_is_off_unless_it_is_asked_for() -> None:
+    """Every function and setting that knows trust_remote_code has it off by default."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.FunctionDef):
+                keywords = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+                positional = node.args.args[::-1]
+                defaults = zip(positional, node.args.defaults[::-1], strict=False)
+                for argument, default in [*keywords, *defaults]:
+                    if argument.arg == "trust_remote_code" and default is not None:
+                        assert _is(default, False), f"{path.name}:{node.lineno}"
