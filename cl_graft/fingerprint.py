@@ -9,12 +9,21 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["environment", "hash_tensors", "model_fingerprint", "tensor_bytes"]
+__all__ = [
+    "environment",
+    "file_sha256",
+    "fingerprint_of",
+    "hash_tensors",
+    "model_fingerprint",
+    "model_sha256",
+    "tensor_bytes",
+]
 
 
 def tensor_bytes(tensor: Tensor) -> memoryview:
@@ -44,12 +53,26 @@ def model_fingerprint(
         exclude: Name prefixes to leave out (the task heads).
         tokenizer: The tokenizer's own serialization; empty for models without one.
     """
+    return fingerprint_of(model_sha256(model, exclude=exclude), tokenizer=tokenizer)
+
+
+def fingerprint_of(weights: str, *, tokenizer: str = "") -> str:
+    """Return `model_fingerprint` of a model whose `model_sha256` is known."""
+    return hashlib.sha256(f"{weights}{tokenizer}".encode()).hexdigest()
+
+
+def model_sha256(model: nn.Module, *, exclude: Iterable[str] = ("heads",)) -> str:
+    """Return the SHA-256 of every parameter and buffer outside the heads."""
     prefixes = tuple(f"{prefix}." for prefix in exclude)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     kept = {n: t for n, t in tensors.items() if not n.startswith(prefixes)} if prefixes else tensors
-    digest = hashlib.sha256(hash_tensors(kept).encode())
-    digest.update(tokenizer.encode())
-    return digest.hexdigest()
+    return hash_tensors(kept)
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def environment(device: torch.device | str = "cpu") -> dict[str, str]:

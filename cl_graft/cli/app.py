@@ -15,6 +15,7 @@ import typer
 
 import cl_graft
 from cl_graft.cli.banks import add_command, inspect_command, verify_command
+from cl_graft.cli.output import visible
 from cl_graft.cli.plan import plan_command
 from cl_graft.cli.streams import compare_command, demo_command, run_command
 from cl_graft.errors import BankError, InputError
@@ -67,7 +68,7 @@ def main() -> None:
         sentence = _sentence(error)
         if sentence is None:
             raise
-        sys.stderr.write(f"cl-graft: {sentence}\n")
+        sys.stderr.write(f"cl-graft: {visible(sentence)}\n")
         raise SystemExit(2) from None
 
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cl_graft.cli.options import As_json, Data, Device, Quiet, Sets
 from cl_graft.cli.output import Output, apart, given, table
 from cl_graft.cli.progress import meter
+
+if TYPE_CHECKING:
+    from cl_graft.experiments.verify import VerifyReport
 
 __all__ = ["add_command", "inspect_command", "verify_command"]
 
@@ -25,12 +28,18 @@ _Moved = Annotated[
 ]
 
 
+_Trusted = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that comes with the checkpoint.")
+]
+
+
 def verify_command(
     folder: Annotated[
-        Path, typer.Argument(metavar="RUN_OR_BANK", help="A run of grafting, or a bank.")
+        Path, typer.Argument(metavar="RUN_OR_BANK", help="A run of any strategy, or a bank.")
     ],
     model: _Moved = None,
     device: Device = None,
+    trust_remote_code: _Trusted = False,
     quiet: Quiet = False,
     as_json: As_json = False,
 ) -> None:
@@ -38,9 +47,12 @@ def verify_command(
 
     Each task is made anew in this process, from the base model and the bank alone. Its weights
     must hash to what was recorded, and the recorded batch must get the recorded logits: bit for
-    bit where threads, device and versions are the recorded ones, to a tolerance elsewhere.
+    bit where threads, device and versions are the recorded ones, to a tolerance elsewhere. Files,
+    settings, data and the base's checkpoint are compared with their hashes, also of runs that
+    made no bank.
 
-    Exit code: 0 nothing differs, 1 something does, 2 the bank or its base cannot be read.
+    Exit code: 0 nothing differs, 1 something does, 2 a file is damaged or cannot be read, or the
+    base is another one.
 
     [b]Example[/b]: cl-graft verify first/grafting/seed0
     """
@@ -48,14 +60,21 @@ def verify_command(
 
     output = Output(quiet, as_json)
     with apart(), meter(output) as progress:
-        report = verify(folder, model=model, device=device, progress=progress.phase)
+        report = verify(
+            folder,
+            model=model,
+            device=device,
+            trust_remote_code=trust_remote_code,
+            progress=progress.phase,
+        )
     rows = [
         (e.position, e.task, e.weights, e.canary, _difference(e.difference), e.run)
         for e in report.entries
     ]
     columns = ("entry", "task", "weights", "recorded logits", "largest difference", "run's logits")
     notes = sorted({line for entry in report.entries for line in entry.elsewhere})
-    shown: list[object] = [table(str(report.bank), columns, rows)]
+    shown: list[object] = [table(str(report.folder), columns, rows)] if rows else []
+    shown += _findings(report)
     if notes:
         shown.append(
             f"Recorded elsewhere ({'; '.join(notes)}): logits are compared to a tolerance of "
@@ -64,7 +83,7 @@ def verify_command(
     wrong = [entry.task for entry in report.entries if not entry.ok]
     if wrong:
         shown.append(f"DIFFERENT from the day they were learned: {', '.join(wrong)}")
-    else:
+    elif rows:
         shown.append(f"All {len(rows)} entries answer as on the day they were learned.")
     output.result({"ok": report.ok, **asdict(report)}, *shown)
     if not report.ok:
@@ -175,6 +194,7 @@ def add_command(
     sets: Sets = None,
     model: _Moved = None,
     device: Device = None,
+    trust_remote_code: _Trusted = False,
     quiet: Quiet = False,
     as_json: As_json = False,
 ) -> None:
@@ -204,6 +224,7 @@ def add_command(
             settings=settings,
             sets=sets or (),
             device=device,
+            trust_remote_code=trust_remote_code,
             progress=progress.step,
         )
     output.result(
@@ -214,6 +235,24 @@ def add_command(
         f"The {added.position} earlier entries were not touched; check with: "
         f"cl-graft verify {added.bank}",
     )
+
+
+def _findings(report: VerifyReport) -> list[str]:
+    """Say in a line a kind what was found beside the entries, the faults last."""
+    kinds = {
+        "same": "As recorded",
+        "other here": "Other than recorded, which is no fault",
+        "not recorded": "Not recorded",
+        "not checked": "Not checked",
+        "differs": "DIFFERENT from what was recorded",
+    }
+    lines: list[str] = []
+    for outcome, words in kinds.items():
+        found = [finding for finding in report.findings if finding.outcome == outcome]
+        if found:
+            said = (f"{f.what} ({f.detail})" if f.detail else f.what for f in found)
+            lines.append(f"{words}: {', '.join(said)}")
+    return lines
 
 
 def _difference(value: float | None) -> str:

@@ -14,12 +14,16 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
+from unicodedata import category
 
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Output", "apart", "given", "plain", "table"]
+__all__ = ["Output", "apart", "given", "plain", "table", "visible"]
+
+_TURNS_TEXT = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Characters that turn the direction of the text after them."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +51,12 @@ class Output:
             return
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
         for thing in shown:
-            console.print(thing, markup=False, soft_wrap=isinstance(thing, str))
+            text = isinstance(thing, str)
+            console.print(visible(thing) if text else thing, markup=False, soft_wrap=text)
 
     def note(self, text: str) -> None:
         """Write a line to stderr."""
-        self.notes.print(text, markup=False, soft_wrap=True)
+        self.notes.print(visible(text), markup=False, soft_wrap=True)
 
 
 @contextmanager
@@ -73,8 +78,19 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
         numeric = bool(rows) and all(_is_number(row[place]) for row in rows)
         made.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        made.add_row(*(Text(str(cell)) for cell in row))
-    return Group(Text(title, style="bold"), made)
+        made.add_row(*(Text(visible(str(cell))) for cell in row))
+    return Group(Text(visible(title), style="bold"), made)
+
+
+def visible(text: str) -> str:
+    """Write as escapes what would steer a terminal: names come from files of others, too."""
+    return "".join(
+        character.encode("unicode_escape").decode()
+        if character in _TURNS_TEXT
+        or (category(character) in ("Cc", "Cs") and character not in "\n\t")
+        else character
+        for character in text
+    )
 
 
 def plain(value: object) -> Any:

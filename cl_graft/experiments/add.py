@@ -95,6 +95,7 @@ def add_task(
     settings: Mapping[str, Any] | None = None,
     sets: Sequence[str] = (),
     device: str | None = None,
+    trust_remote_code: bool = False,
     progress: Progress = silent,
 ) -> Added:
     """Learn one more task into a bank, on top of all that it holds.
@@ -110,6 +111,7 @@ def add_task(
         settings: Fields of `ExperimentConfig` that are not to be as in the bank's own run.
         sets: The same as text, as in ``"steps=200"``.
         device: Where to run; None takes a GPU if there is one.
+        trust_remote_code: Whether to run Python code that comes with the checkpoint.
         progress: Called after every step of a phase.
 
     Raises:
@@ -122,7 +124,12 @@ def add_task(
     seed = config.seeds[0]
     text_task = load_tasks(config, seed=seed)[0]
     label = _label(bank, text_task)
-    opened = open_bank(where, model=model, device=pick_device(device or "auto"))
+    opened = open_bank(
+        where,
+        model=model,
+        device=pick_device(device or "auto"),
+        trust_remote_code=trust_remote_code,
+    )
     if config.gradient_checkpointing:
         opened.loaded.model.recompute_()
     stream = text_stream(

@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cl_graft.bank import BaseIdentity
 from cl_graft.experiments.config import ExperimentConfig, config_from
-from cl_graft.fingerprint import model_fingerprint
+from cl_graft.fingerprint import file_sha256, fingerprint_of, model_sha256
 from cl_graft.models import Loaded, load_model
 from cl_graft.tasks.tokenizer import tokenizer_text
 
-__all__ = ["base_fingerprint", "base_identity", "config_of", "load_base_model"]
+__all__ = [
+    "BASE_HASHES",
+    "BaseHashes",
+    "base_fingerprint",
+    "base_hashes",
+    "base_identity",
+    "checkpoint_files",
+    "config_of",
+    "load_base_model",
+]
+
+BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files")
+"""What `base_identity` records of a base beside its fingerprint, to say what differs."""
 
 _NOT_LEARNING = {"tasks", "data", "task_settings", "strategies", "model", "device"}
+_READ = re.compile(
+    r"(config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json"
+    r"|(vocab|merges)\.txt|.+\.(safetensors|bin|model|py|index\.json)"
+)
+"""Files of a checkpoint that transformers reads, the code of its own included."""
+
+
+@dataclass(frozen=True)
+class BaseHashes:
+    """What makes a base the one it is, as SHA-256.
+
+    Attributes:
+        fingerprint: Over all of it: weights, tokenizer, and how the model answers.
+        weights: Over every parameter and buffer outside the heads.
+        tokenizer: Over the tokenizer's own serialization.
+    """
+
+    fingerprint: str
+    weights: str
+    tokenizer: str
 
 
 def load_base_model(config: ExperimentConfig) -> Loaded:
@@ -37,18 +72,43 @@ def load_base_model(config: ExperimentConfig) -> Loaded:
 
 
 def base_fingerprint(loaded: Loaded) -> str:
-    """Return the SHA-256 that says which base a bank belongs to.
+    """Return the SHA-256 that says which base a bank belongs to."""
+    return base_hashes(loaded).fingerprint
 
-    It goes over every parameter and buffer outside the heads, the tokenizer, and how the model
-    answers (family, pooling, precision): the same weights read otherwise are another base.
+
+def base_hashes(loaded: Loaded) -> BaseHashes:
+    """Hash a base.
+
+    The fingerprint goes over every parameter and buffer outside the heads, the tokenizer, and how
+    the model answers (family, pooling, precision): the same weights read otherwise are another
+    base.
     """
-    model = loaded.model
+    model, text = loaded.model, tokenizer_text(loaded.tokenizer)
+    weights = model_sha256(model)
     reading = f"{model.family}|{model.pooling if model.family == 'encoder' else ''}"
     if model.precision != "fp32":
         reading = f"{reading}|{model.precision}"
-    return model_fingerprint(
-        model, exclude=("heads",), tokenizer=f"{reading}|{tokenizer_text(loaded.tokenizer)}"
+    return BaseHashes(
+        fingerprint=fingerprint_of(weights, tokenizer=f"{reading}|{text}"),
+        weights=weights,
+        tokenizer=hashlib.sha256(text.encode()).hexdigest(),
     )
+
+
+def checkpoint_files(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of the files of a checkpoint, by name.
+
+    Fingerprints go over what was loaded. Files hold more (an epsilon in the config, a tensor that
+    the family does not use), and every bit of them counts here. Weights as pickles are left out
+    where there are safetensors, as in loading.
+    """
+    if not (folder / "config.json").is_file():
+        return {}
+    files = [path for path in folder.iterdir() if path.is_file()]
+    names = [path.name for path in files if _READ.fullmatch(path.name)]
+    if any(name.endswith(".safetensors") for name in names):
+        names = [name for name in names if not name.endswith((".bin", ".bin.index.json"))]
+    return {name: file_sha256(folder / name) for name in sorted(names)}
 
 
 def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> BaseIdentity:
@@ -59,9 +119,9 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
         config: The experiment's settings.
         seed: The run's seed.
     """
-    folder = Path(loaded.name).expanduser()
+    folder, hashes = Path(loaded.name).expanduser(), base_hashes(loaded)
     return BaseIdentity(
-        fingerprint=base_fingerprint(loaded),
+        fingerprint=hashes.fingerprint,
         model=str(folder.resolve()) if folder.is_dir() else loaded.name,
         dtype=config.dtype,
         facts={
@@ -71,6 +131,9 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
             "trust_remote_code": config.trust_remote_code,
             "max_length": config.max_length,
             "seed": seed,
+            "weights_sha256": hashes.weights,
+            "tokenizer_sha256": hashes.tokenizer,
+            "files": checkpoint_files(loaded.path),
             "settings": config.model_dump(mode="json", exclude={*_NOT_LEARNING, "seeds"}),
         },
     )

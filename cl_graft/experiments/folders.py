@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cl_graft.errors import InputError
+from cl_graft.errors import BankError, InputError
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.results import RESULTS, RunResult, read_result
-from cl_graft.store.files import replace_file
+from cl_graft.store.files import VERSION, check_json, replace_file
+from cl_graft.store.seals import read_sealed, sealed_json
 from cl_graft.strategies.table import STRATEGIES
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 CONFIG, BANK, CACHE = "config.json", "bank", "cache"
+_FORMAT = "cl-graft-config"
 _OURS = {CONFIG, RESULTS, BANK, "metrics.csv", "summary.md", "tensorboard"}
 
 
@@ -53,8 +55,8 @@ def refuse_taken(folder: Path) -> None:
 
 def write_config(config: ExperimentConfig, folder: Path, **cell: Any) -> None:
     """Write the resolved config into a folder, and which cell it is."""
-    values = {**cell, **config.cell()}
-    replace_file(folder / CONFIG, f"{json.dumps(values, indent=1)}\n".encode())
+    head = {"format": _FORMAT, "version": VERSION}
+    replace_file(folder / CONFIG, sealed_json({**head, **cell, **config.cell()}))
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
@@ -62,17 +64,20 @@ def read_config(folder: Path) -> dict[str, Any] | None:
 
     Raises:
         InputError: If the file is there but not ours.
+        BankError: If it is altered, or a newer package wrote it.
     """
     path = folder / CONFIG
     if not path.is_file():
         return None
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_sealed(path.read_bytes(), name=str(path))
+    except BankError:
+        raise
     except ValueError:
-        values = None
-    if not isinstance(values, dict):
-        raise InputError(f"{path}: not the config of a run; choose another output folder")
-    return values
+        raise InputError(f"{path}: not the config of a run; choose another output folder") from None
+    if "format" in values:
+        check_json(values, format=_FORMAT, name=str(path))
+    return {key: value for key, value in values.items() if key not in ("format", "version")}
 
 
 def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str]:

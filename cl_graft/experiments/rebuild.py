@@ -18,15 +18,15 @@ import torch
 from torch import Tensor
 
 from cl_graft.bank import BaseIdentity, GraftBank
-from cl_graft.errors import InputError, WrongArchitecture, WrongBase, nearest
-from cl_graft.experiments.base import base_fingerprint
+from cl_graft.errors import InputError, WrongArchitecture, WrongBase, WrongTokenizer, nearest
+from cl_graft.experiments.base import BaseHashes, base_hashes
 from cl_graft.models import Loaded, graftable_parameters, head_of, load_model
 from cl_graft.region import Layout
 from cl_graft.store import load_bank
 from cl_graft.switch import Switch
 from cl_graft.tasks import Prompt, Row, encode
 
-__all__ = ["Answer", "OpenedBank", "find_entry", "load_base", "open_bank"]
+__all__ = ["Answer", "OpenedBank", "check_hashes", "find_entry", "load_base", "open_bank"]
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,11 @@ class OpenedBank:
 
 
 def open_bank(
-    folder: Path | str, *, model: str | None = None, device: str | torch.device = "cpu"
+    folder: Path | str,
+    *,
+    model: str | None = None,
+    device: str | torch.device = "cpu",
+    trust_remote_code: bool = False,
 ) -> OpenedBank:
     """Read a bank, rebuild its base and make sure that it is the one the bank was made on.
 
@@ -120,13 +124,15 @@ def open_bank(
         folder: The bank's folder.
         model: Where the base is now, if not under the name that the bank recorded.
         device: Where to put the model.
+        trust_remote_code: Whether to run Python code that comes with the checkpoint. That the
+            bank was made so is not enough: it may come from somebody else.
 
     Raises:
         InputError: If there is no such folder, or the base cannot be loaded.
         BankError: If the bank cannot be read, or belongs to another base.
     """
     bank = load_bank(folder)
-    loaded = load_base(bank.base, model=model)
+    loaded = load_base(bank.base, model=model, trust_remote_code=trust_remote_code)
     layout = Layout.of(graftable_parameters(loaded.model))
     where = f"{folder} belongs to another model than {loaded.name!r}:"
     if layout != bank.layout:
@@ -134,21 +140,49 @@ def open_bank(
             f"{where} {bank.layout.total} graftable coordinates in {len(bank.layout.names)} "
             f"parameters there, {layout.total} in {len(layout.names)} here"
         )
-    found = base_fingerprint(loaded)
-    if found != bank.base.fingerprint:
-        raise WrongBase(
-            f"{where} its base has fingerprint {bank.base.fingerprint[:12]}…, this model has "
-            f"{found[:12]}…; other weights, another dtype or another tokenizer cause this"
-        )
+    check_hashes(bank.base.fingerprint, bank.base.facts, base_hashes(loaded), where=where)
     loaded.model.to(device)
     return OpenedBank(loaded, bank, Switch(loaded.model, bank))
 
 
-def load_base(base: BaseIdentity, *, model: str | None = None) -> Loaded:
+def check_hashes(
+    fingerprint: str, recorded: Mapping[str, object], found: BaseHashes, *, where: str
+) -> None:
+    """Refuse a base that is not the recorded one.
+
+    Args:
+        fingerprint: The recorded one.
+        recorded: Holds ``"weights_sha256"`` and ``"tokenizer_sha256"``, if they were recorded.
+        found: What the loaded base has.
+        where: How the sentence begins.
+
+    Raises:
+        WrongTokenizer: If nothing but the tokenizer is another.
+        WrongBase: If anything else is.
+    """
+    if found.fingerprint == fingerprint:
+        return
+    tokenizer = recorded.get("tokenizer_sha256")
+    if recorded.get("weights_sha256") == found.weights and tokenizer != found.tokenizer:
+        raise WrongTokenizer(
+            f"{where} the weights are the same, but its tokenizer has SHA-256 "
+            f"{str(tokenizer)[:12]}…, this one has {found.tokenizer[:12]}…; token ids would stand "
+            "for other text"
+        )
+    raise WrongBase(
+        f"{where} its base has fingerprint {fingerprint[:12]}…, this model has "
+        f"{found.fingerprint[:12]}…; other weights, another dtype or another tokenizer cause this"
+    )
+
+
+def load_base(
+    base: BaseIdentity, *, model: str | None = None, trust_remote_code: bool = False
+) -> Loaded:
     """Load the checkpoint that a bank names, in the bank's family, pooling and dtype.
 
     Raises:
-        InputError: If the bank does not record how to, or the checkpoint cannot be loaded.
+        InputError: If the bank does not record how to, or the checkpoint cannot be loaded, or it
+            needs code of its own that is not trusted.
     """
     family = base.facts.get("family")
     if not isinstance(family, str):
@@ -156,13 +190,18 @@ def load_base(base: BaseIdentity, *, model: str | None = None) -> Loaded:
             "the bank does not record its model's family: it was made in Python around a model of "
             "one's own, so rebuild that model in Python and use cl_graft.load_bank"
         )
+    if base.facts.get("trust_remote_code") and not trust_remote_code:
+        raise InputError(
+            f"the base {model or base.model!r} brings its own Python code, which runs only with "
+            "trust_remote_code=True, on the command line --trust-remote-code (read that code first)"
+        )
     return load_model(
         model or base.model,
         family=family,
         pooling=str(base.facts.get("pooling", "mean")),
         dtype=base.dtype,
         precision=str(base.facts.get("precision", "fp32")),
-        trust_remote_code=bool(base.facts.get("trust_remote_code", False)),
+        trust_remote_code=trust_remote_code,
     )
 
 

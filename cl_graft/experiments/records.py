@@ -57,6 +57,7 @@ class Record:
     seconds_saved: dict[str, dict[str, float]] = field(default_factory=dict)
     passes: dict[str, dict[str, Passes]] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
 
 
 def result_of(
@@ -101,6 +102,7 @@ def result_of(
         versions=record.versions,
         machine=record.machine,
         command=command(),
+        config=record.config,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shlex
@@ -14,24 +13,32 @@ from typing import Any
 
 import torch
 
-from cl_graft.errors import InputError
-from cl_graft.fingerprint import environment
+from cl_graft.errors import BankError, InputError
+from cl_graft.fingerprint import environment, file_sha256
 from cl_graft.passes import Passes, total_passes
-from cl_graft.store.files import replace_file
+from cl_graft.store.files import VERSION, check_json, replace_file
+from cl_graft.store.seals import read_sealed, sealed_json
 
 __all__ = [
+    "BESIDE",
     "RESULTS",
     "Comparison",
     "Failure",
     "RunResult",
     "command",
     "machine",
+    "read_hashes",
     "read_result",
     "versions",
     "write_result",
 ]
 
 RESULTS = "results.json"
+
+BESIDE = ("config.json", "metrics.csv", "summary.md")
+"""Files of a run whose SHA-256 `results.json` holds."""
+
+_FORMAT = "cl-graft-results"
 
 Matrix = list[list[float | None]]
 
@@ -70,6 +77,7 @@ class RunResult:
             training keeps of so many ``"rows"`` of so many ``"tokens"``.
         passes: Rows that went through the model to learn each task, by task and phase:
             ``"forward_backward"`` (differentiated) and ``"forward"`` (answered alone).
+        config: The resolved settings, all of them.
     """
 
     strategy: str
@@ -98,6 +106,7 @@ class RunResult:
     command: str = field(default="")
     passes: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
 
     @property
     def total_passes(self) -> Passes:
@@ -139,26 +148,36 @@ class Comparison:
 
 
 def write_result(result: RunResult, folder: Path) -> None:
-    """Write `results.json` into a run's folder, atomically."""
-    replace_file(folder / RESULTS, f"{json.dumps(asdict(result), indent=1)}\n".encode())
+    """Write `results.json` into a run's folder, atomically, with hashes of what is beside it."""
+    beside = {name: file_sha256(folder / name) for name in BESIDE if (folder / name).is_file()}
+    head = {"format": _FORMAT, "version": VERSION}
+    replace_file(folder / RESULTS, sealed_json({**head, **asdict(result), "files": beside}))
 
 
 def read_result(folder: Path | str) -> RunResult:
     """Read a run's `results.json`.
 
     Raises:
-        InputError: If there is none, or it is not of this package's version.
+        InputError: If there is none, or it is something else.
+        BankError: If it is altered, or a newer package wrote it.
     """
     path = Path(folder) / RESULTS
+    # Results of earlier versions lack some of these.
+    values = {"passes": {}, "memory": {}, "config": {}, **_read(path)}
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        # Results of the first version have no passes and no memory.
-        values = {"passes": {}, "memory": {}, **values}
         return RunResult(**{known.name: values[known.name] for known in fields(RunResult)})
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the results: {error.strerror}") from None
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: not the results of a run: {error!r}") from None
+    except KeyError as error:
+        raise InputError(f"{path}: not the results of a run: {error} is missing") from None
+
+
+def read_hashes(folder: Path) -> dict[str, str] | None:
+    """Return the SHA-256 of the files beside a run's results; None if none were recorded.
+
+    Raises:
+        InputError: As `read_result`.
+        BankError: As `read_result`.
+    """
+    return _read(folder / RESULTS).get("files")
 
 
 def versions(device: torch.device) -> dict[str, str]:
@@ -187,3 +206,18 @@ def command() -> str:
     """Return the command line of this process, without the program's folder."""
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
     return shlex.join([program, *sys.argv[1:]])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return what stands in a `results.json`, once it matches its checksum."""
+    try:
+        values = read_sealed(path.read_bytes(), name=str(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the results: {error.strerror}") from None
+    except BankError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{path}: not the results of a run: {error}") from None
+    if "format" in values:
+        check_json(values, format=_FORMAT, name=str(path))
+    return values

@@ -24,7 +24,7 @@ from torch import nn
 
 from cl_graft.bank import BaseIdentity, GraftBank
 from cl_graft.experiments import folders
-from cl_graft.experiments.base import base_identity, load_base_model
+from cl_graft.experiments.base import BASE_HASHES, base_identity, load_base_model
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.devices import pick_device
@@ -157,7 +157,9 @@ def _set_up(
             "fingerprint": identity.fingerprint,
             "precision": config.precision,
             "graftable": coordinates,
+            **{name: identity.facts[name] for name in BASE_HASHES},
         },
+        config=config.cell(),
         versions=versions(device),
         machine=machine(device),
     )

@@ -3,24 +3,33 @@
 Every entry is made anew in this process, from the base and the bank alone. Its graftable weights
 must hash to what was recorded when the task was learned; its recorded batch must get the recorded
 logits, bit for bit where everything that bits depend on is the same, and to a tolerance elsewhere.
+What else was recorded is compared as well: the checkpoint's files, a run's settings and data.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
 from cl_graft.bank import Canary, GraftBank
 from cl_graft.errors import InputError
-from cl_graft.experiments.rebuild import OpenedBank, open_bank
+from cl_graft.experiments.base import base_hashes
+from cl_graft.experiments.findings import (
+    Finding,
+    checkpoint_findings,
+    recorded_config,
+    run_findings,
+)
+from cl_graft.experiments.rebuild import OpenedBank, check_hashes, open_bank
+from cl_graft.experiments.results import RESULTS, RunResult, read_result
 from cl_graft.fingerprint import environment, hash_tensors
 from cl_graft.graft import named
+from cl_graft.models import load_model
 
 __all__ = ["TOLERANCE", "EntryCheck", "VerifyReport", "bank_folder", "verify"]
 
@@ -70,26 +79,29 @@ class EntryCheck:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What was found of a bank.
+    """What was found of a bank, or of a run that has none.
 
     Attributes:
-        bank: Its folder.
+        folder: The bank's folder, else the run's.
         model: The base that was loaded.
-        fingerprint: That base's fingerprint, equal to the bank's.
+        fingerprint: That base's fingerprint, equal to the recorded one.
         tolerance: What ``"within tolerance"`` means.
-        entries: One a task, in the bank's order.
+        entries: One a task, in the bank's order; empty without a bank.
+        findings: What else was compared.
     """
 
-    bank: Path
+    folder: Path
     model: str
     fingerprint: str
     tolerance: float
     entries: tuple[EntryCheck, ...] = field(default=())
+    findings: tuple[Finding, ...] = field(default=())
 
     @property
     def ok(self) -> bool:
-        """Whether every entry answers as on the day it was learned."""
-        return all(entry.ok for entry in self.entries)
+        """Whether every entry answers as on the day it was learned, and nothing else differs."""
+        found = {finding.outcome for finding in self.findings}
+        return all(entry.ok for entry in self.entries) and "differs" not in found
 
 
 def verify(
@@ -97,25 +109,31 @@ def verify(
     *,
     model: str | None = None,
     device: str | None = None,
+    trust_remote_code: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> VerifyReport:
-    """Re-materialise and check every entry of a bank.
+    """Re-materialise and check every entry of a bank, and what its run recorded.
 
     Args:
-        folder: A bank, or a run that holds one.
-        model: Where the base is now, if not under the name that the bank recorded.
+        folder: A bank, or a run; of a run without a bank everything else is checked.
+        model: Where the base is now, if not under the name that was recorded.
         device: Where to compute; None means the kind of device that the bank recorded, or the
             CPU where there is none.
+        trust_remote_code: Whether to run Python code that comes with the checkpoint.
         progress: Called as (task, entry, entries).
 
     Raises:
-        InputError: If there is no bank there, or its base cannot be loaded.
-        BankError: If a file of the bank is damaged or foreign, or the base is another one.
+        InputError: If there is neither bank nor run there, or the base cannot be loaded.
+        BankError: If a file is damaged or foreign, or the base is another one.
     """
+    run = _run_of(Path(folder))
+    result = read_result(run) if run else None
+    if run and result and not (run / "bank" / "bank.json").is_file():
+        return _verify_run(run, result, model=model, trust_remote_code=trust_remote_code)
     where = bank_folder(folder)
-    hashes = _run_hashes(where.parent)
-    opened = open_bank(where, model=model)
+    opened = open_bank(where, model=model, trust_remote_code=trust_remote_code)
     opened.loaded.model.to(device or _recorded_device(opened.bank))
+    hashes = result.logit_hashes if result else {}
     checks: list[EntryCheck] = []
     for position, entry in enumerate(opened.bank.entries):
         if progress:
@@ -123,8 +141,17 @@ def verify(
         checks.append(_check(opened, position, hashes))
     opened.switch.to(None)
     base = opened.bank.base
+    findings = [*checkpoint_findings(base.facts, opened.loaded.path)]
+    if run and result:
+        at = opened.loaded.model.device
+        findings += run_findings(run, result, fingerprint=base.fingerprint, device=at)
     return VerifyReport(
-        where, opened.loaded.name, base.fingerprint, _tolerance(opened), tuple(checks)
+        where,
+        opened.loaded.name,
+        base.fingerprint,
+        _tolerance(opened),
+        tuple(checks),
+        tuple(findings),
     )
 
 
@@ -148,6 +175,35 @@ def bank_folder(folder: Path | str) -> Path:
     if runs:
         raise InputError(f"{folder} holds runs and is none; name one of them: {', '.join(runs)}")
     return folder
+
+
+def _run_of(folder: Path) -> Path | None:
+    """Return the run that a folder is, or whose bank it is."""
+    places = (folder, folder.parent) if folder.name == "bank" else (folder,)
+    return next((place for place in places if (place / RESULTS).is_file()), None)
+
+
+def _verify_run(
+    run: Path, result: RunResult, *, model: str | None, trust_remote_code: bool
+) -> VerifyReport:
+    """Check a run that has no bank: its base, its files and its data."""
+    config = recorded_config(run, result)
+    loaded = load_model(
+        model or config.model,
+        family=config.family,
+        pooling=config.pooling,
+        dtype=config.dtype,
+        precision=config.precision,
+        trust_remote_code=trust_remote_code,
+    )
+    fingerprint, where = result.model["fingerprint"], f"{run} is of another base model:"
+    check_hashes(fingerprint, result.model, base_hashes(loaded), where=where)
+    findings = [*checkpoint_findings(result.model, loaded.path)]
+    device = torch.device(result.versions.get("device", "cpu"))
+    at = device if device.type == "cpu" or torch.cuda.is_available() else torch.device("cpu")
+    findings += run_findings(run, result, fingerprint=fingerprint, device=at)
+    tolerance = max(TOLERANCE[config.dtype], TOLERANCE[config.precision])
+    return VerifyReport(run, loaded.name, fingerprint, tolerance, findings=tuple(findings))
 
 
 def _tolerance(opened: OpenedBank) -> float:
@@ -211,15 +267,3 @@ def _threads(recorded: str | None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _run_hashes(run: Path) -> dict[str, dict[str, str]]:
-    """Return the logit hashes of the run around a bank, by task; empty if there is no run."""
-    path = run / "results.json"
-    if not path.is_file():
-        return {}
-    try:
-        found: Any = json.loads(path.read_text(encoding="utf-8")).get("logit_hashes", {})
-        return {str(task): dict(pair) for task, pair in found.items()}
-    except (ValueError, AttributeError, TypeError) as error:
-        raise InputError(f"{path} is damaged: {error}") from error

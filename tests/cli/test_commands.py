@@ -1,6 +1,5 @@
 """The commands as users call them, in processes of their own."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from tiny_runs import Told, cl_graft, cl_graft_each, file_hashes
 
 import cl_graft as package
 from cl_graft.store import StoredGraft
+from cl_graft.store.seals import read_sealed, sealed_json
 
 COMMANDS = ["demo", "run", "compare", "add", "inspect", "verify"]
 
@@ -58,9 +58,9 @@ def test_a_bar_with_the_time_left_is_shown_on_a_terminal(bank):
 
 def test_verify_exits_with_1_when_an_answer_changed(bank, tmp_path):
     run = shutil.copytree(bank.parent, tmp_path / "run")
-    results = json.loads((run / "results.json").read_text())
+    results = read_sealed((run / "results.json").read_bytes(), name="results")
     results["logit_hashes"]["sentiment"]["end"] = "0" * 64
-    (run / "results.json").write_text(json.dumps(results))
+    (run / "results.json").write_bytes(sealed_json(results))
     told = cl_graft("verify", run)
     assert told.code == 1
     assert "DIFFERENT from the day they were learned: sentiment" in told.out

@@ -6,9 +6,10 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from cl_graft.errors import InputError
+from cl_graft.errors import BankError, FutureVersion, InputError
 from cl_graft.experiments.compare import summarize
 from cl_graft.experiments.results import RESULTS, Failure, RunResult, read_result, write_result
+from cl_graft.store.seals import read_sealed, sealed_json
 
 
 @pytest.fixture
@@ -44,7 +45,35 @@ def result() -> RunResult:
 def test_what_was_written_is_read_back(tmp_path, result):
     write_result(result, tmp_path)
     assert read_result(tmp_path) == result
-    assert json.loads((tmp_path / RESULTS).read_text()) == asdict(result)
+    stored = json.loads((tmp_path / RESULTS).read_text())
+    assert {name: stored[name] for name in asdict(result)} == asdict(result)
+
+
+def test_results_from_before_there_were_checksums_are_read(tmp_path, result):
+    values = asdict(result)
+    del values["config"]
+    (tmp_path / RESULTS).write_text(json.dumps(values))
+    assert read_result(tmp_path) == result
+
+
+def test_results_of_a_newer_version_are_refused_as_such(tmp_path, result):
+    write_result(result, tmp_path)
+    values = read_sealed((tmp_path / RESULTS).read_bytes(), name="it")
+    (tmp_path / RESULTS).write_bytes(sealed_json({**values, "version": 99}))
+    with pytest.raises(FutureVersion, match="has version 99"):
+        read_result(tmp_path)
+
+
+def test_every_single_bit_flip_of_results_is_noticed(tmp_path, result):
+    write_result(result, tmp_path)
+    path = tmp_path / RESULTS
+    whole = path.read_bytes()
+    for bit in range(0, 8 * len(whole), 3):
+        changed = bytearray(whole)
+        changed[bit // 8] ^= 1 << (bit % 8)
+        path.write_bytes(changed)
+        with pytest.raises((BankError, InputError)):
+            read_result(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"strategy": "naive"}', "no json"])

@@ -1,18 +1,33 @@
 """Verification sees every difference, and nothing but differences."""
 
 import json
+import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from tiny_runs import tiny_run
+from tiny_runs import QUICK, tiny_run
 
 from cl_graft import load_bank, save_bank
 from cl_graft.bank import Canary, Entry, GraftBank
-from cl_graft.errors import DamagedFile, InputError, WrongArchitecture, WrongBase
+from cl_graft.errors import (
+    BankError,
+    DamagedFile,
+    InputError,
+    WrongArchitecture,
+    WrongBase,
+    WrongTokenizer,
+)
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.folders import run_folder
 from cl_graft.experiments.rebuild import load_base
-from cl_graft.experiments.verify import verify
+from cl_graft.experiments.run import run as run_strategy
+from cl_graft.experiments.verify import VerifyReport, bank_folder, verify
+from cl_graft.models import load_model
+from cl_graft.store.seals import read_sealed, sealed_json
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +42,13 @@ def changed(run: Path, folder: Path, position: int, **fields: object) -> Path:
     entries[position] = replace(entries[position], **fields)  # type: ignore[arg-type]
     save_bank(GraftBank(bank.layout, bank.base, bank.mode, tuple(entries)), folder)
     return folder
+
+
+def change_results(run: Path, folder: Path, change: Callable[[Any], object]) -> None:
+    """Write a run's results to a folder with something in them made otherwise, sealed again."""
+    values = read_sealed((run / "results.json").read_bytes(), name="results")
+    change(values)
+    (folder / "results.json").write_bytes(sealed_json(values))
 
 
 def canary_of(run: Path, position: int) -> Canary:
@@ -110,9 +132,7 @@ def test_an_entry_without_a_recorded_batch_is_verified_by_its_weights(run, tmp_p
 
 def test_a_run_that_measured_other_logits_at_the_end_is_seen(run, tmp_path):
     save_bank(load_bank(run / "bank"), tmp_path / "bank")
-    results = json.loads((run / "results.json").read_text())
-    results["logit_hashes"]["topic"]["end"] = "0" * 64
-    (tmp_path / "results.json").write_text(json.dumps(results))
+    change_results(run, tmp_path, lambda results: results["logit_hashes"]["topic"].update(end="0"))
     report = verify(tmp_path)
     assert [entry.run for entry in report.entries] == ["same bits", "differs"]
     assert not report.ok
@@ -151,11 +171,129 @@ def test_where_there_is_no_bank_it_is_said_what_there_is(run, tmp_path):
     with pytest.raises(InputError, match=r"name one of them: .*grafting/seed0"):
         verify(run.parent.parent)
     (tmp_path / "results.json").write_text("{}")
-    with pytest.raises(InputError, match="holds no bank"):
+    with pytest.raises(InputError, match="not the results of a run"):
         verify(tmp_path)
+    with pytest.raises(InputError, match="holds no bank"):
+        bank_folder(tmp_path)
 
 
 def test_progress_goes_through_the_entries(run):
     steps = []
     verify(run, progress=lambda *step: steps.append(step))
     assert steps == [("verify sentiment", 1, 2), ("verify topic", 2, 2)]
+
+
+def outcomes(report: VerifyReport) -> dict[str, str]:
+    return {finding.what: finding.outcome for finding in report.findings}
+
+
+def test_everything_that_a_run_recorded_is_compared(run):
+    found = outcomes(verify(run))
+    assert set(found.values()) == {"same"}
+    assert {"results.json", "config.json", "metrics.csv", "summary.md", "settings"} <= set(found)
+    assert {"base model", "data of sentiment", "data of topic"} <= set(found)
+    assert {"base config.json", "base model.safetensors", "base tokenizer.json"} <= set(found)
+
+
+def test_a_run_without_a_bank_is_verified_by_all_the_rest(tiny_bert, tmp_path):
+    config = config_from({**QUICK, "model": str(tiny_bert), "tasks": ["sentiment"]})
+    run_strategy(config, strategy="naive", seed=0, out=tmp_path)
+    folder = run_folder(tmp_path, "naive", 0)
+    report = verify(folder)
+    assert report.ok
+    assert report.entries == ()
+    assert set(outcomes(report).values()) == {"same"}
+    with pytest.raises(WrongBase, match="another base model"):
+        verify(folder, model=str(other_weights(tiny_bert, tmp_path / "other")))
+
+
+@pytest.mark.parametrize("name", ["results.json", "config.json"])
+def test_a_flipped_bit_of_results_or_config_is_refused(run, tmp_path, name):
+    copied = shutil.copytree(run, tmp_path / "run")
+    data = bytearray((copied / name).read_bytes())
+    for place in (40, len(data) // 2, len(data) - 3):
+        changed = bytearray(data)
+        changed[place] ^= 4
+        (copied / name).write_bytes(changed)
+        with pytest.raises(BankError, match=rf"{name} is (cut short or )?altered"):
+            verify(copied)
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "summary.md"])
+def test_a_changed_table_is_a_difference(run, tmp_path, name):
+    copied = shutil.copytree(run, tmp_path / "run")
+    (copied / name).write_text((copied / name).read_text() + "\n")
+    report = verify(copied)
+    assert outcomes(report)[name] == "differs"
+    assert not report.ok
+    (copied / name).unlink()
+    assert outcomes(verify(copied))[name] == "differs"
+
+
+def test_a_config_put_in_the_place_of_another_is_a_difference(run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    values = read_sealed((copied / "config.json").read_bytes(), name="config")
+    (copied / "config.json").write_bytes(sealed_json({**values, "shots": 9}))
+    found = outcomes(verify(copied))
+    assert (found["config.json"], found["settings"]) == ("differs", "differs")
+
+
+def test_other_data_are_a_difference_and_missing_data_are_said(tiny_bert, tmp_path):
+    rows = [f"{['wet', 'fine'][n % 2]} day {n},{['rain', 'sun'][n % 2]}" for n in range(60)]
+    data = tmp_path / "days.csv"
+    data.write_text("\n".join(["text,label", *rows]) + "\n")
+    folder = tiny_run(tmp_path / "out", tiny_bert, [str(data)])
+    assert outcomes(verify(folder))["data of days"] == "same"
+    data.write_text("\n".join(["text,label", *rows[2:], "dry day,sun", "wet day,rain"]) + "\n")
+    report = verify(folder)
+    assert (outcomes(report)["data of days"], report.ok) == ("differs", False)
+    data.unlink()
+    report = verify(folder)
+    assert (outcomes(report)["data"], report.ok) == ("not checked", True)
+
+
+def test_other_versions_are_said_and_are_no_fault(run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    change_results(run, copied, lambda results: results["versions"].update(datasets="1.0"))
+    report = verify(copied)
+    assert outcomes(report)["datasets"] == "other here"
+    assert report.ok
+
+
+def other_weights(model: Path, folder: Path) -> Path:
+    loaded = load_model(str(model))
+    with torch.no_grad():
+        next(loaded.model.backbone.parameters())[0, 0] += 1.0
+    loaded.model.backbone.save_pretrained(folder)
+    loaded.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_another_tokenizer_on_the_same_weights_is_refused_as_such(run, tiny_bert, tmp_path):
+    other = shutil.copytree(tiny_bert, tmp_path / "other")
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    tokenizer["normalizer"]["lowercase"] = not tokenizer["normalizer"]["lowercase"]
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(WrongTokenizer, match="the weights are the same, but its tokenizer"):
+        verify(run, model=str(other))
+
+
+def test_a_bit_of_the_checkpoint_that_no_weight_depends_on_is_a_difference(
+    run, tiny_bert, tmp_path
+):
+    other = shutil.copytree(tiny_bert, tmp_path / "other")
+    config = (other / "config.json").read_text()
+    (other / "config.json").write_text(config.replace("0.1", "0.5", 1))
+    report = verify(run, model=str(other))
+    assert outcomes(report)["base config.json"] == "differs"
+    assert not report.ok
+    assert all(entry.ok for entry in report.entries)
+
+
+def test_code_of_a_checkpoint_is_not_run_because_a_bank_says_so(run, tiny_bert, tmp_path):
+    bank = load_bank(run / "bank")
+    base = replace(bank.base, facts={**bank.base.facts, "trust_remote_code": True})
+    save_bank(GraftBank(bank.layout, base, bank.mode, bank.entries), tmp_path / "bank")
+    with pytest.raises(InputError, match="runs only with trust_remote_code=True"):
+        verify(tmp_path / "bank")
+    assert verify(tmp_path / "bank", trust_remote_code=True).ok
