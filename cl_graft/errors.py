@@ -21,8 +21,11 @@ __all__ = [
     "WrongArchitecture",
     "WrongBase",
     "WrongTokenizer",
+    "listed",
     "nearest",
 ]
+
+_LISTED = 40
 
 
 class InputError(ValueError):
@@ -65,13 +68,20 @@ class FutureVersion(BankError):
     """The file was written by a newer version of the format."""
 
 
+def listed(names: Iterable[str]) -> str:
+    """Join names with commas; of very many, only the first."""
+    known = list(names)
+    more = f", … ({len(known):,} in all)" if len(known) > _LISTED else ""
+    return ", ".join(known[:_LISTED]) + more
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Say which known name is nearest to `name`, and list them all.
+    """Say which known name is nearest to `name`, and list them.
 
     Returns:
         Text such as ``did you mean 'qnli'? Known: ag_news, qnli``.
     """
     names = sorted(known)
-    close = get_close_matches(name, names, n=1, cutoff=0.5)
+    close = get_close_matches(name, names[:1000], n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}? " if close else ""
-    return f"{hint}Known: {', '.join(names)}"
+    return f"{hint}Known: {listed(names)}"

@@ -40,6 +40,8 @@ it was learned with.
 _EPILOG = """[b]Exit codes[/b]: 0 all is well; 1 verify found a difference, or a part of a
 comparison failed; 2 what was asked cannot be done, and one sentence says why."""
 
+_LONGEST = 2000
+
 app = typer.Typer(
     name="cl-graft",
     help=_HELP,
@@ -68,7 +70,7 @@ def main() -> None:
         sentence = _sentence(error)
         if sentence is None:
             raise
-        sys.stderr.write(f"cl-graft: {visible(sentence)}\n")
+        sys.stderr.write(f"cl-graft: {_one_line(sentence)}\n")
         raise SystemExit(2) from None
 
 
@@ -102,14 +104,22 @@ def _sentence(error: Exception) -> str | None:
     return None
 
 
+def _one_line(text: str) -> str:
+    """Return a text as one line of a bounded length that cannot steer a terminal."""
+    shown, half = visible(text).replace("\n", "\\n"), _LONGEST // 2
+    return shown if len(shown) <= _LONGEST else f"{shown[:half]} … {shown[-half:]}"
+
+
 class _Plain(logging.Formatter):
     """Leave out the traceback of an error that is the user's; its sentence is told anyway."""
 
     def format(self, record: logging.LogRecord) -> str:
         error = record.exc_info[1] if record.exc_info else None
+        if error is None:
+            return _one_line(record.getMessage())
         if not isinstance(error, Exception) or (sentence := _sentence(error)) is None:
             return super().format(record)
-        return f"{record.getMessage()}: {sentence}"
+        return _one_line(f"{record.getMessage()}: {sentence}")
 
 
 def _tell_plainly() -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Data, Device, Quiet, Sets
+from cl_graft.cli.options import As_json, Data, Device, On_bad_row, Quiet, Sets
 from cl_graft.cli.output import Output, apart, given, table
 from cl_graft.cli.progress import meter
 
@@ -191,6 +191,7 @@ def add_command(
     label: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of the label.", show_default=False)
     ] = None,
+    on_bad_row: On_bad_row = None,
     sets: Sets = None,
     model: _Moved = None,
     device: Device = None,
@@ -214,7 +215,10 @@ def add_command(
 
     output = Output(quiet, as_json)
     columns = given(text=text, text_pair=text_pair, label=label)
-    settings = given(data=data, shots=shots, shots_short=shots_short, density=density, steps=steps)
+    settings = given(
+        data=data, shots=shots, shots_short=shots_short, density=density, steps=steps,
+        on_bad_row=on_bad_row,
+    )  # fmt: skip
     with apart(), meter(output) as progress:
         added = add_task(
             bank,

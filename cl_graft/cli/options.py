@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["As_json", "Data", "Device", "Model", "Quiet", "Sets"]
+__all__ = ["As_json", "Data", "Device", "Model", "On_bad_row", "Quiet", "Sets"]
 
 _LOOKS = "How it looks"
 
@@ -49,4 +49,12 @@ Model = Annotated[
 Device = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="cpu, cuda, …", show_default=False),
+]
+On_bad_row = Annotated[
+    str | None,
+    typer.Option(
+        metavar="error|skip",
+        help="Refuse data with a row that cannot be used, or leave such rows out and count them.",
+        show_default=False,
+    ),
 ]

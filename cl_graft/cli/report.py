@@ -13,7 +13,7 @@ from cl_graft.cli.output import table
 if TYPE_CHECKING:
     from cl_graft.experiments.results import RunResult
 
-__all__ = ["comparison_table", "run_tables"]
+__all__ = ["comparison_table", "data_notes", "run_tables"]
 
 _MEASURES = ("average_accuracy", "backward_transfer", "forward_transfer", "forgetting")
 
@@ -27,6 +27,13 @@ def run_tables(result: RunResult) -> list[Group]:
     ]
     title = f"{result.strategy}, seed {result.seed}: score on each task after each task, in %"
     return [table(title, ("", *names), rows)]
+
+
+def data_notes(cells: Sequence[RunResult]) -> list[str]:
+    """Say what was left out of the data, cut, or looks suspicious, each once."""
+    from cl_graft.experiments.data_report import data_lines
+
+    return list(dict.fromkeys(line for cell in cells for line in data_lines(cell.data)))
 
 
 def comparison_table(cells: Sequence[RunResult]) -> Group:

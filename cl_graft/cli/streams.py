@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cl_graft.cli.options import As_json, Data, Device, Model, Quiet, Sets
+from cl_graft.cli.options import As_json, Data, Device, Model, On_bad_row, Quiet, Sets
 from cl_graft.cli.output import Output, apart, given
 from cl_graft.cli.progress import meter
 
@@ -79,6 +79,7 @@ def run_command(
         int | None, typer.Option(help="Default: the first in the config.", **_HIDDEN)
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
+    on_bad_row: On_bad_row = None,
     sets: Sets = None,
     quiet: Quiet = False,
     as_json: As_json = False,
@@ -97,18 +98,24 @@ def run_command(
 
       shots: 256
     """
-    from cl_graft.cli.report import comparison_table, run_tables
+    from cl_graft.cli.report import comparison_table, data_notes, run_tables
     from cl_graft.experiments.config import load_config
     from cl_graft.experiments.run import run, run_folder
 
     output = Output(quiet, as_json)
-    chosen = {"strategies": strategy, "seeds": seed}
+    chosen = {"strategies": strategy, "seeds": seed, "on_bad_row": on_bad_row}
     settings = load_config(config, [*(sets or ()), *_as_sets(given(**chosen))])
     name, number = settings.strategies[0], settings.seeds[0]
     with apart(), meter(output, tasks=len(settings.tasks)) as progress:
         result = run(settings, strategy=name, seed=number, out=out, progress=progress.step)
     where = run_folder(out, name, number)
-    output.result(result, *run_tables(result), comparison_table([result]), f"Results: {where}")
+    output.result(
+        result,
+        *run_tables(result),
+        comparison_table([result]),
+        *data_notes([result]),
+        f"Results: {where}",
+    )
 
 
 def compare_command(
@@ -157,6 +164,7 @@ def compare_command(
     max_test: Annotated[
         int | None, typer.Option(help="Most test rows a task.", rich_help_panel=_STREAM, **_HIDDEN)
     ] = None,
+    on_bad_row: On_bad_row = None,
     strategies: Annotated[
         str | None,
         typer.Option(metavar="A,B,C", help="Default: grafting,naive,independent.", **_HIDDEN),
@@ -234,16 +242,17 @@ def compare_command(
 
       cl-graft compare stream.yaml --strategies grafting --set mask_steps=20
     """  # noqa: E501  a command is one line
-    from cl_graft.cli.report import comparison_table, run_tables
+    from cl_graft.cli.report import comparison_table, data_notes, run_tables
     from cl_graft.experiments.config import load_config
 
     output = Output(quiet, as_json)
     options = given(
         data=data, tasks=tasks, model=model, family=family, pooling=pooling,
         precision=precision, shots=shots,
-        shots_short=shots_short, max_length=max_length, max_test=max_test, strategies=strategies,
-        seeds=seeds, preset=preset, steps=steps, batch_size=batch_size, lr=lr,
-        region_lr=region_lr, density=density, localizer=localizer, mode=mode, device=device,
+        shots_short=shots_short, max_length=max_length, max_test=max_test, on_bad_row=on_bad_row,
+        strategies=strategies, seeds=seeds, preset=preset, steps=steps,
+        batch_size=batch_size, lr=lr, region_lr=region_lr, density=density, localizer=localizer,
+        mode=mode, device=device,
     )  # fmt: skip
     settings = load_config(config, [*_as_sets(options), *(sets or ())])
     comparison = _compare(settings, out, output)
@@ -252,6 +261,7 @@ def compare_command(
         {"comparison": comparison.summary, "runs": comparison.cells},
         *tables,
         comparison_table(comparison.cells),
+        *data_notes(comparison.cells),
         *_failures(comparison),
         f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}",
     )

@@ -31,7 +31,7 @@ from cl_graft.experiments.schedule import (
     grid_of,
     region_schedule,
 )
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.experiments.verify import bank_folder
 from cl_graft.learning import TaskProblem
 from cl_graft.metrics import score
@@ -130,6 +130,7 @@ def add_task(
         device=pick_device(device or "auto"),
         trust_remote_code=trust_remote_code,
     )
+    check_tasks([text_task], opened.loaded, config)
     if config.gradient_checkpointing:
         opened.loaded.model.recompute_()
     stream = text_stream(

@@ -24,7 +24,7 @@ from cl_graft.experiments.progress import Progress, Step, silent
 from cl_graft.experiments.report import mean_ece, write_comparison_summary
 from cl_graft.experiments.results import Comparison, Failure, RunResult, command
 from cl_graft.experiments.run import run
-from cl_graft.experiments.tasks import data_seed_of, load_tasks
+from cl_graft.experiments.tasks import check_tasks, data_seed_of, load_tasks
 from cl_graft.store.files import replace_file
 from cl_graft.tasks import TextTask
 
@@ -63,7 +63,9 @@ def compare(
         _same_data(result, tasks[data_seed_of(config, seed)])
     if len(done) < len(cells):
         pick_device(config.device)
-        load_base_model(config)
+        loaded = load_base_model(config)
+        for stream in tasks.values():
+            check_tasks(stream, loaded, config)
     out.mkdir(parents=True, exist_ok=True)
     folders.write_config(config, out)
     cache = DirectoryCache(out / folders.CACHE)

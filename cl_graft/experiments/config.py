@@ -6,15 +6,24 @@ answered with the nearest known one. The defaults are tuned for the encoder Mini
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from cl_graft.errors import InputError, nearest
+from cl_graft.errors import InputError
+from cl_graft.experiments.config_faults import sentence
 from cl_graft.experiments.presets import PAPER_MOST_SHOTS, PRESETS
+from cl_graft.experiments.yaml_text import read_yaml, read_yaml_file
 from cl_graft.learning import check_dense_run
 from cl_graft.localization import find_localizer
 
@@ -46,6 +55,9 @@ class TaskSettings(BaseModel):
     )
     metric: Literal["accuracy", "f1", "matthews"] | None = Field(
         default=None, description="The task's score."
+    )
+    encoding: str | None = Field(
+        default=None, description="Of its text files, such as cp1252 or utf-16; null means UTF-8."
     )
 
 
@@ -89,8 +101,19 @@ class ExperimentConfig(BaseModel):
     max_length: int | None = Field(
         default=64, ge=4, description="Tokens a row; null means the largest that a task asks for."
     )
+    on_bad_row: Literal["error", "skip"] = Field(
+        default="error",
+        description="What to do with a row that cannot be used: refuse the file, or leave the row "
+        "out and count it in the results.",
+    )
+    max_megabytes: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most MB of a data file once unpacked, and 10,000 rows for each; null means "
+        "500.",
+    )
     task_settings: dict[str, TaskSettings] = Field(
-        default_factory=dict, description="By task: columns, label names, metric."
+        default_factory=dict, description="By task: columns, label names, metric, encoding."
     )
 
     # The model.
@@ -147,14 +170,23 @@ class ExperimentConfig(BaseModel):
         description="Rows computed at a time in training; null computes a batch at once, and 32 "
         "rows of the localizer's.",
     )
-    lr: float = Field(default=0.05, gt=0, description="Learning rate of all dense training (SGD).")
-    region_lr: float = Field(default=0.1, gt=0, description="Learning rate of the region (SGD).")
+    lr: float = Field(
+        default=0.05,
+        gt=0,
+        allow_inf_nan=False,
+        description="Learning rate of all dense training (SGD).",
+    )
+    region_lr: float = Field(
+        default=0.1, gt=0, allow_inf_nan=False, description="Learning rate of the region (SGD)."
+    )
     region_decay: bool = Field(
         default=True,
         description="Let the region's learning rate fall linearly to 0; dense training keeps its "
         "rate, as in the paper.",
     )
-    weight_decay: float = Field(default=1e-4, ge=0, description="Of dense training.")
+    weight_decay: float = Field(
+        default=1e-4, ge=0, allow_inf_nan=False, description="Of dense training."
+    )
     clip: float = Field(default=1.0, gt=0, description="Largest norm of a gradient.")
     group_by_length: bool = Field(
         default=False,
@@ -237,8 +269,18 @@ class ExperimentConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _fill_from_preset(cls, values: Any) -> Any:
-        preset = PRESETS.get(values.get("preset", "")) if isinstance(values, Mapping) else None
+        name = values.get("preset") if isinstance(values, Mapping) else None
+        preset = PRESETS.get(name) if isinstance(name, str) else None
         return {**preset, **values} if preset is not None else values
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _refuse_truth_values(cls, value: Any, info: ValidationInfo) -> Any:
+        # pydantic would read true as 1.
+        wanted = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and wanted is not bool:
+            raise ValueError(f"got {value}; YAML reads yes, no, on and off so, unless quoted")
+        return value
 
     @field_validator("tasks", "strategies", "seeds", mode="before")
     @classmethod
@@ -321,8 +363,9 @@ def config_from(values: Mapping[str, Any], *, source: str = "config") -> Experim
     try:
         return ExperimentConfig.model_validate(dict(values))
     except ValidationError as error:
-        said = [_sentence(item) for item in error.errors(include_url=False)]
-        raise InputError(f"{source}: {'; '.join(dict.fromkeys(said))}") from None
+        inner = TaskSettings.model_fields
+        said = sentence(error, fields=ExperimentConfig.model_fields, inner=inner)
+        raise InputError(f"{source}: {said}") from None
 
 
 def load_config(path: Path | str | None, sets: Sequence[str] = ()) -> ExperimentConfig:
@@ -336,26 +379,10 @@ def load_config(path: Path | str | None, sets: Sequence[str] = ()) -> Experiment
     Raises:
         InputError: If there is no such file, it is no YAML mapping, or a setting is wrong.
     """
-    values = _read(Path(path)) if path is not None else {}
+    values = read_yaml_file(Path(path)) if path is not None else {}
     for override in sets:
         override_(values, override)
     return config_from(values, source=str(path) if path is not None else "settings")
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the config: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        problem = " ".join(str(error).split())
-        raise InputError(f"{path}: not a YAML file: {problem}") from None
-    if not isinstance(values, dict):
-        raise InputError(
-            f"{path}: expected 'name: value' lines, got {type(values).__name__}; an example: "
-            "'tasks: [qnli, ag_news]'"
-        )
-    return values
 
 
 def override_(values: dict[str, Any], override: str) -> None:
@@ -368,42 +395,10 @@ def override_(values: dict[str, Any], override: str) -> None:
     keys = name.strip().split(".")
     if not equals or not all(keys):
         raise InputError(f"--set {override}: expected name=value or name.inner=value")
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise InputError(f"--set {override}: {text!r} is no YAML value") from None
+    value = read_yaml(text, place=f"--set {override}")
     inner = values
     for key in keys[:-1]:
         inner = inner.setdefault(key, {})
         if not isinstance(inner, dict):
             raise InputError(f"--set {override}: {key!r} has no inner settings")
     inner[keys[-1]] = value
-
-
-def _sentence(error: Mapping[str, Any]) -> str:
-    place = [str(part) for part in error["loc"]]
-    if error["type"] == "extra_forbidden":
-        fields = TaskSettings.model_fields if len(place) > 1 else ExperimentConfig.model_fields
-        return f"unknown key {place[-1]!r}; {nearest(place[-1], fields)}"
-    if error["type"] == "missing":
-        return f"{place[-1]!r} is missing"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    known = error.get("ctx", {}).get("expected")
-    if error["type"] == "literal_error" and isinstance(error["input"], str) and known:
-        return (
-            f"{_name(place)}: unknown {error['input']!r}; {nearest(error['input'], _split(known))}"
-        )
-    given = "" if error["type"] == "value_error" else f", got {error['input']!r}"
-    return f"{_name(place)}: {message}{given}" if place else message
-
-
-def _name(place: Sequence[str]) -> str:
-    """Join a place without the names that pydantic gives the members of a union."""
-    known = {*ExperimentConfig.model_fields, *TaskSettings.model_fields}
-    kept = [part for i, part in enumerate(place) if i == 0 or part in known or part.isdigit()]
-    return ".".join(kept)
-
-
-def _split(expected: str) -> Iterable[str]:
-    """Take the names out of pydantic's text, ``'a', 'b' or 'c'``."""
-    return [part for part in expected.split("'") if part.strip(" ,") not in ("", "or")]

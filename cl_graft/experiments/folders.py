@@ -83,6 +83,13 @@ def read_config(folder: Path) -> dict[str, Any] | None:
 def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str]:
     """Say in which settings a stored config is another one, as ``"shots 512 there, 64 here"``."""
     now = config.cell()
+    # A setting that is younger than the stored config had the value that is its default now.
+    younger = {
+        name: field.get_default(call_default_factory=True)
+        for name, field in ExperimentConfig.model_fields.items()
+        if name in now and name not in stored and not field.is_required()
+    }
+    stored = {**younger, **stored}
     return [
         f"{name} {json.dumps(stored.get(name))} there, {json.dumps(now.get(name))} here"
         for name in sorted({*stored, *now} - {"strategy", "seed"})

@@ -58,6 +58,7 @@ class Record:
     passes: dict[str, dict[str, Passes]] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def result_of(
@@ -85,6 +86,7 @@ def result_of(
         seconds=record.seconds,
         seconds_saved=record.seconds_saved,
         memory=record.memory,
+        data=record.data,
         passes={
             name: {phase: asdict(passes) for phase, passes in phases.items()}
             for name, phases in record.passes.items()

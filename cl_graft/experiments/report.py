@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cl_graft.experiments.data_report import data_lines
 from cl_graft.experiments.results import RunResult
 from cl_graft.passes import Passes, total_passes
 from cl_graft.store.files import replace_file
@@ -110,6 +111,7 @@ def _origin(result: RunResult) -> list[str]:
         f"- model: {model['name']} ({model['family']}, {model['graftable']:,} graftable "
         f"coordinates, fingerprint {model['fingerprint'][:12]}…)",
         f"- training: {'; '.join(schedules)}",
+        *(f"- {line}" for line in data_lines(result.data)),
         f"- command: `{result.command}`",
         f"- machine: {_pairs(result.machine)}",
         f"- versions: {_pairs(result.versions)}",

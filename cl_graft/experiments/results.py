@@ -78,6 +78,7 @@ class RunResult:
         passes: Rows that went through the model to learn each task, by task and phase:
             ``"forward_backward"`` (differentiated) and ``"forward"`` (answered alone).
         config: The resolved settings, all of them.
+        data: What became of each task's data; see `cl_graft.experiments.data_report`.
     """
 
     strategy: str
@@ -107,6 +108,7 @@ class RunResult:
     passes: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def total_passes(self) -> Passes:
@@ -163,7 +165,7 @@ def read_result(folder: Path | str) -> RunResult:
     """
     path = Path(folder) / RESULTS
     # Results of earlier versions lack some of these.
-    values = {"passes": {}, "memory": {}, "config": {}, **_read(path)}
+    values = {"passes": {}, "memory": {}, "config": {}, "data": {}, **_read(path)}
     try:
         return RunResult(**{known.name: values[known.name] for known in fields(RunResult)})
     except KeyError as error:

@@ -27,6 +27,7 @@ from cl_graft.experiments import folders
 from cl_graft.experiments.base import BASE_HASHES, base_identity, load_base_model
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.data_report import cut_note, data_report
 from cl_graft.experiments.devices import pick_device
 from cl_graft.experiments.facts import task_facts
 from cl_graft.experiments.hosting import Reporter, set_schedule_
@@ -44,7 +45,7 @@ from cl_graft.experiments.records import (
 from cl_graft.experiments.report import write_run_summary
 from cl_graft.experiments.results import RunResult, machine, versions, write_result
 from cl_graft.experiments.schedule import choose, grafting_settings, grid_of, region_schedule
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.learning import dense_passes
 from cl_graft.metrics.plugins import StreamScores
 from cl_graft.metrics.tensorboard import OncePerStepTensorboardLogger
@@ -101,7 +102,8 @@ def run(
     folder.mkdir(parents=True, exist_ok=True)
     folders.write_config(config, folder, strategy=strategy, seed=seed)
     curves = OncePerStepTensorboardLogger(folder / "tensorboard")
-    progress(Step("memory", 1, 1, "", strategy, seed, memory_note(setup.record.memory)))
+    note = memory_note(setup.record.memory) + cut_note(setup.record.data)
+    progress(Step("memory", 1, 1, "", strategy, seed, note))
     try:
         settings = json.dumps(config.cell(), indent=1)
         code = settings.replace("\n", "\n    ")
@@ -134,6 +136,7 @@ def _set_up(
     cache: DirectoryCache,
 ) -> _Setup:
     loaded = load_base_model(config)
+    check_tasks(tasks, loaded, config)
     stream = text_stream(
         tasks,
         loaded.tokenizer,
@@ -162,6 +165,7 @@ def _set_up(
         config=config.cell(),
         versions=versions(device),
         machine=machine(device),
+        data=data_report(stream),
     )
     model = MultiTaskText(loaded.model, heads_for(loaded.model, stream, seed=seed)).to(device)
     record.memory = measure_memory(model.task_model, stream, config)

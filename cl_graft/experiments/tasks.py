@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import nn
 
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config import ExperimentConfig, TaskSettings
+from cl_graft.models import Loaded, TaskModel
 from cl_graft.tasks import TextTask, load_task
+from cl_graft.tasks.encoded import encode_task
 
-__all__ = ["data_seed_of", "load_tasks"]
+__all__ = ["check_tasks", "data_seed_of", "load_tasks"]
+
+_ROWS_TRIED = 4
 
 
 def data_seed_of(config: ExperimentConfig, seed: int) -> int:
@@ -37,6 +45,46 @@ def load_tasks(config: ExperimentConfig, *, seed: int) -> tuple[TextTask, ...]:
     return tasks
 
 
+def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, config: ExperimentConfig) -> None:
+    """Make sure that a model can be asked the tasks, before anything is computed.
+
+    Prompts, label words and lengths are tried on a few rows of each task.
+
+    Raises:
+        InputError: If a prompt does not fit the family, leaves no room for a text, a label word has
+            several tokens, or `max_length` is more than the model's positions.
+    """
+    length = config.max_length or max(task.max_length for task in tasks)
+    most = _positions(loaded.model)
+    if most is not None and length > most:
+        raise InputError(
+            f"max_length must be at most {most}, the positions of {loaded.name!r}, got {length}"
+        )
+    for task in tasks:
+        few = replace(
+            task,
+            train=task.train[:_ROWS_TRIED],
+            dev=task.dev[:_ROWS_TRIED],
+            test=task.test[:_ROWS_TRIED],
+        )
+        try:
+            encode_task(few, loaded.tokenizer, family=config.family, max_length=length)
+        except InputError as error:
+            raise InputError(f"task {task.name!r}: {error}") from None
+
+
+def _positions(model: TaskModel) -> int | None:
+    """Return how many tokens a model can read; None if its config does not say."""
+    positions = getattr(model.backbone.config, "max_position_embeddings", None)
+    if not isinstance(positions, int):
+        return None
+    for name, module in model.backbone.named_modules():
+        if isinstance(module, nn.Embedding) and "position" in name:
+            # RoBERTa's positions start after the one of padding.
+            return positions - (0 if module.padding_idx is None else module.padding_idx + 1)
+    return positions
+
+
 def _load(name: str, config: ExperimentConfig, data_seed: int) -> TextTask:
     own = config.task_settings.get(name, TaskSettings())
     return load_task(
@@ -48,5 +96,7 @@ def _load(name: str, config: ExperimentConfig, data_seed: int) -> TextTask:
         max_train=config.max_train,
         max_dev=config.max_dev,
         max_test=config.max_test,
+        on_bad_row=config.on_bad_row,
+        max_megabytes=config.max_megabytes,
         **own.model_dump(),
     )

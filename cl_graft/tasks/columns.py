@@ -2,20 +2,31 @@
 
 Columns are named by the caller, or found among the usual names. Labels are class ids, or label
 names where names are declared (by the caller, by the file, by a preset); where none are declared
-the sorted distinct labels become the names. The splits of a task are read together, so that all of
-them agree on classes.
+the sorted distinct labels of the training rows become the names. The splits of a task are read
+together, so that all of them agree on classes.
 """
 
 import logging
 import math
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from cl_graft.errors import InputError, nearest
+from cl_graft.errors import InputError, listed, nearest
+from cl_graft.tasks.bad_rows import BadRows
+from cl_graft.tasks.labels import (
+    class_names_of,
+    has_no_label,
+    label_name,
+    read_labels,
+    whole_number,
+)
 from cl_graft.tasks.records import Record, RecordFile
 from cl_graft.tasks.task import Row
+from cl_graft.tasks.text_files import MAX_CHARACTERS
 
-__all__ = ["Columns", "LabelledRows", "Labels", "read_labels", "to_rows"]
+__all__ = ["Columns", "LabelledRows", "to_rows"]
 
 _logger = logging.getLogger(__name__)
 
@@ -32,6 +43,8 @@ _TEXTS: tuple[tuple[str, str | None], ...] = (
     ("content", None),
     ("review", None),
 )
+_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
+_INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
 _LABELS = ("label", "labels", "class", "category", "target", "coarse_label", "label_text")
 
 
@@ -62,6 +75,7 @@ def to_rows(
     preset_columns: Columns | None = None,
     preset_names: Sequence[str] | None = None,
     aliases: Mapping[str, str] | None = None,
+    bad_rows: BadRows | None = None,
 ) -> LabelledRows:
     """Turn the records of all splits into rows.
 
@@ -72,6 +86,7 @@ def to_rows(
         preset_columns: Columns to look for before the usual names.
         preset_names: Label names to take where nobody declared any.
         aliases: Other spellings of label names: spelling in the data to name.
+        bad_rows: What becomes of rows that cannot be used; None means they are errors.
 
     Returns:
         The rows. A split other than "train" whose labels are all -1 or missing (the hidden test
@@ -80,82 +95,59 @@ def to_rows(
     Raises:
         InputError: At an unknown column, an empty text, or a label that is no declared one.
     """
+    bad = bad_rows or BadRows()
     for split, file in files.items():
         if not file.records:
             raise InputError(f"{file.place}: the {split} split has no rows")
     found = _find_columns(files["train"], columns, preset_columns)
-    label_column = found.label or ""
+    column = found.label or ""
     hidden = tuple(
         split
         for split, file in files.items()
-        if split != "train" and all(_no_label(r, label_column) for r in file.records)
+        if split != "train" and all(has_no_label(r.values.get(column)) for r in file.records)
     )
-    shown = {split: file for split, file in files.items() if split not in hidden}
-    if label_names is None:
-        label_names = files["train"].class_names.get(label_column, preset_names)
-    found_names = None if label_names is not None else _distinct_labels(shown, label_column)
-    labels = read_labels(label_names or found_names or (), aliases or {}, declared=not found_names)
-    splits = {
-        split: tuple(_row(r, found, labels) for r in _labelled(file, label_column))
-        for split, file in shown.items()
+    for split in hidden:
+        _logger.warning(
+            "%s: no row has a label in column %r; the %s split is left out",
+            files[split].place,
+            column,
+            split,
+        )
+    drafts = {
+        split: bad.kept(file.place, _labelled(file, column, bad), lambda r: _draft(r, found))
+        for split, file in files.items()
+        if split not in hidden
     }
+    train = files["train"].place
+    if label_names is None:
+        label_names = files["train"].class_names.get(column, preset_names)
+    declared = label_names is not None
+    if label_names is None:
+        drafts["train"] = bad.kept(train, drafts["train"], _named)
+        bad.refuse_none_left(train, len(drafts["train"]))
+        names = [str(draft.label) for draft in drafts["train"]]
+        label_names = class_names_of(names, place=train, column=column)
+    labels = read_labels(label_names, aliases or {}, declared=declared)
+    splits: dict[str, tuple[Row, ...]] = {}
+    for split, own in drafts.items():
+        place = files[split].place
+        rows = bad.kept(
+            place, own, lambda d: Row(d.text, d.text_pair, labels.read(d.label, d.place))
+        )
+        bad.refuse_none_left(place, len(rows))
+        splits[split] = tuple(rows)
+    bad.warn()
     return LabelledRows(splits, labels.names, found, hidden)
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
-    """Label names, and the class id of each spelling.
+class _Draft:
+    """A row whose label is still as the file has it."""
 
-    Where names are `declared`, a number is a class id; else it is itself a name ("3" for 3).
-    """
-
-    names: tuple[str, ...]
-    ids: Mapping[str, int]
-    declared: bool
-
-    def read(self, value: object, place: str) -> int | float:
-        """Read one label: a number for a regression, else a class id."""
-        if not self.names:
-            return _number(value, place)
-        if isinstance(value, bool):
-            value = str(value).lower()
-        if isinstance(value, str):
-            value = value.strip()
-            if value in self.ids:
-                return self.ids[value]
-        class_id = _integer(value)
-        if not self.declared and class_id is not None:
-            return self.ids[str(class_id)]
-        if class_id is None and isinstance(value, str):
-            raise InputError(
-                f"{place}: label {value!r} is not among the declared label names; "
-                f"{nearest(value, self.names)}"
-            )
-        if class_id is None or not 0 <= class_id < len(self.names):
-            raise InputError(
-                f"{place}: label {value!r} is outside the declared {len(self.names)} labels: "
-                f"expected 0 to {len(self.names) - 1}, or one of {', '.join(self.names)}"
-            )
-        return class_id
-
-
-def read_labels(
-    names: Sequence[str], aliases: Mapping[str, str], *, declared: bool = True
-) -> Labels:
-    """Prepare to read labels named `names`; an alias stands for the name that it maps to.
-
-    Raises:
-        InputError: If two names are the same.
-    """
-    own = tuple(aliases.get(str(name), str(name)) for name in names)
-    if len(set(own)) != len(own) or len(own) == 1:
-        raise InputError(f"two or more different label names are needed, got {list(own)}")
-    ids = {name: class_id for class_id, name in enumerate(own)}
-    for alias, name in aliases.items():
-        # A number as alias renames a declared name only; in a row it may as well be a class id.
-        if name in ids and _integer(alias) is None:
-            ids.setdefault(alias, ids[name])
-    return Labels(own, ids, declared)
+    text: str
+    text_pair: str | None
+    label: object
+    place: str
 
 
 def _find_columns(file: RecordFile, asked: Columns, preset: Columns | None) -> Columns:
@@ -175,8 +167,8 @@ def _find_columns(file: RecordFile, asked: Columns, preset: Columns | None) -> C
     label = next((name for name in labels if name in file.columns), None)
     if label is None:
         raise InputError(
-            f"{file.place}: no label column found among {', '.join(file.columns)}; "
-            "say which one it is"
+            f"{file.place}: no label column found among {listed(file.columns)}; say which one it "
+            f"is, or call it {_LABELS[0]!r}"
         )
     return Columns(text=text, text_pair=text_pair, label=label)
 
@@ -194,26 +186,30 @@ def _first_pair(
                 return text, None
             return text, text_pair
     raise InputError(
-        f"{file.place}: no text column found among {', '.join(file.columns)}; say which one it is"
+        f"{file.place}: no text column found among {listed(file.columns)}; say which one it is, or "
+        "call it 'text'"
     )
 
 
-def _labelled(file: RecordFile, column: str) -> tuple[Record, ...]:
+def _labelled(file: RecordFile, column: str, bad: BadRows) -> tuple[Record, ...]:
     """Drop the rows that the datasets library marks as unlabelled (SNLI has some)."""
     if column not in file.class_names:
         return file.records
-    labelled = tuple(r for r in file.records if _integer(r.values.get(column)) != -1)
+    labelled = tuple(r for r in file.records if whole_number(r.values.get(column)) != -1)
     if len(labelled) < len(file.records):
-        _logger.warning(
-            "%s: left out %d rows without a label", file.place, len(file.records) - len(labelled)
-        )
+        without = len(file.records) - len(labelled)
+        bad.leave_out(file.place, "without a label (−1)", rows=without)
     return labelled
 
 
-def _row(record: Record, columns: Columns, labels: Labels) -> Row:
+def _draft(record: Record, columns: Columns) -> _Draft:
     pair = None if columns.text_pair is None else _text(record, columns.text_pair)
     text = _text(record, columns.text or "")
-    return Row(text, pair, labels.read(_value(record, columns.label or ""), record.place))
+    return _Draft(text, pair, _value(record, columns.label or ""), record.place)
+
+
+def _named(draft: _Draft) -> _Draft:
+    return replace(draft, label=label_name(draft.label, draft.place))
 
 
 def _value(record: Record, column: str) -> object:
@@ -222,8 +218,9 @@ def _value(record: Record, column: str) -> object:
             f"{record.place}: there is no column {column!r}; {nearest(column, record.values)}"
         )
     value = record.values[column]
-    if value is None or (isinstance(value, float) and math.isnan(value)):
-        raise InputError(f"{record.place}: column {column!r} has no value")
+    missing = value is None or (isinstance(value, float) and math.isnan(value))
+    if missing or (isinstance(value, str) and not value.strip()):
+        raise InputError(f"{record.place}: column {column!r} is empty")
     return value
 
 
@@ -233,68 +230,18 @@ def _text(record: Record, column: str) -> str:
         raise InputError(
             f"{record.place}: column {column!r} must hold text, got {type(value).__name__}"
         )
-    if not value.strip():
-        raise InputError(f"{record.place}: the text in column {column!r} is empty")
+    if len(value) > MAX_CHARACTERS:
+        raise InputError(
+            f"{record.place}: the text in column {column!r} has {len(value):,} characters, the "
+            f"limit is {MAX_CHARACTERS:,}"
+        )
+    if found := _NOT_TEXT.search(value):
+        raise InputError(
+            f"{record.place}: column {column!r} holds U+{ord(found[0]):04X}, which is half a "
+            "character or none; the file was damaged, or cut, before it was written"
+        )
+    if all(unicodedata.category(char) in _INVISIBLE for char in value):
+        raise InputError(
+            f"{record.place}: the text in column {column!r} is empty but for invisible characters"
+        )
     return value
-
-
-def _no_label(record: Record, column: str) -> bool:
-    value = record.values.get(column)
-    return value is None or _integer(value) == -1
-
-
-def _integer(value: object) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    if isinstance(value, str):
-        try:
-            return int(value)
-        except ValueError:
-            return None
-    return None
-
-
-def _number(value: object, place: str) -> float:
-    try:
-        number = float(value) if isinstance(value, (int, float, str)) else math.nan
-    except ValueError:
-        number = math.nan
-    if not math.isfinite(number):
-        raise InputError(f"{place}: label {value!r} is not a number, as a regression needs")
-    return number
-
-
-def _distinct_labels(files: Mapping[str, RecordFile], column: str) -> tuple[str, ...]:
-    values = [
-        (_value(record, column), record.place) for file in files.values() for record in file.records
-    ]
-    distinct: set[str] = set()
-    for value, place in values:
-        if isinstance(value, bool):
-            distinct.add(str(value).lower())
-        elif isinstance(value, str) and _integer(value) is None:
-            distinct.add(value.strip())
-        elif (class_id := _integer(value)) is not None:
-            distinct.add(str(class_id))
-        else:
-            raise InputError(
-                f"{place}: label {value!r} is neither a name nor a whole number; "
-                "declare no label names (an empty list) for a regression"
-            )
-    place = files["train"].place
-    if len(distinct) < 2:
-        raise InputError(
-            f"{place}: all rows have the same label {next(iter(distinct))!r} in column {column!r}"
-        )
-    if len(distinct) > max(20, len(values) // 2):
-        raise InputError(
-            f"{place}: column {column!r} has {len(distinct)} different values in {len(values)} "
-            "rows: that is no class label; name the label column, or declare the label names"
-        )
-    numeric = all(_integer(value) is not None for value in distinct)
-    # Numbers sort as numbers: 2 before 10.
-    return tuple(sorted(distinct, key=int) if numeric else sorted(distinct))

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cl_graft.batching import by_length, text_lengths
 from cl_graft.caching import Cache, cache_key
-from cl_graft.tasks.encoding import Family, encode, label_token_ids
+from cl_graft.tasks.encoding import Family, encode_rows, label_token_ids
 from cl_graft.tasks.prompts import Prompt
 from cl_graft.tasks.task import Row, TextTask
 from cl_graft.tasks.tokenizer import tokenizer_text
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 __all__ = ["EncodedTask", "encode_task"]
 
-_ENCODING = 1
-"""Goes up whenever `encode` gives other tokens than before."""
+_ENCODING = 2
+"""Goes up whenever `encode` gives other tokens than before, or more is kept with them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,12 +40,14 @@ class EncodedTask:
         splits: Inputs, int64 (n, 2, L), and targets, (n,), of ``train``, ``valid`` and ``test``.
         rows: Which row of the text task's split stands at each place, int64 (n,), by split.
         label_tokens: Every label's tokens, for prompts; None for encoders.
+        cut: How many rows were longer than L tokens, by split.
     """
 
     task: TextTask
     splits: dict[str, tuple[Tensor, Tensor]]
     rows: dict[str, Tensor]
     label_tokens: tuple[tuple[int, ...], ...] | None
+    cut: dict[str, int]
 
 
 def encode_task(
@@ -74,7 +76,7 @@ def encode_task(
         tokens = label_token_ids(tokenizer, prompt, task.label_names, family=family)
     kind = torch.float32 if task.regression else torch.int64
     texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
-    inputs = _inputs(task, texts, tokenizer, family, prompt, max_length, cache)
+    inputs, cut = _inputs(task, texts, tokenizer, family, prompt, max_length, cache)
     splits, numbers = {}, {}
     for name, rows in texts.items():
         lengths = text_lengths(inputs[name])
@@ -84,7 +86,7 @@ def encode_task(
         targets = torch.tensor([row.label for row in rows], dtype=kind)
         splits[name] = inputs[name][order], targets[order]
         numbers[name] = order
-    return EncodedTask(task, splits, numbers, tokens)
+    return EncodedTask(task, splits, numbers, tokens, cut)
 
 
 def _inputs(
@@ -95,21 +97,24 @@ def _inputs(
     prompt: Prompt | None,
     max_length: int,
     cache: Cache | None,
-) -> dict[str, Tensor]:
-    """Return the encoded rows of every split, from the cache if it has them."""
+) -> tuple[dict[str, Tensor], dict[str, int]]:
+    """Return the encoded rows of every split, and how many were cut, from the cache if it can."""
     key = cache_key("tokens", task.fingerprint, _recipe(tokenizer, family, prompt, max_length), 0)
     found = cache.get(key) if cache is not None else None
     padding: Any = tokenizer.pad_token_id or 0
     if found is not None:
-        return {name: _padded(found[0], name, max_length, padding) for name in texts}
-    inputs = {
-        name: encode(rows, tokenizer, family=family, prompt=prompt, max_length=max_length)
+        tensors, facts = found
+        return {n: _padded(tensors, n, max_length, padding) for n in texts}, facts["cut"]
+    encoded = {
+        name: encode_rows(rows, tokenizer, family=family, prompt=prompt, max_length=max_length)
         for name, rows in texts.items()
     }
+    inputs = {name: made.inputs for name, made in encoded.items()}
+    cut = {name: made.cut for name, made in encoded.items()}
     if cache is not None:
         kept = {key: part for name in texts for key, part in _bare(inputs[name], name).items()}
-        cache.put(key, kept, {"task": task.name})
-    return inputs
+        cache.put(key, kept, {"task": task.name, "cut": cut})
+    return inputs, cut
 
 
 def _recipe(

@@ -24,12 +24,25 @@ if TYPE_CHECKING:
     # transformers takes seconds to import, and a tokenizer is always handed in.
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["Family", "encode", "label_token_ids"]
+__all__ = ["Encoded", "Family", "encode", "encode_rows", "label_token_ids"]
 
 Family = Literal["encoder", "masked_lm", "causal_lm"]
 
 _FIRST, _SECOND = 1, 2
 _TEMPLATE, _SPACE = -1, -2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Encoded:
+    """Encoded rows.
+
+    Attributes:
+        inputs: int64 of shape (rows, 2, max_length).
+        cut: How many rows were longer than that, and were cut.
+    """
+
+    inputs: Tensor
+    cut: int
 
 
 def encode(
@@ -40,13 +53,29 @@ def encode(
     prompt: Prompt | None = None,
     max_length: int,
 ) -> Tensor:
-    """Encode rows for a model family.
+    """Encode rows for a model family; arguments and errors as for `encode_rows`.
+
+    Returns:
+        int64 of shape (len(rows), 2, max_length).
+    """
+    return encode_rows(rows, tokenizer, family=family, prompt=prompt, max_length=max_length).inputs
+
+
+def encode_rows(
+    rows: Sequence[Row],
+    tokenizer: "Tokenizer",
+    *,
+    family: Family,
+    prompt: Prompt | None = None,
+    max_length: int,
+) -> Encoded:
+    """Encode rows for a model family, and count those that had to be cut.
 
     An encoder gets its texts as the tokenizer joins them, cut longest first; segment 2 stands
     where the tokenizer gives token type 1 (BERT, MiniLM, ELECTRA), and nowhere for families
     without types. A prompt is one sequence of segment 1 throughout, pairs included, as in LM-BFF.
     It stands between the tokenizer's own begin and end tokens; a causal prompt gets no end token,
-    as the label's string follows.
+    as the label's string follows. Where the tokenizer has no padding token, padding is id 0.
 
     Args:
         rows: The rows.
@@ -55,17 +84,14 @@ def encode(
         prompt: The template; for "masked_lm" with a mask, for "causal_lm" without.
         max_length: Tokens a row, special ones included.
 
-    Returns:
-        int64 of shape (len(rows), 2, max_length). Where the tokenizer has no padding token, padding
-        is id 0.
-
     Raises:
         InputError: If the prompt does not fit the family or the rows, or fills `max_length` alone.
     """
     if family == "encoder":
-        encoded = _encode_texts(rows, tokenizer, max_length)
+        encoded, cut = _encode_texts(rows, tokenizer, max_length)
     else:
-        encoded = _encode_prompts(rows, tokenizer, family, _checked(prompt, family), max_length)
+        prompt = _checked(prompt, family)
+        encoded, cut = _encode_prompts(rows, tokenizer, family, prompt, max_length)
     padding: Any = tokenizer.pad_token_id or 0
     lengths = torch.tensor([len(ids) for ids, _ in encoded], dtype=torch.int64)
     within = torch.arange(max_length) < lengths[:, None]
@@ -73,7 +99,7 @@ def encode(
     out[:, 0] = padding
     for place, values in enumerate(zip(*encoded, strict=True)):
         out[:, place][within] = torch.tensor(list(chain.from_iterable(values)))
-    return out
+    return Encoded(out, cut)
 
 
 def label_token_ids(
@@ -110,12 +136,14 @@ def label_token_ids(
     return tuple(answers)
 
 
-_Encoded = tuple[list[int], list[int]]
+_Ids = tuple[list[int], list[int]]
 
 
-def _encode_texts(rows: Sequence[Row], tokenizer: "Tokenizer", max_length: int) -> list[_Encoded]:
+def _encode_texts(
+    rows: Sequence[Row], tokenizer: "Tokenizer", max_length: int
+) -> tuple[list[_Ids], int]:
     if not rows:
-        return []
+        return [], 0
     pair = rows[0].text_pair is not None
     batch: Any = tokenizer(
         [row.text for row in rows],
@@ -126,17 +154,23 @@ def _encode_texts(rows: Sequence[Row], tokenizer: "Tokenizer", max_length: int) 
     )
     ids = batch["input_ids"]
     types = batch.get("token_type_ids") or [[0] * len(row) for row in ids]
-    return [
+    encoded = [
         (row_ids, [_SECOND if kind else _FIRST for kind in row_types])
         for row_ids, row_types in zip(ids, types, strict=True)
     ]
+    # A slow tokenizer does not say what it cut off; of its rows those that are full are counted.
+    known = batch.encodings
+    full = (
+        [bool(e.overflowing) for e in known] if known else [len(row) == max_length for row in ids]
+    )
+    return encoded, sum(full)
 
 
 def _encode_prompts(
     rows: Sequence[Row], tokenizer: "Tokenizer", family: Family, prompt: Prompt, max_length: int
-) -> list[_Encoded]:
+) -> tuple[list[_Ids], int]:
     if not rows:
-        return []
+        return [], 0
     if not tokenizer.is_fast:
         raise InputError(
             f"prompts need a fast tokenizer, which knows the characters of each token; "
@@ -154,12 +188,14 @@ def _encode_prompts(
     forbidden = _forbidden_ids(tokenizer)
     tokens = [_tokenize(tokenizer, half, forbidden) for half in halves]
     room = max_length - len(begin) - len(middle) - len(end)
-    encoded: list[_Encoded] = []
+    encoded: list[_Ids] = []
+    cut = 0
     for parts in zip(*tokens, strict=True):
+        cut += sum(len(part.ids) for part in parts) > room
         kept = _fit(parts, room, prompt, max_length)
         ids = [*begin, *kept[0], *middle, *(i for part in kept[1:] for i in part), *end]
         encoded.append((ids, [_FIRST] * len(ids)))
-    return encoded
+    return encoded, cut
 
 
 @dataclass(frozen=True, slots=True)

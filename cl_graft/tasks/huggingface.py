@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import InputError
-from cl_graft.tasks.records import SUFFIXES, Record, RecordFile
+from cl_graft.tasks.records import SUFFIXES, Record, RecordFile, check_rows
+from cl_graft.tasks.text_files import Reading, check_size
 
 # The datasets library takes most of a second to import, so each function imports it when called.
 
@@ -24,11 +25,11 @@ def is_saved_dataset(path: Path) -> bool:
     )
 
 
-def read_saved_dataset(path: Path) -> dict[str, RecordFile]:
+def read_saved_dataset(path: Path, *, reading: Reading) -> dict[str, RecordFile]:
     """Read the splits of a saved data set; a `Dataset` without splits comes as "train".
 
     Raises:
-        InputError: If the folder is damaged.
+        InputError: If the folder is damaged, or a split larger than `reading` allows.
     """
     import datasets
 
@@ -37,10 +38,12 @@ def read_saved_dataset(path: Path) -> dict[str, RecordFile]:
     except Exception as error:  # the library raises whatever its files' parsers raise
         reason = str(error).split("\n", 1)[0]
         raise InputError(f"{path}: a saved data set that cannot be read ({reason})") from None
-    return _splits(loaded, str(path))
+    return _splits(loaded, str(path), reading)
 
 
-def read_hub_dataset(name: str, config: str | None = None) -> dict[str, RecordFile]:
+def read_hub_dataset(
+    name: str, config: str | None = None, *, reading: Reading
+) -> dict[str, RecordFile]:
     """Download a data set from the hub, or take it from the local cache if HF_HUB_OFFLINE is set.
 
     Raises:
@@ -72,7 +75,7 @@ def read_hub_dataset(name: str, config: str | None = None) -> dict[str, RecordFi
     except Exception as error:  # as above: no common base class
         reason = str(error).split("\n", 1)[0]
         raise InputError(f"hub data set {name!r} cannot be loaded ({reason})") from None
-    return _splits(loaded, name if config is None else f"{name}:{config}")
+    return _splits(loaded, name if config is None else f"{name}:{config}", reading)
 
 
 _LOCAL_FORMS = (
@@ -81,20 +84,26 @@ _LOCAL_FORMS = (
 )
 
 
-def _splits(loaded: Any, place: str) -> dict[str, RecordFile]:
+def _splits(loaded: Any, place: str, reading: Reading) -> dict[str, RecordFile]:
     tables: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"train": loaded}
-    return {split: _records(table, f"{place}[{split}]") for split, table in tables.items()}
+    return {split: _records(table, f"{place}[{split}]", reading) for split, table in tables.items()}
 
 
-def _records(table: Any, place: str) -> RecordFile:
+def _records(table: Any, place: str, reading: Reading) -> RecordFile:
     import datasets
 
+    check_size(place, table.data.nbytes, reading)
+    check_rows(place, len(table), reading)
     class_names = {
         column: tuple(feature.names)
         for column, feature in table.features.items()
         if isinstance(feature, datasets.ClassLabel)
     }
-    records = tuple(
-        Record(values, f"{place}: row {number}") for number, values in enumerate(table, start=1)
-    )
+    try:
+        records = tuple(
+            Record(values, f"{place}: row {number}") for number, values in enumerate(table, start=1)
+        )
+    except Exception as error:  # whatever reading or decoding a column raises
+        reason = (str(error) or type(error).__name__).split("\n", 1)[0]
+        raise InputError(f"{place}: the rows cannot be read ({reason})") from None
     return RecordFile(place, tuple(table.column_names), records, class_names)

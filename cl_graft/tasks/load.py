@@ -6,24 +6,24 @@ load_task("generated:sentiment", shots=256)          # written by this package
 load_task("stanfordnlp/imdb")                        # the hub's, with ':config' where needed
 """
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import InputError, nearest
+from cl_graft.tasks.audit import audit, warn_of
+from cl_graft.tasks.bad_rows import BadRows, OnBadRow
 from cl_graft.tasks.columns import Columns, LabelledRows
 from cl_graft.tasks.presets import PRESETS, Preset, check_label_names
 from cl_graft.tasks.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
-from cl_graft.tasks.readers import has_rows, read_hub_rows, read_rows
+from cl_graft.tasks.readers import has_rows, read_hub_rows, read_rows, why_missing
 from cl_graft.tasks.records import SUFFIXES, strip_suffix
 from cl_graft.tasks.shots import few_shot, hold_out_test
 from cl_graft.tasks.task import Metric, Row, TextTask, check_task_name
+from cl_graft.tasks.text_files import Reading
 
 __all__ = ["DEFAULT_GENERATED_SHOTS", "GENERATED_TEST_ROWS", "load_task"]
-
-_logger = logging.getLogger(__name__)
 
 DEFAULT_GENERATED_SHOTS = 1024
 GENERATED_TEST_ROWS = 1000
@@ -48,6 +48,9 @@ def load_task(
     max_length: int | None = None,
     prompt: Prompt | None = None,
     causal_prompt: Prompt | None = None,
+    encoding: str | None = None,
+    on_bad_row: OnBadRow = "error",
+    max_megabytes: int | None = None,
 ) -> TextTask:
     """Load a task by name.
 
@@ -76,6 +79,10 @@ def load_task(
         max_length: Tokens a row, in place of the preset's, or 128.
         prompt: In place of the preset's masked prompt, or the label names themselves.
         causal_prompt: The same for the causal prompt.
+        encoding: Of text files, in place of UTF-8.
+        on_bad_row: "skip" leaves rows out that cannot be used, and counts them in `source`;
+            "error" refuses them.
+        max_megabytes: Most MB of a file once unpacked, in place of 500.
 
     Raises:
         InputError: If the name is unknown (with the nearest known), or anything about the data is
@@ -84,11 +91,16 @@ def load_task(
     columns = Columns(text=text, text_pair=text_pair, label=label)
     place = _find(name, data)
     if place.generated:
-        if columns != Columns() or label_names is not None:
-            raise InputError(f"{name!r} is generated: it has no columns or labels to name")
+        if columns != Columns() or label_names is not None or encoding is not None:
+            raise InputError(
+                f"{name!r} is generated: it has no columns, labels or encoding to name"
+            )
         loaded = _load_generated(place.name, shots, data_seed)
     else:
-        loaded = _load_rows(place, columns, label_names, shots, data_seed, shots_short)
+        changed = {"encoding": encoding, "max_megabytes": max_megabytes}
+        reading = Reading(**{key: value for key, value in changed.items() if value is not None})
+        read = _read(place, columns, label_names, reading, BadRows(on_bad_row))
+        loaded = _chosen(place, read, shots, data_seed, shots_short)
 
     # A caller's own labels make it the caller's own task, whatever its name.
     preset = PRESETS.get(place.name) if label_names is None and not place.generated else None
@@ -112,7 +124,9 @@ def load_task(
         max_length=max_length or (preset.max_length if preset else 128),
         source=loaded.source,
     ).with_limits(seed=data_seed, max_train=max_train, max_dev=max_dev, max_test=max_test)
-    return _with_overlap(task)
+    counts = audit(task)
+    warn_of(task, counts)
+    return replace(task, source={**task.source, **counts})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +176,7 @@ def _find(name: str, data: Path | None) -> _Place:
     if name in PRESETS:
         return _Place(name=name, hub=_hub_of(PRESETS[name]))
     if _looks_like_path(name):
-        raise InputError(f"{name}: there is no such file or folder")
+        raise InputError(f"{name}: {why_missing(path)}")
     if hub_name:
         return _Place(name=check_task_name(name.split("/", 1)[1].replace(":", "_")), hub=name)
     raise InputError(f"unknown task {name!r}; {nearest(name, known)}")
@@ -170,16 +184,29 @@ def _find(name: str, data: Path | None) -> _Place:
 
 def _find_in(data: Path, name: str) -> _Place | None:
     if not data.exists():
-        raise InputError(f"{data}: there is no such file or folder")
-    for candidate in (name, *(name + suffix for suffix in SUFFIXES)):
-        path = data / candidate
+        raise InputError(f"{data}: {why_missing(data)}")
+    candidates = [data / candidate for candidate in (name, *(name + end for end in SUFFIXES))]
+    for path in candidates:
         if has_rows(path):
             return _Place(name=check_task_name(_stem(path)), path=path)
-    if (data / name).is_dir() and name in PRESETS:
-        return _Place(name=name, path=data / name)  # reading it says what is missing
     if has_rows(data):
         return _Place(name=check_task_name(name), path=data)
+    if name not in _generated():
+        # What is there under the name but cannot be read says itself what is wrong with it.
+        for path in candidates:
+            if path.is_symlink() or path.exists():
+                return _Place(name=check_task_name(name), path=path)
+        _refuse_other_kinds(data, name)
     return None
+
+
+def _refuse_other_kinds(data: Path, name: str) -> None:
+    other = sorted(p.name for p in data.iterdir() if p.stem == name) if data.is_dir() else []
+    if other:
+        hint = ", and JSON lines are called .jsonl" if other[0].endswith(".json") else ""
+        raise InputError(
+            f"{data / other[0]}: unknown kind of file; read are {', '.join(SUFFIXES)}{hint}"
+        )
 
 
 def _offered(data: Path) -> set[str]:
@@ -210,16 +237,27 @@ def _hub_of(preset: Preset) -> str:
     return preset.hub
 
 
-def _load_rows(
+@dataclass(frozen=True, slots=True)
+class _Read:
+    rows: LabelledRows
+    origin: str
+    left_out: dict[str, Any]
+
+
+def _read(
     place: _Place,
     columns: Columns,
     label_names: Sequence[str] | None,
-    shots: int | None,
-    data_seed: int,
-    shots_short: str,
-) -> _Loaded:
+    reading: Reading,
+    bad_rows: BadRows,
+) -> _Read:
     preset = PRESETS.get(place.name) if label_names is None else None
-    settings: dict[str, Any] = {"columns": columns, "label_names": label_names}
+    settings: dict[str, Any] = {
+        "columns": columns,
+        "label_names": label_names,
+        "reading": reading,
+        "bad_rows": bad_rows,
+    }
     if preset is not None:
         settings |= {
             "preset_columns": preset.columns,
@@ -227,19 +265,26 @@ def _load_rows(
             "aliases": preset.aliases,
         }
     if place.path is not None:
-        read = read_rows(place.path, **settings)
+        rows = read_rows(place.path, **settings)
         origin = str(place.path)
     else:
         hub, _, config = (place.hub or "").partition(":")
-        read = read_hub_rows(hub, config or None, **settings)
+        rows = read_hub_rows(hub, config or None, **settings)
         origin = f"hub:{place.hub}"
     if preset is not None:
-        check_label_names(preset, read.label_names, origin)
-    train, dev, test, rule = _three_splits(read, data_seed)
+        check_label_names(preset, rows.label_names, origin)
+    return _Read(rows, origin, bad_rows.report())
+
+
+def _chosen(
+    place: _Place, read: _Read, shots: int | None, data_seed: int, shots_short: str
+) -> _Loaded:
+    rows = read.rows
+    train, dev, test, rule = _three_splits(rows, data_seed)
     try:
         chosen = few_shot(
             train,
-            label_names=read.label_names,
+            label_names=rows.label_names,
             shots=shots,
             data_seed=data_seed,
             dev=dev,
@@ -248,15 +293,16 @@ def _load_rows(
     except InputError as error:
         raise InputError(f"task {place.name!r}: {error}") from None
     source: dict[str, object] = {
-        "from": origin,
-        "columns": [read.columns.text, read.columns.text_pair, read.columns.label],
-        "rows_read": {split: len(rows) for split, rows in read.splits.items()},
-        "without_labels": list(read.without_labels),
+        "from": read.origin,
+        "columns": [rows.columns.text, rows.columns.text_pair, rows.columns.label],
+        "rows_read": {split: len(own) for split, own in rows.splits.items()},
+        "left_out": read.left_out,
+        "without_labels": list(rows.without_labels),
         "test_split": rule,
         "split": chosen.rule,
     }
     return _Loaded(
-        label_names=read.label_names,
+        label_names=rows.label_names,
         train=chosen.train,
         dev=chosen.dev,
         test=test,
@@ -308,18 +354,3 @@ def _load_generated(name: str, shots: int | None, data_seed: int) -> _Loaded:
     }
     source: dict[str, object] = {"from": f"{_GENERATED_PREFIX}{name}", "split": split}
     return _Loaded(label_names=label_names, train=train, dev=dev, test=test, source=source)
-
-
-def _with_overlap(task: TextTask) -> TextTask:
-    """Count the test rows whose texts also train or select, and warn if there are any."""
-    seen = {(row.text, row.text_pair) for row in (*task.train, *task.dev)}
-    overlap = sum((row.text, row.text_pair) in seen for row in task.test)
-    if overlap:
-        _logger.warning(
-            "task %s: %d of %d test rows also stand in train or dev; its scores will look better "
-            "than they are",
-            task.name,
-            overlap,
-            len(task.test),
-        )
-    return replace(task, source={**task.source, "train_test_overlap": overlap})

@@ -11,11 +11,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from cl_graft.errors import InputError
+from cl_graft.tasks.bad_rows import BadRows
 from cl_graft.tasks.columns import Columns, LabelledRows, to_rows
 from cl_graft.tasks.huggingface import is_saved_dataset, read_hub_dataset, read_saved_dataset
 from cl_graft.tasks.records import SUFFIXES, RecordFile, read_records, strip_suffix
+from cl_graft.tasks.text_files import Reading
 
-__all__ = ["has_rows", "read_hub_rows", "read_rows"]
+__all__ = ["has_rows", "read_hub_rows", "read_rows", "why_missing"]
 
 _SPLITS: Mapping[str, tuple[str, ...]] = {
     "train": ("train", "training"),
@@ -32,6 +34,8 @@ def read_rows(
     preset_columns: Columns | None = None,
     preset_names: Sequence[str] | None = None,
     aliases: Mapping[str, str] | None = None,
+    reading: Reading | None = None,
+    bad_rows: BadRows | None = None,
 ) -> LabelledRows:
     """Read the splits of a local file or folder; see `cl_graft.tasks.columns.to_rows`.
 
@@ -43,21 +47,25 @@ def read_rows(
         preset_columns: Columns to look for before the usual names.
         preset_names: Label names for data that declares none.
         aliases: Spellings in the data to label names.
+        reading: Encoding and limits of the files.
+        bad_rows: What becomes of rows that cannot be used; None means they are errors.
 
     Raises:
         InputError: With file and line, if anything about the data is not as it must be.
     """
+    reading, bad = reading or Reading(), bad_rows or BadRows()
     if not path.exists():
-        raise InputError(f"{path}: there is no such file or folder")
+        raise InputError(f"{path}: {why_missing(path)}")
     if label_names is None and path.is_dir():
         label_names = _declared_names(path)
     return to_rows(
-        _record_files(path),
+        _record_files(path, reading, bad),
         columns=columns or Columns(),
         label_names=label_names,
         preset_columns=preset_columns,
         preset_names=preset_names,
         aliases=aliases,
+        bad_rows=bad,
     )
 
 
@@ -70,6 +78,8 @@ def read_hub_rows(
     preset_columns: Columns | None = None,
     preset_names: Sequence[str] | None = None,
     aliases: Mapping[str, str] | None = None,
+    reading: Reading | None = None,
+    bad_rows: BadRows | None = None,
 ) -> LabelledRows:
     """Read the splits of a hub data set; arguments as for `read_rows`.
 
@@ -77,12 +87,13 @@ def read_hub_rows(
         InputError: Within seconds if the hub cannot be reached, or as `read_rows`.
     """
     return to_rows(
-        _known_splits(read_hub_dataset(name, config), name),
+        _known_splits(read_hub_dataset(name, config, reading=reading or Reading()), name),
         columns=columns or Columns(),
         label_names=label_names,
         preset_columns=preset_columns,
         preset_names=preset_names,
         aliases=aliases,
+        bad_rows=bad_rows,
     )
 
 
@@ -90,35 +101,56 @@ def has_rows(path: Path) -> bool:
     """Whether `path` is a file or folder that `read_rows` would try to read."""
     if path.is_file():
         return strip_suffix(path.name) is not None
-    return path.is_dir() and (is_saved_dataset(path) or "train" in _split_files(path))
+    return path.is_dir() and (is_saved_dataset(path) or "train" in _candidates(path))
 
 
-def _record_files(path: Path) -> dict[str, RecordFile]:
+def why_missing(path: Path) -> str:
+    """Say why a path leads nowhere."""
+    if path.is_symlink():
+        return "a link that leads nowhere, or in a circle"
+    return "there is no such file or folder"
+
+
+def _record_files(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFile]:
     if path.is_file():
-        return {"train": read_records(path)}
+        return {"train": read_records(path, reading=reading, bad_rows=bad)}
+    if not path.is_dir():
+        raise InputError(f"{path}: neither a file nor a folder but a device, a pipe or a socket")
     if is_saved_dataset(path):
-        return _known_splits(read_saved_dataset(path), str(path))
+        return _known_splits(read_saved_dataset(path, reading=reading), str(path))
     files = _split_files(path)
     if "train" not in files:
+        others = sorted(p.name for p in path.iterdir() if _split_of(p.stem) == "train")
+        there = f"; {others[0]} is of another kind" if others else ""
         raise InputError(
             f"{path}: the folder has no train file (train.jsonl, train.csv, …; "
-            f"formats: {', '.join(SUFFIXES)}) and is no data set saved with save_to_disk"
+            f"formats: {', '.join(SUFFIXES)}) and is no data set saved with save_to_disk{there}"
         )
-    return {split: read_records(file) for split, file in files.items()}
+    return {
+        split: read_records(file, reading=reading, bad_rows=bad) for split, file in files.items()
+    }
 
 
 def _split_files(folder: Path) -> dict[str, Path]:
-    found: dict[str, Path] = {}
-    for file in sorted(folder.iterdir()):
-        stem = strip_suffix(file.name)
-        split = _split_of(stem) if stem and file.is_file() else None
-        if split is None:
-            continue
-        if split in found:
+    for split, files in (found := _candidates(folder)).items():
+        if len(files) > 1:
             raise InputError(
-                f"{folder}: both {found[split].name} and {file.name} are {split} files; keep one"
+                f"{folder}: both {files[0].name} and {files[1].name} are {split} files; keep one"
             )
-        found[split] = file
+        if not files[0].is_file():
+            what = "a folder" if files[0].is_dir() else why_missing(files[0])
+            raise InputError(f"{files[0]}: {what}, where a file is expected")
+    return {split: files[0] for split, files in found.items()}
+
+
+def _candidates(folder: Path) -> dict[str, list[Path]]:
+    """Return what is called like the file of a split, by split."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        stem = strip_suffix(path.name)
+        split = _split_of(stem) if stem else None
+        if split is not None:
+            found.setdefault(split, []).append(path)
     return found
 
 
@@ -130,8 +162,12 @@ def _known_splits(files: Mapping[str, RecordFile], place: str) -> dict[str, Reco
     found: dict[str, RecordFile] = {}
     for name, file in files.items():
         split = _split_of(name)
+        if split in found:
+            raise InputError(
+                f"{place}: both {found[split].place} and {file.place} are {split} splits; keep one"
+            )
         if split is not None:
-            found.setdefault(split, file)
+            found[split] = file
     if "train" not in found:
         raise InputError(f"{place}: there is no train split; there are {', '.join(files)}")
     return found
@@ -143,7 +179,7 @@ def _declared_names(folder: Path) -> tuple[str, ...] | None:
         return None
     try:
         names = json.loads(path.read_text(encoding="utf-8-sig")).get("label_names")
-    except (ValueError, AttributeError) as error:
+    except (ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: not a readable JSON object ({error})") from None
     if names is None:
         return None

@@ -1,23 +1,39 @@
 """Files of records: jsonl, csv, tsv and parquet, each record with its place for messages.
 
-A file is read whole. Every fault (a missing file, another encoding, JSON syntax, a ragged row, a
-truncated archive) is one sentence that names file and line.
+A file is read whole. What is wrong with a file (missing, damaged, another format, too large) is
+one sentence that names it. What is wrong with a row (JSON syntax, a ragged row, another encoding)
+names the line too, and is an error or counted, as the caller's `BadRows` says.
 """
 
+from __future__ import annotations
+
 import csv
-import gzip
-import io
 import json
-import zlib
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cl_graft.errors import InputError
+from cl_graft.tasks.bad_rows import BadRows
+from cl_graft.tasks.parquet import read_parquet
+from cl_graft.tasks.tables import long_fields, table_rows
+from cl_graft.tasks.text_files import Reading, lines, read_text
 
-__all__ = ["SUFFIXES", "Record", "RecordFile", "read_records", "strip_suffix"]
+__all__ = [
+    "SUFFIXES",
+    "Record",
+    "RecordFile",
+    "check_rows",
+    "read_records",
+    "strip_suffix",
+]
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+
+_NOT_DECODED = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +48,8 @@ class Record:
 class RecordFile:
     """The records of one file or table.
 
-    `columns` are the names of the first record. `class_names` holds declared label names by column,
-    which parquet files of the datasets library carry.
+    `columns` are the names of its columns; of JSON lines, all names that occur. `class_names` holds
+    declared label names by column, which parquet files of the datasets library carry.
     """
 
     place: str
@@ -50,148 +66,196 @@ def strip_suffix(name: str) -> str | None:
     return None
 
 
-def read_records(path: Path) -> RecordFile:
+def read_records(
+    path: Path, *, reading: Reading | None = None, bad_rows: BadRows | None = None
+) -> RecordFile:
     """Read a file of records by the suffix of its name.
 
     A `.csv` is comma-separated, or semicolon-separated if its header holds semicolons and no comma.
     A `.tsv` is read with quotes as csv has them; if that fails, every quote is literal (GLUE's
     files are written so). Empty lines are passed over. A byte order mark is dropped.
 
+    Args:
+        path: The file.
+        reading: Encoding and limits.
+        bad_rows: What becomes of rows that cannot be read; None means they are errors.
+
     Raises:
-        InputError: If the file is missing, of another format, damaged or empty.
+        InputError: If the file is missing, of another format, damaged, too large or empty, or at
+            the first row that cannot be read.
     """
+    reading, bad = reading or Reading(), bad_rows or BadRows()
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     if strip_suffix(path.name) is None:
         raise InputError(f"{path}: unknown kind of file; read are {', '.join(SUFFIXES)}")
     kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[1]
+    class_names: Mapping[str, tuple[str, ...]] = {}
     if kind == "parquet":
-        return _read_parquet(path)
-    text = _read_text(path)
-    if not text.strip():
-        raise InputError(f"{path}: the file is empty")
-    if kind == "jsonl":
-        records = tuple(_json_records(path, text))
-    elif kind == "csv":
-        header = text.split("\n", 1)[0]
-        delimiter = ";" if ";" in header and "," not in header else ","
-        records = tuple(_table_records(path, text, delimiter, quotes=True))
+        columns, rows, class_names = read_parquet(path, reading)
+        numbered = enumerate(rows, start=1)
+        records = _gather(path, (Record(v, f"{path}: row {n}") for n, v in numbered), reading)
     else:
-        try:
-            records = tuple(_table_records(path, text, "\t", quotes=True))
-        except InputError as quoted_fault:
-            try:
-                records = tuple(_table_records(path, text, "\t", quotes=False))
-            except InputError:
-                raise quoted_fault from None
-    if not records:
-        raise InputError(f"{path}: the file has a header but no rows")
-    return RecordFile(str(path), tuple(records[0].values), records, {})
-
-
-def _read_text(path: Path) -> str:
-    try:
-        data = path.read_bytes()
-        if path.name.lower().endswith(".gz"):
-            data = gzip.decompress(data)
-    except EOFError:
+        text = read_text(path, reading, escape=bad.skip)
+        if not text.strip():
+            raise InputError(f"{path}: the file is empty")
+        if kind == "jsonl":
+            records = _gather(path, _json_records(path, text, bad), reading)
+            columns = tuple(dict.fromkeys(name for record in records for name in record.values))
+        else:
+            columns, records = _table(path, text, kind, reading, bad)
+    if not records and str(path) not in bad.counts:
         raise InputError(
-            f"{path}: the gzip archive ends too early; it was probably cut off while being copied"
-        ) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path}: not an intact gzip archive ({error})") from None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        seen = bytes(error.object)
-        line = seen.count(b"\n", 0, error.start) + 1
+            f"{path}: the file has {'no' if kind == 'parquet' else 'a header but no'} rows"
+        )
+    bad.refuse_none_left(str(path), len(records))
+    return RecordFile(str(path), columns, records, class_names)
+
+
+def check_rows(place: str, count: int, reading: Reading) -> None:
+    """Refuse more rows than may be read of one file.
+
+    Raises:
+        InputError: If `count` is more.
+    """
+    if count > reading.most_rows:
         raise InputError(
-            f"{path}:{line}: byte 0x{seen[error.start]:02x} is not UTF-8; "
-            "save the file with that encoding"
-        ) from None
+            f"{place}: more than {reading.most_rows:,} rows, the limit for a file with "
+            f"max_megabytes {reading.max_megabytes}; make it smaller, or raise that"
+        )
 
 
-def _json_records(path: Path, text: str) -> Iterator[Record]:
-    # Split at "\n" alone: str.splitlines would also cut at separators that JSON strings may hold.
-    for number, line in enumerate(text.split("\n"), start=1):
+def _gather(path: Path, records: Iterator[Record], reading: Reading) -> tuple[Record, ...]:
+    gathered: list[Record] = []
+    for record in records:
+        gathered.append(record)
+        check_rows(str(path), len(gathered), reading)
+    return tuple(gathered)
+
+
+def _json_records(path: Path, text: str, bad: BadRows) -> Iterator[Record]:
+    for number, found in enumerate(lines(text), start=1):
+        line, place = found[0], f"{path}:{number}"
         if not line.strip():
+            continue
+        try:
+            yield Record(_json_object(line, place), place)
+        except InputError as fault:
+            bad.add(str(path), str(fault))
+
+
+def _json_object(line: str, place: str) -> dict[str, object]:
+    _refuse_damaged(line, place)
+    try:
+        values = json.loads(line, object_pairs_hook=partial(_named_once, place))
+    except json.JSONDecodeError as error:
+        whole = line.strip() in ("{", "[") or line.lstrip().startswith("[")
+        raise InputError(
+            f"{place}: not valid JSON ({error.msg} at column {error.colno}); each line must hold "
+            f"one JSON object{', and this is one document over many lines' if whole else ''}"
+        ) from None
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:  # numbers and nesting beyond what Python reads
+        reason = str(error).split(";", 1)[0]
+        raise InputError(f"{place}: JSON that cannot be read ({reason})") from None
+    if not isinstance(values, dict):
+        raise InputError(
+            f"{place}: each line must hold one JSON object, got {type(values).__name__}"
+        )
+    return values
+
+
+def _named_once(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        seen: set[str] = set()
+        name = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise InputError(f"{place}: the name {name!r} stands twice in one JSON object")
+    return values
+
+
+def _table(
+    path: Path, text: str, kind: str, reading: Reading, bad: BadRows
+) -> tuple[tuple[str, ...], tuple[Record, ...]]:
+    """Read a table; a tsv is read with literal quotes if that gives fewer bad rows."""
+    if kind == "csv":
+        header = next(lines(text))[0]
+        delimiter = ";" if ";" in header and "," not in header else ","
+        return _quoted_table(path, text, delimiter, reading, bad, quotes=True)
+    quoted = BadRows("skip")
+    table = _quoted_table(path, text, "\t", reading, quoted, quotes=True)
+    if quoted.counts:
+        literal = BadRows("skip")
+        again = _quoted_table(path, text, "\t", reading, literal, quotes=False)
+        if literal.total < quoted.total and (bad.skip or not literal.total):
+            quoted, table = literal, again
+    bad.take(quoted)
+    return table
+
+
+def _quoted_table(
+    path: Path, text: str, delimiter: str, reading: Reading, bad: BadRows, *, quotes: bool
+) -> tuple[tuple[str, ...], tuple[Record, ...]]:
+    with long_fields():
+        rows = table_rows(text, delimiter, quotes=quotes)
+        header = _header(path, rows)
+        records = _gather(path, _table_records(path, rows, header, delimiter, bad), reading)
+    return tuple(header), records
+
+
+def _header(path: Path, rows: Iterator[tuple[int, list[str] | csv.Error]]) -> list[str]:
+    """Take the header off the rows; what is wrong with it concerns every row."""
+    number, fields = next((n, f) for n, f in rows if f)
+    place = f"{path}:{number}"
+    if isinstance(fields, csv.Error):
+        raise InputError(f"{place}: the header is not readable ({fields})")
+    for field in fields:
+        _refuse_damaged(field, place)
+    header = [name.strip() for name in fields]
+    if len(set(header)) != len(header):
+        raise InputError(f"{place}: the header names a column twice: {header}")
+    return header
+
+
+def _table_records(
+    path: Path,
+    rows: Iterator[tuple[int, list[str] | csv.Error]],
+    header: list[str],
+    delimiter: str,
+    bad: BadRows,
+) -> Iterator[Record]:
+    for number, fields in rows:
+        if not fields:
             continue
         place = f"{path}:{number}"
         try:
-            values = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise InputError(
-                f"{place}: not valid JSON ({error.msg} at column {error.colno}); "
-                "each line must hold one JSON object"
-            ) from None
-        if not isinstance(values, dict):
-            raise InputError(
-                f"{place}: each line must hold one JSON object, got {type(values).__name__}"
-            )
-        yield Record(values, place)
+            yield Record(_table_row(fields, header, delimiter, place), place)
+        except InputError as fault:
+            bad.add(str(path), str(fault))
 
 
-def _table_records(path: Path, text: str, delimiter: str, *, quotes: bool) -> Iterator[Record]:
-    reader = csv.reader(
-        io.StringIO(text, newline=""),
-        delimiter=delimiter,
-        quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
-        strict=True,
-    )
-    header: list[str] | None = None
-    start = 1
-    try:
-        for fields in reader:
-            place = f"{path}:{start}"
-            start = reader.line_num + 1
-            if not fields:
-                continue
-            if header is None:
-                header = [name.strip() for name in fields]
-                if len(set(header)) != len(header):
-                    raise InputError(f"{place}: the header names a column twice: {header}")
-                continue
-            if len(fields) != len(header):
-                raise InputError(
-                    f"{place}: {len(fields)} fields, but the header has {len(header)} "
-                    f"({', '.join(header)}); a field with {delimiter!r} in it needs quotes"
-                )
-            yield Record(dict(zip(header, fields, strict=True)), place)
-    except csv.Error as error:
-        raise InputError(f"{path}:{start}: not a readable row ({error})") from None
+def _table_row(
+    fields: list[str] | csv.Error, header: list[str], delimiter: str, place: str
+) -> dict[str, object]:
+    if isinstance(fields, csv.Error):
+        raise InputError(
+            f"{place}: not a readable row ({fields}); a quote that is not closed causes this"
+        )
+    if len(fields) != len(header):
+        raise InputError(
+            f"{place}: {len(fields)} fields, but the header has {len(header)} "
+            f"({', '.join(header[:20])}); a field with {delimiter!r} in it needs quotes"
+        )
+    for field in fields:
+        _refuse_damaged(field, place)
+    return dict(zip(header, fields, strict=True))
 
 
-def _read_parquet(path: Path) -> RecordFile:
-    # pyarrow comes with datasets and takes a moment to import; other formats do without it.
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        table = pyarrow.parquet.read_table(path)
-    except (pyarrow.ArrowException, OSError) as error:
-        reason = str(error).split("\n", 1)[0]
-        raise InputError(f"{path}: not an intact parquet file ({reason})") from None
-    if table.num_rows == 0:
-        raise InputError(f"{path}: the file has no rows")
-    records = tuple(
-        Record(values, f"{path}: row {number}")
-        for number, values in enumerate(table.to_pylist(), start=1)
-    )
-    metadata = (table.schema.metadata or {}).get(b"huggingface", b"{}")
-    return RecordFile(str(path), tuple(table.column_names), records, _class_names(metadata))
-
-
-def _class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
-    """Read the label names that the datasets library writes into a parquet file's schema."""
-    try:
-        features = json.loads(metadata).get("info", {}).get("features", {})
-        return {
-            column: tuple(feature["names"])
-            for column, feature in features.items()
-            if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
-        }
-    except (ValueError, AttributeError, KeyError, TypeError):
-        # Foreign metadata under the same key is no reason to refuse the table.
-        return {}
+def _refuse_damaged(text: str, place: str) -> None:
+    """Refuse bytes of another encoding, which `read_text` left as surrogates, and NUL."""
+    if "\0" in text:
+        raise InputError(f"{place}: there is a NUL byte; the file is damaged, or not text")
+    if found := _NOT_DECODED.search(text):
+        byte = ord(found[0]) - 0xDC00
+        raise InputError(f"{place}: byte 0x{byte:02x} is not of the file's encoding")

@@ -141,7 +141,7 @@ def test_rows_marked_unlabelled_by_the_datasets_library_are_left_out_with_a_warn
     table.save_to_disk(tmp_path / "saved")
     with caplog.at_level(logging.WARNING):
         assert [row.text for row in read_rows(tmp_path / "saved").splits["train"]] == ["x", "z"]
-    assert "left out 1 rows without a label" in caplog.text
+    assert "left out 1 row: without a label" in caplog.text
 
 
 def test_a_test_split_with_hidden_labels_is_named_and_left_out(tmp_path: Path):
@@ -251,7 +251,7 @@ GOOD = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
         ("a.jsonl", GOOD + '["c", 1]\n', r"a\.jsonl:3: .* one JSON object, got list"),
         ("a.jsonl", GOOD + '\n{"text": "c"}\n', r"a\.jsonl:4: there is no column 'label'"),
         ("a.jsonl", GOOD + '{"text": "  ", "label": "x"}\n', r"a\.jsonl:3: .*'text' is empty"),
-        ("a.jsonl", GOOD + '{"text": null, "label": "x"}\n', r"a\.jsonl:3: .* has no value"),
+        ("a.jsonl", GOOD + '{"text": null, "label": "x"}\n', r"a\.jsonl:3: .*'text' is empty"),
         (
             "a.jsonl",
             GOOD + '{"text": 7, "label": "x"}\n',
@@ -268,7 +268,7 @@ GOOD = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
         ("a.csv", 'text,label\na,x\n"b,y\n', r"a\.csv:3: not a readable row"),
         ("a.csv", "text,text\na,x\n", r"a\.csv:1: the header names a column twice"),
         ("a.csv", "text,label\n", r"a\.csv: the file has a header but no rows"),
-        ("a.csv", "text,label\n ,x\nb,y\n", r"a\.csv:2: the text in column 'text' is empty"),
+        ("a.csv", "text,label\n ,x\nb,y\n", r"a\.csv:2: column 'text' is empty"),
         ("a.tsv", "text\tlabel\na\tx\nb\n", r"a\.tsv:3: 1 fields, but the header has 2"),
         ("a.txt", "text", r"a\.txt: unknown kind of file; read are \.jsonl"),
         ("a.jsonl.gz", GOOD, r"a\.jsonl\.gz: not an intact gzip archive"),

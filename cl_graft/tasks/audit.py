@@ -1,0 +1,61 @@
+"""What is suspicious about a task's rows: doubles, contradictions, test rows that also train.
+
+Texts are compared as they are, to the character.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from cl_graft.tasks.task import Row, TextTask
+
+__all__ = ["audit", "warn_of"]
+
+_logger = logging.getLogger(__name__)
+
+_Texts = tuple[str, str | None]
+
+
+def audit(task: TextTask) -> dict[str, int]:
+    """Count suspicious rows of a task.
+
+    Returns:
+        ``train_test_overlap``: test rows whose texts also stand in train or dev.
+        ``train_dev_overlap``: dev rows whose texts also stand in train.
+        ``duplicates``: training rows that repeat the texts and the label of an earlier one.
+        ``conflicts``: training rows whose texts also stand in train with another label.
+    """
+    train = [_texts(row) for row in task.train]
+    dev = [_texts(row) for row in task.dev]
+    labels: dict[_Texts, set[int | float]] = {}
+    for texts, row in zip(train, task.train, strict=True):
+        labels.setdefault(texts, set()).add(row.label)
+    seen = {*train, *dev}
+    return {
+        "train_test_overlap": sum(_texts(row) in seen for row in task.test),
+        "train_dev_overlap": sum(texts in labels for texts in dev),
+        "duplicates": len(train) - sum(len(given) for given in labels.values()),
+        "conflicts": sum(len(labels[texts]) > 1 for texts in train),
+    }
+
+
+def warn_of(task: TextTask, counts: Mapping[str, int]) -> None:
+    """Log what `audit` counted, where it is anything."""
+    train, dev, test = len(task.train), len(task.dev), len(task.test)
+    said = {
+        "train_test_overlap": f"of {test:,} test rows also stand in train or dev; its scores will "
+        "look better than they are",
+        "train_dev_overlap": f"of {dev:,} dev rows also stand in train; what is chosen on dev fits "
+        "train too well",
+        "duplicates": f"of {train:,} training rows repeat an earlier one",
+        "conflicts": f"of {train:,} training rows have texts that also stand in train with another "
+        "label",
+    }
+    for name, sentence in said.items():
+        if counts[name]:
+            _logger.warning("task %s: %s %s", task.name, f"{counts[name]:,}", sentence)
+
+
+def _texts(row: Row) -> _Texts:
+    return row.text, row.text_pair

@@ -1,0 +1,112 @@
+"""Rows that cannot be used: each is an error, or they are left out and counted, file by file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Literal, TypeVar
+
+from cl_graft.errors import InputError
+
+__all__ = ["BadRows", "OnBadRow"]
+
+OnBadRow = Literal["error", "skip"]
+
+_SHOWN = 3
+_T = TypeVar("_T")
+_U = TypeVar("_U")
+
+_logger = logging.getLogger(__name__)
+
+
+class BadRows:
+    """What was wrong with the rows of the files of one task.
+
+    Attributes:
+        skip: Whether a row that cannot be used is left out; else it is an error.
+        counts: How many rows were left out, by file.
+        first: What was wrong with the first of them, by file.
+    """
+
+    def __init__(self, on_bad_row: OnBadRow = "error") -> None:
+        if on_bad_row not in ("error", "skip"):
+            raise InputError(f"on_bad_row must be 'error' or 'skip', got {on_bad_row!r}")
+        self.skip = on_bad_row == "skip"
+        self.counts: dict[str, int] = {}
+        self.first: dict[str, list[str]] = {}
+
+    def add(self, file: str, fault: str) -> None:
+        """Take in a row that cannot be used.
+
+        Raises:
+            InputError: Unless such rows are left out.
+        """
+        if not self.skip:
+            raise InputError(f"{fault} (on_bad_row 'skip' leaves such rows out, and counts them)")
+        self.leave_out(file, fault)
+
+    def leave_out(self, file: str, reason: str, *, rows: int = 1) -> None:
+        """Count rows of a file that are left out."""
+        self.counts[file] = self.counts.get(file, 0) + rows
+        shown = self.first.setdefault(file, [])
+        if len(shown) < _SHOWN:
+            shown.append(reason)
+
+    @property
+    def total(self) -> int:
+        """Rows that were left out, of all files."""
+        return sum(self.counts.values())
+
+    def take(self, other: BadRows) -> None:
+        """Take in the bad rows of another collection as one's own.
+
+        Raises:
+            InputError: If there are any, unless such rows are left out.
+        """
+        for file, faults in other.first.items():
+            for fault in faults:
+                self.add(file, fault)
+            self.counts[file] += other.counts[file] - len(faults)
+
+    def kept(self, file: str, items: Iterable[_T], read: Callable[[_T], _U]) -> list[_U]:
+        """Read items one by one; those at which `read` raises an InputError are bad rows."""
+        kept: list[_U] = []
+        for item in items:
+            try:
+                kept.append(read(item))
+            except InputError as fault:
+                self.add(file, str(fault))
+        return kept
+
+    def refuse_none_left(self, file: str, kept: int) -> None:
+        """Refuse a file of which no row was kept.
+
+        Raises:
+            InputError: If `kept` is 0.
+        """
+        if kept:
+            return
+        if file in self.counts:
+            raise InputError(
+                f"{file}: none of its {self.counts[file]} rows can be used; {self.first[file][0]}"
+            )
+        raise InputError(f"{file}: there are no rows")
+
+    def report(self) -> dict[str, Any]:
+        """Return as JSON how many rows were left out of each file, and why the first ones were."""
+        return {
+            file: {"rows": rows, "first": list(self.first[file])}
+            for file, rows in self.counts.items()
+        }
+
+    def warn(self) -> None:
+        """Log how many rows were left out of each file."""
+        for file, rows in self.counts.items():
+            _logger.warning(
+                "%s: left out %s row%s: %s%s",
+                file,
+                f"{rows:,}",
+                "" if rows == 1 else "s",
+                "; ".join(self.first[file]),
+                "; …" if rows > len(self.first[file]) else "",
+            )

@@ -1,0 +1,223 @@
+"""The text of a data file: unpacked, of a bounded size, and decoded.
+
+What a file really is (another encoding, an archive under a wrong name, a web page, a bomb) is said
+in one sentence before anybody looks at its rows. At most as much is unpacked as may be read.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cl_graft.errors import InputError, nearest
+
+__all__ = [
+    "MAX_CHARACTERS",
+    "MEGABYTE",
+    "Reading",
+    "check_size",
+    "decode",
+    "lines",
+    "read_text",
+]
+
+MAX_CHARACTERS = 1_000_000
+"""Of one text: no model reads a longer one, and a tokenizer would take all memory."""
+
+MEGABYTE = 1_000_000
+_BYTES_A_ROW = 100
+
+_ENCODINGS = (
+    "utf-8", "utf-16", "utf-32", "latin-1", "cp1250", "cp1251", "cp1252", "shift_jis", "gb18030",
+    "big5", "euc_kr",
+)  # fmt: skip
+_MARKS = (
+    (b"\xff\xfe\x00\x00", "utf-32"),
+    (b"\x00\x00\xfe\xff", "utf-32"),
+    (b"\xff\xfe", "utf-16"),
+    (b"\xfe\xff", "utf-16"),
+)
+_SIGNATURES = (
+    (b"PK\x03\x04", "a zip archive (files of Excel are such): unpack it, or export the table"),
+    (b"\x1f\x8b", "a gzip archive, and the names of such end in .gz"),
+    (b"\xfd7zXZ\x00", "an xz archive: unpack it"),
+    (b"\x28\xb5\x2f\xfd", "a zstd archive: unpack it"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive: unpack it"),
+    (b"Rar!\x1a", "a rar archive: unpack it"),
+    (b"PAR1", "a parquet file, and the names of such end in .parquet"),
+    (b"ARROW1", "an Arrow file: write it as parquet"),
+    (b"\xd0\xcf\x11\xe0", "a file of an old Office program: export the table"),
+    (b"SQLite format 3\x00", "a data base of SQLite: export the table"),
+    (b"%PDF-", "a PDF"),
+    (b"version https://git-lfs", "a pointer of Git LFS: fetch the file with 'git lfs pull'"),
+)
+_BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
+_PAGE = re.compile(rb"\s*<(!doctype html|html|head)\b", re.IGNORECASE)
+_LINE = re.compile(r"[^\r\n]++(?:\r\n?|\n)?|\r\n?|\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How data files are read.
+
+    Attributes:
+        encoding: Of text files, as Python names it; a byte order mark is dropped.
+        max_megabytes: Most MB (1,000,000 bytes) of a file once unpacked. It may have 10,000 rows
+            for each of them.
+
+    Raises:
+        InputError: If Python knows no such encoding of text, or the limit is below 1.
+    """
+
+    encoding: str = "utf-8"
+    max_megabytes: int = 500
+
+    def __post_init__(self) -> None:
+        try:
+            "a".encode(self.encoding)
+        except (LookupError, ValueError):
+            raise InputError(
+                f"unknown encoding {self.encoding!r}; {nearest(self.encoding, _ENCODINGS)}"
+            ) from None
+        if self.max_megabytes < 1:
+            raise InputError(f"max_megabytes must be at least 1, got {self.max_megabytes}")
+
+    @property
+    def most_bytes(self) -> int:
+        """The limit in bytes."""
+        return self.max_megabytes * MEGABYTE
+
+    @property
+    def most_rows(self) -> int:
+        """Most rows of a file."""
+        return self.most_bytes // _BYTES_A_ROW
+
+
+def read_text(path: Path, reading: Reading, *, escape: bool = False) -> str:
+    """Read a text file, gzipped if its name ends in `.gz`.
+
+    Args:
+        path: The file.
+        reading: Encoding and limit.
+        escape: Let bytes that are not of the encoding become lone surrogates (U+DC80 to U+DCFF),
+            for a reader that goes row by row; else they are an error.
+
+    Raises:
+        InputError: If the file cannot be read, is none of text, too large or of another encoding.
+    """
+    return decode(_read_bytes(path, reading), str(path), reading.encoding, escape=escape)
+
+
+def check_size(place: str, size: int, reading: Reading, *, unpacked: bool = False) -> None:
+    """Refuse a file of more bytes than may be read.
+
+    Raises:
+        InputError: If it is.
+    """
+    if size > reading.most_bytes:
+        when = " when unpacked" if unpacked else ""
+        raise InputError(
+            f"{place}: larger than {reading.max_megabytes:,} MB{when}, the limit for a file; files "
+            "are read whole into memory, so make it smaller, or raise max_megabytes"
+        )
+
+
+def decode(data: bytes, place: str, encoding: str = "utf-8", *, escape: bool = False) -> str:
+    """Decode the bytes of a text file; `place` names it in messages, `escape` as in `read_text`.
+
+    Raises:
+        InputError: If they are no text in this encoding.
+    """
+    utf8 = encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig")
+    _refuse_others(data, place, utf8=utf8)
+    codec = "utf-8-sig" if utf8 else encoding
+    try:
+        text = data.decode(codec)
+    except UnicodeError as error:
+        text = _escaped(data, codec) if escape else None
+        if text is None:
+            raise InputError(
+                _not_decoded(data, place, "UTF-8" if utf8 else encoding, error)
+            ) from None
+    text = text.removeprefix("\ufeff")
+    zeros = text.count("\0")
+    if zeros * 4 > len(text):
+        raise InputError(
+            f"{place}: {zeros:,} of {len(text):,} characters are NUL: the file is not text, or is "
+            "in UTF-16 without a byte order mark (then name its encoding, utf-16-le or utf-16-be)"
+        )
+    return text
+
+
+def lines(text: str, start: int = 0) -> Iterator[re.Match[str]]:
+    r"""Walk over the lines of a text from an offset on, with their ends: \n, \r\n or \r.
+
+    str.splitlines would also cut at separators that texts may hold, and copy the text.
+    """
+    return _LINE.finditer(text, start)
+
+
+def _read_bytes(path: Path, reading: Reading) -> bytes:
+    most, packed = reading.most_bytes, path.name.lower().endswith(".gz")
+    try:
+        if packed:
+            with gzip.open(path) as file:
+                data = file.read(most + 1)
+        else:
+            check_size(str(path), path.stat().st_size, reading)
+            with path.open("rb") as file:
+                data = file.read(most + 1)
+    except EOFError:
+        raise InputError(
+            f"{path}: the gzip archive ends too early; it was probably cut off while being copied"
+        ) from None
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path}: not an intact gzip archive ({error})") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    check_size(str(path), len(data), reading, unpacked=packed)
+    return data
+
+
+def _refuse_others(data: bytes, place: str, *, utf8: bool) -> None:
+    """Refuse what is no text file, or says that it is in another encoding."""
+    start = data[:300]
+    for signature, what in _SIGNATURES:
+        if start.startswith(signature):
+            raise InputError(f"{place}: not text but {what}")
+    if _BZIP2.match(start):
+        raise InputError(f"{place}: not text but a bzip2 archive: unpack it")
+    if start[257:262] == b"ustar":
+        raise InputError(f"{place}: not text but a tar archive: unpack it")
+    if _PAGE.match(start):
+        raise InputError(f"{place}: not text but a web page, as downloads leave it that failed")
+    for mark, name in _MARKS if utf8 else ():
+        if start.startswith(mark):
+            raise InputError(
+                f"{place}: the byte order mark is that of {name.upper()}, not UTF-8; save the file "
+                f"as UTF-8, or name its encoding, {name}"
+            )
+
+
+def _escaped(data: bytes, codec: str) -> str | None:
+    """Decode with lone surrogates for bytes that do not fit; None where the codec cannot."""
+    try:
+        return data.decode(codec, "surrogateescape")
+    except UnicodeError:
+        return None
+
+
+def _not_decoded(data: bytes, place: str, encoding: str, error: UnicodeError) -> str:
+    if not isinstance(error, UnicodeDecodeError):
+        return f"{place}: not {encoding} ({error})"
+    seen = data[: error.start].decode(error.encoding, "replace")
+    line = 1 + max(seen.count("\n"), seen.count("\r"))
+    byte = f"byte 0x{data[error.start]:02x} is not {encoding} (offset {error.start:,})"
+    return (
+        f"{place}:{line}: {byte}; save the file as UTF-8, or name its encoding (Windows writes "
+        "cp1252 in the West)"
+    )

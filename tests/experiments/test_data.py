@@ -1,0 +1,82 @@
+"""Faults of data are told before anything is computed; what was left out is in the results."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.compare import compare
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.folders import differences
+from cl_graft.experiments.run import run
+
+QUICK = {
+    "tasks": ["mine"],
+    "shots": 4,
+    "shots_short": "all",
+    "steps": 1,
+    "evaluations": 1,
+    "max_length": 16,
+    "device": "cpu",
+    "strategies": ["naive"],
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rows = [f"this is text number {n},{'bad' if n % 2 else 'good'}" for n in range(40)]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine.csv").write_text("\n".join(["text,label", *rows, "ragged", ""]))
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def settings(data: Path, tiny_bert: Path) -> dict:
+    return {**QUICK, "data": str(data), "model": str(tiny_bert), "on_bad_row": "skip"}
+
+
+def test_rows_left_out_and_cut_stand_in_the_results_and_the_summary(settings, data, tmp_path):
+    out = tmp_path / "out"
+    long = data / "mine.csv"
+    long.write_text(long.read_text() + f"{'and on ' * 40},good\n" * 5)
+    result = run(config_from(settings), strategy="naive", seed=0, out=out)
+    found = result.data["mine"]
+    assert {Path(file).name: e["rows"] for file, e in found["source"]["left_out"].items()} == {
+        "mine.csv": 1
+    }
+    assert found["max_length"] == 16
+    assert 0 < found["cut"]["train"] + found["cut"]["valid"] + found["cut"]["test"] <= 5
+    stored = json.loads((out / "naive" / "seed0" / "results.json").read_text())
+    assert stored["data"]["mine"] == found
+    summary = (out / "naive" / "seed0" / "summary.md").read_text()
+    assert "1 rows of" in summary
+    assert "rows cut at 16 tokens" in summary
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"family": "masked_lm"}, "task 'mine': the word 'incomprehensibilities' of label"),
+        ({"max_length": 5000}, "max_length must be at most"),
+    ],
+)
+def test_what_shows_when_rows_meet_the_tokenizer_is_told_before_anything_is_written(
+    settings, data, tmp_path, changes, said
+):
+    text = (data / "mine.csv").read_text()
+    (data / "mine.csv").write_text(text.replace(",bad", ",incomprehensibilities"))
+    config = config_from({**settings, **changes})
+    with pytest.raises(InputError, match=said):
+        compare(config, out=tmp_path / "out")
+    with pytest.raises(InputError, match=said):
+        run(config, strategy="naive", seed=0, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_setting_younger_than_a_stored_config_had_its_default():
+    config = config_from({"tasks": ["a"]})
+    stored = {name: value for name, value in config.cell().items() if name != "on_bad_row"}
+    assert differences(stored, config) == []
+    other = config_from({"tasks": ["a"], "on_bad_row": "skip"})
+    assert differences(stored, other) == ['on_bad_row "error" there, "skip" here']

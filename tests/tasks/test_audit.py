@@ -1,0 +1,47 @@
+"""Doubled, contradicting and leaked rows are counted."""
+
+import logging
+
+import pytest
+
+from cl_graft.tasks.audit import audit, warn_of
+from cl_graft.tasks.task import Row, TextTask
+
+
+def rows(*given: tuple[str, int]) -> tuple[Row, ...]:
+    return tuple(Row(text, None, label) for text, label in given)
+
+
+def task(train, dev, test) -> TextTask:
+    return TextTask("mine", ("no", "yes"), rows(*train), rows(*dev), rows(*test))
+
+
+def test_clean_rows_count_nothing(caplog: pytest.LogCaptureFixture):
+    clean = task([("a", 0), ("b", 1)], [("c", 0)], [("d", 1)])
+    with caplog.at_level(logging.WARNING):
+        warn_of(clean, audit(clean))
+    assert set(audit(clean).values()) == {0}
+    assert caplog.text == ""
+
+
+def test_each_kind_is_counted_once_for_each_row(caplog: pytest.LogCaptureFixture):
+    train = [("a", 0), ("a", 0), ("a", 1), ("b", 1), ("b", 1), ("c", 0)]
+    found = task(train, [("a", 0), ("x", 1)], [("b", 0), ("x", 0), ("y", 1)])
+    counts = audit(found)
+    assert counts == {
+        "train_test_overlap": 2,
+        "train_dev_overlap": 1,
+        "duplicates": 2,
+        "conflicts": 3,
+    }
+    with caplog.at_level(logging.WARNING):
+        warn_of(found, counts)
+    assert "task mine: 2 of 3 test rows also stand in train or dev" in caplog.text
+    assert "3 of 6 training rows have texts that also stand in train with another" in caplog.text
+
+
+def test_the_second_text_counts_as_part_of_a_row():
+    pair = (Row("a", "b", 0), Row("a", "c", 1))
+    found = TextTask("mine", ("no", "yes"), pair, pair[:1], (Row("a", "d", 0),))
+    assert audit(found)["conflicts"] == 0
+    assert audit(found)["train_test_overlap"] == 0
