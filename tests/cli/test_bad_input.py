@@ -35,7 +35,7 @@ EXPECTED = {
     "no transformer": "holds no transformer",
     "another base": "belongs to another model",
     "truncated entry": "cut short",
-    "truncated graft": "cut short or altered",
+    "truncated graft": "bytes are left",
     "foreign graft": "not a file of cl_graft",
     "foreign bank": "is not a bank",
     "missing bank": "there is no folder",
