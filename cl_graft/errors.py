@@ -12,11 +12,15 @@ from difflib import get_close_matches
 
 __all__ = [
     "BankError",
+    "CannotWrite",
     "DamagedFile",
     "DivergedError",
     "ForeignFile",
     "FutureVersion",
+    "InUse",
     "InputError",
+    "NotFinite",
+    "OutOfMemory",
     "TruncatedFile",
     "WrongArchitecture",
     "WrongBase",
@@ -32,8 +36,30 @@ class InputError(ValueError):
     """A name, a file or a setting that the user gave cannot be used."""
 
 
+class InUse(InputError):
+    """Another process writes to the folder."""
+
+
+class CannotWrite(InputError, OSError):
+    """The disk is full, read-only, or closed to this process."""
+
+
 class DivergedError(RuntimeError):
-    """A loss or a gradient became NaN or infinite."""
+    """A loss, a gradient, a score or a weight became NaN or infinite."""
+
+    task: str | None = None
+    """The task, once it is known."""
+
+
+class NotFinite(DivergedError, ValueError):
+    """Values that were to be ranked or scored hold NaN or infinities."""
+
+
+class OutOfMemory(RuntimeError):
+    """A phase needed more memory than there is."""
+
+    task: str | None = None
+    """The task, once it is known."""
 
 
 class BankError(ValueError):

@@ -25,6 +25,7 @@ from cl_graft.experiments.report import mean_ece, write_comparison_summary
 from cl_graft.experiments.results import Comparison, Failure, RunResult, command
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import check_tasks, data_seed_of, load_tasks
+from cl_graft.store import only_writer
 from cl_graft.store.files import replace_file
 from cl_graft.tasks import TextTask
 
@@ -47,10 +48,15 @@ def compare(
         progress: Called after every step of every phase.
 
     Raises:
-        InputError: If the folder holds a comparison with another config, or model or data cannot
-            be used; nothing is computed then.
+        InputError: If the folder holds a comparison with another config, another process writes
+            to it, or model or data cannot be used; nothing is computed then.
     """
     out = Path(out)
+    with only_writer(out):
+        return _compare(config, out, progress)
+
+
+def _compare(config: ExperimentConfig, out: Path, progress: Progress) -> Comparison:
     folders.check_out(out, config)
     cells = [(strategy, seed) for seed in config.seeds for strategy in config.strategies]
     done = {
@@ -66,7 +72,6 @@ def compare(
         loaded = load_base_model(config)
         for stream in tasks.values():
             check_tasks(stream, loaded, config)
-    out.mkdir(parents=True, exist_ok=True)
     folders.write_config(config, out)
     cache = DirectoryCache(out / folders.CACHE)
     failed: list[Failure] = []
@@ -74,17 +79,19 @@ def compare(
         if (strategy, seed) in done:
             progress(Step("reused", 1, 1, "", strategy, seed))
             continue
+        folder = folders.run_folder(out, strategy, seed)
         try:
-            folders.clear_unfinished(folders.run_folder(out, strategy, seed))
-            done[strategy, seed] = run(
-                config,
-                strategy=strategy,
-                seed=seed,
-                out=out,
-                progress=progress,
-                cache=cache,
-                tasks=tasks[data_seed_of(config, seed)],
-            )
+            with only_writer(folder):
+                folders.clear_unfinished(folder)
+                done[strategy, seed] = run(
+                    config,
+                    strategy=strategy,
+                    seed=seed,
+                    out=out,
+                    progress=progress,
+                    cache=cache,
+                    tasks=tasks[data_seed_of(config, seed)],
+                )
         except Exception as error:
             logger.exception("%s with seed %s failed", strategy, seed)
             failed.append(Failure(strategy, seed, f"{type(error).__name__}: {error}"))

@@ -15,6 +15,7 @@ from typing import Any
 from cl_graft.errors import BankError, InputError
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.results import RESULTS, RunResult, read_result
+from cl_graft.store import LOCK
 from cl_graft.store.files import VERSION, check_json, replace_file
 from cl_graft.store.seals import read_sealed, sealed_json
 from cl_graft.strategies.table import STRATEGIES
@@ -49,7 +50,7 @@ def refuse_taken(folder: Path) -> None:
     Raises:
         InputError: If it holds anything, or is a file.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and (not folder.is_dir() or _content(folder)):
         raise InputError(f"{folder} already holds another run; choose another output folder")
 
 
@@ -103,7 +104,7 @@ def finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
     Raises:
         InputError: If the folder holds a run with another config, or something else.
     """
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    if not folder.exists() or (folder.is_dir() and not _content(folder)):
         return None
     stored = read_config(folder) if folder.is_dir() else None
     if stored is None:
@@ -122,18 +123,22 @@ def finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
 def clear_unfinished(folder: Path) -> None:
     """Remove an unfinished run of ours, so that it can be done again.
 
+    The caller must be its only writer.
+
     Raises:
         InputError: If there are files of others in it.
     """
     if not folder.exists():
         return
-    foreign = sorted(path.name for path in folder.iterdir() if path.name not in _OURS)
+    content = _content(folder)
+    foreign = sorted(path.name for path in content if path.name not in _OURS)
     if foreign:
         raise InputError(
             f"{folder} holds an unfinished run and files that are not this package's "
             f"({', '.join(foreign[:3])}); move them away, or choose another output folder"
         )
-    shutil.rmtree(folder)
+    for path in content:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def check_out(out: Path, config: ExperimentConfig) -> None:
@@ -155,9 +160,14 @@ def check_out(out: Path, config: ExperimentConfig) -> None:
                 "choose another output folder"
             )
         return
-    foreign = sorted(p.name for p in out.iterdir() if p.name not in {CACHE, *STRATEGIES})
+    foreign = sorted(p.name for p in _content(out) if p.name not in {CACHE, *STRATEGIES})
     if foreign:
         raise InputError(
             f"{out} is not empty and holds no comparison ({', '.join(foreign[:3])} …); "
             "choose another output folder"
         )
+
+
+def _content(folder: Path) -> list[Path]:
+    """Return what a folder holds beside the lock of who writes to it."""
+    return [path for path in folder.iterdir() if path.name != LOCK]

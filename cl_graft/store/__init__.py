@@ -8,12 +8,19 @@ package, or made for another model is refused, each with its own error of `cl_gr
 
 from cl_graft.store.banks import append_entry, load_bank, save_bank
 from cl_graft.store.grafts import StoredGraft, load_graft, save_graft
+from cl_graft.store.locks import LOCK, only_writer
+from cl_graft.store.writing import free_bytes, told_of_full_disks, writing
 
 __all__ = [
+    "LOCK",
     "StoredGraft",
     "append_entry",
+    "free_bytes",
     "load_bank",
     "load_graft",
+    "only_writer",
     "save_bank",
     "save_graft",
+    "told_of_full_disks",
+    "writing",
 ]

@@ -2,7 +2,7 @@
 
 `bank.json` names every entry file with its SHA-256 and is replaced last, so a crash while an
 entry is being added leaves the old bank in force. Entry files are never rewritten. One process
-may write at a time; any number may read.
+writes at a time (`only_writer`); any number may read.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from cl_graft.store.files import (
     valid,
 )
 from cl_graft.store.grafts import StoredGraft, pack_graft, unpack_graft
+from cl_graft.store.locks import only_writer
 from cl_graft.store.records import (
     base_record,
     check_base,
@@ -53,9 +54,15 @@ def save_bank(bank: GraftBank, folder: Path | str) -> None:
 
     Raises:
         BankError: If the folder holds another bank, or one with more entries.
+        InUse: If another process writes to it.
         ValueError: If values do not have the dtype that the base states.
     """
     folder = Path(folder)
+    with only_writer(folder):
+        _save(bank, folder)
+
+
+def _save(bank: GraftBank, folder: Path) -> None:
     records = _records(folder, bank) if (folder / _INDEX).exists() else []
     if len(records) > len(bank):
         raise BankError(
@@ -82,8 +89,14 @@ def append_entry(bank: GraftBank, folder: Path | str) -> None:
 
     Raises:
         BankError: If the folder does not hold exactly the entries before the last one.
+        InUse: If another process writes to it.
     """
     folder = Path(folder)
+    with only_writer(folder):
+        _append(bank, folder)
+
+
+def _append(bank: GraftBank, folder: Path) -> None:
     records = _records(folder, bank) if (folder / _INDEX).exists() else []
     if len(records) != len(bank) - 1:
         raise BankError(

@@ -23,6 +23,7 @@ from torch import Tensor
 from cl_graft.errors import BankError, DamagedFile, ForeignFile, FutureVersion, TruncatedFile
 from cl_graft.fingerprint import hash_tensors, tensor_bytes
 from cl_graft.store.seals import BLANK, checksum, intact
+from cl_graft.store.writing import writing
 
 __all__ = [
     "VERSION",
@@ -177,16 +178,21 @@ def to_json(value: object) -> str:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file so that a reader, or a crash, sees its old or its new content, never a part."""
+    """Write a file so that a reader, or a crash, sees its old or its new content, never a part.
+
+    Raises:
+        CannotWrite: If the disk is full or read-only; the old content stays.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
+        with writing(path, size=len(data)):
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
     except BaseException:
-        with suppress(FileNotFoundError):
+        with suppress(OSError):
             temporary.unlink()
         raise
     if os.name == "posix":  # elsewhere a folder cannot be opened

@@ -1,0 +1,85 @@
+"""What to tell when the disk takes no more: where, why, how much is needed and how much is free."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from cl_graft.errors import CannotWrite
+
+__all__ = ["free_bytes", "told_of_full_disks", "writing"]
+
+_FULL = {
+    errno.ENOSPC: "no space is left there",
+    errno.EDQUOT: "the quota there is used up",
+    errno.EFBIG: "the file would be larger than this process may write (ulimit -f)",
+    errno.EROFS: "the file system is read-only",
+}
+_DENIED = {
+    errno.EACCES: "permission is denied",
+    errno.EPERM: "that is not permitted",
+}
+
+
+@contextmanager
+def writing(path: Path, *, size: int | None = None) -> Iterator[None]:
+    """Turn what a full or closed disk raises in a `with` block into `CannotWrite`.
+
+    Args:
+        path: What is written there.
+        size: How many bytes it takes, where that is known.
+
+    Raises:
+        CannotWrite: It names the path, the reason, the bytes needed and those free.
+    """
+    try:
+        yield
+    except CannotWrite:
+        raise
+    except OSError as error:
+        if error.errno not in _FULL | _DENIED:
+            raise
+        raise _explained(error, path, size) from error
+
+
+@contextmanager
+def told_of_full_disks(folder: Path) -> Iterator[None]:
+    """Turn what a full disk raises in a `with` block into `CannotWrite`, whoever wrote there.
+
+    It is for writers that are not ours, such as TensorBoard's: they do not name what they wrote.
+    """
+    try:
+        yield
+    except CannotWrite:
+        raise
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise _explained(error, folder, None) from error
+
+
+def free_bytes(path: Path) -> int | None:
+    """Return the bytes that this process may still write where `path` is or will be.
+
+    None where that cannot be seen.
+    """
+    for place in (path, *path.absolute().parents):
+        with suppress(OSError):
+            return shutil.disk_usage(place).free
+    return None
+
+
+def _explained(error: OSError, path: Path, size: int | None) -> CannotWrite:
+    reason = (_FULL | _DENIED)[error.errno or 0]
+    free = free_bytes(path)
+    amounts = [
+        *([f"{size:,} bytes are needed"] if size is not None else []),
+        *([f"{free:,} bytes are free"] if free is not None and error.errno in _FULL else []),
+    ]
+    where = f" ({', '.join(amounts)})" if amounts else ""
+    told = CannotWrite(f"cannot write {path}: {reason}{where}; what was saved before is whole")
+    told.errno = error.errno
+    return told

@@ -1,0 +1,224 @@
+"""A folder has one writer, and whoever comes second is told who is first."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cl_graft.errors import InputError, InUse
+from cl_graft.store import LOCK, only_writer
+from cl_graft.store import locks as module
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes are stopped by signals")
+
+_HOLD = """
+import sys
+from cl_graft.store import only_writer
+with only_writer(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds a folder until a line comes."""
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    try:
+        assert process.stdout.readline() == "held\n"
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def left_behind(folder: Path, **changed: Any) -> None:
+    """Write the lock file of a process that is gone."""
+    with only_writer(folder):
+        owner = json.loads((folder / LOCK).read_text())
+        known = {**owner, "pid": 2**22 - 7, "started": "long ago", "command": "old", **changed}
+        copy = json.dumps(known)
+    folder.mkdir(exist_ok=True)
+    (folder / LOCK).write_text(copy)
+
+
+def no_flock(*_: object) -> None:
+    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+
+def test_the_second_process_stops_and_is_told_who_the_first_is(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with holder(folder) as first:
+        with pytest.raises(InUse) as told, only_writer(folder):
+            pass
+        text = str(told.value)
+        assert f"process {first.pid} on " in text
+        assert str(folder) in text
+        assert " since " in text
+        assert "second" in text
+        assert first.stdin is not None
+        first.stdin.write("\n")
+        first.stdin.flush()
+        first.wait(timeout=20)
+        with only_writer(folder):
+            assert json.loads((folder / LOCK).read_text())["pid"] == os.getpid()
+
+
+def test_the_lock_of_a_killed_process_is_taken_over_with_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with holder(tmp_path) as first:
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    assert (tmp_path / LOCK).is_file()
+    with caplog.at_level(logging.WARNING), only_writer(tmp_path):
+        pass
+    assert f"taking over from process {first.pid} on " in caplog.text
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_a_child_that_outlives_its_parent_does_not_hold_the_parents_lock(tmp_path: Path) -> None:
+    ready, wait = os.pipe(), os.pipe()
+    with only_writer(tmp_path):
+        child = os.fork()
+        if child == 0:
+            os.write(ready[1], b"x")
+            os.read(wait[0], 1)
+            os._exit(0)
+        os.read(ready[0], 1)
+    try:
+        with only_writer(tmp_path):
+            pass
+    finally:
+        os.write(wait[1], b"x")
+        assert os.waitpid(child, 0)[1] == 0
+        for end in (*ready, *wait):
+            os.close(end)
+
+
+@pytest.mark.parametrize("flock", [True, False])
+def test_a_number_that_another_process_has_by_now_does_not_hold_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: bool
+) -> None:
+    left_behind(tmp_path, pid=os.getppid())
+    if not flock:
+        monkeypatch.setattr(module.fcntl, "flock", no_flock)
+    with only_writer(tmp_path):
+        assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("flock", [True, False])
+@pytest.mark.parametrize("changed", [{"host": "elsewhere"}, {"machine": "another"}])
+def test_the_lock_of_another_host_is_never_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: bool, changed: dict[str, str]
+) -> None:
+    left_behind(tmp_path, **changed)
+    before = (tmp_path / LOCK).read_bytes()
+    if not flock:
+        monkeypatch.setattr(module.fcntl, "flock", no_flock)
+    with pytest.raises(InUse) as told, only_writer(tmp_path):
+        pass
+    assert "cannot be seen from here; if it does not, delete " in str(told.value)
+    assert (tmp_path / LOCK).read_bytes() == before
+
+
+def test_without_flock_a_living_owner_is_known_by_number_and_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("the start of a process is read from Linux's /proc")
+    monkeypatch.setattr(module.fcntl, "flock", no_flock)
+    with only_writer(tmp_path):
+        mine = (tmp_path / LOCK).read_text()
+    (tmp_path / LOCK).write_text(mine)
+    with pytest.raises(InUse, match=f"process {os.getpid()} on "), only_writer(tmp_path):
+        pass
+    (tmp_path / LOCK).unlink()
+    left_behind(tmp_path)
+    with only_writer(tmp_path):
+        pass
+    (tmp_path / LOCK).write_text("")
+    with pytest.raises(InUse, match="in use by another process"), only_writer(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', "\x00" * 100])
+def test_a_lock_file_that_was_cut_short_is_taken_over(tmp_path: Path, content: str) -> None:
+    (tmp_path / LOCK).write_text(content)
+    with only_writer(tmp_path):
+        pass
+    assert not (tmp_path / LOCK).exists()
+
+
+@pytest.mark.parametrize("hours", [-5, 5, 10**9, float("nan")])
+def test_a_clock_that_was_set_does_not_matter(tmp_path: Path, hours: float) -> None:
+    with only_writer(tmp_path):
+        owner = json.loads((tmp_path / LOCK).read_text())
+    owner |= {"since": time.time() + 3600 * hours, "host": "elsewhere"}
+    (tmp_path / LOCK).write_text(json.dumps(owner))
+    with pytest.raises(InUse, match=f"process {os.getpid()} on elsewhere"), only_writer(tmp_path):
+        pass
+    owner |= {"host": module._host()}
+    (tmp_path / LOCK).write_text(json.dumps(owner))
+    with only_writer(tmp_path):
+        pass
+
+
+def test_what_a_foreign_lock_file_says_stays_on_its_line(tmp_path: Path) -> None:
+    left_behind(tmp_path, host="a\nb\x1b[31m" + "c" * 1000)
+    with pytest.raises(InUse) as told, only_writer(tmp_path):
+        pass
+    assert "\n" not in str(told.value)
+    assert "\x1b" not in str(told.value)
+    assert len(str(told.value)) < 1000
+
+
+def test_blocks_of_one_thread_nest_and_an_exception_gives_the_folder_back(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="stop"), only_writer(tmp_path), only_writer(tmp_path):
+        raise RuntimeError("stop")
+    assert not (tmp_path / LOCK).exists()
+    with only_writer(tmp_path):
+        with only_writer(tmp_path / "."):
+            pass
+        assert (tmp_path / LOCK).exists()
+
+
+def test_a_new_folder_goes_again_if_nothing_was_written_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "one" / "two"
+    with only_writer(folder):
+        assert folder.is_dir()
+    assert not (tmp_path / "one").exists()
+    with only_writer(folder):
+        (folder / "kept").write_text("")
+    assert (folder / "kept").exists()
+
+
+def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(InputError, match="there is a file in the way"), only_writer(folder):
+            pass
