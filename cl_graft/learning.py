@@ -22,6 +22,7 @@ from cl_graft.passes import Passes
 from cl_graft.precision import loss_scale
 from cl_graft.randomness import BatchOrder, derive, permutation
 from cl_graft.training import FineTuning, fine_tune
+from cl_graft.trouble import in_phase
 
 __all__ = [
     "DenseRun",
@@ -268,19 +269,22 @@ def fine_tune_task(
         report = progress or silent
         micro = settings.micro_batch
         try:
-            outcome = fine_tune(
-                task.model,
-                trained,
-                loss=lambda step: (
-                    task.losses(order(step), micro_batch=micro) if micro else task.loss(order(step))
-                ),
-                settings=settings,
-                seed=phase_seed,
-                path=path,
-                scale=loss_scale(task.precision),
-                dev_score=task.dev_score,
-                on_step=lambda step, _: report("dense", step, settings.steps),
-            )
+            with in_phase("dense fine-tuning"):
+                outcome = fine_tune(
+                    task.model,
+                    trained,
+                    loss=lambda step: (
+                        task.losses(order(step), micro_batch=micro)
+                        if micro
+                        else task.loss(order(step))
+                    ),
+                    settings=settings,
+                    seed=phase_seed,
+                    path=path,
+                    scale=loss_scale(task.precision),
+                    dev_score=task.dev_score,
+                    on_step=lambda step, _: report("dense", step, settings.steps),
+                )
         finally:
             copy_(trained, before)
         tensors, dev, gathered = outcome.tensors, outcome.dev, outcome.path

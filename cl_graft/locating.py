@@ -10,8 +10,8 @@ model, the data, the settings and the seed, so its outcome can be cached by a ha
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from torch import Tensor
 
 from cl_graft.caching import Cache, cache_key
 from cl_graft.dropout import without_dropout
+from cl_graft.errors import DivergedError
 from cl_graft.graft import copy_, gather, grafted, snapshot
 from cl_graft.learning import (
     GraftingSettings,
@@ -34,6 +35,7 @@ from cl_graft.passes import Passes
 from cl_graft.precision import safe_scale
 from cl_graft.randomness import BatchOrder, derive
 from cl_graft.region import Layout, Parameters, Region
+from cl_graft.trouble import in_phase
 from cl_graft.warmup import warm_up_head
 
 __all__ = ["Located", "locate_task"]
@@ -98,7 +100,7 @@ def locate_task(
         task.model.requires_grad_(False)
         for parameter in task.parameters.values():
             parameter.requires_grad_(True)
-        with mode:
+        with mode, in_phase("localization"), _named(settings.localizer):
             problem = _problem(task, settings, start, count, progress or silent)
             ranking = _ranking(problem, task, settings, count, k=k, taken=taken, cache=cache)
             claimed, graft_dev = _budget(problem, ranking, settings, k, without, start)
@@ -135,6 +137,15 @@ class _Start:
         )
 
 
+@contextmanager
+def _named(localizer: str) -> Iterator[None]:
+    """Let what diverges while a region is sought name the localizer."""
+    try:
+        yield
+    except DivergedError as error:
+        raise DivergedError(f"localization by {localizer}: {error}") from error
+
+
 class _Count:
     """Rows of localization, counted as they go through the model."""
 
@@ -162,7 +173,8 @@ def _start(
         )
     if not settings.warmup_rows or not task.head or task.head_module is None:
         return _Start("warm-up", None, snapshot(task.head), None, None, 0.0, Passes())
-    head = _warm_head(task, settings, cache)
+    with in_phase("head warm-up"):
+        head = _warm_head(task, settings, cache)
     report("warm-up", 1, 1)
     rows = min(settings.warmup_rows, len(task.train))
     seconds = time.perf_counter() - started
@@ -203,8 +215,14 @@ def _problem(
         parts = [places[cut : cut + settings.micro_batch] for cut in cuts]
 
         def loss(part: Sequence[int]) -> Tensor:
+            found = task.loss(part)
+            if not bool(found.isfinite()):
+                raise DivergedError(
+                    f"the loss is {float(found.detach())} at step {step + 1} of "
+                    f"{settings.mask_steps}{_rate(settings, start)}"
+                )
             # Localizers take the mean of the parts, of which the last may be smaller.
-            return task.loss(part) * (len(part) * len(parts) / len(places))
+            return found * (len(part) * len(parts) / len(places))
 
         return [partial(loss, part) for part in parts]
 
@@ -227,6 +245,12 @@ def _problem(
         seed=seed,
         path=start.path or {},
     )
+
+
+def _rate(settings: GraftingSettings, start: _Start) -> str:
+    """Say where the tuned values came from, if there are any."""
+    lr = settings.fine_tuning.lr
+    return f", after a dense run with lr {lr:g}; a lower lr usually helps" if start.tuned else ""
 
 
 def _ranking(

@@ -18,6 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from cl_graft.errors import NotFinite
+
 __all__ = ["Layout", "Parameters", "Region", "overlap_matrix", "top_k", "union"]
 
 Parameters = Mapping[str, Tensor]
@@ -320,7 +322,7 @@ def _inside(scores: Parameters, region: Region) -> tuple[Tensor, Tensor]:
 def _refuse_nan(values: Iterable[Tensor]) -> None:
     count = sum(int(v.isnan().sum()) for v in values if v.is_floating_point())
     if count:
-        raise ValueError(f"scores hold {count} NaN: they cannot be ranked")
+        raise NotFinite(f"scores hold {count} NaN: they cannot be ranked")
 
 
 def _contains(sorted_index: Tensor, wanted: Tensor) -> Tensor:

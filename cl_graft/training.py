@@ -15,12 +15,12 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import DivergedError
+from cl_graft.errors import DivergedError, NotFinite
 from cl_graft.graft import copy_, snapshot
 from cl_graft.precision import LossScale
 from cl_graft.randomness import seeded
 
-__all__ = ["FineTuned", "FineTuning", "fine_tune", "freeze_statistics"]
+__all__ = ["FineTuned", "FineTuning", "beats", "fine_tune", "freeze_statistics"]
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,7 @@ def fine_tune(
             with seeded(seed, "dropout", step):
                 losses.append(_backward(loss(step), scale))
             if not math.isfinite(losses[-1]):
-                raise DivergedError(
-                    f"the loss is {losses[-1]} at step {step + 1} of dense fine-tuning with "
-                    f"lr {settings.lr}; a lower lr usually helps"
-                )
+                raise _diverged(f"the loss is {losses[-1]}", step + 1, settings)
             if scale is None or scale.unscale_(parameters.values()):
                 _move(optimizer, parameters, settings, walked)
             if settings.optimizer == "adamw":
@@ -145,8 +142,11 @@ def fine_tune(
             if dev_score and step + 1 in looks:
                 optimizer.zero_grad()  # as large as the weights, and of no use any more
                 model.eval()
-                score = dev_score()
-                if best is None or best.dev is None or _beats(score, best.dev):
+                try:
+                    score = dev_score()
+                except NotFinite as error:
+                    raise _diverged(str(error), step + 1, settings) from error
+                if best is None or best.dev is None or beats(score, best.dev):
                     best = _keep(best, parameters, walked, step=step + 1, dev=score)
     finally:
         for parameter, flag in flags:
@@ -157,11 +157,25 @@ def fine_tune(
         gathered = walked.total if walked is not None else {}
         best = FineTuned(snapshot(parameters), settings.steps, None, path=gathered)
     if not all(bool(tensor.isfinite().all()) for tensor in best.tensors.values()):
-        raise DivergedError(
-            f"the weights became NaN or infinite at step {best.step} of dense fine-tuning with "
-            f"lr {settings.lr}; a lower lr usually helps"
-        )
+        raise _diverged("weights are NaN or infinite", best.step, settings)
     return replace(best, losses=losses)
+
+
+def beats(score: float, best: float) -> bool:
+    """Tell whether a score is as good as the best so far; a number beats NaN."""
+    return math.isnan(best) or score >= best
+
+
+def _diverged(what: str, step: int, settings: FineTuning) -> DivergedError:
+    lr = settings.lr
+    if settings.optimizer == "adamw":
+        lr *= 1 - (step - 1) / settings.steps
+    cause = (
+        "no step was taken yet, so the base or the data are not finite"
+        if step == 1 and what.startswith("the loss")
+        else "a lower lr usually helps"
+    )
+    return DivergedError(f"{what} at step {step} of dense fine-tuning with lr {lr:g}; {cause}")
 
 
 class _Path:
@@ -254,11 +268,6 @@ def _optimizer(
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=settings.lr)
     return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
-
-
-def _beats(score: float, best: float) -> bool:
-    """Tell whether a score is as good as the best so far; a number beats NaN."""
-    return math.isnan(best) or score >= best
 
 
 def _looks(settings: FineTuning) -> set[int]:

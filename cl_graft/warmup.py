@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from cl_graft.errors import DivergedError
 from cl_graft.graft import snapshot
 from cl_graft.learning import TaskProblem
 from cl_graft.randomness import permutation
@@ -44,6 +45,9 @@ def warm_up_head(task: TaskProblem, *, rows: int, seed: int) -> dict[str, Tensor
 
     Returns:
         The head's values by the names of `task.head`; empty if there is nothing to train.
+
+    Raises:
+        DivergedError: If a feature is NaN or infinite.
     """
     head = task.head_module
     if head is None or not task.head:
@@ -51,6 +55,11 @@ def warm_up_head(task: TaskProblem, *, rows: int, seed: int) -> dict[str, Tensor
     drawn = permutation(len(task.train), seed, "warm-up").tolist()[: max(2, rows)]
     places = task.train.alike(drawn)
     features, targets = _features(task, head, places)
+    if not bool(features.isfinite().all()):
+        raise DivergedError(
+            "the base answers NaN or infinities on the training rows that a head is fitted to; "
+            "are its weights whole, and is the precision wide enough?"
+        )
     fit = _Fit(task, head, features, targets)
     # Every other row: neighbours are alike in length.
     first, second = slice(0, None, 2), slice(1, None, 2)

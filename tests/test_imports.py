@@ -35,6 +35,7 @@ LIBRARY = WEIGHTS | {
     "localization",
     "examples",
     "passes",
+    "trouble",
     "learning",
     "warmup",
     "locating",
@@ -51,6 +52,7 @@ LEARNING = FOUNDATION | {
     "localization",
     "examples",
     "passes",
+    "trouble",
 }
 HOST_METRICS = {"metrics.plugins", "metrics.tensorboard"}
 
@@ -64,6 +66,7 @@ BELOW: dict[str, set[str]] = {
     "activations": set(),
     "dropout": {"training"},
     "randomness": {"errors", "batching"},
+    "trouble": {"errors"},
     "region": {"errors"},
     "graft": {"errors", "region"},
     "fingerprint": {"errors", "region"},
@@ -136,6 +139,7 @@ OUTSIDE: dict[str, set[str]] = {
     "localization": TORCH,
     "examples": TORCH,
     "passes": set(),
+    "trouble": {"torch"},
     "learning": TORCH,
     "warmup": TORCH,
     "locating": TORCH,

@@ -18,7 +18,7 @@ from cl_graft.cli.banks import add_command, inspect_command, verify_command
 from cl_graft.cli.output import visible
 from cl_graft.cli.plan import plan_command
 from cl_graft.cli.streams import compare_command, demo_command, run_command
-from cl_graft.errors import BankError, InputError
+from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
 
 __all__ = ["app", "main"]
 
@@ -92,9 +92,7 @@ def _options(
 
 def _sentence(error: Exception) -> str | None:
     """Return what to tell the user; None for an error that is not the user's."""
-    from cl_graft.errors import DivergedError
-
-    if isinstance(error, InputError | BankError | DivergedError):
+    if isinstance(error, InputError | BankError | DivergedError | OutOfMemory):
         return str(error)
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""

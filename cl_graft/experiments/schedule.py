@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cl_graft.caching import Cache
+from cl_graft.errors import DivergedError
 from cl_graft.experiments.config import DEFAULT_STEPS, ExperimentConfig
 from cl_graft.experiments.presets import (
     GRID_BATCH_SIZES,
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from cl_graft.tasks import TextTask
 
 __all__ = ["choose", "grafting_settings", "grid_of", "region_schedule", "schedule_of"]
+
+logger = logging.getLogger(__name__)
 
 
 def schedule_of(config: ExperimentConfig, task: TextTask) -> FineTuning:
@@ -95,14 +99,25 @@ def choose(
         seed: Every random choice is a function of it.
         cache: Keeps the dense runs, so the chosen one is not computed again.
         progress: Called as (phase, step, steps) after each candidate's steps.
+
+    Raises:
+        DivergedError: If every candidate's run diverges; one that does is passed over.
     """
     if len(candidates) == 1:
         return candidates[0]
     best, chosen = -math.inf, candidates[0]
+    diverged: list[DivergedError] = []
     for settings in candidates:
-        dense = fine_tune_task(problem, settings, seed=seed, cache=cache, progress=progress)
+        try:
+            dense = fine_tune_task(problem, settings, seed=seed, cache=cache, progress=progress)
+        except DivergedError as error:
+            logger.warning("%s; the grid goes on without it", error)
+            diverged.append(error)
+            continue
         if dense.dev is not None and dense.dev > best:
             best, chosen = dense.dev, settings
+    if len(diverged) == len(candidates):
+        raise diverged[-1]
     return chosen
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cl_graft.errors import NotFinite
 from cl_graft.graft import gather
 from cl_graft.region import Layout, Parameters, Region, top_k
 
@@ -64,11 +65,14 @@ def rank_inside(region: Region, scores: Tensor, *, depth: int) -> Ranking:
         depth: How many to rank.
 
     Raises:
-        ValueError: If `depth` is not in [1, size of the region], or a score is NaN.
+        ValueError: If `depth` is not in [1, size of the region], or a score is NaN or infinitely
+            high (`NotFinite`).
     """
     if not 1 <= depth <= len(region):
         raise ValueError(f"depth must be in [1, {len(region)}], got {depth}")
     if bool(scores.isnan().any()):
-        raise ValueError(f"scores hold {int(scores.isnan().sum())} NaN: they cannot be ranked")
+        raise NotFinite(f"scores hold {int(scores.isnan().sum())} NaN: they cannot be ranked")
+    if bool((scores == torch.inf).any()):
+        raise NotFinite("scores hold infinities: they cannot be ranked")
     by_score = scores.cpu().sort(descending=True, stable=True).indices
     return Ranking(region.layout, region.index[by_score[:depth]])

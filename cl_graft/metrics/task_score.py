@@ -6,7 +6,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from cl_graft.errors import InputError, nearest
+from cl_graft.errors import InputError, NotFinite, nearest
 
 __all__ = ["METRICS", "score"]
 
@@ -40,7 +40,7 @@ def score(logits: Tensor, labels: Tensor, metric: str) -> float:
             f"got {tuple(logits.shape)} and {tuple(labels.shape)}"
         )
     if not torch.isfinite(logits).all():
-        raise ValueError("logits hold NaN or infinite values; did the training diverge?")
+        raise NotFinite("logits hold NaN or infinite values; did the training diverge?")
     return METRICS[metric](logits.detach().cpu(), labels.detach().cpu())
 
 

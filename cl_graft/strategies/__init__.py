@@ -7,6 +7,7 @@ from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.session import TaskFacts
 from cl_graft.strategies.steps import ClipGradient, LinearDecay, SeededLoop, StopAfter
+from cl_graft.strategies.watch import StopDiverged
 
 __all__ = [
     "ClipGradient",
@@ -18,6 +19,7 @@ __all__ = [
     "ScaleLoss",
     "SeededLoop",
     "StopAfter",
+    "StopDiverged",
     "TaskFacts",
     "TextBatches",
     "heads_for",

@@ -44,8 +44,10 @@ from cl_graft.strategies.heads import (
 from cl_graft.strategies.host import check_plugins, single_label_stream
 from cl_graft.strategies.problems import task_problem
 from cl_graft.strategies.session import Session, TaskFacts
+from cl_graft.strategies.watch import check_loss
 from cl_graft.switch import Switch
 from cl_graft.training import freeze_statistics
+from cl_graft.trouble import about_task
 
 __all__ = ["GraftingPlugin"]
 
@@ -141,13 +143,14 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         switch.to(None)
         task = self._problem(strategy, label)
         settings = self._by_label.get(label, self.settings)
-        located = locate_task(
-            task,
-            settings,
-            owned=switch.bank.owned(),
-            cache=self._cache,
-            progress=self._progress,
-        )
+        with about_task(self._name(label)):
+            located = locate_task(
+                task,
+                settings,
+                owned=switch.bank.owned(),
+                cache=self._cache,
+                progress=self._progress,
+            )
         free = switch.bank.free(located.claimed)
         switch.to(_latest(switch.bank))
         head = head_module(carrier, label)
@@ -190,15 +193,18 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
             freeze_statistics(strategy.model)
 
     def after_update(self, strategy: Any, **kwargs: Any) -> None:
-        """Write the region's new values into the frozen weights."""
+        """Write the region's new values into the frozen weights, if the loss was finite."""
         if self._session is not None:
+            with about_task(self._name(self._session.label)):
+                check_loss(strategy, phase="region training")
             self._session.write_()
 
     def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Look at dev where the settings ask for it."""
         if self._session is not None:
             self._session.home()
-            self._session.look(rows=len(strategy.mb_y))
+            with about_task(self._name(self._session.label)):
+                self._session.look(rows=len(strategy.mb_y))
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Turn the trained region into an entry of the bank."""
@@ -206,8 +212,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         if session is None:
             return
         self._session = None
-        facts = self._facts.get(session.label, TaskFacts(f"task{session.label}"))
-        self.bank = session.commit(facts)
+        facts = self._facts.get(session.label, TaskFacts(self._name(session.label)))
+        with about_task(facts.name):
+            self.bank = session.commit(facts)
         self.seconds[session.label] = session.seconds
         self.passes[session.label] = session.passes
         if self._on_entry:
@@ -333,6 +340,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
             keep=self._keep,
             seed=self.settings.seed,
         )
+
+    def _name(self, label: int) -> str:
+        facts = self._facts.get(label)
+        return facts.name if facts else f"task{label}"
 
     def _label(self, strategy: Any) -> int | None:
         """Return the experience's task label; None, with one warning, where there is none."""

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from cl_graft.bank import Canary, Entry, GraftBank
 from cl_graft.dropout import dropout_off
+from cl_graft.errors import DivergedError
 from cl_graft.fingerprint import environment, hash_tensors
 from cl_graft.graft import copy_, extract, gather, named, snapshot, write_
 from cl_graft.learning import GraftingSettings, TaskProblem
@@ -29,6 +30,7 @@ from cl_graft.region import Region
 from cl_graft.sparse import RegionParameters
 from cl_graft.strategies.heads import head_paths, head_state
 from cl_graft.switch import Switch
+from cl_graft.training import beats
 
 __all__ = ["Session", "TaskFacts"]
 
@@ -148,11 +150,19 @@ class Session:
 
         Raises:
             RuntimeError: If any bit outside the region and the head changed in training.
+            DivergedError: If a value of the region or the head is NaN or infinite; the session is
+                abandoned then.
         """
         self.home()
         self._live.read_()
         trained_dev = self._recall_()
         owned = self._live.graft()
+        if not all(bool(t.isfinite().all()) for t in (owned.values, *self._task.head.values())):
+            self.abandon()
+            raise DivergedError(
+                f"weights are NaN or infinite after {self._steps} steps of region training; a "
+                "lower lr usually helps"
+            )
         self._close()
         self._model.eval()
         if _hash_rest(self._carrier) != self._rest:
@@ -216,7 +226,7 @@ class Session:
         self.passes["region"] += Passes(forward=len(self._task.dev))
         for module, mode in modes:
             module.training = mode
-        if self._best is None or score >= self._best[0]:
+        if self._best is None or beats(score, self._best[0]):
             vector = self._live.vector.detach().clone()
             self._best = (score, vector, snapshot(self._task.head))
 

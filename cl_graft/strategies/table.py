@@ -27,6 +27,7 @@ from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.session import TaskFacts
 from cl_graft.strategies.steps import ClipGradient, LinearDecay, SeededLoop
+from cl_graft.strategies.watch import StopDiverged
 from cl_graft.tasks.benchmark import TextStream
 from cl_graft.training import FineTuning
 
@@ -164,7 +165,8 @@ def _grafting(given: Ingredients) -> SupervisedTemplate:
 
 def _naive(given: Ingredients) -> SupervisedTemplate:
     decay = next(iter(given.dense.values())).weight_decay
-    plugins = given.plugins_around(SeededLoop(given.seed), ClipGradient(given.clip))
+    own = (SeededLoop(given.seed), StopDiverged(), ClipGradient(given.clip))
+    plugins = given.plugins_around(*own)
     return Naive(**given.host(weight_decay=decay), plugins=plugins)
 
 
