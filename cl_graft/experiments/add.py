@@ -6,7 +6,8 @@ earlier entries are not touched, so earlier tasks keep every bit of their answer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -22,6 +23,7 @@ from cl_graft.experiments.base import config_of
 from cl_graft.experiments.config import ExperimentConfig, override_
 from cl_graft.experiments.devices import pick_device
 from cl_graft.experiments.facts import task_facts
+from cl_graft.experiments.folders import CONFIG
 from cl_graft.experiments.hosting import Reporter, set_schedule_
 from cl_graft.experiments.progress import Progress, silent
 from cl_graft.experiments.rebuild import OpenedBank, open_bank
@@ -36,7 +38,7 @@ from cl_graft.experiments.verify import bank_folder
 from cl_graft.learning import TaskProblem
 from cl_graft.metrics import score
 from cl_graft.precision import loss_scale
-from cl_graft.store import append_entry, load_bank
+from cl_graft.store import append_entry, load_bank, only_writer
 from cl_graft.strategies import (
     ClipGradient,
     GraftingContinual,
@@ -51,6 +53,7 @@ from cl_graft.strategies import (
 from cl_graft.strategies.problems import task_problem
 from cl_graft.tasks import TextTask
 from cl_graft.tasks.benchmark import TextStream, text_stream
+from cl_graft.trouble import about_task, in_phase
 
 __all__ = ["Added", "add_task"]
 
@@ -115,49 +118,63 @@ def add_task(
         progress: Called after every step of a phase.
 
     Raises:
-        InputError: If the task, its data or a setting cannot be used.
+        InputError: If the task, its data or a setting cannot be used, or another process writes
+            to the bank.
         BankError: If the bank cannot be read, or the base is another one.
     """
     where = bank_folder(folder)
-    bank = load_bank(where)
-    config = _config(bank, task, columns or {}, settings or {}, sets)
-    seed = config.seeds[0]
-    text_task = load_tasks(config, seed=seed)[0]
-    label = _label(bank, text_task)
-    opened = open_bank(
-        where,
-        model=model,
-        device=pick_device(device or "auto"),
-        trust_remote_code=trust_remote_code,
-    )
-    check_tasks([text_task], opened.loaded, config)
-    if config.gradient_checkpointing:
-        opened.loaded.model.recompute_()
-    stream = text_stream(
-        [text_task],
-        opened.loaded.tokenizer,
-        family=config.family,
-        max_length=config.max_length,
-        first_label=label,
-    )
-    reporter = Reporter(progress, strategy="grafting", seed=seed)
-    reporter.task = text_task.name
-    plugin, test = _learn(opened, stream, config, where, seed=seed, reporter=reporter)
-    grown = cast(GraftBank, plugin.bank)
-    entry = grown.entries[-1]
-    return Added(
-        bank=where,
-        task=entry.task,
-        label=label,
-        position=len(grown) - 1,
-        claimed=len(entry.claimed),
-        owned=len(entry.owned),
-        density=entry.claimed.density,
-        metric=text_task.metric,
-        test=test,
-        test_rows=len(text_task.test),
-        seconds=plugin.seconds[label],
-    )
+    with _writing_to(where):
+        bank = load_bank(where)
+        config = _config(bank, task, columns or {}, settings or {}, sets)
+        seed = config.seeds[0]
+        text_task = load_tasks(config, seed=seed)[0]
+        label = _label(bank, text_task)
+        with in_phase("loading"):
+            opened = open_bank(
+                where,
+                model=model,
+                device=pick_device(device or "auto"),
+                trust_remote_code=trust_remote_code,
+            )
+        check_tasks([text_task], opened.loaded, config)
+        if config.gradient_checkpointing:
+            opened.loaded.model.recompute_()
+        stream = text_stream(
+            [text_task],
+            opened.loaded.tokenizer,
+            family=config.family,
+            max_length=config.max_length,
+            first_label=label,
+        )
+        reporter = Reporter(progress, strategy="grafting", seed=seed)
+        reporter.task = text_task.name
+        with about_task(text_task.name):
+            plugin, test = _learn(opened, stream, config, where, seed=seed, reporter=reporter)
+        grown = cast(GraftBank, plugin.bank)
+        entry = grown.entries[-1]
+        return Added(
+            bank=where,
+            task=entry.task,
+            label=label,
+            position=len(grown) - 1,
+            claimed=len(entry.claimed),
+            owned=len(entry.owned),
+            density=entry.claimed.density,
+            metric=text_task.metric,
+            test=test,
+            test_rows=len(text_task.test),
+            seconds=plugin.seconds[label],
+        )
+
+
+@contextmanager
+def _writing_to(bank: Path) -> Iterator[None]:
+    """Hold a bank, and the run that it stands in: a bank that is being made belongs to its run."""
+    with ExitStack() as held:
+        if (bank.parent / CONFIG).is_file():
+            held.enter_context(only_writer(bank.parent))
+        held.enter_context(only_writer(bank))
+        yield
 
 
 def _config(
@@ -244,8 +261,10 @@ def _learn(
         grafting=plugin,
     )
     set_schedule_(strategy, stop, schedule, rows=len(task.train))
-    strategy.train(experience)
-    return plugin, _test_score(model, stream, batch=config.eval_batch)
+    with in_phase("region training"):
+        strategy.train(experience)
+    with in_phase("evaluation"):
+        return plugin, _test_score(model, stream, batch=config.eval_batch)
 
 
 def _problem(

@@ -6,7 +6,9 @@ counts as a miss and is written anew.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -15,7 +17,8 @@ from typing import Any
 
 from torch import Tensor
 
-from cl_graft.errors import BankError
+from cl_graft.errors import BankError, CannotWrite
+from cl_graft.store import free_bytes, writing
 from cl_graft.store.files import pack, replace_file, unpack
 
 __all__ = ["DirectoryCache"]
@@ -32,6 +35,7 @@ class DirectoryCache:
         hits: How often a phase (the key's first word) was answered.
         misses: How often it was not.
         saved: Seconds that the answered outcomes took when they were computed, by phase.
+        spare: Bytes of the disk that are for others: what would take them is not kept.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -39,6 +43,7 @@ class DirectoryCache:
         self.hits: Counter[str] = Counter()
         self.misses: Counter[str] = Counter()
         self.saved: Counter[str] = Counter()
+        self.spare = 0
         self._asked: dict[str, float] = {}
 
     def get(self, key: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -55,13 +60,28 @@ class DirectoryCache:
         return tensors, head["facts"]
 
     def put(self, key: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        """Keep tensors and JSON facts under a key, and the time since it was asked for."""
+        """Keep tensors and JSON facts under a key, and the time since it was asked for.
+
+        What has no room is not kept, and a warning says so: the outcome itself is not lost.
+        """
         now = time.perf_counter()
         seconds = now - self._asked.pop(key, now)
         data = pack(tensors, {"facts": dict(facts), "seconds": seconds}, format=_FORMAT)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        replace_file(self._path(key), data)
-        logger.info("cache: %s kept, it took %.1f s", key, seconds)
+        path = self._path(key)
+        try:
+            self._write(path, data)
+        except CannotWrite as error:
+            logger.warning("%s; going on without keeping it in the cache", error)
+        else:
+            logger.info("cache: %s kept, it took %.1f s", key, seconds)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        with writing(path, size=len(data)):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            free = free_bytes(self.folder)
+            if free is not None and len(data) + self.spare > free:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            replace_file(path, data)
 
     def _read(self, key: str) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
         path = self._path(key)

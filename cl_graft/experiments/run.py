@@ -44,6 +44,7 @@ from cl_graft.experiments.records import (
 )
 from cl_graft.experiments.report import write_run_summary
 from cl_graft.experiments.results import RunResult, machine, versions, write_result
+from cl_graft.experiments.room import reserve_room
 from cl_graft.experiments.schedule import choose, grafting_settings, grid_of, region_schedule
 from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.learning import dense_passes
@@ -51,7 +52,7 @@ from cl_graft.metrics.plugins import StreamScores
 from cl_graft.metrics.tensorboard import OncePerStepTensorboardLogger
 from cl_graft.models import graftable_parameters
 from cl_graft.passes import Passes, total_passes
-from cl_graft.store import append_entry
+from cl_graft.store import append_entry, only_writer, told_of_full_disks
 from cl_graft.strategies import MultiTaskText, StopAfter, TaskFacts, heads_for
 from cl_graft.strategies.heads import head_state
 from cl_graft.strategies.problems import task_problem
@@ -59,6 +60,7 @@ from cl_graft.strategies.table import Ingredients, StrategyRow, find_strategy
 from cl_graft.tasks import TextTask
 from cl_graft.tasks.benchmark import TextStream, text_stream
 from cl_graft.training import FineTuning
+from cl_graft.trouble import about_task, in_phase
 
 __all__ = ["run", "run_folder"]
 
@@ -89,28 +91,34 @@ def run(
         tasks: The tasks of the config, if they are loaded already.
 
     Raises:
-        InputError: If the folder already holds a run, or model or data cannot be used; nothing
-            is computed then.
+        InputError: If the folder already holds a run, another process runs there, or model or
+            data cannot be used; nothing is computed then.
+        CannotWrite: If the disk is full or read-only; what was saved before is whole.
+        OutOfMemory: If a phase needs more memory than there is; the phase and task are named.
+        DivergedError: If a loss, a score or a weight is NaN or infinite.
     """
     row = find_strategy(strategy)
     folder = run_folder(out, strategy, seed)
-    folders.refuse_taken(folder)
-    device = pick_device(config.device)
-    tasks = load_tasks(config, seed=seed) if tasks is None else tasks
-    cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
-    setup = _set_up(config, row, tasks, seed=seed, device=device, cache=cache)
-    folder.mkdir(parents=True, exist_ok=True)
-    folders.write_config(config, folder, strategy=strategy, seed=seed)
-    curves = OncePerStepTensorboardLogger(folder / "tensorboard")
-    note = memory_note(setup.record.memory) + cut_note(setup.record.data)
-    progress(Step("memory", 1, 1, "", strategy, seed, note))
-    try:
-        settings = json.dumps(config.cell(), indent=1)
-        code = settings.replace("\n", "\n    ")
-        curves.writer.add_text("config", f"{strategy}, seed {seed}\n\n    {code}")
-        return _Run(config, row, setup, folder, cache, curves, progress).learn_stream()
-    finally:
-        curves.writer.close()
+    with only_writer(folder), told_of_full_disks(folder):
+        folders.refuse_taken(folder)
+        device = pick_device(config.device)
+        tasks = load_tasks(config, seed=seed) if tasks is None else tasks
+        cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
+        with in_phase("loading"):
+            setup = _set_up(config, row, tasks, seed=seed, device=device, cache=cache)
+        carrier = setup.model.task_model
+        reserve_room(config, row, setup.stream, carrier, seed=seed, folder=folder, cache=cache)
+        folders.write_config(config, folder, strategy=strategy, seed=seed)
+        curves = OncePerStepTensorboardLogger(folder / "tensorboard")
+        note = memory_note(setup.record.memory) + cut_note(setup.record.data)
+        progress(Step("memory", 1, 1, "", strategy, seed, note))
+        try:
+            settings = json.dumps(config.cell(), indent=1)
+            code = settings.replace("\n", "\n    ")
+            curves.writer.add_text("config", f"{strategy}, seed {seed}\n\n    {code}")
+            return _Run(config, row, setup, folder, cache, curves, progress).learn_stream()
+        finally:
+            curves.writer.close()
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +176,8 @@ def _set_up(
         data=data_report(stream),
     )
     model = MultiTaskText(loaded.model, heads_for(loaded.model, stream, seed=seed)).to(device)
-    record.memory = measure_memory(model.task_model, stream, config)
+    with in_phase("dense fine-tuning"):
+        record.memory = measure_memory(model.task_model, stream, config)
     return _Setup(
         seed=seed,
         device=device,
@@ -223,10 +232,13 @@ class _Run:
             self.reporter.task, self.reporter.steps = name, schedule.steps
             set_schedule_(strategy, self.stop, schedule, rows=len(experience.dataset))
             started = time.perf_counter()
-            strategy.train(experience, eval_streams=[])
+            phase = "region training" if self.row.trains == "region" else "training"
+            with about_task(name), in_phase(phase):
+                strategy.train(experience, eval_streams=[])
             trained = time.perf_counter() - started
             started = time.perf_counter()
-            strategy.eval(test if self.zero_shot else test[: label + 1])
+            with about_task(name), in_phase("evaluation"):
+                strategy.eval(test if self.zero_shot else test[: label + 1])
             seconds = record.seconds.setdefault(name, {})
             seconds |= _own(strategy, "seconds", label) or {"train": trained}
             seconds["evaluate"] = time.perf_counter() - started
@@ -265,13 +277,14 @@ class _Run:
                     metric=setup.facts[label].metric,
                     seed=setup.seed,
                 )
-                chosen[label] = choose(
-                    problem,
-                    grid,
-                    seed=setup.seed,
-                    cache=self.cache,
-                    progress=lambda _, step, steps: self.reporter.phase("choose", step, steps),
-                )
+                with about_task(name):
+                    chosen[label] = choose(
+                        problem,
+                        grid,
+                        seed=setup.seed,
+                        cache=self.cache,
+                        progress=lambda _, step, steps: self.reporter.phase("choose", step, steps),
+                    )
                 record = setup.record
                 record.seconds[name] = {"choose": time.perf_counter() - started}
                 spared = (self.cache.saved - saved).get("dense", 0.0)
