@@ -135,7 +135,7 @@ def _gather(path: Path, records: Iterator[Record], reading: Reading) -> tuple[Re
 
 def _json_records(path: Path, text: str, bad: BadRows) -> Iterator[Record]:
     for number, found in enumerate(lines(text), start=1):
-        line, place = found[0], f"{path}:{number}"
+        line, place = found[0].rstrip("\r\n"), f"{path}:{number}"
         if not line.strip():
             continue
         try:
