@@ -34,7 +34,6 @@ FORBIDDEN_CALLS = {
     "torch.hub.load",
     "torch.save",
     "yaml.full_load",
-    "yaml.load",
     "yaml.load_all",
     "yaml.unsafe_load",
 }
@@ -46,6 +45,11 @@ def findings(source: str) -> list[str]:
 
 
 def _walk(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    safe = {"yaml.SafeLoader"} | {
+        node.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and [*map(ast.unparse, node.bases)] == ["yaml.SafeLoader"]
+    }
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             named = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
@@ -54,16 +58,19 @@ def _walk(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 if name.split(".")[0] in FORBIDDEN_MODULES:
                     yield node.lineno, f"imports {name}"
         if isinstance(node, ast.Call):
-            yield from ((node.lineno, what) for what in _in_call(node))
+            yield from ((node.lineno, what) for what in _in_call(node, safe))
 
 
-def _in_call(call: ast.Call) -> Iterator[str]:
+def _in_call(call: ast.Call, safe: set[str]) -> Iterator[str]:
     name = ast.unparse(call.func)
     keywords = {keyword.arg: keyword.value for keyword in call.keywords}
     if name in FORBIDDEN_NAMES or name in FORBIDDEN_CALLS:
         yield f"calls {name}"
     if name.endswith("torch.load") and not _is(keywords.get("weights_only"), True):
         yield "calls torch.load without weights_only=True"
+    loaders = [*call.args[1:], *(k.value for k in call.keywords if k.arg == "Loader")]
+    if name == "yaml.load" and (not loaders or ast.unparse(loaders[0]) not in safe):
+        yield "calls yaml.load without a safe loader"
     if name.endswith("np.load") and "allow_pickle" in keywords:
         yield "calls np.load with allow_pickle"
     if _is(keywords.get("shell"), True):
@@ -91,6 +98,8 @@ def test_no_source_unpickles_or_runs_what_a_file_holds(path: Path) -> None:
         "import torch\ntorch.load('x')",
         "import torch\ntorch.load('x', weights_only=False)",
         "yaml.load(text)",
+        "yaml.load(text, yaml.Loader)",
+        "class Mine(yaml.UnsafeLoader): ...\nyaml.load(text, Loader=Mine)",
         "yaml.unsafe_load(text)",
         "eval('1')",
         "np.load('x', allow_pickle=True)",
@@ -109,6 +118,7 @@ def test_the_search_finds_each_of_them(source: str) -> None:
     [
         "torch.load('x', weights_only=True)",
         "yaml.safe_load(text)",
+        "class Mine(yaml.SafeLoader): ...\nyaml.load(text, Mine)",
         "model.eval()",
         "re.compile('a')",
         "load_model(name, trust_remote_code=asked)",
