@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -117,7 +118,25 @@ def test_saving_twice_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "task", ["../../etc/passwd", "/abs", "a b/c\\d", "..", "", "größe", "x" * 300, "a\nb\0c"]
+    "task",
+    [
+        "../../etc/passwd",
+        "/abs",
+        "a b/c\\d",
+        "..",
+        "",
+        "größe",
+        "x" * 300,
+        "a\nb\0c",
+        "C:\\windows\\x",
+        "CON",
+        "nul.txt",
+        "a\u202egnp.exe",
+        "..\u2215..\uff0fx",
+        "\ud800",
+        " . ",
+        "~root",
+    ],
 )
 def test_no_task_name_leaves_the_folder_and_every_name_comes_back(
     tmp_path: Path, task: str
@@ -128,7 +147,9 @@ def test_no_task_name_leaves_the_folder_and_every_name_comes_back(
     save_bank(bank, folder)
     assert load_bank(folder).entries[0].task == task
     assert sorted(p.name for p in tmp_path.iterdir()) == ["deep"]
-    assert [p.parent for p in folder.rglob("*.safetensors")] == [folder / "entries"]
+    (path,) = folder.rglob("*.safetensors")
+    assert path.parent == folder / "entries"
+    assert re.fullmatch(r"000-[A-Za-z0-9._-]{1,64}\.safetensors", path.name)
 
 
 @pytest.mark.parametrize(
