@@ -124,7 +124,7 @@ def _options() -> list[Case]:
             group,
             "file in place of the output folder",
             file_in_the_way,
-            ("taken is a file; choose another output folder",),
+            ("taken: there is a file in the way; choose another folder",),
             command=("compare", "--tasks", "mine", "--data", "{data}", "--model", "{model}",
                      "--out", "{data}/taken"),
         ),

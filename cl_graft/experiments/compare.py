@@ -120,6 +120,7 @@ def summarize(
         "strategies": strategies,
         "failed": [{"strategy": f.strategy, "seed": f.seed, "error": f.error} for f in failed],
         "config": config.model_dump(mode="json"),
+        "data": first.data,
         "model": first.model,
         "versions": first.versions,
         "machine": first.machine,

@@ -25,6 +25,7 @@ from cl_graft.region import Layout
 from cl_graft.store import load_bank
 from cl_graft.switch import Switch
 from cl_graft.tasks import Prompt, Row, encode
+from cl_graft.tasks.texts import fault_of
 
 __all__ = ["Answer", "OpenedBank", "check_hashes", "find_entry", "load_base", "open_bank"]
 
@@ -242,8 +243,9 @@ def _rows(
     seconds = pairs if pairs is not None else [None] * len(texts)
     rows = [Row(text, second, 0) for text, second in zip(texts, seconds, strict=True)]
     for number, row in enumerate(rows):
-        if not row.text.strip():
-            raise InputError(f"text {number} is empty")
+        for text in (row.text, row.text_pair):
+            if text is not None and (fault := fault_of(text)):
+                raise InputError(f"text {number} {fault}")
     return rows
 
 

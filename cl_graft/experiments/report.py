@@ -121,6 +121,7 @@ def _origin(result: RunResult) -> list[str]:
 def _where(summary: Mapping[str, Any]) -> list[str]:
     model = summary["model"]
     return [
+        *(f"- {line}" for line in data_lines(summary["data"])),
         f"- model: {model['name']} ({model['family']}, {model['graftable']:,} graftable "
         f"coordinates, fingerprint {model['fingerprint'][:12]}…)",
         f"- command: `{summary['command']}`",

@@ -8,8 +8,6 @@ together, so that all of them agree on classes.
 
 import logging
 import math
-import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +22,7 @@ from cl_graft.tasks.labels import (
 )
 from cl_graft.tasks.records import Record, RecordFile
 from cl_graft.tasks.task import Row
-from cl_graft.tasks.text_files import MAX_CHARACTERS
+from cl_graft.tasks.texts import fault_of
 
 __all__ = ["Columns", "LabelledRows", "to_rows"]
 
@@ -43,8 +41,6 @@ _TEXTS: tuple[tuple[str, str | None], ...] = (
     ("content", None),
     ("review", None),
 )
-_NOT_TEXT = re.compile("[\0\ud800-\udfff]")
-_INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
 _LABELS = ("label", "labels", "class", "category", "target", "coarse_label", "label_text")
 
 
@@ -230,18 +226,6 @@ def _text(record: Record, column: str) -> str:
         raise InputError(
             f"{record.place}: column {column!r} must hold text, got {type(value).__name__}"
         )
-    if len(value) > MAX_CHARACTERS:
-        raise InputError(
-            f"{record.place}: the text in column {column!r} has {len(value):,} characters, the "
-            f"limit is {MAX_CHARACTERS:,}"
-        )
-    if found := _NOT_TEXT.search(value):
-        raise InputError(
-            f"{record.place}: column {column!r} holds U+{ord(found[0]):04X}, which is half a "
-            "character or none; the file was damaged, or cut, before it was written"
-        )
-    if all(unicodedata.category(char) in _INVISIBLE for char in value):
-        raise InputError(
-            f"{record.place}: the text in column {column!r} is empty but for invisible characters"
-        )
+    if fault := fault_of(value):
+        raise InputError(f"{record.place}: the text in column {column!r} {fault}")
     return value
