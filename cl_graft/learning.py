@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.caching import Cache, cache_key
+from cl_graft.checkpointing import NOWHERE, Checkpoints
 from cl_graft.errors import InputError
 from cl_graft.examples import Examples
 from cl_graft.graft import copy_, snapshot
@@ -237,6 +238,7 @@ def fine_tune_task(
     seed: int,
     path: bool = False,
     cache: Cache | None = None,
+    checkpoints: Checkpoints | None = None,
     progress: Progress | None = None,
 ) -> DenseRun:
     """Run the independent dense fine-tuning of a task; the model is put back to its base.
@@ -247,6 +249,7 @@ def fine_tune_task(
         seed: Every random choice is a function of it.
         path: Whether to gather `DenseRun.path` on the way.
         cache: Answers what was computed before.
+        checkpoints: Where a run that was interrupted is taken up, and kept on the way.
         progress: Called after every step.
     """
     trained = {**task.parameters, **task.head}
@@ -268,6 +271,8 @@ def fine_tune_task(
         )
         report = progress or silent
         micro = settings.micro_batch
+        # A run that gathers its path is another one, named by it.
+        own = keys["path" if path else "dense"]
         try:
             with in_phase("dense fine-tuning"):
                 outcome = fine_tune(
@@ -284,6 +289,7 @@ def fine_tune_task(
                     scale=loss_scale(task.precision),
                     dev_score=task.dev_score,
                     on_step=lambda step, _: report("dense", step, settings.steps),
+                    checkpoint=checkpoints.at(own) if checkpoints else NOWHERE,
                 )
         finally:
             copy_(trained, before)

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.caching import Cache, cache_key
+from cl_graft.checkpointing import Checkpoint, Checkpoints, State
 from cl_graft.dropout import without_dropout
 from cl_graft.errors import DivergedError
 from cl_graft.graft import copy_, gather, grafted, snapshot
@@ -70,6 +71,7 @@ def locate_task(
     *,
     owned: Region,
     cache: Cache | None = None,
+    checkpoints: Checkpoints | None = None,
     progress: Progress | None = None,
 ) -> Located:
     """Find the region of a task on a model at its base, which is put back there.
@@ -79,10 +81,11 @@ def locate_task(
         settings: How.
         owned: Coordinates of earlier tasks, passed over when `settings.refill` is on.
         cache: Answers what was computed before.
+        checkpoints: Where a phase that was interrupted is taken up, and kept on the way.
         progress: Called while phases run.
     """
     layout = Layout.of(task.parameters)
-    start = _start(task, settings, cache, progress or silent)
+    start = _start(task, settings, cache, checkpoints, progress or silent)
     started = time.perf_counter()
     without = owned if settings.refill and settings.mode == "prefix" else None
     taken = len(without) if without is not None else 0
@@ -102,7 +105,16 @@ def locate_task(
             parameter.requires_grad_(True)
         with mode, in_phase("localization"), _named(settings.localizer):
             problem = _problem(task, settings, start, count, progress or silent)
-            ranking = _ranking(problem, task, settings, count, k=k, taken=taken, cache=cache)
+            ranking = _ranking(
+                problem,
+                task,
+                settings,
+                count,
+                k=k,
+                taken=taken,
+                cache=cache,
+                checkpoints=checkpoints,
+            )
             claimed, graft_dev = _budget(problem, ranking, settings, k, without, start)
     finally:
         copy_(task.head, head_before)
@@ -153,8 +165,33 @@ class _Count:
         self.passes = Passes()
 
 
+class _Counted:
+    """A localizer's checkpoint, which keeps the count of rows beside the localizer's state."""
+
+    def __init__(self, inner: Checkpoint, count: _Count) -> None:
+        self._inner = inner
+        self._count = count
+
+    def load(self) -> State | None:
+        left = self._inner.load()
+        if left is not None:
+            self._count.passes = Passes(**left[1]["passes"])
+        return left
+
+    def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
+        def counted() -> State:
+            tensors, facts = state()
+            return tensors, {**facts, "passes": asdict(self._count.passes)}
+
+        self._inner.offer(counted, last=last)
+
+
 def _start(
-    task: TaskProblem, settings: GraftingSettings, cache: Cache | None, report: Progress
+    task: TaskProblem,
+    settings: GraftingSettings,
+    cache: Cache | None,
+    checkpoints: Checkpoints | None,
+    report: Progress,
 ) -> _Start:
     started = time.perf_counter()
     localizer = find_localizer(settings.localizer)
@@ -165,6 +202,7 @@ def _start(
             seed=settings.seed,
             path=localizer.needs_path,
             cache=cache,
+            checkpoints=checkpoints,
             progress=report,
         )
         seconds = time.perf_counter() - started
@@ -262,6 +300,7 @@ def _ranking(
     k: int,
     taken: int,
     cache: Cache | None,
+    checkpoints: Checkpoints | None,
 ) -> Ranking:
     total = problem.layout.total
     candidates = settings.candidates(total, k=k, owned=taken)
@@ -284,6 +323,8 @@ def _ranking(
         return Ranking(problem.layout, found[0]["order"].to(torch.int64))
     if task.precision == "fp16":
         problem = replace(problem, loss_scale=_safe_scale(problem, task, settings, count))
+    if checkpoints is not None:
+        problem = replace(problem, checkpoint=_Counted(checkpoints.at(key), count))
     ranking = localize(
         problem,
         settings.localizer,

@@ -9,7 +9,7 @@ and the scale halved. Scales are powers of two, so scaling itself rounds nothing
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -76,6 +76,15 @@ class LossScale:
         self.value = self._start
         self.skipped = 0
         self._good = 0
+
+    def state(self) -> dict[str, float]:
+        """Return where the scale stands, for `load_state_`."""
+        return {"value": self.value, "skipped": self.skipped, "good": self._good}
+
+    def load_state_(self, state: Mapping[str, float]) -> None:
+        """Go on where another scale stood."""
+        self.value = state["value"]
+        self.skipped, self._good = int(state["skipped"]), int(state["good"])
 
     def unscale_(self, parameters: Iterable[Tensor]) -> bool:
         """Divide gradients by the scale; where one is infinite or NaN, take all of them away.

@@ -10,11 +10,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
+from cl_graft.checkpointing import (
+    NOWHERE,
+    Checkpoint,
+    State,
+    joined,
+    load_optimizer_,
+    optimizer_state,
+    part_of,
+)
 from cl_graft.errors import DivergedError, NotFinite
 from cl_graft.graft import copy_, snapshot
 from cl_graft.precision import LossScale
@@ -94,6 +104,7 @@ def fine_tune(
     scale: LossScale | None = None,
     dev_score: Callable[[], float] | None = None,
     on_step: Callable[[int, float], None] | None = None,
+    checkpoint: Checkpoint = NOWHERE,
 ) -> FineTuned:
     """Train `parameters` of a model; every other parameter is frozen meanwhile.
 
@@ -110,6 +121,7 @@ def fine_tune(
         scale: Scales the loss, for fp16; steps that overflow are skipped.
         dev_score: Score on dev, higher is better; called in eval mode.
         on_step: Called after every step with its number (from 1) and its loss.
+        checkpoint: Where the run was left, if it was, and where its steps are offered.
 
     Raises:
         DivergedError: If a loss or a weight that would be returned is NaN or infinite.
@@ -123,8 +135,11 @@ def fine_tune(
     best: FineTuned | None = None
     losses: list[float] = []
     walked = _Path(parameters) if path else None
+    left = checkpoint.load()
+    if left is not None:
+        best, losses = _take_up_(left, parameters, optimizer, walked, scale)
     try:
-        for step in range(settings.steps):
+        for step in range(len(losses), settings.steps):
             model.train()
             freeze_statistics(model)
             optimizer.zero_grad()
@@ -148,6 +163,7 @@ def fine_tune(
                     raise _diverged(str(error), step + 1, settings) from error
                 if best is None or best.dev is None or beats(score, best.dev):
                     best = _keep(best, parameters, walked, step=step + 1, dev=score)
+            checkpoint.offer(partial(_state, parameters, optimizer, walked, scale, best, losses))
     finally:
         for parameter, flag in flags:
             parameter.requires_grad_(flag)
@@ -217,6 +233,57 @@ def _keep(
     copy_(before.tensors, parameters)
     copy_(before.path, total)
     return replace(before, step=step, dev=dev)
+
+
+def _state(
+    parameters: Mapping[str, nn.Parameter],
+    optimizer: torch.optim.Optimizer,
+    walked: _Path | None,
+    scale: LossScale | None,
+    best: FineTuned | None,
+    losses: list[float],
+) -> State:
+    """Return all that the next step of a run depends on, and what it has found so far."""
+    moments, rates = optimizer_state(optimizer)
+    tensors = joined(
+        now={name: parameter.detach() for name, parameter in parameters.items()},
+        optimizer=moments,
+        walked=walked.total if walked is not None else {},
+        best=best.tensors if best is not None else {},
+        path=best.path if best is not None else {},
+    )
+    facts = {
+        "losses": losses,
+        "optimizer": rates,
+        "scale": scale.state() if scale is not None else None,
+        "best": {"step": best.step, "dev": best.dev} if best is not None else None,
+    }
+    return tensors, facts
+
+
+def _take_up_(
+    state: State,
+    parameters: Mapping[str, nn.Parameter],
+    optimizer: torch.optim.Optimizer,
+    walked: _Path | None,
+    scale: LossScale | None,
+) -> tuple[FineTuned | None, list[float]]:
+    """Put a run where `_state` saw it; return the best point and the losses so far."""
+    tensors, facts = state
+    copy_(parameters, part_of(tensors, "now"))
+    load_optimizer_(optimizer, part_of(tensors, "optimizer"), facts["optimizer"])
+    if walked is not None:
+        copy_(walked.total, part_of(tensors, "walked"))
+    if scale is not None:
+        scale.load_state_(facts["scale"])
+    if facts["best"] is None:
+        return None, list(facts["losses"])
+    device = next(iter(parameters.values())).device
+    tuned, path = (
+        {name: tensor.to(device) for name, tensor in part_of(tensors, group).items()}
+        for group in ("best", "path")
+    )
+    return FineTuned(tuned, **facts["best"], path=path), list(facts["losses"])
 
 
 def _backward(loss: Tensor | Iterable[Tensor], scale: LossScale | None) -> float:

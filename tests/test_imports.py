@@ -12,7 +12,16 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "cl_graft"
 
-FOUNDATION = {"errors", "batching", "caching", "precision", "randomness", "torchvision_ops"}
+FOUNDATION = {
+    "errors",
+    "batching",
+    "caching",
+    "checkpointing",
+    "precision",
+    "randomness",
+    "stopping",
+    "torchvision_ops",
+}
 WEIGHTS = FOUNDATION | {
     "region",
     "graft",
@@ -62,6 +71,8 @@ BELOW: dict[str, set[str]] = {
     "torchvision_ops": set(),
     "batching": set(),
     "caching": set(),
+    "checkpointing": set(),
+    "stopping": set(),
     "precision": {"errors"},
     "activations": set(),
     "dropout": {"training"},
@@ -118,6 +129,8 @@ OUTSIDE: dict[str, set[str]] = {
     "torchvision_ops": {"torch"},
     "batching": {"torch"},
     "caching": {"torch"},
+    "checkpointing": {"torch"},
+    "stopping": set(),
     "precision": {"torch"},
     "activations": {"torch"},
     "dropout": {"torch"},
@@ -145,7 +158,7 @@ OUTSIDE: dict[str, set[str]] = {
     "locating": TORCH,
     "metrics": TORCH | {"torchmetrics", "matplotlib"},
     "metrics.plugins": TORCH | {"avalanche", "matplotlib"},
-    "metrics.tensorboard": {"avalanche", "matplotlib"},
+    "metrics.tensorboard": {"avalanche", "matplotlib", "tensorboard"},
     "models": TORCH | {"transformers", "huggingface_hub", "safetensors"},
     "models.graftable": {"torch"},
     "tasks": TEXT,

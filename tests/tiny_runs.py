@@ -11,7 +11,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["QUICK", "Told", "cl_graft", "cl_graft_each", "file_hashes", "tiny_run"]
+__all__ = [
+    "QUICK",
+    "Told",
+    "cl_graft",
+    "cl_graft_each",
+    "cl_graft_started",
+    "file_hashes",
+    "tiny_run",
+]
 
 QUICK: dict[str, Any] = {
     "shots": 8,
@@ -64,6 +72,17 @@ def cl_graft(*arguments: object, **variables: str) -> Told:
     return Told(answer.returncode, answer.stdout, answer.stderr)
 
 
+def cl_graft_started(*arguments: object) -> subprocess.Popen[str]:
+    """Start the command line as a process of its own, and do not wait for it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "cl_graft.cli", *map(str, arguments)],
+        env=_environment({}),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 def cl_graft_each(commands: Sequence[Sequence[object]]) -> list[Told]:
     """Run commands one after the other in one new process: its imports take longest."""
     text = json.dumps([[str(part) for part in command] for command in commands])
@@ -95,14 +114,18 @@ def file_hashes(folder: Path) -> dict[str, str]:
 def _process(
     arguments: list[str], text: str, variables: dict[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    root = Path(__file__).parents[1]
-    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
-    plain = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "NO_COLOR": "1"}
     return subprocess.run(
         [sys.executable, *arguments],
         input=text,
-        env={**os.environ, **plain, **variables},
+        env=_environment(variables),
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def _environment(variables: dict[str, str]) -> dict[str, str]:
+    root = Path(__file__).parents[1]
+    path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
+    plain = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "NO_COLOR": "1"}
+    return {**os.environ, **plain, **variables}

@@ -19,6 +19,7 @@ from cl_graft.cli.output import visible
 from cl_graft.cli.plan import plan_command
 from cl_graft.cli.streams import compare_command, demo_command, run_command
 from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
+from cl_graft.stopping import Stopped, stoppable
 
 __all__ = ["app", "main"]
 
@@ -38,7 +39,8 @@ it was learned with.
 """
 
 _EPILOG = """[b]Exit codes[/b]: 0 all is well; 1 verify found a difference, or a part of a
-comparison failed; 2 what was asked cannot be done, and one sentence says why."""
+comparison failed; 2 what was asked cannot be done, and one sentence says why; 130 and 143 stopped
+by Ctrl-C and SIGTERM, with what was reached saved and one sentence on how to go on."""
 
 _LONGEST = 2000
 
@@ -65,7 +67,11 @@ def main() -> None:
     """Run the command line and exit with its code."""
     _tell_plainly()
     try:
-        app(prog_name="cl-graft")
+        with stoppable():
+            app(prog_name="cl-graft")
+    except Stopped as stopped:
+        sys.stderr.write(f"cl-graft: {stopped}\n")
+        raise SystemExit(128 + stopped.signal) from None
     except Exception as error:
         sentence = _sentence(error)
         if sentence is None:

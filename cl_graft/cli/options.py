@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["As_json", "Data", "Device", "Model", "On_bad_row", "Quiet", "Sets"]
+__all__ = ["As_json", "Data", "Device", "Model", "On_bad_row", "Quiet", "Resume", "Sets"]
 
 _LOOKS = "How it looks"
 
@@ -43,6 +43,14 @@ Model = Annotated[
     typer.Option(
         metavar="NAME",
         help="'minilm', a hub name such as FacebookAI/roberta-base, or a checkpoint's folder.",
+        show_default=False,
+    ),
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Go on with what was stopped or killed there; settings are those it began with.",
         show_default=False,
     ),
 ]

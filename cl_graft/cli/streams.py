@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cl_graft.cli.options import As_json, Data, Device, Model, On_bad_row, Quiet, Sets
+from cl_graft.cli.options import As_json, Data, Device, Model, On_bad_row, Quiet, Resume, Sets
 from cl_graft.cli.output import Output, apart, given
 from cl_graft.cli.progress import meter
+from cl_graft.errors import InputError
+from cl_graft.stopping import Stop, stoppable
 
 if TYPE_CHECKING:
     from cl_graft.experiments.config import ExperimentConfig
+    from cl_graft.experiments.progress import Progress
     from cl_graft.experiments.results import Comparison
 
 __all__ = ["compare_command", "demo_command", "run_command"]
@@ -70,7 +74,9 @@ def demo_command(
 
 
 def run_command(
-    config: Annotated[Path, typer.Argument(metavar="CONFIG.yaml", help="The settings.")],
+    config: Annotated[
+        Path | None, typer.Argument(metavar="CONFIG.yaml", help="The settings.")
+    ] = None,
     strategy: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Default: the first in the config.", **_HIDDEN),
@@ -80,6 +86,7 @@ def run_command(
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
     on_bad_row: On_bad_row = None,
+    resume: Resume = None,
     sets: Sets = None,
     quiet: Quiet = False,
     as_json: As_json = False,
@@ -92,6 +99,8 @@ def run_command(
 
       cl-graft run stream.yaml --strategy naive --set steps=200 --set density=0.001
 
+      cl-graft run --resume first
+
     [b]A config[/b]
 
       tasks: [sentiment, topic, paraphrase]
@@ -100,15 +109,32 @@ def run_command(
     """
     from cl_graft.cli.report import comparison_table, data_notes, run_tables
     from cl_graft.experiments.config import load_config
+    from cl_graft.experiments.resume import find_run, resume_run, stored_config
     from cl_graft.experiments.run import run, run_folder
 
     output = Output(quiet, as_json)
-    chosen = {"strategies": strategy, "seeds": seed, "on_bad_row": on_bad_row}
-    settings = load_config(config, [*(sets or ()), *_as_sets(given(**chosen))])
-    name, number = settings.strategies[0], settings.seeds[0]
-    with apart(), meter(output, tasks=len(settings.tasks)) as progress:
-        result = run(settings, strategy=name, seed=number, out=out, progress=progress.step)
-    where = run_folder(out, name, number)
+    chosen = given(strategies=strategy, seeds=seed, on_bad_row=on_bad_row)
+    if resume is not None:
+        _alone("--resume", config, sets, chosen)
+        where = find_run(resume)
+        settings = stored_config(where)
+    elif config is not None:
+        settings = load_config(config, [*(sets or ()), *_as_sets(chosen)])
+        where = run_folder(out, settings.strategies[0], settings.seeds[0])
+    else:
+        raise InputError("give a config to run, or --resume with the folder of a run")
+    with (
+        stoppable("cl-graft run", where) as stop,
+        apart(),
+        meter(output, tasks=len(settings.tasks)) as progress,
+    ):
+        if resume is not None:
+            result = resume_run(where, progress=progress.step, stop=stop)
+        else:
+            name, number = settings.strategies[0], settings.seeds[0]
+            result = run(
+                settings, strategy=name, seed=number, out=out, progress=progress.step, stop=stop
+            )
     output.result(
         result,
         *run_tables(result),
@@ -224,6 +250,7 @@ def compare_command(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
+    resume: Resume = None,
     sets: Sets = None,
     device: Device = None,
     quiet: Quiet = False,
@@ -241,6 +268,8 @@ def compare_command(
       cl-graft compare --data glue --tasks qnli,ag_news,sst2_sent --shots 512 --density 0.002 --seeds 0,1,2 --out table4
 
       cl-graft compare stream.yaml --strategies grafting --set mask_steps=20
+
+      cl-graft compare --resume first
     """  # noqa: E501  a command is one line
     from cl_graft.cli.report import comparison_table, data_notes, run_tables
     from cl_graft.experiments.config import load_config
@@ -254,8 +283,13 @@ def compare_command(
         batch_size=batch_size, lr=lr, region_lr=region_lr, density=density, localizer=localizer,
         mode=mode, device=device,
     )  # fmt: skip
-    settings = load_config(config, [*_as_sets(options), *(sets or ())])
-    comparison = _compare(settings, out, output)
+    if resume is not None:
+        _alone("--resume", config, sets, options)
+        out = resume
+        comparison = _resume(out, output)
+    else:
+        settings = load_config(config, [*_as_sets(options), *(sets or ())])
+        comparison = _compare(settings, out, output)
     tables = [made for cell in comparison.cells for made in run_tables(cell)]
     output.result(
         {"comparison": comparison.summary, "runs": comparison.cells},
@@ -272,9 +306,43 @@ def compare_command(
 def _compare(config: ExperimentConfig, out: Path, output: Output) -> Comparison:
     from cl_graft.experiments.compare import compare
 
+    def learn(progress: Progress, stop: Stop) -> Comparison:
+        return compare(config, out=out, progress=progress, stop=stop)
+
+    return _watched(learn, config, out, output)
+
+
+def _resume(out: Path, output: Output) -> Comparison:
+    from cl_graft.experiments.resume import resume_comparison, stored_config
+
+    def learn(progress: Progress, stop: Stop) -> Comparison:
+        return resume_comparison(out, progress=progress, stop=stop)
+
+    return _watched(learn, stored_config(out), out, output)
+
+
+def _watched(
+    learn: Callable[[Progress, Stop], Comparison],
+    config: ExperimentConfig,
+    out: Path,
+    output: Output,
+) -> Comparison:
+    """Learn the cells of a config with progress shown and signals caught."""
     tasks = len(config.tasks) * len(config.strategies) * len(config.seeds)
-    with apart(), meter(output, tasks=tasks) as progress:
-        return compare(config, out=out, progress=progress.step)
+    with (
+        stoppable("cl-graft compare", out) as stop,
+        apart(),
+        meter(output, tasks=tasks) as progress,
+    ):
+        return learn(progress.step, stop)
+
+
+def _alone(option: str, config: Path | None, sets: list[str] | None, others: object) -> None:
+    """Refuse settings beside an option that takes them from a folder."""
+    if config is not None or sets or others:
+        raise InputError(
+            f"{option} goes on with the settings that the folder holds: give no others"
+        )
 
 
 def _failures(comparison: Comparison) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.bank import BaseIdentity
-from cl_graft.experiments.config import ExperimentConfig, config_from
+from cl_graft.experiments.config import UPKEEP, ExperimentConfig, config_from
 from cl_graft.fingerprint import file_sha256, fingerprint_of, model_sha256
 from cl_graft.models import Loaded, load_model
 from cl_graft.tasks.tokenizer import tokenizer_text
@@ -29,7 +29,7 @@ __all__ = [
 BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files")
 """What `base_identity` records of a base beside its fingerprint, to say what differs."""
 
-_NOT_LEARNING = {"tasks", "data", "task_settings", "strategies", "model", "device"}
+_NOT_LEARNING = {"tasks", "data", "task_settings", "strategies", "model", "device", *UPKEEP}
 _READ = re.compile(
     r"(config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json"
     r"|(vocab|merges)\.txt|.+\.(safetensors|bin|model|py|index\.json)"

@@ -1,8 +1,8 @@
 """Several strategies and seeds on one stream, side by side.
 
 The cells share a cache, so independent fine-tuning costs nothing where grafting ran before. The
-same comparison into the same folder goes on: finished cells are read, not computed again; seeds
-and strategies can be added.
+same comparison into the same folder goes on: finished cells are read, not computed again, and one
+that was stopped or killed is taken up where it was; seeds and strategies can be added.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from cl_graft.experiments.report import mean_ece, write_comparison_summary
 from cl_graft.experiments.results import Comparison, Failure, RunResult, command
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import check_tasks, data_seed_of, load_tasks
+from cl_graft.stopping import Stop
 from cl_graft.store import only_writer
 from cl_graft.store.files import replace_file
 from cl_graft.tasks import TextTask
@@ -35,7 +36,12 @@ logger = logging.getLogger(__name__)
 
 
 def compare(
-    config: ExperimentConfig, *, out: Path | str, progress: Progress = silent
+    config: ExperimentConfig,
+    *,
+    out: Path | str,
+    progress: Progress = silent,
+    started_by: str | None = None,
+    stop: Stop | None = None,
 ) -> Comparison:
     """Run all strategies and seeds of a config into a folder, and sum them up there.
 
@@ -46,17 +52,22 @@ def compare(
         out: Gets ``<strategy>/seed<k>/`` for every cell, ``cache/``, ``summary.json`` and
             ``summary.md``.
         progress: Called after every step of every phase.
+        started_by: The command to note as the comparison's; None means this process's.
+        stop: Asked after every step whether to stop.
 
     Raises:
         InputError: If the folder holds a comparison with another config, another process writes
             to it, or model or data cannot be used; nothing is computed then.
+        Stopped: If `stop` asked for it.
     """
     out = Path(out)
     with only_writer(out):
-        return _compare(config, out, progress)
+        return _compare(config, out, progress, started_by or command(), stop or Stop())
 
 
-def _compare(config: ExperimentConfig, out: Path, progress: Progress) -> Comparison:
+def _compare(
+    config: ExperimentConfig, out: Path, progress: Progress, started_by: str, stop: Stop
+) -> Comparison:
     folders.check_out(out, config)
     cells = [(strategy, seed) for seed in config.seeds for strategy in config.strategies]
     done = {
@@ -72,39 +83,52 @@ def _compare(config: ExperimentConfig, out: Path, progress: Progress) -> Compari
         loaded = load_base_model(config)
         for stream in tasks.values():
             check_tasks(stream, loaded, config)
-    folders.write_config(config, out)
+    cells_of = {"strategies": config.strategies, "seeds": config.seeds}
+    folders.write_config(config, out, **cells_of, command=started_by)
     cache = DirectoryCache(out / folders.CACHE)
     failed: list[Failure] = []
     for strategy, seed in cells:
         if (strategy, seed) in done:
             progress(Step("reused", 1, 1, "", strategy, seed))
             continue
-        folder = folders.run_folder(out, strategy, seed)
         try:
-            with only_writer(folder):
-                folders.clear_unfinished(folder)
-                done[strategy, seed] = run(
-                    config,
-                    strategy=strategy,
-                    seed=seed,
-                    out=out,
-                    progress=progress,
-                    cache=cache,
-                    tasks=tasks[data_seed_of(config, seed)],
-                )
+            done[strategy, seed] = run(
+                config,
+                strategy=strategy,
+                seed=seed,
+                out=out,
+                progress=progress,
+                cache=cache,
+                tasks=tasks[data_seed_of(config, seed)],
+                go_on=True,
+                started_by=started_by,
+                stop=stop,
+            )
         except Exception as error:
             logger.exception("%s with seed %s failed", strategy, seed)
             failed.append(Failure(strategy, seed, f"{type(error).__name__}: {error}"))
-        _sum_up(config, done, failed, out)
+        _sum_up(config, done, failed, out, started_by)
+        stop.check()
     logger.info("cache: %s answered, %s computed", dict(cache.hits), dict(cache.misses))
-    summary = _sum_up(config, done, failed, out)
+    summary = _sum_up(config, done, failed, out, started_by)
     return Comparison(out, tuple(_in_order(config, done)), tuple(failed), summary)
 
 
 def summarize(
-    config: ExperimentConfig, results: Sequence[RunResult], failed: Sequence[Failure] = ()
+    config: ExperimentConfig,
+    results: Sequence[RunResult],
+    failed: Sequence[Failure] = (),
+    *,
+    started_by: str | None = None,
 ) -> dict[str, Any]:
-    """Return mean and sample standard deviation over seeds of every measure, by strategy."""
+    """Return mean and sample standard deviation over seeds of every measure, by strategy.
+
+    Args:
+        config: The settings.
+        results: The finished runs.
+        failed: The others.
+        started_by: The command to note; None means this process's.
+    """
     first = results[0]
     strategies = {
         name: _row([result for result in results if result.strategy == name], first.tasks)
@@ -124,7 +148,7 @@ def summarize(
         "model": first.model,
         "versions": first.versions,
         "machine": first.machine,
-        "command": command(),
+        "command": started_by or command(),
     }
 
 
@@ -156,13 +180,14 @@ def _sum_up(
     done: dict[tuple[str, int], RunResult],
     failed: Sequence[Failure],
     out: Path,
+    started_by: str,
 ) -> dict[str, Any]:
     """Write both summaries of what is finished; an empty one if nothing is."""
     results = list(_in_order(config, done))
     if not results:
         return {"failed": [{"strategy": f.strategy, "seed": f.seed, "error": f.error}
                            for f in failed]}  # fmt: skip
-    summary = summarize(config, results, failed)
+    summary = summarize(config, results, failed, started_by=started_by)
     replace_file(out / "summary.json", f"{json.dumps(summary, indent=1)}\n".encode())
     write_comparison_summary(summary, out)
     return summary

@@ -29,6 +29,7 @@ from cl_graft.localization import find_localizer
 
 __all__ = [
     "CELL_CHOICES",
+    "UPKEEP",
     "ExperimentConfig",
     "TaskSettings",
     "config_from",
@@ -40,6 +41,9 @@ DEFAULT_STEPS = 500
 
 CELL_CHOICES = ("strategies", "seeds")
 """The fields that say which cells a comparison has; every other field is common to all cells."""
+
+UPKEEP = ("checkpoint_seconds", "checkpoint_steps")
+"""The fields that do not change a bit of what comes out."""
 
 
 class TaskSettings(BaseModel):
@@ -265,6 +269,17 @@ class ExperimentConfig(BaseModel):
         default_factory=lambda: [0], min_length=1, description="The seeds to run each with."
     )
     eval_batch: int = Field(default=64, ge=1, description="Rows a batch in evaluation.")
+    checkpoint_seconds: float | None = Field(
+        default=60.0,
+        ge=0,
+        description="Seconds between checkpoints, from which a killed run goes on; more where "
+        "writing one takes over 1 % of that. null: none by time.",
+    )
+    checkpoint_steps: int | None = Field(
+        default=None,
+        ge=1,
+        description="Steps between checkpoints, whatever they cost; null: none by steps.",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -1,42 +1,49 @@
 """The folders of experiments: OUT/<strategy>/seed<k>/ is a run, OUT/cache/ is shared.
 
 A run's folder holds the resolved config beside its results, so that it can be told whether it
-belongs to what is asked for now.
+belongs to what is asked for now, and so that a run that was killed can go on.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config import CELL_CHOICES, UPKEEP, ExperimentConfig
 from cl_graft.experiments.results import RESULTS, RunResult, read_result
 from cl_graft.store import LOCK
-from cl_graft.store.files import VERSION, check_json, replace_file
+from cl_graft.store.files import VERSION, check_json, is_partial, replace_file
 from cl_graft.store.seals import read_sealed, sealed_json
 from cl_graft.strategies.table import STRATEGIES
 
 __all__ = [
     "BANK",
     "CACHE",
+    "CHECKPOINTS",
     "CONFIG",
+    "CURVES",
     "check_out",
     "clear_unfinished",
     "differences",
+    "finish",
     "finished",
     "read_config",
     "refuse_taken",
     "run_folder",
+    "sweep",
     "write_config",
 ]
 
 CONFIG, BANK, CACHE = "config.json", "bank", "cache"
+CURVES, CHECKPOINTS = "tensorboard", "checkpoints"
 _FORMAT = "cl-graft-config"
-_OURS = {CONFIG, RESULTS, BANK, "metrics.csv", "summary.md", "tensorboard"}
+_OURS = {CONFIG, RESULTS, BANK, "metrics.csv", "summary.md", CURVES, CHECKPOINTS}
+_NO_SETTINGS = {"strategy", "seed", "command", "processes", *CELL_CHOICES, *UPKEEP}
+"""What a stored config may say otherwise without belonging to another run."""
 
 
 def run_folder(out: Path | str, strategy: str, seed: int) -> Path:
@@ -50,14 +57,27 @@ def refuse_taken(folder: Path) -> None:
     Raises:
         InputError: If it holds anything, or is a file.
     """
-    if folder.exists() and (not folder.is_dir() or _content(folder)):
-        raise InputError(f"{folder} already holds another run; choose another output folder")
+    if not folder.exists() or (folder.is_dir() and not _content(folder)):
+        return
+    if (folder / CHECKPOINTS).is_dir():
+        raise InputError(
+            f"{folder} holds a run that is not finished; go on with it (--resume {folder}), or "
+            "choose another output folder"
+        )
+    raise InputError(f"{folder} already holds another run; choose another output folder")
 
 
-def write_config(config: ExperimentConfig, folder: Path, **cell: Any) -> None:
-    """Write the resolved config into a folder, and which cell it is."""
+def sweep(folder: Path) -> None:
+    """Remove what writes that were killed left in a run's folder, where no other process writes."""
+    if folder.is_dir():
+        for path in [path for path in folder.rglob(".*") if is_partial(path)]:
+            path.unlink()
+
+
+def write_config(config: ExperimentConfig, folder: Path, **more: Any) -> None:
+    """Write the resolved config into a folder, and more: which cell or cells it is about."""
     head = {"format": _FORMAT, "version": VERSION}
-    replace_file(folder / CONFIG, sealed_json({**head, **cell, **config.cell()}))
+    replace_file(folder / CONFIG, sealed_json({**head, **more, **config.cell()}))
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
@@ -93,7 +113,7 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
     stored = {**younger, **stored}
     return [
         f"{name} {json.dumps(stored.get(name))} there, {json.dumps(now.get(name))} here"
-        for name in sorted({*stored, *now} - {"strategy", "seed"})
+        for name in sorted({*stored, *now} - _NO_SETTINGS)
         if stored.get(name) != now.get(name)
     ]
 
@@ -120,16 +140,21 @@ def finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
     return result if result.complete else None
 
 
-def clear_unfinished(folder: Path) -> None:
+def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
     """Remove an unfinished run of ours, so that it can be done again.
 
     The caller must be its only writer.
+
+    Args:
+        folder: Its folder.
+        keep: Names in it that are left.
 
     Raises:
         InputError: If there are files of others in it.
     """
     if not folder.exists():
         return
+    sweep(folder)
     content = _content(folder)
     foreign = sorted(path.name for path in content if path.name not in _OURS)
     if foreign:
@@ -138,7 +163,15 @@ def clear_unfinished(folder: Path) -> None:
             f"({', '.join(foreign[:3])}); move them away, or choose another output folder"
         )
     for path in content:
+        if path.name in keep:
+            continue
         shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def finish(folder: Path) -> None:
+    """Remove what only a run that is not finished needs."""
+    if (folder / CHECKPOINTS).is_dir():
+        shutil.rmtree(folder / CHECKPOINTS)
 
 
 def check_out(out: Path, config: ExperimentConfig) -> None:
@@ -169,5 +202,5 @@ def check_out(out: Path, config: ExperimentConfig) -> None:
 
 
 def _content(folder: Path) -> list[Path]:
-    """Return what a folder holds beside the lock of who writes to it."""
-    return [path for path in folder.iterdir() if path.name != LOCK]
+    """Return what a folder holds beside its lock and what writes that were killed left."""
+    return [path for path in folder.iterdir() if path.name != LOCK and not is_partial(path)]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from cl_graft.bank import GraftBank
+from cl_graft.experiments.config import UPKEEP, ExperimentConfig
 from cl_graft.experiments.results import RunResult, command
 from cl_graft.metrics import (
     average_accuracy,
@@ -30,6 +31,7 @@ from cl_graft.store.files import replace_file
 
 __all__ = [
     "Record",
+    "draw_config",
     "draw_end",
     "draw_row",
     "entry_bytes",
@@ -59,6 +61,25 @@ class Record:
     memory: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
+    command: str = field(default_factory=command)
+    processes: int = 1
+
+    def measured(self) -> dict[str, Any]:
+        """Return what was measured so far, as JSON can hold it."""
+        passes = {
+            name: {phase: asdict(rows) for phase, rows in phases.items()}
+            for name, phases in self.passes.items()
+        }
+        kept = ("bytes", "seconds", "seconds_saved")
+        return {**{name: getattr(self, name) for name in kept}, "passes": passes}
+
+    def go_on(self, measured: Mapping[str, Any]) -> Record:
+        """Return the record of a run that goes on after what was measured."""
+        passes = {
+            name: {phase: Passes(**rows) for phase, rows in phases.items()}
+            for name, phases in measured["passes"].items()
+        }
+        return replace(self, **{**measured, "passes": passes})
 
 
 def result_of(
@@ -103,7 +124,8 @@ def result_of(
         model=record.model,
         versions=record.versions,
         machine=record.machine,
-        command=command(),
+        command=record.command,
+        processes=record.processes,
         config=record.config,
     )
 
@@ -124,6 +146,13 @@ def write_table(result: RunResult, path: Path) -> None:
                 start = [result.strategy, result.seed, i, learned, task, result.metrics[task]]
                 writer.writerow([*start, value, error, seconds])
     replace_file(path, text.getvalue().encode())
+
+
+def draw_config(config: ExperimentConfig, title: str, curves: OncePerStepTensorboardLogger) -> None:
+    """Add the settings that decide the bits to the curves, as text."""
+    said = {name: value for name, value in config.cell().items() if name not in UPKEEP}
+    code = json.dumps(said, indent=1).replace("\n", "\n    ")
+    curves.writer.add_text("config", f"{title}\n\n    {code}")
 
 
 def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:

@@ -79,6 +79,8 @@ class RunResult:
             ``"forward_backward"`` (differentiated) and ``"forward"`` (answered alone).
         config: The resolved settings, all of them.
         data: What became of each task's data; see `cl_graft.experiments.data_report`.
+        processes: How many processes the run took: 1, and 1 more for each time that it went on.
+            Where it is above 1, `seconds` are those of the process that finished a phase.
     """
 
     strategy: str
@@ -109,6 +111,7 @@ class RunResult:
     memory: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
+    processes: int = 1
 
     @property
     def total_passes(self) -> Passes:
@@ -165,7 +168,8 @@ def read_result(folder: Path | str) -> RunResult:
     """
     path = Path(folder) / RESULTS
     # Results of earlier versions lack some of these.
-    values = {"passes": {}, "memory": {}, "config": {}, "data": {}, **_read(path)}
+    younger = {"passes": {}, "memory": {}, "config": {}, "data": {}, "processes": 1}
+    values = {**younger, **_read(path)}
     try:
         return RunResult(**{known.name: values[known.name] for known in fields(RunResult)})
     except KeyError as error:

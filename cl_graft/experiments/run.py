@@ -3,38 +3,38 @@
     run(config_from({"tasks": ["sentiment", "topic"]}), strategy="grafting", seed=0, out=Path("o"))
 
 Everything is kept as soon as it is known: an entry of the bank when its task is learned, the
-results after every task. A run that fails leaves what it had.
+results after every task, and checkpoints inside every phase. A run that fails or is killed leaves
+what it had, and `run(…, go_on=True)` ends on the bits of a run that was never interrupted.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from avalanche.evaluation.metrics import loss_metrics
 from avalanche.training.plugins import EvaluationPlugin
+from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
-from cl_graft.bank import BaseIdentity, GraftBank
+from cl_graft.bank import GraftBank
+from cl_graft.checkpointing import State
 from cl_graft.experiments import folders
-from cl_graft.experiments.base import BASE_HASHES, base_identity, load_base_model
 from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.checkpoints import FileCheckpoints
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.data_report import cut_note, data_report
+from cl_graft.experiments.data_report import cut_note
 from cl_graft.experiments.devices import pick_device
-from cl_graft.experiments.facts import task_facts
 from cl_graft.experiments.hosting import Reporter, set_schedule_
-from cl_graft.experiments.memory import measure_memory, memory_note
+from cl_graft.experiments.memory import memory_note
 from cl_graft.experiments.progress import Progress, Step, silent
 from cl_graft.experiments.records import (
-    Record,
+    draw_config,
     draw_end,
     draw_row,
     entry_bytes,
@@ -43,22 +43,25 @@ from cl_graft.experiments.records import (
     write_table,
 )
 from cl_graft.experiments.report import write_run_summary
-from cl_graft.experiments.results import RunResult, machine, versions, write_result
+from cl_graft.experiments.results import RunResult, command, write_result
 from cl_graft.experiments.room import reserve_room
 from cl_graft.experiments.schedule import choose, grafting_settings, grid_of, region_schedule
-from cl_graft.experiments.tasks import check_tasks, load_tasks
+from cl_graft.experiments.setup import Setup, set_up
+from cl_graft.experiments.standing import STANDING, Standing, find_standing, standing_of, take_up_
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.learning import dense_passes
 from cl_graft.metrics.plugins import StreamScores
 from cl_graft.metrics.tensorboard import OncePerStepTensorboardLogger
 from cl_graft.models import graftable_parameters
 from cl_graft.passes import Passes, total_passes
-from cl_graft.store import append_entry, only_writer, told_of_full_disks
-from cl_graft.strategies import MultiTaskText, StopAfter, TaskFacts, heads_for
+from cl_graft.stopping import Stop
+from cl_graft.store import append_entry, load_bank, only_writer, told_of_full_disks
+from cl_graft.store.banks import holds_entry
+from cl_graft.strategies import StopAfter
 from cl_graft.strategies.heads import head_state
 from cl_graft.strategies.problems import task_problem
 from cl_graft.strategies.table import Ingredients, StrategyRow, find_strategy
 from cl_graft.tasks import TextTask
-from cl_graft.tasks.benchmark import TextStream, text_stream
 from cl_graft.training import FineTuning
 from cl_graft.trouble import about_task, in_phase
 
@@ -78,6 +81,9 @@ def run(
     progress: Progress = silent,
     cache: DirectoryCache | None = None,
     tasks: Sequence[TextTask] | None = None,
+    go_on: bool = False,
+    started_by: str | None = None,
+    stop: Stop | None = None,
 ) -> RunResult:
     """Run a strategy on the stream of a config, into ``OUT/<strategy>/seed<k>/``.
 
@@ -89,106 +95,64 @@ def run(
         progress: Called after every step of every phase.
         cache: Keeps tokens, dense runs and rankings; None means ``OUT/cache``.
         tasks: The tasks of the config, if they are loaded already.
+        go_on: Go on with what the folder holds of this run, if it holds any; else a folder that
+            holds something is refused.
+        started_by: The command to note as the one that began the run; None means this process's.
+        stop: Asked after every step whether to stop.
 
     Raises:
-        InputError: If the folder already holds a run, another process runs there, or model or
-            data cannot be used; nothing is computed then.
+        InputError: If the folder already holds a run, or another one than is to go on, another
+            process runs there, or model or data cannot be used; nothing is computed then.
         CannotWrite: If the disk is full or read-only; what was saved before is whole.
         OutOfMemory: If a phase needs more memory than there is; the phase and task are named.
         DivergedError: If a loss, a score or a weight is NaN or infinite.
+        Stopped: If `stop` asked for it.
     """
     row = find_strategy(strategy)
     folder = run_folder(out, strategy, seed)
+    stop = stop or Stop()
     with only_writer(folder), told_of_full_disks(folder):
-        folders.refuse_taken(folder)
+        if not go_on:
+            folders.refuse_taken(folder)
+        elif (done := folders.finished(folder, config)) is not None:
+            folders.finish(folder)
+            return done
         device = pick_device(config.device)
         tasks = load_tasks(config, seed=seed) if tasks is None else tasks
         cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
         with in_phase("loading"):
-            setup = _set_up(config, row, tasks, seed=seed, device=device, cache=cache)
+            setup = set_up(config, row, tasks, seed=seed, device=device, cache=cache)
         carrier = setup.model.task_model
         reserve_room(config, row, setup.stream, carrier, seed=seed, folder=folder, cache=cache)
-        folders.write_config(config, folder, strategy=strategy, seed=seed)
-        curves = OncePerStepTensorboardLogger(folder / "tensorboard")
+        begun = folders.read_config(folder) or {}
+        origin = {
+            "command": begun.get("command") or started_by or command(),
+            "processes": begun.get("processes", 0) + 1,
+        }
+        setup.record.command, setup.record.processes = origin["command"], origin["processes"]
+        checkpoints = FileCheckpoints(
+            folder / folders.CHECKPOINTS,
+            seconds=config.checkpoint_seconds,
+            steps=config.checkpoint_steps,
+            spare=cache.spare,
+            stop=stop,
+        )
+        standing = find_standing(folder, row, setup.record, checkpoints)
+        folders.write_config(config, folder, strategy=strategy, seed=seed, **origin)
+        curves = OncePerStepTensorboardLogger(folder / folders.CURVES, resume=standing is not None)
         note = memory_note(setup.record.memory) + cut_note(setup.record.data)
         progress(Step("memory", 1, 1, "", strategy, seed, note))
         try:
-            settings = json.dumps(config.cell(), indent=1)
-            code = settings.replace("\n", "\n    ")
-            curves.writer.add_text("config", f"{strategy}, seed {seed}\n\n    {code}")
-            return _Run(config, row, setup, folder, cache, curves, progress).learn_stream()
+            if standing is None:
+                draw_config(config, f"{strategy}, seed {seed}", curves)
+            run = _Run(config, row, setup, folder, cache, curves, progress, checkpoints, standing)
+            del standing  # as large as the model, maybe
+            with stop.saving():
+                result = run.learn_stream()
         finally:
             curves.writer.close()
-
-
-@dataclass(frozen=True, eq=False)
-class _Setup:
-    """A model at its base and the stream that it will learn."""
-
-    seed: int
-    device: torch.device
-    stream: TextStream
-    model: MultiTaskText
-    identity: BaseIdentity
-    facts: dict[int, TaskFacts]
-    record: Record
-
-
-def _set_up(
-    config: ExperimentConfig,
-    row: StrategyRow,
-    tasks: Sequence[TextTask],
-    *,
-    seed: int,
-    device: torch.device,
-    cache: DirectoryCache,
-) -> _Setup:
-    loaded = load_base_model(config)
-    check_tasks(tasks, loaded, config)
-    stream = text_stream(
-        tasks,
-        loaded.tokenizer,
-        family=config.family,
-        max_length=config.max_length,
-        cache=cache,
-    )
-    length = stream.tasks[0].splits["train"][0].shape[-1]
-    identity = base_identity(loaded, config, seed=seed)
-    coordinates = sum(p.numel() for p in graftable_parameters(loaded.model).values())
-    record = Record(
-        strategy=row.name,
-        seed=seed,
-        tasks=stream.names,
-        metrics={task.name: task.metric for task in tasks},
-        schedules={},
-        data_fingerprints={task.name: task.fingerprint for task in tasks},
-        model={
-            "name": loaded.name,
-            "family": config.family,
-            "fingerprint": identity.fingerprint,
-            "precision": config.precision,
-            "graftable": coordinates,
-            **{name: identity.facts[name] for name in BASE_HASHES},
-        },
-        config=config.cell(),
-        versions=versions(device),
-        machine=machine(device),
-        data=data_report(stream),
-    )
-    model = MultiTaskText(loaded.model, heads_for(loaded.model, stream, seed=seed)).to(device)
-    with in_phase("dense fine-tuning"):
-        record.memory = measure_memory(model.task_model, stream, config)
-    return _Setup(
-        seed=seed,
-        device=device,
-        stream=stream,
-        model=model,
-        identity=identity,
-        facts={
-            label: task_facts(task, config, max_length=length) for label, task in enumerate(tasks)
-        },
-        record=record,
-    )
+        folders.finish(folder)
+        return result
 
 
 class _Run:
@@ -198,17 +162,21 @@ class _Run:
         self,
         config: ExperimentConfig,
         row: StrategyRow,
-        setup: _Setup,
+        setup: Setup,
         folder: Path,
         cache: DirectoryCache,
         curves: OncePerStepTensorboardLogger,
         progress: Progress,
+        checkpoints: FileCheckpoints,
+        standing: Standing | None,
     ) -> None:
         self.config, self.row, self.setup, self.folder = config, row, setup, folder
-        self.cache, self.curves = cache, curves
+        self.cache, self.curves, self.checkpoints = cache, curves, checkpoints
+        self.standing = standing
+        self.record = setup.record if standing is None else setup.record.go_on(standing.measured)
         self.reporter = Reporter(progress, strategy=row.name, seed=setup.seed)
         self.stop = StopAfter(1)
-        self.bank: GraftBank | None = None
+        self.bank = self._first_entries()
         # A prompt can be asked before its task was learned; a head would answer by chance.
         self.zero_shot = config.family != "encoder" and row.trains != "nothing"
         self.scores = StreamScores(
@@ -221,36 +189,85 @@ class _Run:
         dense = self._schedules()
         strategy = self.row.build(self._ingredients(dense))
         train, test = (self.setup.stream.benchmark.streams[name] for name in ("train", "test"))
-        record = self.setup.record
-        if self.zero_shot:
-            strategy.eval(test)
-        for label, experience in enumerate(train):
-            name, saved = record.tasks[label], Counter(self.cache.saved)
-            schedule = dense[label]
-            if self.row.trains == "region":
-                schedule = region_schedule(self.config, schedule)
-            self.reporter.task, self.reporter.steps = name, schedule.steps
-            set_schedule_(strategy, self.stop, schedule, rows=len(experience.dataset))
-            started = time.perf_counter()
-            phase = "region training" if self.row.trains == "region" else "training"
-            with about_task(name), in_phase(phase):
-                strategy.train(experience, eval_streams=[])
-            trained = time.perf_counter() - started
-            started = time.perf_counter()
-            with about_task(name), in_phase("evaluation"):
-                strategy.eval(test if self.zero_shot else test[: label + 1])
-            seconds = record.seconds.setdefault(name, {})
-            seconds |= _own(strategy, "seconds", label) or {"train": trained}
-            seconds["evaluate"] = time.perf_counter() - started
-            rows = Passes(schedule.steps * schedule.batch_size)
-            passes = record.passes.setdefault(name, {})
-            passes |= _own(strategy, "passes", label) or {"train": rows}
-            self._saved(name, self.cache.saved - saved)
-            record.bytes[name] = self._bytes(name, label)
-            self._write(learned=label + 1)
-        result = result_of(record, self.scores, self.bank, learned=len(record.tasks))
-        draw_end(result, self.scores, self.curves)
-        return result
+        label = self._take_up_(strategy, train, test)
+        while True:
+            asked = test if self.zero_shot else test[: label + 1]
+            self._learn(strategy, train[label], asked, label=label, schedule=dense[label])
+            label += 1
+            result = self._write(learned=label)
+            if result.complete:
+                return result
+            self._stand(strategy, learned=label)
+
+    def _learn(
+        self,
+        strategy: SupervisedTemplate,
+        experience: Any,
+        asked: Any,
+        *,
+        label: int,
+        schedule: FineTuning,
+    ) -> None:
+        """Learn a task and measure all that can be asked."""
+        record = self.record
+        name, saved = record.tasks[label], Counter(self.cache.saved)
+        if self.row.trains == "region":
+            schedule = region_schedule(self.config, schedule)
+        self.reporter.task, self.reporter.steps = name, schedule.steps
+        set_schedule_(strategy, self.stop, schedule, rows=len(experience.dataset))
+        started = time.perf_counter()
+        phase = "region training" if self.row.trains == "region" else "training"
+        with about_task(name), in_phase(phase):
+            strategy.train(experience, eval_streams=[])
+        trained = time.perf_counter() - started
+        started = time.perf_counter()
+        with about_task(name), in_phase("evaluation"):
+            strategy.eval(asked)
+        seconds = record.seconds.setdefault(name, {})
+        seconds |= _own(strategy, "seconds", label) or {"train": trained}
+        seconds["evaluate"] = time.perf_counter() - started
+        rows = Passes(schedule.steps * schedule.batch_size)
+        passes = record.passes.setdefault(name, {})
+        passes |= _own(strategy, "passes", label) or {"train": rows}
+        self._saved(name, self.cache.saved - saved)
+        record.bytes[name] = self._bytes(name, label)
+
+    def _take_up_(self, strategy: SupervisedTemplate, train: Any, test: Any) -> int:
+        """Put the strategy where the run stands; return how many tasks are learned."""
+        if self.standing is None or self.row.memory is None:
+            if self.zero_shot:
+                strategy.eval(test)
+            self._stand(strategy, learned=0)
+            return 0
+        asked = test if self.zero_shot else []
+        memory = self.row.memory
+        take_up_(self.standing, strategy, memory, self.scores, train=train, asked=asked)
+        self.standing = replace(self.standing, tensors={})
+        return self.standing.learned
+
+    def _stand(self, strategy: SupervisedTemplate, *, learned: int) -> None:
+        """Keep where the run stands: always if that is little, else when it is time to."""
+        memory = self.row.memory
+        if memory is None:
+            return
+
+        def state() -> State:
+            log = self.curves.position()
+            return standing_of(strategy, memory, self.record, self.scores, learned=learned, log=log)
+
+        if learned and self.row.trains == "everything":
+            self.checkpoints.offer(STANDING, state, last=True)
+        else:
+            if self.checkpoints.keep(STANDING, state):
+                self.checkpoints.clear(but=STANDING)
+            self.checkpoints.poll()
+
+    def _first_entries(self) -> GraftBank | None:
+        """Return the entries of the tasks that are learned; the bank may hold one more."""
+        if self.standing is None or not self.standing.learned or self.row.keeps != "entry":
+            return None
+        bank = load_bank(self.folder / folders.BANK, expect=self.setup.identity.fingerprint)
+        return replace(bank, entries=bank.entries[: self.standing.learned])
 
     def _schedules(self) -> dict[int, FineTuning]:
         """Return the dense schedule of every task, chosen on dev where there is a grid."""
@@ -283,9 +300,10 @@ class _Run:
                         grid,
                         seed=setup.seed,
                         cache=self.cache,
+                        checkpoints=self.checkpoints,
                         progress=lambda _, step, steps: self.reporter.phase("choose", step, steps),
                     )
-                record = setup.record
+                record = self.record
                 record.seconds[name] = {"choose": time.perf_counter() - started}
                 spared = (self.cache.saved - saved).get("dense", 0.0)
                 record.seconds_saved[name] = {"choose": spared} if spared else {}
@@ -293,7 +311,7 @@ class _Run:
                 others = (other for other in grid if other != chosen[label])
                 passes = total_passes(dense_passes(problem, other) for other in others)
                 record.passes[name] = {"choose": passes}
-            setup.record.schedules[name] = {
+            self.record.schedules[name] = {
                 "steps": chosen[label].steps,
                 "batch_size": chosen[label].batch_size,
                 "lr": chosen[label].lr,
@@ -322,18 +340,24 @@ class _Run:
             ),
             plugins=(self.stop, self.reporter),
             cache=self.cache,
+            bank=self.bank,
+            checkpoints=self.checkpoints,
+            log_position=self.curves.position,
             on_entry=self._keep_entry,
             progress=self.reporter.phase,
         )
 
     def _keep_entry(self, bank: GraftBank) -> None:
-        append_entry(bank, self.folder / folders.BANK)
+        folder = self.folder / folders.BANK
+        # A process that was killed may have kept this very entry.
+        if not holds_entry(bank, folder):
+            append_entry(bank, folder)
         self.bank = bank
 
     def _saved(self, name: str, saved: Counter[str]) -> None:
         """Note what the cache saved: rankings are most of localization."""
         phases = {"warmup": "warm-up", "ranking": "localize"}
-        kept = self.setup.record.seconds_saved.setdefault(name, {})
+        kept = self.record.seconds_saved.setdefault(name, {})
         kept |= {phases.get(phase, phase): seconds for phase, seconds in saved.items()}
 
     def _bytes(self, name: str, label: int) -> int:
@@ -346,13 +370,17 @@ class _Run:
             tensors += [p.detach() for p in graftable_parameters(carrier).values()]
         return tensor_bytes(tensors)
 
-    def _write(self, *, learned: int) -> None:
-        result = result_of(self.setup.record, self.scores, self.bank, learned=learned)
+    def _write(self, *, learned: int) -> RunResult:
+        result = result_of(self.record, self.scores, self.bank, learned=learned)
         draw_row(result, self.curves)
+        if result.complete:
+            draw_end(result, self.scores, self.curves)
+            self.curves.position()
         write_table(result, self.folder / "metrics.csv")
         write_run_summary(result, self.folder)
         # Last, as a complete one says that the run is finished.
         write_result(result, self.folder)
+        return result
 
 
 def _own(strategy: Any, what: str, label: int) -> dict[str, Any]:

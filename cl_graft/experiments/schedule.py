@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cl_graft.caching import Cache
+from cl_graft.checkpointing import Checkpoints
 from cl_graft.errors import DivergedError
 from cl_graft.experiments.config import DEFAULT_STEPS, ExperimentConfig
 from cl_graft.experiments.presets import (
@@ -89,6 +90,7 @@ def choose(
     *,
     seed: int,
     cache: Cache | None = None,
+    checkpoints: Checkpoints | None = None,
     progress: Progress | None = None,
 ) -> FineTuning:
     """Return the schedule whose dense run scores best on dev; ties go to the earlier one.
@@ -98,6 +100,7 @@ def choose(
         candidates: The schedules; a single one is returned unseen.
         seed: Every random choice is a function of it.
         cache: Keeps the dense runs, so the chosen one is not computed again.
+        checkpoints: Where a dense run that was interrupted is taken up.
         progress: Called as (phase, step, steps) after each candidate's steps.
 
     Raises:
@@ -109,7 +112,14 @@ def choose(
     diverged: list[DivergedError] = []
     for settings in candidates:
         try:
-            dense = fine_tune_task(problem, settings, seed=seed, cache=cache, progress=progress)
+            dense = fine_tune_task(
+                problem,
+                settings,
+                seed=seed,
+                cache=cache,
+                checkpoints=checkpoints,
+                progress=progress,
+            )
         except DivergedError as error:
             logger.warning("%s; the grid goes on without it", error)
             diverged.append(error)

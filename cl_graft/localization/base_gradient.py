@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from cl_graft.localization.problem import Problem, add_gradient_
+from cl_graft.localization.problem import Problem, add_gradient_, steps_left
 
 __all__ = ["base_gradient", "fisher"]
 
@@ -25,7 +25,7 @@ def base_gradient(problem: Problem, *, k: int, steps: int, depth: int) -> dict[s
     def add(name: str, gradient: Tensor) -> None:
         total[name] += gradient
 
-    for step in range(steps):
+    for step in steps_left(problem, total, steps=steps):
         add_gradient_(problem, step, into=add)
     return {name: tensor.abs_() for name, tensor in total.items()}
 
@@ -43,6 +43,6 @@ def fisher(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Ten
         wide = gradient.float()
         total[name].addcmul_(wide, wide)
 
-    for step in range(steps):
+    for step in steps_left(problem, total, steps=steps):
         add_gradient_(problem, step, into=add)
     return total

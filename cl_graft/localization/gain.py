@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.graft import copy_, snapshot
-from cl_graft.localization.problem import Problem, add_gradient_
+from cl_graft.localization.problem import Problem, add_gradient_, steps_left
 from cl_graft.region import Parameters
 
 __all__ = ["add_gain_", "averaged_gain", "path_integral"]
@@ -38,17 +38,25 @@ def averaged_gain(problem: Problem, *, k: int, steps: int, depth: int) -> dict[s
     del k, depth
     points = min(4, steps)
     gain, base = problem.zeros(), snapshot(problem.parameters)
+    owner = [
+        (point, own)
+        for point in range(points)
+        for own in [range(point * steps // points, (point + 1) * steps // points)]
+        for _ in own
+    ]
+    carried: int | None = None
     try:
-        for point in range(points):
-            own = range(point * steps // points, (point + 1) * steps // points)
-            _move_(problem, base, (point + 0.5) / points)
-            for step in own:
-                share = 1 / (points * len(own))
+        for step in steps_left(problem, gain, steps=steps):
+            point, own = owner[step]
+            if point != carried:
+                _move_(problem, base, (point + 0.5) / points)
+                carried = point
+            share = 1 / (points * len(own))
 
-                def add(name: str, gradient: Tensor, share: float = share) -> None:
-                    add_gain_(gain[name], gradient, problem.tuned[name], base[name], scale=share)
+            def add(name: str, gradient: Tensor, share: float = share) -> None:
+                add_gain_(gain[name], gradient, problem.tuned[name], base[name], scale=share)
 
-                add_gradient_(problem, step, into=add)
+            add_gradient_(problem, step, into=add)
     finally:
         copy_(problem.parameters, base)
     return gain

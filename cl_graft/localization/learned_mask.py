@@ -21,14 +21,16 @@ candidates, A lives on a few coordinates only, and so do the gradients.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from cl_graft.graft import Graft, extract, gather, grafted, write_
+from cl_graft.checkpointing import Checkpoint, State, joined, part_of
+from cl_graft.graft import Graft, copy_, extract, gather, grafted, write_
 from cl_graft.localization.gain import add_gain_
 from cl_graft.localization.problem import Problem, add_gradient_, unscaled_
-from cl_graft.region import Parameters, Region, top_k
+from cl_graft.region import Layout, Parameters, Region, top_k
 from cl_graft.sparse import RegionParameters
 
 __all__ = ["add_gains_", "learned_mask", "learned_mask_inside"]
@@ -58,7 +60,8 @@ def learned_mask(problem: Problem, *, k: int, steps: int, depth: int) -> dict[st
         with grafted(problem.model, gather(problem.tuned, region)):
             return problem.dev_score()
 
-    _grow_(gain, k=k, steps=steps, depth=depth, learn=learn, look=look)
+    kept = problem.checkpoint
+    _grow_(gain, k=k, steps=steps, depth=depth, learn=learn, look=look, checkpoint=kept)
     return gain
 
 
@@ -98,7 +101,15 @@ def learned_mask_inside(problem: Problem, candidates: Region, *, k: int, steps: 
                 carry(region)
                 return problem.dev_score()
 
-            _grow_({"": gain}, k=k, steps=steps, depth=len(gain), learn=learn, look=look)
+            _grow_(
+                {"gain": gain},
+                k=k,
+                steps=steps,
+                depth=len(gain),
+                learn=learn,
+                look=look,
+                checkpoint=problem.checkpoint,
+            )
     finally:
         write_(problem.model, base)
     return gain
@@ -112,6 +123,7 @@ def _grow_(
     depth: int,
     learn: Callable[[int, Region | None], None],
     look: Callable[[Region], float],
+    checkpoint: Checkpoint,
 ) -> None:
     """Let the graft grow to `k` while `learn` adds to `gain`; leave there the best gains.
 
@@ -122,26 +134,77 @@ def _grow_(
         depth: How many of the best gains must be right in the end.
         learn: Called with (step, open gates).
         look: Scores a region on dev; asked only where the region is another than before.
+        checkpoint: Where the growth was left, if it was, and where its steps are offered.
     """
-    best, kept = float("-inf"), None
-    seen: Region | None = None
-    opened: Region | None = None
-    score = best
-    for step in range(steps):
-        learn(step, opened)
+    now = _take_up_(gain, checkpoint)
+    for step in range(now.step, steps):
+        learn(step, now.opened)
         left = steps - 1 - step
         top: Region | None = None
         if left == 0 or (step >= steps // 2 and left % 2 == 0):
             top = top_k(gain, k)
-            if seen is None or top != seen:
-                score, seen = look(top), top
-            if score >= best:
-                best = score
-                kept = _best(gain, depth) if left else None
+            if now.seen is None or top != now.seen:
+                now.score, now.seen = look(top), top
+            if now.score >= now.best:
+                now.best = now.score
+                now.kept = _best(gain, depth) if left else None
         size = round(k * (step + 1) / (steps - 1)) if left else 0
-        opened = top_k(gain, size, among=top) if size else None
-    if kept is not None:
-        _restore_(gain, kept)
+        now.opened = top_k(gain, size, among=top) if size else None
+        now.step = step + 1
+        checkpoint.offer(lambda: _state(gain, now))
+    if now.kept is not None:
+        _restore_(gain, now.kept)
+
+
+@dataclass
+class _Growth:
+    """Where a growing graft stands beside its gains.
+
+    Attributes:
+        step: Steps done.
+        best: The highest score on dev.
+        kept: The gains that belong to it; None for those of now.
+        seen: The region that was looked at last, and its `score`.
+        opened: The gates that are open.
+    """
+
+    step: int = 0
+    best: float = float("-inf")
+    kept: Graft | None = None
+    seen: Region | None = None
+    score: float = float("-inf")
+    opened: Region | None = None
+
+
+def _state(gain: Parameters, now: _Growth) -> State:
+    regions = {"seen": now.seen, "opened": now.opened}
+    regions |= {"kept": now.kept.region} if now.kept is not None else {}
+    tensors = joined(
+        gain=gain,
+        region={name: region.index for name, region in regions.items() if region is not None},
+        values={"kept": now.kept.values} if now.kept is not None else {},
+    )
+    return tensors, {"step": now.step, "best": now.best, "score": now.score}
+
+
+def _take_up_(gain: dict[str, Tensor], checkpoint: Checkpoint) -> _Growth:
+    """Put the gains where `_state` saw them."""
+    left = checkpoint.load()
+    if left is None:
+        return _Growth()
+    tensors, facts = left
+    copy_(gain, part_of(tensors, "gain"))
+    layout = Layout.of(gain)
+    regions = {name: Region.of(layout, i) for name, i in part_of(tensors, "region").items()}
+    kept = regions.pop("kept", None)
+    values = part_of(tensors, "values")
+    return _Growth(
+        step=facts["step"],
+        best=facts["best"],
+        score=facts["score"],
+        kept=Graft(kept, values["kept"]) if kept is not None else None,
+        **regions,
+    )
 
 
 def _best(gain: Parameters, depth: int) -> Graft:

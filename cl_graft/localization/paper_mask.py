@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from cl_graft.checkpointing import joined, part_of
 from cl_graft.graft import Graft, copy_, gather, grafted, snapshot
 from cl_graft.localization.movement import movement
 from cl_graft.localization.problem import Problem, add_gradient_
@@ -52,8 +53,13 @@ def paper_mask(
         for name, value in base.items()
     }
     start = _base_mask(problem, base_density)
-    best, kept = 0.0, {name: tensor.clone() for name, tensor in scores.items()}
-    for step in range(steps):
+    best, kept, first = 0.0, snapshot(scores), 0
+    left = problem.checkpoint.load()
+    if left is not None:
+        copy_(scores, part_of(left[0], "scores"))
+        copy_(kept, part_of(left[0], "kept"))
+        best, first = left[1]["best"], left[1]["step"]
+    for step in range(first, steps):
         gradients = problem.zeros()
 
         def add(name: str, gradient: Tensor, into: dict[str, Tensor] = gradients) -> None:
@@ -72,7 +78,9 @@ def paper_mask(
         with grafted(problem.model, _rounded_graft(problem, scores, start, bias)):
             score = problem.train_score() + problem.dev_score()
         if score > best:
-            best, kept = score, {name: tensor.clone() for name, tensor in scores.items()}
+            best, kept = score, snapshot(scores)
+        state = joined(scores=scores, kept=kept), {"best": best, "step": step + 1}
+        problem.checkpoint.offer(lambda state=state: state)
     return _logits(kept, start, bias)
 
 

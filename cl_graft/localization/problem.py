@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+from cl_graft.checkpointing import NOWHERE, Checkpoint
 from cl_graft.errors import DivergedError
+from cl_graft.graft import copy_
 from cl_graft.region import Layout, Parameters
 
-__all__ = ["Problem", "add_gradient_", "unscaled_"]
+__all__ = ["Problem", "add_gradient_", "steps_left", "unscaled_"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +34,7 @@ class Problem:
         seed: Random choices of the localizer are a function of it.
         path: Σ −g·Δθ over the steps of the dense run, by name; empty where none was gathered.
         loss_scale: What losses are multiplied with for the backward pass, in fp16.
+        checkpoint: Where the localization was left, if it was, and where its steps are offered.
     """
 
     model: nn.Module
@@ -43,6 +46,7 @@ class Problem:
     seed: int
     path: Parameters = field(default_factory=dict)
     loss_scale: float = 1.0
+    checkpoint: Checkpoint = NOWHERE
 
     @property
     def base(self) -> dict[str, Tensor]:
@@ -60,6 +64,25 @@ class Problem:
             name: torch.zeros_like(parameter, dtype=torch.float32, requires_grad=False)
             for name, parameter in self.parameters.items()
         }
+
+
+def steps_left(problem: Problem, total: Parameters, *, steps: int) -> Iterator[int]:
+    """Walk through the steps of a sum, from where it was left; each is offered when it is added.
+
+    Args:
+        problem: The task's problem.
+        total: The sum, zero at first and written to between steps; gets the sum that was left.
+        steps: Steps in all.
+    """
+    left = problem.checkpoint.load()
+    first = 0
+    if left is not None:
+        copy_(total, left[0])
+        first = left[1]["step"]
+    for step in range(first, steps):
+        yield step
+        facts = {"step": step + 1}
+        problem.checkpoint.offer(lambda facts=facts: (total, facts))
 
 
 def add_gradient_(problem: Problem, step: int, *, into: Callable[[str, Tensor], None]) -> None:

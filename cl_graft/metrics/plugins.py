@@ -83,6 +83,22 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         """Return R over the experiences trained so far."""
         return self.R(self._row + 1)
 
+    def state(self) -> dict[str, Any]:
+        """Return what was measured so far, but for predictions, as JSON can hold it."""
+        kinds = {"scores": self._scores, "ece": self._ece, "hashes": self._hashes}
+        cells = {
+            name: [[i, j, value] for (i, j), value in held.items()] for name, held in kinds.items()
+        }
+        return {"row": self._row, **cells}
+
+    def load_state_(self, state: Mapping[str, Any]) -> None:
+        """Know again what `state` returned; predictions come with the next evaluation."""
+        self.reset()
+        self._row = state["row"]
+        self._scores, self._ece, self._hashes = (
+            {(i, j): value for i, j, value in state[name]} for name in ("scores", "ece", "hashes")
+        )
+
     # What was measured.
 
     def R(self, size: int) -> list[list[float | None]]:  # noqa: N802

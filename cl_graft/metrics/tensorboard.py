@@ -2,18 +2,26 @@
 
 Avalanche evaluates before training, while an experience trains, after it, and when the user asks
 to; at the end of an experience several of these fall on one step, and TensorBoard draws a zigzag
-through them.
+through them. Nor are there doubles in the log of a run that went on in another process: the log is
+cut back to where the run goes on.
 """
 
 from __future__ import annotations
 
+import logging
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from avalanche.logging import TensorboardLogger
 from matplotlib.figure import Figure
 
-__all__ = ["OncePerStepTensorboardLogger"]
+__all__ = ["OncePerStepTensorboardLogger", "cut_log"]
+
+logger = logging.getLogger(__name__)
+
+_FILES = "events.out.tfevents.*"
 
 
 class OncePerStepTensorboardLogger(TensorboardLogger):
@@ -22,11 +30,31 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
     Args:
         tb_log_dir: The folder for the event files; made where it is missing.
         filename_suffix: Goes to the end of an event file's name.
+        resume: Go on with what the folder's event files hold: it counts as written.
     """
 
-    def __init__(self, tb_log_dir: str | Path = "./tb_data", filename_suffix: str = "") -> None:
+    def __init__(
+        self,
+        tb_log_dir: str | Path = "./tb_data",
+        filename_suffix: str = "",
+        *,
+        resume: bool = False,
+    ) -> None:
+        self._written = _points(Path(tb_log_dir)) if resume else set()
         super().__init__(tb_log_dir, filename_suffix)
-        self._written: set[tuple[str, int]] = set()
+
+    def position(self) -> dict[str, int]:
+        """Bring all that was logged to the disk and return the size of every event file by name.
+
+        What is logged later can be taken back by `cut_log`.
+        """
+        self.writer.flush()
+        sizes = {}
+        for path in sorted(Path(self.writer.log_dir).glob(_FILES)):
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                sizes[path.name] = os.fstat(file.fileno()).st_size
+        return sizes
 
     def log_single_metric(self, name: str, value: Any, x_plot: int) -> None:
         """Write a value, unless this metric has one at this step already."""
@@ -46,3 +74,44 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
     def __setstate__(self, state: Any) -> None:
         where, self._written = state
         super().__setstate__(where)
+
+
+def cut_log(folder: Path, position: Mapping[str, int]) -> None:
+    """Take back what was logged after a `OncePerStepTensorboardLogger.position`.
+
+    No process may be writing to the folder.
+
+    Args:
+        folder: The folder of the event files.
+        position: Sizes of its files then; files that it does not name are removed.
+    """
+    for path in sorted(folder.glob(_FILES)):
+        size = position.get(path.name)
+        if size is None:
+            path.unlink()
+        elif path.stat().st_size > size:
+            os.truncate(path, size)
+    short = [
+        name
+        for name, size in position.items()
+        if not (folder / name).is_file() or (folder / name).stat().st_size < size
+    ]
+    if short:
+        logger.warning(
+            "%s: the curves have a gap, as %s was cut or taken away by others",
+            folder,
+            ", ".join(short),
+        )
+
+
+def _points(folder: Path) -> set[tuple[str, int]]:
+    """Return tag and step of everything that event files hold."""
+    # Imported here: only a run that goes on reads its log.
+    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+
+    return {
+        (value.tag, event.step)
+        for path in sorted(folder.glob(_FILES))
+        for event in LegacyEventFileLoader(str(path)).Load()
+        for value in event.summary.value
+    }

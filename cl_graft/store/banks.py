@@ -40,7 +40,7 @@ from cl_graft.store.records import (
 )
 from cl_graft.store.seals import BLANK, JSON_START, checksum, intact
 
-__all__ = ["append_entry", "load_bank", "save_bank"]
+__all__ = ["append_entry", "holds_entry", "load_bank", "save_bank"]
 
 _FORMAT = "cl-graft-bank"
 _INDEX = "bank.json"
@@ -110,6 +110,24 @@ def _append(bank: GraftBank, folder: Path) -> None:
                 "that stands at the same place of this one"
             )
     _write_index(bank, [*records, _write_entry(bank, len(bank) - 1, folder)], folder)
+
+
+def holds_entry(bank: GraftBank, folder: Path | str) -> bool:
+    """Tell whether a folder holds the last entry of `bank` already, at its place and bit for bit.
+
+    Raises:
+        BankError: If the folder holds another entry at that place.
+    """
+    folder, position = Path(folder), len(bank) - 1
+    held = load_bank(folder) if (folder / _INDEX).exists() else None
+    if held is None or position >= len(held):
+        return False
+    if _files(held, position) != _files(bank, position):
+        raise BankError(
+            f"{folder} holds another entry {position} than the one that was learned now; versions, "
+            "threads or the machine may have changed since, or the folder is another bank's"
+        )
+    return True
 
 
 def load_bank(

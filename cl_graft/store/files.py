@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -29,6 +30,7 @@ __all__ = [
     "VERSION",
     "check_json",
     "check_version_1",
+    "is_partial",
     "pack",
     "read_file",
     "replace_file",
@@ -44,6 +46,7 @@ _KEY = "cl-graft"
 _START = b'{"__metadata__":{"cl-graft":"{\\"checksum\\":\\"'
 """How a file's header begins, at byte 8; the 64 digits of the checksum follow."""
 
+_PARTIAL = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 _LARGEST_HEADER = 2**24
 """Bytes: a header is parsed before it can be checked, and JSON grows in memory."""
@@ -253,6 +256,11 @@ def _altered(data: bytes, header: Mapping[str, Any], head: Mapping[str, Any]) ->
             if hashlib.sha256(body[begin:end]).hexdigest() != head["tensors"][tensor]:
                 return f"tensor {tensor!r}"
     return "its header"
+
+
+def is_partial(path: Path) -> bool:
+    """Tell by its name whether a file is what a killed `replace_file` left."""
+    return _PARTIAL.fullmatch(path.name) is not None
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -17,7 +17,7 @@ from torch import Tensor
 from cl_graft.examples import Examples
 from cl_graft.randomness import BatchOrder, derive
 
-__all__ = ["TextBatches"]
+__all__ = ["BatchLoader", "TextBatches"]
 
 
 class TextBatches(SupervisedPlugin, supports_distributed=False):
@@ -48,7 +48,7 @@ class TextBatches(SupervisedPlugin, supports_distributed=False):
         seed = derive(self.seed, rows.fingerprint(), "train")
         lengths = rows.lengths if self.group_by_length else None
         order = BatchOrder(len(rows), size, seed, lengths=lengths)
-        strategy.dataloader = _Loader(rows, _label(strategy), size=size, places=order)
+        strategy.dataloader = BatchLoader(rows, _label(strategy), size=size, places=order)
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Evaluate on all rows in order."""
@@ -63,11 +63,18 @@ class TextBatches(SupervisedPlugin, supports_distributed=False):
         def in_order(step: int) -> range:
             return batches[step % len(batches)]
 
-        strategy.dataloader = _Loader(rows, _label(strategy), size=size, places=in_order)
+        strategy.dataloader = BatchLoader(rows, _label(strategy), size=size, places=in_order)
 
 
-class _Loader:
-    """Yields an epoch's batches whenever it is walked through: inputs, targets, task labels."""
+class BatchLoader:
+    """Yields an epoch's batches whenever it is walked through: inputs, targets, task labels.
+
+    Args:
+        rows: The experience's rows.
+        label: Its task label.
+        size: Rows a batch.
+        places: The rows of the batch of a step.
+    """
 
     def __init__(
         self, rows: Examples, label: int, *, size: int, places: Callable[[int], Sequence[int]]
@@ -76,15 +83,20 @@ class _Loader:
         self._label = label
         self._places = places
         self._batches = math.ceil(len(rows) / size)
-        self._epoch = 0
+        self._epoch = self._begun = 0
+
+    def skip_(self, steps: int) -> None:
+        """Begin with the batch of this step (from 0), in the middle of an epoch if need be."""
+        self._epoch, self._begun = divmod(steps, self._batches)
 
     def __len__(self) -> int:
         return self._batches
 
     def __iter__(self) -> Iterator[list[Tensor]]:
         first = self._epoch * self._batches
+        begun, self._begun = self._begun, 0
         self._epoch += 1
-        for step in range(first, first + self._batches):
+        for step in range(first + begun, first + self._batches):
             inputs, targets = self._rows.batch(self._places(step))
             yield [inputs, targets, torch.full((len(targets),), self._label)]
 

@@ -8,13 +8,14 @@ its regions (Panigrahi et al., 2023, App. C.3, https://arxiv.org/abs/2302.06600)
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from avalanche.core import SupervisedPlugin
 from torch import Tensor
 
 from cl_graft.caching import Cache
+from cl_graft.checkpointing import Checkpoints
 from cl_graft.graft import load_, snapshot
 from cl_graft.learning import fine_tune_task
 from cl_graft.passes import Passes
@@ -37,6 +38,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
         metrics: The dev score by task label; ``"accuracy"`` where a task is not named.
         seed: Every random choice is a function of it.
         cache: Answers dense runs that were computed before.
+        checkpoints: Where a dense run that was interrupted is taken up.
         progress: Called as (phase, step, steps) during dense fine-tuning.
 
     Attributes:
@@ -53,6 +55,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
         metrics: Mapping[int, str] | None = None,
         seed: int = 0,
         cache: Cache | None = None,
+        checkpoints: Checkpoints | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
         super().__init__()
@@ -64,6 +67,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
         self._metrics = dict(metrics or {})
         self._seed = seed
         self._cache = cache
+        self._checkpoints = checkpoints
         self._progress = progress
         self._models: dict[int, dict[str, Tensor]] = {}
         self._away: dict[str, Tensor] | None = None
@@ -71,30 +75,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Fine-tune the base on the task, put the base back, and skip the strategy's loop."""
         self._home(strategy)
-        label = int(strategy.experience.task_label)
-        task = task_problem(
-            strategy.model,
-            strategy.experience,
-            label=label,
-            criterion=strategy._criterion,
-            base=self._base,
-            device=strategy.device,
-            dev=self._dev.get(label),
-            metric=self._metrics.get(label, "accuracy"),
-            seed=self._seed,
-        )
-        started = time.perf_counter()
-        dense = fine_tune_task(
-            task,
-            self._fine_tuning[label],
-            seed=self._seed,
-            cache=self._cache,
-            progress=self._progress,
-        )
-        own = dense.tuned | dense.head
-        self._models[label] = {name: tensor.cpu() for name, tensor in own.items()}
-        self.passes[label] = {"dense": dense.passes}
-        self.seconds[label] = {"dense": time.perf_counter() - started}
+        self._learn(strategy, strategy.experience)
         strategy.stop_training()
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
@@ -111,6 +92,38 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Put the base back."""
         self._home(strategy)
+
+    def recall(self, strategy: Any, experiences: Sequence[Any]) -> None:
+        """Know tasks again that were learned in another process: the cache answers them."""
+        for experience in experiences:
+            self._learn(strategy, experience)
+
+    def _learn(self, strategy: Any, experience: Any) -> None:
+        label = int(experience.task_label)
+        task = task_problem(
+            strategy.model,
+            experience,
+            label=label,
+            criterion=strategy._criterion,
+            base=self._base,
+            device=strategy.device,
+            dev=self._dev.get(label),
+            metric=self._metrics.get(label, "accuracy"),
+            seed=self._seed,
+        )
+        started = time.perf_counter()
+        dense = fine_tune_task(
+            task,
+            self._fine_tuning[label],
+            seed=self._seed,
+            cache=self._cache,
+            checkpoints=self._checkpoints,
+            progress=self._progress,
+        )
+        own = dense.tuned | dense.head
+        self._models[label] = {name: tensor.cpu() for name, tensor in own.items()}
+        self.passes[label] = {"dense": dense.passes}
+        self.seconds[label] = {"dense": time.perf_counter() - started}
 
     def _home(self, strategy: Any) -> None:
         """Put the base back, also after an evaluation that an exception interrupted."""

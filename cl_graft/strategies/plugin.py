@@ -23,10 +23,11 @@ from typing import Any
 
 import torch
 from avalanche.core import SupervisedPlugin
-from torch import nn
+from torch import Tensor, nn
 
 from cl_graft.bank import BaseIdentity, GraftBank
 from cl_graft.caching import Cache
+from cl_graft.checkpointing import Checkpoints, State
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.fingerprint import hash_tensors, model_fingerprint
 from cl_graft.graft import named
@@ -76,6 +77,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         identity: Describes the base for the bank; None fingerprints the model.
         keep: Said of a parameter's name: False makes it no part of any region.
         cache: Answers dense runs and rankings that were computed before.
+        checkpoints: Where dense runs and localizations that were interrupted are taken up.
         on_entry: Called with the bank after every new entry.
         progress: Called as (phase, step, steps) during dense fine-tuning and localization.
 
@@ -96,6 +98,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         identity: BaseIdentity | None = None,
         keep: Callable[[str], bool] | None = None,
         cache: Cache | None = None,
+        checkpoints: Checkpoints | None = None,
         on_entry: Callable[[GraftBank], None] | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
@@ -113,6 +116,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         self._identity = identity
         self._keep = keep
         self._cache = cache
+        self._checkpoints = checkpoints
         self._on_entry = on_entry
         self._progress = progress
         self._switch: Switch | None = None
@@ -149,6 +153,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
                 settings,
                 owned=switch.bank.owned(),
                 cache=self._cache,
+                checkpoints=self._checkpoints,
                 progress=self._progress,
             )
         free = switch.bank.free(located.claimed)
@@ -244,6 +249,17 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         elif self._switch is not None:
             self._switch.to(self._position)
 
+    # For a loop that is taken up in its middle (`Resuming`).
+
+    def loop_state(self) -> State:
+        """Return what the open session holds beside the values that the optimiser trains."""
+        return self._session.state() if self._session is not None else ({}, {})
+
+    def load_loop_state_(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Go on where another session of the same task stood."""
+        if self._session is not None:
+            self._session.load_state_(tensors, facts)
+
     # What a user may call.
 
     def carry(self, model: nn.Module, position: int | None) -> None:
@@ -283,6 +299,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         return self.__dict__ | {
             "_session": None,
             "_cache": None,
+            "_checkpoints": None,
             "_on_entry": None,
             "_progress": None,
         }

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from avalanche.core import SupervisedPlugin
 from torch import Tensor
 
+from cl_graft.checkpointing import State
 from cl_graft.precision import LossScale
 
 __all__ = ["MicroBatches", "ScaleLoss"]
@@ -43,6 +45,14 @@ class ScaleLoss(SupervisedPlugin, supports_distributed=False):
         strategy.loss, self._loss = self._loss, None
         held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
         self.scale.unscale_(held)
+
+    def loop_state(self) -> State:
+        """Return where the scale stands."""
+        return {}, self.scale.state()
+
+    def load_loop_state_(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Go on where another scale stood."""
+        self.scale.load_state_(facts)
 
 
 class MicroBatches(SupervisedPlugin, supports_distributed=False):

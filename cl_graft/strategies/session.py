@@ -11,13 +11,14 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from cl_graft.bank import Canary, Entry, GraftBank
+from cl_graft.checkpointing import State, joined, part_of
 from cl_graft.dropout import dropout_off
 from cl_graft.errors import DivergedError
 from cl_graft.fingerprint import environment, hash_tensors
@@ -124,6 +125,30 @@ class Session:
         every = self._settings.look_every
         if every and self._steps % every == 0:
             self._remember()
+
+    def state(self) -> State:
+        """Return what the session holds beside the values that the optimiser trains."""
+        score, vector, head = self._best or (None, None, {})
+        tensors = joined(
+            best={"vector": vector} if vector is not None else {},
+            head={str(place): tensor for place, tensor in enumerate(head.values())},
+        )
+        passes = asdict(self.passes["region"])
+        return tensors, {"steps": self._steps, "passes": passes, "score": score}
+
+    def load_state_(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Go on where another session of the task stood, with the values that are trained now."""
+        self._steps = facts["steps"]
+        self.passes["region"] = Passes(**facts["passes"])
+        if facts["score"] is not None:
+            vector = part_of(tensors, "best")["vector"].to(self._live.vector.device)
+            kept = part_of(tensors, "head")
+            head = {
+                name: kept[str(place)].to(parameter.device)
+                for place, (name, parameter) in enumerate(self._task.head.items())
+            }
+            self._best = (facts["score"], vector, head)
+        self.write_()
 
     def read_(self) -> None:
         """Take over what another plugin wrote into the model, as early stopping does."""

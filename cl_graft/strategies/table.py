@@ -12,11 +12,13 @@ from avalanche.core import SupervisedPlugin
 from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.supervised import Naive
 from avalanche.training.templates import SupervisedTemplate
-from torch import nn
+from torch import Tensor, nn
 
 from cl_graft.bank import BaseIdentity, GraftBank
 from cl_graft.caching import Cache
+from cl_graft.checkpointing import Checkpoints
 from cl_graft.errors import InputError, nearest
+from cl_graft.graft import load_
 from cl_graft.learning import GraftingSettings
 from cl_graft.precision import loss_scale
 from cl_graft.strategies.batches import TextBatches
@@ -25,13 +27,14 @@ from cl_graft.strategies.independent import IndependentPlugin
 from cl_graft.strategies.multitask import MultiTaskText
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.precision import MicroBatches, ScaleLoss
+from cl_graft.strategies.resuming import Resuming
 from cl_graft.strategies.session import TaskFacts
 from cl_graft.strategies.steps import ClipGradient, LinearDecay, SeededLoop
 from cl_graft.strategies.watch import StopDiverged
 from cl_graft.tasks.benchmark import TextStream
 from cl_graft.training import FineTuning
 
-__all__ = ["STRATEGIES", "Ingredients", "StrategyRow", "find_strategy"]
+__all__ = ["STRATEGIES", "Ingredients", "Memory", "StrategyRow", "find_strategy"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +56,9 @@ class Ingredients:
         evaluator: Measures, and where they are logged.
         plugins: Plugins of the host (budgets, progress), for every strategy.
         cache: Answers what was computed before.
+        bank: What grafting learned before, in a run that goes on.
+        checkpoints: Where phases that were interrupted are taken up, and kept on the way.
+        log_position: Tells, as JSON can hold it, how much was logged.
         on_entry: Called with the bank after every new entry.
         progress: Called as (phase, step, steps) in phases of a strategy's own.
     """
@@ -71,6 +77,9 @@ class Ingredients:
     evaluator: EvaluationPlugin
     plugins: Sequence[SupervisedPlugin] = ()
     cache: Cache | None = None
+    bank: GraftBank | None = None
+    checkpoints: Checkpoints | None = None
+    log_position: Callable[[], Any] = dict
     on_entry: Callable[[GraftBank], None] | None = None
     progress: Callable[[str, int, int], None] | None = None
 
@@ -85,7 +94,7 @@ class Ingredients:
         return self.stream.benchmark.valid_stream
 
     def plugins_around(self, *own: SupervisedPlugin) -> list[SupervisedPlugin]:
-        """Return the plugins of a host's loop: what brings its batches, `own`, the run's, scale."""
+        """Return the plugins of a host's loop around a strategy's `own`, in their order."""
         settings = next(iter(self.dense.values()))
         scale = loss_scale(self.model.task_model.precision)
         return [
@@ -94,6 +103,8 @@ class Ingredients:
             *own,
             *self.plugins,
             *([ScaleLoss(scale)] if scale else []),
+            # Last, so that it restores what the others have set up.
+            *([Resuming(self.checkpoints, self.log_position)] if self.checkpoints else []),
         ]
 
     def host(self, *, weight_decay: float = 0.0) -> dict[str, Any]:
@@ -114,6 +125,20 @@ class Ingredients:
 
 
 @dataclass(frozen=True)
+class Memory:
+    """How a strategy goes on after tasks that another process learned.
+
+    Attributes:
+        remember: Returns what the strategy knows beside the bank and the cache: tensors by name.
+        recall: Makes a new strategy know it, given the experiences that were learned; the model
+            has their heads already.
+    """
+
+    remember: Callable[[SupervisedTemplate], dict[str, Tensor]]
+    recall: Callable[[SupervisedTemplate, Sequence[Any], Mapping[str, Tensor]], None]
+
+
+@dataclass(frozen=True)
 class StrategyRow:
     """One strategy.
 
@@ -126,6 +151,8 @@ class StrategyRow:
         keeps: What a task adds to what must be stored: an entry of a bank, a whole model, or
             just its head.
         build: Makes it.
+        memory: How it goes on in another process; None for a strategy whose plugins know what
+            cannot be kept in our files: its run begins anew, and ends on the same bits.
     """
 
     name: str
@@ -134,6 +161,7 @@ class StrategyRow:
     trains: Literal["everything", "region", "nothing"]
     keeps: Literal["entry", "model", "head"]
     build: Callable[[Ingredients], SupervisedTemplate]
+    memory: Memory | None = None
 
 
 def find_strategy(name: str) -> StrategyRow:
@@ -151,10 +179,12 @@ def _grafting(given: Ingredients) -> SupervisedTemplate:
     plugin = GraftingPlugin(
         next(iter(given.grafting.values())),
         by_label=given.grafting,
+        bank=given.bank,
         dev=given.dev,
         facts=given.facts,
         identity=given.identity,
         cache=given.cache,
+        checkpoints=given.checkpoints,
         on_entry=given.on_entry,
         progress=given.progress,
     )
@@ -178,17 +208,60 @@ def _independent(given: Ingredients) -> SupervisedTemplate:
         metrics=given.metrics,
         seed=given.seed,
         cache=given.cache,
+        checkpoints=given.checkpoints,
         progress=given.progress,
     )
     return Naive(**given.host(), plugins=given.plugins_around(plugin))
 
 
+def _nothing(strategy: SupervisedTemplate) -> dict[str, Tensor]:
+    return {}
+
+
+def _weights(strategy: SupervisedTemplate) -> dict[str, Tensor]:
+    return {name: p.detach() for name, p in strategy.model.named_parameters()}
+
+
+def _know_by_bank(
+    strategy: SupervisedTemplate, learned: Sequence[Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Do nothing: the plugin was made with the bank."""
+
+
+def _know_by_cache(
+    strategy: SupervisedTemplate, learned: Sequence[Any], tensors: Mapping[str, Tensor]
+) -> None:
+    for plugin in strategy.plugins:
+        if isinstance(plugin, IndependentPlugin):
+            plugin.recall(strategy, learned)
+
+
+def _know_by_weights(
+    strategy: SupervisedTemplate, learned: Sequence[Any], tensors: Mapping[str, Tensor]
+) -> None:
+    load_(strategy.model, tensors)
+
+
 _PAPER = "https://arxiv.org/abs/2302.06600"
 _ROWS = (
     StrategyRow(
-        "grafting", "grafting", f"Panigrahi et al., 2023, {_PAPER}", "region", "entry", _grafting
+        "grafting",
+        "grafting",
+        f"Panigrahi et al., 2023, {_PAPER}",
+        "region",
+        "entry",
+        _grafting,
+        Memory(_nothing, _know_by_bank),
     ),
-    StrategyRow("naive", "lower bound", "Avalanche's Naive", "everything", "head", _naive),
+    StrategyRow(
+        "naive",
+        "lower bound",
+        "Avalanche's Naive",
+        "everything",
+        "head",
+        _naive,
+        Memory(_weights, _know_by_weights),
+    ),
     StrategyRow(
         "independent",
         "upper bound",
@@ -196,6 +269,7 @@ _ROWS = (
         "nothing",
         "model",
         _independent,
+        Memory(_nothing, _know_by_cache),
     ),
 )
 

@@ -1,0 +1,130 @@
+"""Going on with a run or a comparison that was stopped or killed: its folder says it all.
+
+    resume_run("runs/first/grafting/seed0")
+    resume_comparison("runs/second")
+
+Settings, data and model are those that the folder's `config.json` names; paths in it that are not
+absolute are read from the current folder, as in the command that began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cl_graft.errors import InputError
+from cl_graft.experiments import folders
+from cl_graft.experiments.compare import compare
+from cl_graft.experiments.config import CELL_CHOICES, ExperimentConfig, config_from
+from cl_graft.experiments.progress import Progress, silent
+from cl_graft.experiments.results import RESULTS, Comparison, RunResult, read_result
+from cl_graft.experiments.run import run
+from cl_graft.stopping import Stop
+from cl_graft.strategies.table import STRATEGIES
+
+__all__ = ["find_run", "resume_comparison", "resume_run", "stored_config"]
+
+_CELL = ("strategy", "seed", "command", "processes")
+
+
+def resume_run(
+    place: Path | str, *, progress: Progress = silent, stop: Stop | None = None
+) -> RunResult:
+    """Go on with a run; one that is finished is read.
+
+    Args:
+        place: The run's folder, or its OUT if there is no other run to go on with.
+        progress: Called after every step of every phase.
+        stop: Asked after every step whether to stop.
+
+    Raises:
+        InputError: If there is no such run, or its data or model changed since.
+        Stopped: If `stop` asked for it.
+    """
+    folder = find_run(place)
+    stored = folders.read_config(folder) or {}
+    return run(
+        stored_config(folder),
+        strategy=stored["strategy"],
+        seed=stored["seed"],
+        out=folder.parent.parent,
+        progress=progress,
+        go_on=True,
+        stop=stop,
+    )
+
+
+def resume_comparison(
+    out: Path | str, *, progress: Progress = silent, stop: Stop | None = None
+) -> Comparison:
+    """Go on with a comparison: what is finished is read.
+
+    Args:
+        out: Its folder.
+        progress: Called after every step of every phase.
+        stop: Asked after every step whether to stop.
+
+    Raises:
+        InputError: If the folder holds none, or its data or model changed since.
+        Stopped: If `stop` asked for it.
+    """
+    out = Path(out)
+    stored = folders.read_config(out) or {}
+    if not set(CELL_CHOICES) <= set(stored):
+        other = "a run: cl-graft run --resume goes on with it" if _is_run(stored) else "none"
+        raise InputError(f"{out} should hold a comparison to go on with, but holds {other}")
+    started_by = stored.get("command")
+    return compare(stored_config(out), out=out, progress=progress, started_by=started_by, stop=stop)
+
+
+def stored_config(folder: Path) -> ExperimentConfig:
+    """Return the config of a run's or a comparison's folder.
+
+    Raises:
+        InputError: If there is none, or this version does not know its settings.
+    """
+    stored = folders.read_config(folder)
+    if stored is None:
+        raise InputError(f"{folder} holds no {folders.CONFIG}")
+    settings = {name: value for name, value in stored.items() if name not in _CELL}
+    if _is_run(stored):
+        settings |= {"strategies": [stored["strategy"]], "seeds": [stored["seed"]]}
+    return config_from(settings, source=str(folder / folders.CONFIG))
+
+
+def find_run(place: Path | str) -> Path:
+    """Return the folder of the run that a place means: its own, or the only one to go on with.
+
+    Raises:
+        InputError: If there is none, or there are several.
+    """
+    place = Path(place)
+    stored = folders.read_config(place)
+    if stored is not None and _is_run(stored):
+        return place
+    if stored is not None:
+        raise InputError(f"{place} holds a comparison: cl-graft compare --resume goes on with it")
+    found = [
+        path.parent
+        for name in STRATEGIES
+        for path in sorted(place.glob(f"{name}/seed*/{folders.CONFIG}"))
+    ]
+    open_ones = [folder for folder in found if not _is_complete(folder)]
+    if len(open_ones) == 1 or (not open_ones and len(found) == 1):
+        return (open_ones or found)[0]
+    if not found:
+        raise InputError(
+            f"there is no run in {place}; one that was stopped before its first step is begun anew"
+        )
+    names = ", ".join(str(folder) for folder in open_ones or found)
+    what = "runs that are not finished" if open_ones else "finished runs"
+    raise InputError(f"{place} holds several {what} ({names}); name one of them")
+
+
+def _is_run(stored: Mapping[str, Any]) -> bool:
+    return {"strategy", "seed"} <= set(stored)
+
+
+def _is_complete(folder: Path) -> bool:
+    return (folder / RESULTS).is_file() and read_result(folder).complete

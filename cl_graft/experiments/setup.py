@@ -1,0 +1,102 @@
+"""Setting a run up: the model at its base, the encoded stream, and what is known before a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from cl_graft.bank import BaseIdentity
+from cl_graft.experiments.base import BASE_HASHES, base_identity, load_base_model
+from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.data_report import data_report
+from cl_graft.experiments.facts import task_facts
+from cl_graft.experiments.memory import measure_memory
+from cl_graft.experiments.records import Record
+from cl_graft.experiments.results import machine, versions
+from cl_graft.experiments.tasks import check_tasks
+from cl_graft.models import graftable_parameters
+from cl_graft.strategies import MultiTaskText, TaskFacts, heads_for
+from cl_graft.strategies.table import StrategyRow
+from cl_graft.tasks import TextTask
+from cl_graft.tasks.benchmark import TextStream, text_stream
+from cl_graft.trouble import in_phase
+
+__all__ = ["Setup", "set_up"]
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A model at its base and the stream that it will learn."""
+
+    seed: int
+    device: torch.device
+    stream: TextStream
+    model: MultiTaskText
+    identity: BaseIdentity
+    facts: dict[int, TaskFacts]
+    record: Record
+
+
+def set_up(
+    config: ExperimentConfig,
+    row: StrategyRow,
+    tasks: Sequence[TextTask],
+    *,
+    seed: int,
+    device: torch.device,
+    cache: DirectoryCache,
+) -> Setup:
+    """Load the model, encode the stream and measure what the run will hold.
+
+    Raises:
+        InputError: If model or data cannot be used.
+    """
+    loaded = load_base_model(config)
+    check_tasks(tasks, loaded, config)
+    stream = text_stream(
+        tasks,
+        loaded.tokenizer,
+        family=config.family,
+        max_length=config.max_length,
+        cache=cache,
+    )
+    length = stream.tasks[0].splits["train"][0].shape[-1]
+    identity = base_identity(loaded, config, seed=seed)
+    coordinates = sum(p.numel() for p in graftable_parameters(loaded.model).values())
+    record = Record(
+        strategy=row.name,
+        seed=seed,
+        tasks=stream.names,
+        metrics={task.name: task.metric for task in tasks},
+        schedules={},
+        data_fingerprints={task.name: task.fingerprint for task in tasks},
+        model={
+            "name": loaded.name,
+            "family": config.family,
+            "fingerprint": identity.fingerprint,
+            "precision": config.precision,
+            "graftable": coordinates,
+            **{name: identity.facts[name] for name in BASE_HASHES},
+        },
+        config=config.cell(),
+        versions=versions(device),
+        machine=machine(device),
+        data=data_report(stream),
+    )
+    model = MultiTaskText(loaded.model, heads_for(loaded.model, stream, seed=seed)).to(device)
+    with in_phase("dense fine-tuning"):
+        record.memory = measure_memory(model.task_model, stream, config)
+    return Setup(
+        seed=seed,
+        device=device,
+        stream=stream,
+        model=model,
+        identity=identity,
+        facts={
+            label: task_facts(task, config, max_length=length) for label, task in enumerate(tasks)
+        },
+        record=record,
+    )

@@ -1,0 +1,192 @@
+"""Where a run stands between two tasks, and how another process takes it up there."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor
+
+from cl_graft.checkpointing import State
+from cl_graft.errors import InputError
+from cl_graft.experiments import folders
+from cl_graft.experiments.checkpoints import FileCheckpoints
+from cl_graft.experiments.records import Record
+from cl_graft.metrics.plugins import StreamScores
+from cl_graft.metrics.tensorboard import cut_log
+from cl_graft.strategies.resuming import loop_key
+from cl_graft.strategies.table import Memory, StrategyRow
+
+__all__ = ["STANDING", "Standing", "find_standing", "standing_of", "take_up_"]
+
+STANDING = "run"
+"""The key of its checkpoint."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """Where a run stands between two tasks.
+
+    Attributes:
+        learned: Tasks that are learned and measured.
+        measured: Of the record, see `Record.measured`.
+        scores: See `StreamScores.state`.
+        clock: The strategy's counters.
+        log: See `OncePerStepTensorboardLogger.position`.
+        origin: What decides the bits: data, model, versions, machine.
+        tensors: What the strategy remembers.
+    """
+
+    learned: int
+    measured: Mapping[str, Any]
+    scores: Mapping[str, Any]
+    clock: Mapping[str, int]
+    log: Mapping[str, int]
+    origin: Mapping[str, Any]
+    tensors: Mapping[str, Tensor]
+
+    @classmethod
+    def of(cls, state: State) -> Standing:
+        """Read what `standing_of` returned.
+
+        Raises:
+            InputError: If another version of this package returned it.
+        """
+        tensors, facts = state
+        if set(facts) | {"tensors"} != {known.name for known in fields(cls)}:
+            raise InputError(
+                "the checkpoints of this run were written by another version of cl_graft; go on "
+                "with that one, or choose another output folder"
+            )
+        return cls(**facts, tensors=tensors)
+
+    def check(self, record: Record, *, folder: object) -> None:
+        """Make sure that the run goes on with the data and the model that it began with.
+
+        Versions and machine may differ, with a warning: the run goes on, but other bits may come
+        out.
+
+        Raises:
+            InputError: If data or model changed.
+        """
+        now = _origin(record)
+        changed = [what for what in ("data", "model") if self.origin[what] != now[what]]
+        if changed:
+            raise InputError(
+                f"{folder}: {' and '.join(changed)} changed since the run began, so it cannot go "
+                "on; choose another output folder"
+            )
+        other = [
+            f"{name} was {then.get(name)}, is {here.get(name)}"
+            for then, here in ((self.origin[what], now[what]) for what in ("versions", "machine"))
+            for name in sorted({*then, *here})
+            if then.get(name) != here.get(name)
+        ]
+        if other:
+            logger.warning(
+                "the run goes on under other conditions, so its bits may differ from those of a "
+                "run that was never interrupted: %s",
+                "; ".join(other),
+            )
+
+
+def find_standing(
+    folder: Path, row: StrategyRow, record: Record, checkpoints: FileCheckpoints
+) -> Standing | None:
+    """Return where a run stands, with its log cut back to where it goes on.
+
+    None if it has to begin: its folder is made ready for that.
+
+    Args:
+        folder: The run's.
+        row: Its strategy.
+        record: What this process knows of it before the first step.
+        checkpoints: Its checkpoints.
+
+    Raises:
+        InputError: If data or model changed, or the folder holds files of others.
+    """
+    folders.sweep(folder)
+    state = checkpoints.load(STANDING) if row.memory is not None else None
+    if state is None:
+        # A dense run stands by itself, a loop on what is gone.
+        folders.clear_unfinished(folder, keep=[folders.CONFIG, folders.CHECKPOINTS])
+        checkpoints.clear(but="dense")
+        return None
+    standing = Standing.of(state)
+    standing.check(record, folder=folder)
+    loop = checkpoints.load(loop_key(standing.learned))
+    cut_log(folder / folders.CURVES, standing.log if loop is None else loop[1]["log"])
+    return standing
+
+
+def standing_of(
+    strategy: SupervisedTemplate,
+    memory: Memory,
+    record: Record,
+    scores: StreamScores,
+    *,
+    learned: int,
+    log: Mapping[str, int],
+) -> State:
+    """Return where a run stands, for `Standing.of`."""
+    facts = {
+        "learned": learned,
+        "measured": record.measured(),
+        "scores": scores.state(),
+        "clock": {name: n for name, n in vars(strategy.clock).items() if isinstance(n, int)},
+        "log": log,
+        "origin": _origin(record),
+    }
+    return memory.remember(strategy) if learned else {}, facts
+
+
+def take_up_(
+    standing: Standing,
+    strategy: SupervisedTemplate,
+    memory: Memory,
+    scores: StreamScores,
+    *,
+    train: Sequence[Any],
+    asked: Sequence[Any],
+) -> None:
+    """Put a new strategy where a run stands.
+
+    Args:
+        standing: Where.
+        strategy: The strategy, on a model at its base.
+        memory: The strategy's.
+        scores: Gets the scores so far.
+        train: All training experiences.
+        asked: Test experiences that the model was asked before any training.
+    """
+    # As if the strategy had met the experiences: heads are made, and put into the optimiser, in the
+    # order in which they were.
+    strategy.model.train()
+    for experience in asked:
+        strategy.experience = experience
+        strategy.model_adaptation()
+    for experience in train[: standing.learned]:
+        strategy.experience = experience
+        strategy.check_model_and_optimizer()
+    strategy.experience = None
+    if standing.learned:
+        memory.recall(strategy, train[: standing.learned], standing.tensors)
+    for name, value in standing.clock.items():
+        setattr(strategy.clock, name, value)
+    scores.load_state_(standing.scores)
+
+
+def _origin(record: Record) -> dict[str, Any]:
+    return {
+        "data": record.data_fingerprints,
+        "model": record.model["fingerprint"],
+        "versions": record.versions,
+        "machine": record.machine,
+    }

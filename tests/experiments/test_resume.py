@@ -1,0 +1,352 @@
+"""A run that is interrupted anywhere goes on and ends on the bits of one that never was."""
+
+import json
+import logging
+import os
+import shutil
+import signal
+
+import pytest
+from interrupted import Trip, outcome_of, points_of
+from tiny_runs import cl_graft, cl_graft_started
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.compare import compare
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.folders import CHECKPOINTS, run_folder
+from cl_graft.experiments.results import read_result
+from cl_graft.experiments.resume import find_run, resume_comparison, resume_run
+from cl_graft.experiments.run import run
+from cl_graft.stopping import Stop, Stopped, stoppable
+
+CHOICES = {
+    "grafting": {},
+    "naive": {},
+    "independent": {},
+    "no looks": {"evaluations": 0, "region_start": "tuned", "mode": "isolated"},
+    "no dense run": {"localizer": "base_gradient", "warmup_rows": 16},
+    "grid": {"tasks": ["sentiment"], "grid": True, "steps": 3},
+    "fp16": {"precision": "fp16", "micro_batch": 4, "localizer": "averaged_gain"},
+    "prompts": {"family": "causal_lm", "max_length": 48, "steps": 3},
+}
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    """Leave out the pictures at the end of a log: they take longer than all else."""
+    monkeypatch.setattr("cl_graft.experiments.run.draw_end", lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def base(tiny_bert):
+    return {
+        "tasks": ["sentiment", "topic"],
+        "model": str(tiny_bert),
+        "shots": 16,
+        "max_length": 24,
+        "max_test": 24,
+        # 32 rows of sentiment are 4 batches: step 4 is the last of an epoch, and so is step 8.
+        "steps": 8,
+        "evaluations": 2,
+        "density": 0.01,
+        "mask_steps": 4,
+        "mask_batch": 16,
+        "device": "cpu",
+    }
+
+
+@pytest.fixture(scope="module")
+def undisturbed(base, tiny_gpt2, tmp_path_factory):
+    """Outcome and config of a choice, run once without an interruption."""
+    known = {}
+
+    def learn(choice):
+        if choice not in known:
+            model = {"model": str(tiny_gpt2)} if choice == "prompts" else {}
+            config = config_from({**base, **model, **CHOICES[choice]})
+            strategy = choice if choice in ("naive", "independent") else "grafting"
+            out = tmp_path_factory.mktemp("undisturbed")
+            run(config, strategy=strategy, seed=0, out=out)
+            known[choice] = outcome_of(run_folder(out, strategy, 0)), config, strategy
+        return known[choice]
+
+    return learn
+
+
+def tripping(phase, number, task=None):
+    """Progress that trips once, at a step of a phase."""
+    left = [True]
+
+    def progress(step):
+        if left and (step.phase, step.step) == (phase, number) and task in (None, step.task):
+            left.clear()
+            raise Trip
+
+    return progress
+
+
+def interrupt(config, strategy, out, progress):
+    with pytest.raises(Trip):
+        run(config, strategy=strategy, seed=0, out=out, progress=progress)
+    return run_folder(out, strategy, 0)
+
+
+PLACES = [
+    ("grafting", "dense", 1, "sentiment"),
+    ("grafting", "dense", 8, "topic"),
+    ("grafting", "localize", 4, "sentiment"),
+    ("grafting", "train", 4, "sentiment"),
+    ("grafting", "train", 8, "topic"),
+    ("grafting", "evaluate", 2, "topic"),
+    ("naive", "train", 4, "sentiment"),
+    ("naive", "train", 8, "topic"),
+    ("naive", "evaluate", 2, "topic"),
+    ("independent", "dense", 5, "topic"),
+    ("independent", "evaluate", 1, "topic"),
+    ("no looks", "train", 6, "topic"),
+    ("no dense run", "train", 3, "sentiment"),
+    ("grid", "choose", 2, "sentiment"),
+    ("fp16", "train", 5, "topic"),
+    ("prompts", "train", 2, "topic"),
+]
+
+
+@pytest.mark.parametrize(("choice", "phase", "number", "task"), PLACES)
+def test_a_run_interrupted_in_any_phase_ends_on_the_same_bits(
+    tmp_path, undisturbed, choice, phase, number, task
+):
+    expected, config, strategy = undisturbed(choice)
+    often = config.model_copy(update={"checkpoint_steps": 1})
+    folder = interrupt(often, strategy, tmp_path, tripping(phase, number, task))
+    seen = []
+    result = resume_run(folder, progress=seen.append)
+    assert outcome_of(folder) == expected
+    assert result.processes == 2
+    same = [(step.phase, step.step) for step in seen if step.task == task and step.phase == phase]
+    if phase in ("train", "dense"):
+        # No step is done twice but the one that was interrupted.
+        assert (phase, number - 1) not in same
+
+
+@pytest.mark.parametrize("strategy", ["grafting", "naive", "independent"])
+@pytest.mark.parametrize("settings", [{"checkpoint_steps": 3}, {"checkpoint_seconds": None}])
+def test_steps_since_the_last_checkpoint_are_done_again(tmp_path, undisturbed, strategy, settings):
+    expected, config, _ = undisturbed(strategy)
+    config = config.model_copy(update=settings)
+    phase = "dense" if strategy == "independent" else "train"
+    folder = interrupt(config, strategy, tmp_path, tripping(phase, 6, "topic"))
+    resume_run(tmp_path)
+    assert outcome_of(folder) == expected
+
+
+def test_a_run_can_be_interrupted_again_and_again(tmp_path, undisturbed):
+    expected, config, strategy = undisturbed("grafting")
+    config = config.model_copy(update={"checkpoint_steps": 2})
+    places = [("dense", 7), ("localize", 3), ("train", 3), ("train", 6), ("evaluate", 1)]
+    folder = interrupt(config, strategy, tmp_path, tripping("memory", 1))
+    for task in ("sentiment", "topic"):
+        for phase, number in places:
+            with pytest.raises(Trip):
+                resume_run(folder, progress=tripping(phase, number, task))
+    result = resume_run(folder)
+    assert outcome_of(folder) == expected
+    assert result.processes == 12
+
+
+@pytest.mark.parametrize("kind", ["loop", "run", "dense"])
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, undisturbed, caplog, kind):
+    expected, config, strategy = undisturbed("grafting")
+    config = config.model_copy(update={"checkpoint_steps": 1})
+    phase = "dense" if kind == "dense" else "train"
+    folder = interrupt(config, strategy, tmp_path, tripping(phase, 6, "topic"))
+    kept = sorted((folder / CHECKPOINTS).glob(f"{kind}-*"))
+    assert len(kept) == 2
+    kept[-1].write_bytes(kept[-1].read_bytes()[:-3])
+    with caplog.at_level(logging.WARNING):
+        resume_run(folder)
+    assert "cut short" in caplog.text
+    assert outcome_of(folder) == expected
+
+
+def test_without_any_checkpoint_a_run_begins_anew(tmp_path, undisturbed):
+    expected, config, strategy = undisturbed("grafting")
+    config = config.model_copy(update={"checkpoint_steps": 1})
+    folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
+    shutil.rmtree(folder / CHECKPOINTS)
+    resume_run(folder)
+    assert outcome_of(folder) == expected
+
+
+def test_a_lost_cache_costs_time_and_no_bits(tmp_path, undisturbed):
+    expected, config, strategy = undisturbed("grafting")
+    config = config.model_copy(update={"checkpoint_steps": 1})
+    folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
+    shutil.rmtree(tmp_path / "cache")
+    for path in (folder / CHECKPOINTS).glob("dense-*"):
+        path.unlink()
+    with pytest.raises(Trip):
+        resume_run(folder, progress=tripping("dense", 6, "topic"))
+    resume_run(folder)
+    assert outcome_of(folder) == expected
+
+
+def test_what_is_left_of_writes_that_were_killed_is_swept_away(tmp_path, undisturbed):
+    expected, config, strategy = undisturbed("naive")
+    folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
+    for name in (".results.json.0123abcd.tmp", "checkpoints/.run-9.safetensors.0123abcd.tmp"):
+        (folder / name).write_bytes(b"half")
+    resume_run(folder)
+    assert outcome_of(folder) == expected
+
+
+def test_a_folder_with_nothing_but_a_killed_write_is_begun(tmp_path, undisturbed):
+    expected, config, strategy = undisturbed("naive")
+    folder = run_folder(tmp_path, strategy, 0)
+    folder.mkdir(parents=True)
+    (folder / ".config.json.0123abcd.tmp").write_bytes(b"half")
+    run(config, strategy=strategy, seed=0, out=tmp_path)
+    assert outcome_of(folder) == expected
+
+
+def test_a_log_without_its_last_record_is_mended(tmp_path, undisturbed):
+    expected, config, strategy = undisturbed("naive")
+    config = config.model_copy(update={"checkpoint_steps": 1})
+    folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
+    (log,) = (folder / "tensorboard").iterdir()
+    with log.open("ab") as file:
+        file.write(b"\x20\0\0\0half a record")
+    resume_run(folder)
+    assert points_of(folder / "tensorboard") == expected["points"]
+
+
+def test_a_finished_run_is_read_and_not_computed_again(tmp_path, undisturbed):
+    _, config, strategy = undisturbed("naive")
+    run(config, strategy=strategy, seed=0, out=tmp_path)
+    before = read_result(run_folder(tmp_path, strategy, 0))
+    steps = []
+    assert resume_run(tmp_path, progress=steps.append) == before
+    assert steps == []
+
+
+def test_a_run_that_is_not_finished_is_no_place_for_another_one(tmp_path, undisturbed):
+    _, config, strategy = undisturbed("naive")
+    interrupt(config, strategy, tmp_path, tripping("train", 2))
+    with pytest.raises(InputError, match="not finished; go on with it"):
+        run(config, strategy=strategy, seed=0, out=tmp_path)
+
+
+def test_other_data_are_refused(tmp_path, base):
+    path = tmp_path / "mail.csv"
+    rows = [f"text {i},{'yes' if i % 2 else 'no'}" for i in range(120)]
+    path.write_text("\n".join(["text,label", *rows]))
+    config = config_from({**base, "tasks": [str(path)], "shots": 8})
+    folder = interrupt(config, "naive", tmp_path / "out", tripping("train", 2))
+    path.write_text("\n".join(["text,label", *reversed(rows)]))
+    with pytest.raises(InputError, match="data changed since the run began"):
+        resume_run(folder)
+    assert (folder / CHECKPOINTS).exists()
+
+
+def test_other_versions_are_told(tmp_path, undisturbed, caplog, monkeypatch):
+    _, config, strategy = undisturbed("naive")
+    folder = interrupt(config, strategy, tmp_path, tripping("train", 2))
+    with monkeypatch.context() as patch:
+        patch.setattr("cl_graft.experiments.setup.machine", lambda _: {"threads": 99})
+        resume_run(folder)
+    assert "threads was 1, is 99" in caplog.text
+
+
+def test_a_place_that_means_no_run_or_several_is_told(tmp_path, undisturbed):
+    with pytest.raises(InputError, match="there is no run in"):
+        find_run(tmp_path)
+    _, config, _ = undisturbed("naive")
+    for seed in (0, 1):
+        with pytest.raises(Trip):
+            run(config, strategy="naive", seed=seed, out=tmp_path, progress=tripping("train", 2))
+    with pytest.raises(InputError, match=r"several runs that are not finished .*seed0.*seed1"):
+        find_run(tmp_path)
+    with pytest.raises(InputError, match="should hold a comparison"):
+        resume_comparison(tmp_path)
+
+
+def test_a_comparison_goes_on_in_the_middle_of_a_cell(tmp_path, base):
+    config = config_from({**base, "seeds": [0, 1], "checkpoint_steps": 2})
+    config = config.model_copy(update={"strategies": ["grafting", "naive"]})
+    whole = compare(config, out=tmp_path / "whole")
+
+    class Killed(BaseException):
+        """No failure of a cell."""
+
+    def kill(step):
+        if (step.strategy, step.seed, step.phase, step.step) == ("naive", 0, "train", 5):
+            raise Killed
+
+    with pytest.raises(Killed):
+        compare(config, out=tmp_path / "killed", progress=kill)
+    seen = []
+    again = resume_comparison(tmp_path / "killed", progress=seen.append)
+    assert [(s.strategy, s.seed) for s in seen if s.phase == "reused"] == [("grafting", 0)]
+    assert next(s.step for s in seen if s.phase == "train") == 5
+    assert len(again.cells) == len(whole.cells) == 4
+    for cell in whole.cells:
+        ends = [
+            outcome_of(run_folder(tmp_path / name, cell.strategy, cell.seed))
+            for name in ("whole", "killed")
+        ]
+        assert ends[0] == ends[1]
+    with pytest.raises(InputError, match="cl-graft compare --resume"):
+        find_run(tmp_path / "killed")
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_saves_the_step_and_says_how_to_go_on(tmp_path, undisturbed, kind):
+    expected, config, strategy = undisturbed("grafting")
+    folder = run_folder(tmp_path, strategy, 0)
+    at = {signal.SIGINT: ("dense", 3), signal.SIGTERM: ("train", 3)}[kind]
+
+    def send(step):
+        if (step.phase, step.step) == at:
+            os.kill(os.getpid(), kind)
+
+    with pytest.raises(Stopped) as told, stoppable("cl-graft run", folder) as stop:
+        run(config, strategy=strategy, seed=0, out=tmp_path, progress=send, stop=stop)
+    assert told.value.signal == kind
+    assert str(told.value) == (
+        f"stopped by {kind.name}; go on with: cl-graft run --resume {folder}"
+    )
+    seen = []
+    resume_run(folder, progress=seen.append)
+    assert next(step.step for step in seen if step.phase == at[0]) == at[1] + 1
+    assert outcome_of(folder) == expected
+
+
+def test_a_signal_stops_at_once_where_nothing_can_be_saved_and_when_it_comes_twice():
+    stop = Stop()
+    with pytest.raises(Stopped):
+        stop.on_signal(signal.SIGTERM, None)
+    stop = Stop()
+    with stop.saving():
+        stop.on_signal(signal.SIGINT, None)
+        assert stop.asked == signal.SIGINT
+        with pytest.raises(Stopped):
+            stop.on_signal(signal.SIGTERM, None)
+
+
+def test_the_command_line_stops_with_the_code_of_the_signal_and_goes_on(tmp_path, base):
+    config, out = tmp_path / "stream.yaml", tmp_path / "out"
+    values = {**base, "tasks": ["sentiment"], "strategies": ["naive"], "steps": 300}
+    config.write_text(json.dumps(values))
+    process = cl_graft_started("run", config, "--out", out)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "training: 1/300" in line:
+            process.send_signal(signal.SIGTERM)
+            break
+    _, said = process.communicate()
+    assert process.returncode == 143, said
+    command = f"cl-graft run --resume {out / 'naive' / 'seed0'}"
+    assert f"stopped by SIGTERM; go on with: {command}" in said
+    told = cl_graft(*command.split()[1:], "--json")
+    assert told.code == 0, told
+    assert told.json["processes"] == 2
+    assert told.json["command"].endswith(f"run {config} --out {out}")

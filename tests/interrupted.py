@@ -1,0 +1,108 @@
+"""Phases that are interrupted in memory, and runs that are interrupted in their folders."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tiny_runs import file_hashes
+
+from cl_graft.checkpointing import Checkpoint, State
+from cl_graft.experiments.config import UPKEEP
+from cl_graft.store.files import is_partial, pack, unpack
+
+__all__ = ["KeptPhases", "Trip", "ends_of_steps", "outcome_of", "points_of"]
+
+_FORMAT = "test"
+
+
+class Trip(RuntimeError):
+    """The interruption."""
+
+
+class KeptPhases:
+    """Keeps every offered state as the bytes of a file, and trips once after some offers."""
+
+    def __init__(self, *, trip_after: int | None = None) -> None:
+        self.kept: dict[str, bytes] = {}
+        self.offers = 0
+        self._trip_after = trip_after
+
+    def at(self, key: str) -> Checkpoint:
+        return _Place(self, key)
+
+    def poll(self) -> None:
+        pass
+
+    def offer(self, key: str, state: Callable[[], State]) -> None:
+        tensors, facts = state()
+        self.kept[key] = pack(tensors, {"facts": dict(facts)}, format=_FORMAT)
+        self.offers += 1
+        if self.offers == self._trip_after:
+            raise Trip
+
+    def load(self, key: str) -> State | None:
+        if key not in self.kept:
+            return None
+        head, tensors = unpack(self.kept[key], format=_FORMAT, name=key)
+        facts: Any = head["facts"]
+        return tensors, facts
+
+
+class _Place:
+    def __init__(self, phases: KeptPhases, key: str) -> None:
+        self._phases = phases
+        self._key = key
+
+    def load(self) -> State | None:
+        return self._phases.load(self._key)
+
+    def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
+        self._phases.offer(self._key, state)
+
+
+def ends_of_steps(learn: Callable[[KeptPhases], object]) -> int:
+    """Return how often a phase offers its state when nothing interrupts it."""
+    phases = KeptPhases()
+    learn(phases)
+    return phases.offers
+
+
+def outcome_of(folder: Path) -> dict[str, Any]:
+    """Return all that a run left, without what tells the time or counts processes."""
+    results = json.loads((folder / "results.json").read_text())
+    # Hashes of files beside are those of files that tell the time.
+    for timed in ("seconds", "seconds_saved", "processes", "checksum", "files"):
+        del results[timed]
+    for name in UPKEEP:
+        del results["config"][name]
+    with (folder / "metrics.csv").open() as file:
+        table = [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
+    assert not [path for path in folder.rglob("*") if is_partial(path)]
+    return {
+        "names": sorted(path.name for path in folder.iterdir()),
+        "results": results,
+        "table": table,
+        "bank": file_hashes(folder / "bank"),
+        "points": points_of(folder / "tensorboard"),
+    }
+
+
+def points_of(folder: Path) -> dict[str, list[tuple[int, Any]]]:
+    """Return step and value of all that a log holds, by tag."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder), size_guidance={"images": 0, "scalars": 0, "tensors": 0})
+    events.Reload()
+    tags = events.Tags()
+    points: dict[str, list[tuple[int, Any]]] = {}
+    for tag in tags["scalars"]:
+        points[tag] = sorted((point.step, point.value) for point in events.Scalars(tag))
+    for tag in tags["images"]:
+        points[tag] = sorted((p.step, p.encoded_image_string) for p in events.Images(tag))
+    for tag in tags["tensors"]:
+        points[tag] = sorted((p.step, p.tensor_proto.string_val[0]) for p in events.Tensors(tag))
+    return points

@@ -1,0 +1,34 @@
+"""A localizer that is interrupted after any step chooses what it would have chosen."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from interrupted import KeptPhases, Trip
+from localization.planted import planted_problem
+
+from cl_graft.localization import LOCALIZERS, localize
+
+STEPS = 6
+CASES = [(name, None) for name, row in sorted(LOCALIZERS.items()) if row.gradients]
+
+
+@pytest.mark.parametrize(("name", "candidates"), [*CASES, ("learned_mask", 200)])
+@pytest.mark.parametrize("step", range(1, STEPS + 1))
+def test_a_localizer_interrupted_after_any_step_ends_on_the_same_ranking(name, candidates, step):
+    problem, _ = planted_problem()
+    chosen = {"k": 20, "steps": STEPS, "depth": 60, "candidates": candidates}
+    undisturbed = localize(problem, name, **chosen)
+    phases = KeptPhases(trip_after=step)
+    problem = replace(problem, checkpoint=phases.at("ranking-x"))
+    with pytest.raises(Trip):
+        localize(problem, name, **chosen)
+    asked = []
+
+    def losses(which):
+        asked.append(which)
+        return problem.losses(which)
+
+    again = localize(replace(problem, losses=losses), name, **chosen)
+    assert torch.equal(again.order, undisturbed.order)
+    assert asked == list(range(step, STEPS))
