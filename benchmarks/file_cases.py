@@ -106,19 +106,25 @@ def _resealed_part(files: dict[str, bytes], rng: random.Random) -> dict[str, byt
     return {listed["file"]: data, "bank.json": reseal_index(json.dumps(index).encode())}
 
 
-def flips(place: Path, work: Path, share: float, seed: int) -> tuple[int, Case]:
-    """Return how many single-bit flips a graft or bank has (or a share of them), and their case."""
+def flips(
+    place: Path, work: Path, share: float, seed: int, *, by_content: bool = False
+) -> tuple[int, Case]:
+    """Return how many single-bit flips a graft or bank has (or a share of them), and their case.
+
+    A flip that is accepted is ``"other"``, whatever came of it; with `by_content`, only where it
+    changed what was loaded.
+    """
     files = files_of(place) if place.is_dir() else {place.name: place.read_bytes()}
     bits = all_bits(files, share=share, seed=f"flips {seed}")
 
     def case(number: int) -> str:
         name, bit = bits[number]
         data = flipped(files[name], bit)
-        if place.is_dir():
-            _with(work / f"flips-{place.parent.name}", files, {name: data})
-        else:
+        if not place.is_dir():
             load_graft(_write(work / name, data))
-        return "other"  # a flip that is accepted is a failure, whatever came of it
+            return "other"
+        found = _with(work / f"flips-{place.parent.name}", files, {name: data})
+        return found if by_content else "other"
 
     return len(bits), case
 
