@@ -1,7 +1,9 @@
-"""Every kind of input is told or taken as documented."""
+"""The torture part on inputs runs, and its cases hold at the level below the command line, too."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -94,3 +96,19 @@ def test_there_are_many_kinds_each_with_a_name_of_its_own():
     every = [*input_files.cases(), *input_rows.cases(), *input_settings.cases()]
     assert len(CASES) == len(every)
     assert sum(case.code == 2 for case in every) >= 60
+
+
+def test_the_part_runs_through_the_command_line_and_writes_what_it_found(tmp_path):
+    command = [sys.executable, str(BENCHMARKS / "torture_inputs.py"), "--scale", "smoke"]
+    done = subprocess.run(
+        [*command, "--out", str(tmp_path)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "inputs.json").read_text())
+    assert found["part"] == "inputs"
+    assert all(row["survived"] == row["cases"] > 0 for row in found["rows"])
+    assert {case["code"] for case in found["cases"]} == {0, 2}
