@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Data, Device, On_bad_row, Quiet, Sets
+from cl_graft.cli.options import As_json, Data, Device, On_bad_row, Quiet, Sets, Trusted
 from cl_graft.cli.output import Output, apart, given, table
 from cl_graft.cli.progress import meter
 
@@ -28,18 +28,13 @@ _Moved = Annotated[
 ]
 
 
-_Trusted = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run code that comes with the checkpoint.")
-]
-
-
 def verify_command(
     folder: Annotated[
         Path, typer.Argument(metavar="RUN_OR_BANK", help="A run of any strategy, or a bank.")
     ],
     model: _Moved = None,
     device: Device = None,
-    trust_remote_code: _Trusted = False,
+    trust_remote_code: Trusted = False,
     quiet: Quiet = False,
     as_json: As_json = False,
 ) -> None:
@@ -195,7 +190,7 @@ def add_command(
     sets: Sets = None,
     model: _Moved = None,
     device: Device = None,
-    trust_remote_code: _Trusted = False,
+    trust_remote_code: Trusted = False,
     quiet: Quiet = False,
     as_json: As_json = False,
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["As_json", "Data", "Device", "Model", "On_bad_row", "Quiet", "Resume", "Sets"]
+__all__ = ["As_json", "Data", "Device", "Model", "On_bad_row", "Quiet", "Resume", "Sets", "Trusted"]
 
 _LOOKS = "How it looks"
 
@@ -57,6 +57,9 @@ Resume = Annotated[
 Device = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="cpu, cuda, …", show_default=False),
+]
+Trusted = Annotated[
+    bool, typer.Option("--trust-remote-code", help="Run code that comes with the checkpoint.")
 ]
 On_bad_row = Annotated[
     str | None,

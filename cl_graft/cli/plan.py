@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Quiet
+from cl_graft.cli.options import As_json, Quiet, Trusted
 from cl_graft.cli.output import Output, apart, table
 from cl_graft.cli.progress import meter
 
@@ -61,9 +61,7 @@ def plan_command(
             show_default=False,
         ),
     ] = None,
-    trust_remote_code: Annotated[
-        bool, typer.Option("--trust-remote-code", help="Run code that comes with the checkpoint.")
-    ] = False,
+    trust_remote_code: Trusted = False,
     quiet: Quiet = False,
     as_json: As_json = False,
 ) -> None:

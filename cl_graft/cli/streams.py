@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cl_graft.cli.options import As_json, Data, Device, Model, On_bad_row, Quiet, Resume, Sets
+from cl_graft.cli.options import (
+    As_json,
+    Data,
+    Device,
+    Model,
+    On_bad_row,
+    Quiet,
+    Resume,
+    Sets,
+    Trusted,
+)
 from cl_graft.cli.output import Output, apart, given
 from cl_graft.cli.progress import meter
 from cl_graft.errors import InputError
@@ -87,6 +97,7 @@ def run_command(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
     on_bad_row: On_bad_row = None,
     resume: Resume = None,
+    trust_remote_code: Trusted = False,
     sets: Sets = None,
     quiet: Quiet = False,
     as_json: As_json = False,
@@ -117,8 +128,9 @@ def run_command(
     if resume is not None:
         _alone("--resume", config, sets, chosen)
         where = find_run(resume)
-        settings = stored_config(where)
+        settings = stored_config(where, trust_remote_code=trust_remote_code)
     elif config is not None:
+        chosen |= _trusting(trust_remote_code)
         settings = load_config(config, [*(sets or ()), *_as_sets(chosen)])
         where = run_folder(out, settings.strategies[0], settings.seeds[0])
     else:
@@ -129,7 +141,9 @@ def run_command(
         meter(output, tasks=len(settings.tasks)) as progress,
     ):
         if resume is not None:
-            result = resume_run(where, progress=progress.step, stop=stop)
+            result = resume_run(
+                where, trust_remote_code=trust_remote_code, progress=progress.step, stop=stop
+            )
         else:
             name, number = settings.strategies[0], settings.seeds[0]
             result = run(
@@ -251,6 +265,7 @@ def compare_command(
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
     resume: Resume = None,
+    trust_remote_code: Trusted = False,
     sets: Sets = None,
     device: Device = None,
     quiet: Quiet = False,
@@ -286,8 +301,9 @@ def compare_command(
     if resume is not None:
         _alone("--resume", config, sets, options)
         out = resume
-        comparison = _resume(out, output)
+        comparison = _resume(out, output, trust_remote_code=trust_remote_code)
     else:
+        options |= _trusting(trust_remote_code)
         settings = load_config(config, [*_as_sets(options), *(sets or ())])
         comparison = _compare(settings, out, output)
     tables = [made for cell in comparison.cells for made in run_tables(cell)]
@@ -312,13 +328,17 @@ def _compare(config: ExperimentConfig, out: Path, output: Output) -> Comparison:
     return _watched(learn, config, out, output)
 
 
-def _resume(out: Path, output: Output) -> Comparison:
+def _resume(out: Path, output: Output, *, trust_remote_code: bool) -> Comparison:
     from cl_graft.experiments.resume import resume_comparison, stored_config
 
-    def learn(progress: Progress, stop: Stop) -> Comparison:
-        return resume_comparison(out, progress=progress, stop=stop)
+    config = stored_config(out, trust_remote_code=trust_remote_code)
 
-    return _watched(learn, stored_config(out), out, output)
+    def learn(progress: Progress, stop: Stop) -> Comparison:
+        return resume_comparison(
+            out, trust_remote_code=trust_remote_code, progress=progress, stop=stop
+        )
+
+    return _watched(learn, config, out, output)
 
 
 def _watched(
@@ -335,6 +355,11 @@ def _watched(
         meter(output, tasks=tasks) as progress,
     ):
         return learn(progress.step, stop)
+
+
+def _trusting(trust_remote_code: bool) -> dict[str, Any]:
+    """Return the setting that the option stands for, if it was given."""
+    return {"trust_remote_code": True} if trust_remote_code else {}
 
 
 def _alone(option: str, config: Path | None, sets: list[str] | None, others: object) -> None:

@@ -4,7 +4,8 @@
     resume_comparison("runs/second")
 
 Settings, data and model are those that the folder's `config.json` names; paths in it that are not
-absolute are read from the current folder, as in the command that began.
+absolute are read from the current folder, as in the command that began. Only one thing has to be
+said again: that code which comes with a checkpoint may run, as the folder may be another's.
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ _CELL = ("strategy", "seed", "command", "processes")
 
 
 def resume_run(
-    place: Path | str, *, progress: Progress = silent, stop: Stop | None = None
+    place: Path | str,
+    *,
+    trust_remote_code: bool = False,
+    progress: Progress = silent,
+    stop: Stop | None = None,
 ) -> RunResult:
     """Go on with a run; one that is finished is read.
 
     Args:
         place: The run's folder, or its OUT if there is no other run to go on with.
+        trust_remote_code: Whether to run code that comes with the checkpoint, where the run did.
         progress: Called after every step of every phase.
         stop: Asked after every step whether to stop.
 
@@ -45,7 +51,7 @@ def resume_run(
     folder = find_run(place)
     stored = folders.read_config(folder) or {}
     return run(
-        stored_config(folder),
+        stored_config(folder, trust_remote_code=trust_remote_code),
         strategy=stored["strategy"],
         seed=stored["seed"],
         out=folder.parent.parent,
@@ -56,12 +62,17 @@ def resume_run(
 
 
 def resume_comparison(
-    out: Path | str, *, progress: Progress = silent, stop: Stop | None = None
+    out: Path | str,
+    *,
+    trust_remote_code: bool = False,
+    progress: Progress = silent,
+    stop: Stop | None = None,
 ) -> Comparison:
     """Go on with a comparison: what is finished is read.
 
     Args:
         out: Its folder.
+        trust_remote_code: As in `resume_run`.
         progress: Called after every step of every phase.
         stop: Asked after every step whether to stop.
 
@@ -75,19 +86,27 @@ def resume_comparison(
         other = "a run: cl-graft run --resume goes on with it" if _is_run(stored) else "none"
         raise InputError(f"{out} should hold a comparison to go on with, but holds {other}")
     started_by = stored.get("command")
-    return compare(stored_config(out), out=out, progress=progress, started_by=started_by, stop=stop)
+    config = stored_config(out, trust_remote_code=trust_remote_code)
+    return compare(config, out=out, progress=progress, started_by=started_by, stop=stop)
 
 
-def stored_config(folder: Path) -> ExperimentConfig:
+def stored_config(folder: Path, *, trust_remote_code: bool = False) -> ExperimentConfig:
     """Return the config of a run's or a comparison's folder.
 
     Raises:
-        InputError: If there is none, or this version does not know its settings.
+        InputError: If there is none, this version does not know its settings, or it wants code to
+            run that the caller does not trust.
     """
     stored = folders.read_config(folder)
     if stored is None:
         raise InputError(f"{folder} holds no {folders.CONFIG}")
     settings = {name: value for name, value in stored.items() if name not in _CELL}
+    if settings.get("trust_remote_code") and not trust_remote_code:
+        raise InputError(
+            f"{folder / folders.CONFIG} wants to run Python code that comes with the checkpoint "
+            f"{settings.get('model')!r}; if you trust that code, say --trust-remote-code "
+            "(in Python trust_remote_code=True)"
+        )
     if _is_run(stored):
         settings |= {"strategies": [stored["strategy"]], "seeds": [stored["seed"]]}
     return config_from(settings, source=str(folder / folders.CONFIG))

@@ -190,6 +190,15 @@ def test_a_lost_cache_costs_time_and_no_bits(tmp_path, undisturbed):
     assert outcome_of(folder) == expected
 
 
+def test_a_folder_alone_cannot_make_the_code_of_a_checkpoint_run(tmp_path, undisturbed):
+    _, config, strategy = undisturbed("naive")
+    config = config.model_copy(update={"trust_remote_code": True})
+    folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
+    with pytest.raises(InputError, match="wants to run Python code"):
+        resume_run(folder)
+    assert resume_run(folder, trust_remote_code=True).complete
+
+
 def test_what_is_left_of_writes_that_were_killed_is_swept_away(tmp_path, undisturbed):
     expected, config, strategy = undisturbed("naive")
     folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
