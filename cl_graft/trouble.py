@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 
-from cl_graft.errors import DivergedError, OutOfMemory
+from cl_graft.errors import DivergedError, NotFinite, OutOfMemory
 
 __all__ = ["about_task", "in_phase"]
 
@@ -48,10 +48,15 @@ def in_phase(phase: str) -> Iterator[None]:
 
     Raises:
         OutOfMemory: It says which phase, how much was asked for, and what to lower.
+        NotFinite: Where answers could not be scored, with the phase.
     """
     lower = _LOWER[phase]
     try:
         yield
+    except NotFinite as error:
+        told = NotFinite(f"{phase}: {error}")
+        told.task = error.task
+        raise told from error
     except (MemoryError, RuntimeError, OSError) as error:
         if not _is_shortage(error):
             raise

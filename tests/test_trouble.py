@@ -70,6 +70,12 @@ def test_the_innermost_name_of_a_task_stays_and_so_does_the_kind_of_error():
     assert str(told.value) == "task 'inner': scores"
 
 
+def test_answers_that_cannot_be_scored_name_the_phase():
+    with pytest.raises(NotFinite) as told, about_task("topic"), in_phase("evaluation"):
+        raise NotFinite("logits hold NaN")
+    assert str(told.value) == "task 'topic': evaluation: logits hold NaN"
+
+
 @pytest.mark.parametrize("phase", ["dense fine-tuning", "localization", "head warm-up"])
 def test_a_phase_without_memory_is_named_and_the_model_put_back(phase):
     calls = {"dense fine-tuning": 5, "localization": 33, "head warm-up": 1}

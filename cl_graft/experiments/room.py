@@ -93,10 +93,10 @@ def check_room(folder: Path, needs: Mapping[str, int], *, cache: int, cached: Pa
     """
     total, free = sum(needs.values()), free_bytes(folder)
     if free is not None and total > free:
-        parts = ", ".join(f"{kind} {_megabytes(size)}" for kind, size in needs.items())
+        parts = ", ".join(f"{kind} {_size(size)}" for kind, size in needs.items())
         raise CannotWrite(
-            f"{folder} has no room for this run: it needs about {_megabytes(total)} ({parts}), "
-            f"{_megabytes(free)} are free; make room, or choose another output folder"
+            f"{folder} has no room for this run: it needs about {_size(total)} ({parts}), "
+            f"{_size(free)} are free; make room, or choose another output folder"
         )
     left = free_bytes(cached)
     if left is not None and total + cache > left:
@@ -104,8 +104,8 @@ def check_room(folder: Path, needs: Mapping[str, int], *, cache: int, cached: Pa
             "%s may grow by %s, but only %s are free there: outcomes that have no room are "
             "computed and not kept",
             cached,
-            _megabytes(cache),
-            _megabytes(left),
+            _size(cache),
+            _size(left),
         )
 
 
@@ -137,5 +137,5 @@ def _curves(config: ExperimentConfig, stream: TextStream) -> int:
     return _POINT * (2 * steps + 5 * count * count) + _PICTURE * (count + 3)
 
 
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
+def _size(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"

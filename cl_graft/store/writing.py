@@ -18,6 +18,7 @@ _FULL = {
     errno.EFBIG: "the file would be larger than this process may write (ulimit -f)",
     errno.EROFS: "the file system is read-only",
 }
+_ROOM = {errno.ENOSPC, errno.EDQUOT}
 _DENIED = {
     errno.EACCES: "permission is denied",
     errno.EPERM: "that is not permitted",
@@ -77,7 +78,7 @@ def _explained(error: OSError, path: Path, size: int | None) -> CannotWrite:
     free = free_bytes(path)
     amounts = [
         *([f"{size:,} bytes are needed"] if size is not None else []),
-        *([f"{free:,} bytes are free"] if free is not None and error.errno in _FULL else []),
+        *([f"{free:,} bytes are free"] if free is not None and error.errno in _ROOM else []),
     ]
     where = f" ({', '.join(amounts)})" if amounts else ""
     told = CannotWrite(f"cannot write {path}: {reason}{where}; what was saved before is whole")
