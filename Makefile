@@ -7,7 +7,7 @@ STAMP := .venv/installed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow lint docs bench-table4 bench-speed bench-stream bench-frontier clean
+.PHONY: help venv demo test test-slow lint docs torture bench-table4 bench-speed bench-stream bench-frontier clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
@@ -15,6 +15,7 @@ help:
 	@echo "make test-slow     the tests that take minutes"
 	@echo "make lint          ruff and pyright"
 	@echo "make docs          the documentation, into docs/_build/html"
+	@echo "make torture       kill it, starve it, feed it rubbish; takes about an hour"
 	@echo "make bench-table4  the paper's Table 4 stream (needs CL_GRAFT_DATA)"
 	@echo "make bench-speed   steps, memory, switching and serving, beside what one would pick instead"
 	@echo "make bench-stream  a whole grafting stream against a naive one (needs CL_GRAFT_DATA)"
@@ -46,6 +47,9 @@ lint: $(STAMP)
 
 docs: $(STAMP)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+torture: $(STAMP)
+	$(BIN)/python -W ignore benchmarks/torture.py
 
 bench-table4: $(STAMP)
 	$(BIN)/python benchmarks/table4.py

@@ -221,6 +221,12 @@ def plan_check() -> str:
     return found.read_text(encoding="utf-8") if found.is_file() else "It has not been run yet."
 
 
+def torture() -> str:
+    """What the torture test counted, where it was run."""
+    found = ROOT / "benchmarks" / "results" / "torture.md"
+    return found.read_text(encoding="utf-8") if found.is_file() else "It has not been run yet."
+
+
 def nested(text: str) -> str:
     """Turn a page of its own into a chapter: headings two levels down, no links to files.
 
@@ -272,7 +278,12 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.sparse",
         "cl_graft.errors",
     ),
-    "Files": ("cl_graft.store.banks", "cl_graft.store.grafts"),
+    "Files": (
+        "cl_graft.store.banks",
+        "cl_graft.store.grafts",
+        "cl_graft.store.locks",
+        "cl_graft.store.writing",
+    ),
     "Learning a task": (
         "cl_graft.learning",
         "cl_graft.locating",
@@ -282,6 +293,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.precision",
         "cl_graft.activations",
         "cl_graft.dropout",
+        "cl_graft.trouble",
         "cl_graft.localization.problem",
         "cl_graft.localization.table",
         "cl_graft.localization.ranking",
@@ -294,6 +306,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.strategies.steps",
         "cl_graft.strategies.batches",
         "cl_graft.strategies.precision",
+        "cl_graft.strategies.watch",
         "cl_graft.strategies.table",
         "cl_graft.metrics.plugins",
         "cl_graft.metrics.tensorboard",
@@ -354,6 +367,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "decision pages": decision_pages,
     "benchmarks": benchmarks,
     "plan check": plan_check,
+    "torture": torture,
     "public names": public_names,
     "modules": modules,
 }

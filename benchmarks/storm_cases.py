@@ -1,0 +1,139 @@
+"""Where storms happen, and how their cases are counted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torture_children import Told, tell
+from torture_report import Row
+
+from cl_graft.errors import BankError, InputError
+from cl_graft.store import load_bank
+
+__all__ = ["TASKS", "Cases", "Place", "bank_files", "readable"]
+
+TASKS = ("sentiment", "topic")
+
+_SETTINGS = {
+    "tasks": list(TASKS),
+    "strategies": ["grafting"],
+    "seeds": [0],
+    "shots": 8,
+    "steps": 6,
+    "max_length": 24,
+    "max_test": 20,
+    "density": 0.01,
+    "mask_steps": 4,
+    "mask_batch": 16,
+    "evaluations": 1,
+    "device": "cpu",
+}
+
+
+@dataclass
+class Place:
+    """A folder with what every storm needs.
+
+    Attributes:
+        folder: Where to work.
+        model: A tiny checkpoint.
+    """
+
+    folder: Path
+    model: Path
+    _undisturbed: dict[tuple[str, ...], dict[str, str]] = field(default_factory=dict)
+
+    @property
+    def config(self) -> Path:
+        """The config of a run."""
+        path = self.folder / "stream.yaml"
+        if not path.is_file():
+            path.write_text(json.dumps({**_SETTINGS, "model": str(self.model)}))
+        return path
+
+    def fresh(self, name: str) -> Path:
+        """Return an output folder that does not exist yet."""
+        out = self.folder / name
+        shutil.rmtree(out, ignore_errors=True)
+        return out
+
+    def run(self, out: Path, *more: object) -> tuple[object, ...]:
+        """Return the command of a run."""
+        return ("run", self.config, "--out", out, *more)
+
+    def go_on(self, out: Path, *more: str) -> Told:
+        """Start what was stopped again, until it is done."""
+        same = ("--strategies" if part == "--strategy" else part for part in more)
+        return tell("compare", self.config, "--out", out, *same)
+
+    def undisturbed(self, *more: str) -> dict[str, str]:
+        """Return the files of the bank of a run that nothing happened to, by name."""
+        if more not in self._undisturbed:
+            out = self.fresh("undisturbed")
+            told = tell(*self.run(out, *more))
+            if told.code:
+                raise RuntimeError(f"the run without a storm failed: {told.err}")
+            self._undisturbed[more] = bank_files(out / "grafting" / "seed0" / "bank")
+        return self._undisturbed[more]
+
+
+@dataclass
+class Cases:
+    """The cases of one kind of storm.
+
+    Attributes:
+        what: The storm.
+        place: Folders that what the user sees is to name by a word.
+    """
+
+    what: str
+    place: Place
+    count: int = 0
+    failures: list[str] = field(default_factory=list)
+    seen: str = ""
+
+    def check(self, name: str, told: Told | None = None, **facts: bool) -> None:
+        """Count a case, which survived if all facts hold."""
+        self.count += 1
+        if told is not None:
+            self.told(told.sentence)
+        wrong = [fact.replace("_", " ") for fact, holds in facts.items() if not holds]
+        if wrong:
+            said = "" if told is None else f" (exit code {told.code}: {told.err[-400:]})"
+            self.failures.append(self._without_places(f"{name}: not {', '.join(wrong)}{said}"))
+
+    def row(self, outcome: str = "") -> Row:
+        """Sum up; what the user sees stands behind the outcome."""
+        seen = f"“{self.seen}”" if self.seen else ""
+        told = ": ".join(part for part in (outcome, seen) if part)
+        survived = self.count - len(self.failures)
+        return Row(self.what, self.count, survived, told, tuple(self.failures))
+
+    def told(self, line: str) -> None:
+        """Take a line as what the user sees, unless there is one."""
+        self.seen = self.seen or self._without_places(line)
+
+    def _without_places(self, text: str) -> str:
+        return text.replace(str(self.place.folder), "OUT")
+
+
+def bank_files(bank: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file of a bank, by name."""
+    files = (path for path in sorted(bank.rglob("*")) if path.is_file())
+    return {
+        str(path.relative_to(bank)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files
+    }
+
+
+def readable(bank: Path, entries: int) -> bool:
+    """Tell whether a bank holds so many entries, all of them whole; none is no bank."""
+    if not entries and not (bank / "bank.json").exists():
+        return True
+    try:
+        return len(load_bank(bank)) == entries
+    except (BankError, InputError, OSError):
+        return False

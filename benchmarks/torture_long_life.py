@@ -1,0 +1,246 @@
+"""Long life: memory, open files and step time over a stream of 200 tasks, and over repetitions.
+
+A tiny model learns task after task by grafting, each tested together with all before it. After
+every task the process is asked what it holds. Then evaluation, switching and reading the bank are
+repeated. What a task must leave (its graft, its rows of R) is bytes; a leak would be seen in the
+slope of the lines.
+
+    python benchmarks/torture_long_life.py --scale full
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from tiny_checkpoint import tiny_checkpoint
+from torture_report import Row, options, table, write_part
+
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.progress import Step
+from cl_graft.experiments.rebuild import open_bank
+from cl_graft.experiments.run import run, run_folder
+from cl_graft.store import load_bank
+
+_MEMORY_A_TASK = 200_000
+"""Bytes by which the process may grow a task: what a task leaves, and the allocator's waste."""
+
+_SLOWER = 1.25
+"""How much longer a step may take for the last tasks than for the first."""
+
+
+@dataclass
+class Life:
+    """What was seen after every task.
+
+    Attributes:
+        memory: Resident bytes.
+        files: Open files.
+        threads: Threads.
+        steps: Median seconds of a step of region training.
+    """
+
+    memory: list[int] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+    threads: list[int] = field(default_factory=list)
+    steps: list[float] = field(default_factory=list)
+    _times: list[float] = field(default_factory=list)
+
+    def look(self, step: Step) -> None:
+        """Take a report of a run."""
+        now = time.perf_counter()
+        if step.phase == "train":
+            self._times.append(now)
+        elif step.phase == "evaluate" and step.step == step.steps:
+            gaps = [b - a for a, b in zip(self._times, self._times[1:], strict=False)]
+            self.steps.append(statistics.median(gaps))
+            self._times = []
+            memory, files, threads = held()
+            self.memory.append(memory)
+            self.files.append(files)
+            self.threads.append(threads)
+
+
+def held() -> tuple[int, int, int]:
+    """Return resident bytes, open files and threads of this process."""
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    tasks = len(os.listdir("/proc/self/task"))
+    return pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir("/proc/self/fd")), tasks
+
+
+def slope(values: Sequence[float]) -> float:
+    """Return by how much values grow from one to the next: the median of all pairs' slopes."""
+    pairs = [
+        (values[j] - values[i]) / (j - i)
+        for i in range(len(values))
+        for j in range(i + 1, len(values))
+    ]
+    return statistics.median(pairs)
+
+
+def stream(folder: Path, *, tasks: int) -> list[str]:
+    """Write small tasks of two labels to files, and return their paths."""
+    generator = torch.Generator().manual_seed(0)
+    words = ["film", "phone", "shop", "team", "book", "river", "price", "rain", "song", "door"]
+    paths: list[str] = []
+    for number in range(tasks):
+        rows = []
+        for place in range(60):
+            drawn = torch.randint(len(words), (6,), generator=generator).tolist()
+            text = " ".join([*(words[i] for i in drawn), ("good", "bad")[place % 2], str(place)])
+            rows.append(json.dumps({"text": text, "label": ("yes", "no")[place % 2]}))
+        path = folder / f"task{number:03d}.jsonl"
+        path.write_text("\n".join(rows) + "\n")
+        paths.append(str(path))
+    return paths
+
+
+def live(folder: Path, *, tasks: int) -> Life:
+    """Learn a stream, and look after every task."""
+    config = config_from(
+        {
+            "tasks": stream(folder, tasks=tasks),
+            "model": str(tiny_checkpoint(folder)),
+            "shots": 16,
+            "steps": 12,
+            "batch_size": 8,
+            "max_length": 16,
+            "max_test": 8,
+            "density": 0.002,
+            "mask_steps": 2,
+            "mask_batch": 16,
+            "evaluations": 1,
+            "device": "cpu",
+        }
+    )
+    life = Life()
+    run(config, strategy="grafting", seed=0, out=folder / "out", progress=life.look)
+    return life
+
+
+def judge(life: Life, *, patience: float = 1.0) -> list[Row]:
+    """Say what of a life is flat.
+
+    Args:
+        life: What was seen.
+        patience: How many times more may be found, where few tasks tell little.
+    """
+    most_memory, most_time = _MEMORY_A_TASK * patience, _SLOWER * patience
+    tasks = len(life.memory)
+    first = tasks // 4  # libraries load, caches fill, the allocator grows
+    memory = slope(life.memory[first:])
+    few = max(3, tasks // 10)
+    early = statistics.median(life.steps[1 : 1 + few])
+    late = statistics.median(life.steps[-few:])
+    most = max(life.files[1:]) - min(life.files[1:])
+    return [
+        _row(
+            f"memory over {tasks} tasks",
+            memory <= most_memory,
+            f"{memory / 1e3:,.0f} kB a task, from {life.memory[first] / 1e6:,.0f} to "
+            f"{life.memory[-1] / 1e6:,.0f} MB (at most {most_memory / 1e3:,.0f} kB a task)",
+        ),
+        _row(
+            f"open files and threads over {tasks} tasks",
+            most == 0 and max(life.threads[1:]) == min(life.threads[1:]),
+            f"{life.files[-1]} files, {life.threads[-1]} threads, never more or fewer",
+        ),
+        _row(
+            f"step time over {tasks} tasks",
+            late <= most_time * early,
+            f"{1e3 * early:.2f} ms for the first {few}, {1e3 * late:.2f} ms for the last {few} "
+            f"(at most × {most_time:g})",
+        ),
+    ]
+
+
+def repeated(folder: Path, *, times: int) -> list[Row]:
+    """Repeat what a server does all day: answer, switch, read the bank again."""
+    bank = run_folder(folder / "out", "grafting", 0) / "bank"
+    opened = open_bank(bank)
+    rows = len(opened.bank)
+    texts = ["The film was good.", "The shop was bad, and the door was too."]
+    return [
+        _flat("answering", times, lambda n: opened.answer(texts, task=n % rows)),
+        _flat("switching", 10 * times, lambda n: opened.switch.to(n % rows)),
+        _flat("reading the bank", max(times // 5, 10), lambda _: load_bank(bank)),
+        _flat("opening the bank", max(times // 50, 5), lambda _: open_bank(bank)),
+    ]
+
+
+def _flat(what: str, times: int, work: Callable[[int], object]) -> Row:
+    """Repeat some work, and compare the second half with the first."""
+    for number in range(times // 2 + 1):
+        work(number)
+    memory, files, _ = held()
+    for number in range(times // 2 + 1):
+        work(number)
+    more, still, _ = held()
+    grown = max(0, more - memory)
+    flat = grown <= 2**20 and files == still
+    return _row(
+        f"{what}, {times:,} times", flat, f"{grown / 1e3:,.0f} kB and {still - files} files more"
+    )
+
+
+def _row(what: str, flat: bool, found: str) -> Row:
+    return Row(what, 1, int(flat), found, () if flat else (found,))
+
+
+def draw(life: Life, path: Path) -> None:
+    """Draw memory and step time against the number of tasks."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    tasks = range(1, len(life.memory) + 1)
+    left.plot(tasks, [value / 1e6 for value in life.memory])
+    left.set(ylabel="resident memory, MB", ylim=(0, None))
+    right.plot(tasks, [1e3 * value for value in life.steps])
+    right.set(ylabel="step of region training, ms", ylim=(0, None))
+    for axes in (left, right):
+        axes.set_xlabel("tasks learned")
+        axes.grid(alpha=0.3)
+    figure.savefig(path, dpi=150)
+
+
+def main() -> None:
+    """Live, repeat, judge."""
+    given = options(__doc__ or "").parse_args()
+    torch.set_num_threads(1)
+    full = given.scale == "full"
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        life = live(folder, tasks=200 if full else 8)
+        patience = 1.0 if full else 30.0
+        rows = [*judge(life, patience=patience), *repeated(folder, times=1000 if full else 20)]
+    given.out.mkdir(parents=True, exist_ok=True)
+    draw(life, given.out / "long_life.png")
+    write_part(
+        given.out,
+        "long_life",
+        rows,
+        time.monotonic() - started,
+        memory=life.memory,
+        files=life.files,
+        step_seconds=life.steps,
+    )
+    print(table(rows))
+    sys.exit(not all(row.ok for row in rows))
+
+
+if __name__ == "__main__":
+    main()
