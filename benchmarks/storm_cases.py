@@ -65,11 +65,6 @@ class Place:
         """Return the command of a run."""
         return ("run", self.config, "--out", out, *more)
 
-    def go_on(self, out: Path, *more: str) -> Told:
-        """Start what was stopped again, until it is done."""
-        same = ("--strategies" if part == "--strategy" else part for part in more)
-        return tell("compare", self.config, "--out", out, *same)
-
     def undisturbed(self, *more: str) -> dict[str, str]:
         """Return the files of the bank of a run that nothing happened to, by name."""
         if more not in self._undisturbed:

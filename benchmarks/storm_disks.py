@@ -82,11 +82,12 @@ def full_later(place: Place) -> Row:
         entries = time - 1 + (phase == "evaluate")
         kept = readable(bank, entries)
         (disk / "ballast").unlink(missing_ok=True)
-        again = place.go_on(out)
+        again = tell("run", "--resume", out)
         cases.check(
             f"{phase} of task {time}",
             told,
-            stopped=told.code == 2 and "no space is left there" in told.err,
+            stopped=told.code == 2 and "no space is left there" in told.sentence,
+            told_how_to_go_on=f"cl-graft run --resume {out}" in told.sentence,
             kept_what_was_saved=kept,
             went_on=again.code == 0,
             the_same_bits=bank_files(bank) == place.undisturbed(),

@@ -50,7 +50,7 @@ def no_memory(place: Place) -> Row:
     plans = [((), phase) for phase in _PHASES]
     plans += [(("--strategy", "naive"), "train"), (("--strategy", "independent"), "dense")]
     for more, phase in plans:
-        _strike(cases, place, more, phase, _starve, ("out of memory in", "lower"))
+        _strike(cases, place, more, phase, _starve, ("out of memory in", "lower", "--resume"))
     return cases.row("stops with phase, task and what to lower; goes on to the same bits")
 
 
@@ -76,7 +76,7 @@ def _strike(
         "named_the_task": repr(TASKS[1]) in told.sentence,
         "kept_the_first_task": not grafting or readable(folder / "bank", 1 + (phase == "evaluate")),
     }
-    again = place.go_on(out, *more)
+    again = tell("run", "--resume", folder)
     facts["went_on"] = again.code == 0
     if grafting:
         facts["the_same_bits"] = bank_files(folder / "bank") == place.undisturbed(*more)

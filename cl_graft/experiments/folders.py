@@ -7,12 +7,14 @@ belongs to what is asked for now, and so that a run that was killed can go on.
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cl_graft.errors import BankError, InputError
+from cl_graft.errors import BankError, CannotWrite, InputError, OutOfMemory
 from cl_graft.experiments.config import CELL_CHOICES, UPKEEP, ExperimentConfig
 from cl_graft.experiments.results import RESULTS, RunResult, read_result
 from cl_graft.store import LOCK
@@ -35,6 +37,7 @@ __all__ = [
     "refuse_taken",
     "run_folder",
     "sweep",
+    "told_how_to_go_on",
     "write_config",
 ]
 
@@ -166,6 +169,18 @@ def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
         if path.name in keep:
             continue
         shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+@contextmanager
+def told_how_to_go_on(folder: Path) -> Iterator[None]:
+    """Let what stops a run, and is not the run's own fault, say how to go on with it."""
+    try:
+        yield
+    except (CannotWrite, OutOfMemory) as error:
+        if (folder / CONFIG).is_file():
+            how = f"cl-graft run --resume {shlex.quote(str(folder))}"
+            error.args = (f"{error}; go on with: {how}",)
+        raise
 
 
 def finish(folder: Path) -> None:
