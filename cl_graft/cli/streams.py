@@ -215,8 +215,9 @@ def compare_command(
     preset: Annotated[
         str | None,
         typer.Option(
-            metavar="default|paper",
-            help="paper: its schedule, its grid, its mask, density 1e-4. Hours, not minutes.",
+            metavar="default|paper|fast",
+            help="paper: its schedule, its grid, its mask, density 1e-4: hours, not minutes. "
+            "fast: regions from a few gradients at the base, no dense run.",
             rich_help_panel=_TRAINING,
             **_HIDDEN,
         ),
