@@ -16,10 +16,9 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from cl_graft.checkpointing import Checkpoint, State
 from cl_graft.errors import BankError
@@ -117,26 +116,31 @@ class FileCheckpoints:
 
     def load(self, key: str) -> State | None:
         """Return the last state of a phase that can be read; None if there is none."""
-        kind = _kind(key)
-        for number in reversed(self._numbers(kind)):
-            path = self._path(kind, number)
-            try:
-                head, tensors = unpack(
-                    read_file(path, format=_FORMAT), format=_FORMAT, name=str(path)
-                )
-            except (BankError, OSError) as error:
-                logger.warning("%s; the checkpoint before it is taken", error)
-                continue
-            if head["key"] == key:
-                facts: Any = head["facts"]
-                return tensors, facts
-        return None
+        states = (state for found, state in self._read(_kind(key)) if found == key)
+        return next(states, None)
+
+    def latest(self, kind: str) -> State | None:
+        """Return the last state of a kind of phase that can be read, whatever its key."""
+        states = (state for _, state in self._read(kind))
+        return next(states, None)
 
     def clear(self, *, but: str) -> None:
         """Remove the checkpoints of all kinds of phases but that of one key."""
         for kind in self._kinds() - {_kind(but)}:
             for number in self._numbers(kind):
                 self._path(kind, number).unlink()
+
+    def _read(self, kind: str) -> Iterator[tuple[str, State]]:
+        """Yield key and state of the checkpoints of a kind that can be read, latest first."""
+        for number in reversed(self._numbers(kind)):
+            path = self._path(kind, number)
+            try:
+                data = read_file(path, format=_FORMAT)
+                head, tensors = unpack(data, format=_FORMAT, name=str(path))
+            except (BankError, OSError) as error:
+                logger.warning("%s; the checkpoint before it is taken", error)
+                continue
+            yield head["key"], (tensors, head["facts"])
 
     def _write(self, path: Path, data: bytes) -> None:
         free = free_bytes(path)

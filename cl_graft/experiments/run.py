@@ -47,7 +47,13 @@ from cl_graft.experiments.results import RunResult, command, write_result
 from cl_graft.experiments.room import reserve_room
 from cl_graft.experiments.schedule import choose, grafting_settings, grid_of, region_schedule
 from cl_graft.experiments.setup import Setup, set_up
-from cl_graft.experiments.standing import STANDING, Standing, find_standing, standing_of, take_up_
+from cl_graft.experiments.standing import (
+    STANDING,
+    Standing,
+    find_standing,
+    standing_facts,
+    take_up_,
+)
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.learning import dense_passes
 from cl_graft.metrics.plugins import StreamScores
@@ -173,6 +179,7 @@ class _Run:
         self.config, self.row, self.setup, self.folder = config, row, setup, folder
         self.cache, self.curves, self.checkpoints = cache, curves, checkpoints
         self.standing = standing
+        self.stands = standing.facts if standing is not None else None
         self.record = setup.record if standing is None else setup.record.go_on(standing.measured)
         self.reporter = Reporter(progress, strategy=row.name, seed=setup.seed)
         self.stop = StopAfter(1)
@@ -251,9 +258,12 @@ class _Run:
         if memory is None:
             return
 
+        log = self.curves.position()
+        facts = standing_facts(strategy, self.record, self.scores, learned=learned, log=log)
+        self.stands = facts
+
         def state() -> State:
-            log = self.curves.position()
-            return standing_of(strategy, memory, self.record, self.scores, learned=learned, log=log)
+            return memory.remember(strategy) if learned else {}, facts
 
         if learned and self.row.trains == "everything":
             self.checkpoints.offer(STANDING, state, last=True)
@@ -342,7 +352,7 @@ class _Run:
             cache=self.cache,
             bank=self.bank,
             checkpoints=self.checkpoints,
-            log_position=self.curves.position,
+            aside=lambda: {"log": self.curves.position(), "standing": self.stands},
             on_entry=self._keep_entry,
             progress=self.reporter.phase,
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,10 @@ from cl_graft.experiments.checkpoints import FileCheckpoints
 from cl_graft.experiments.records import Record
 from cl_graft.metrics.plugins import StreamScores
 from cl_graft.metrics.tensorboard import cut_log
-from cl_graft.strategies.resuming import loop_key
+from cl_graft.strategies.resuming import LOOP, loop_key
 from cl_graft.strategies.table import Memory, StrategyRow
 
-__all__ = ["STANDING", "Standing", "find_standing", "standing_of", "take_up_"]
+__all__ = ["STANDING", "Standing", "find_standing", "standing_facts", "take_up_"]
 
 STANDING = "run"
 """The key of its checkpoint."""
@@ -40,7 +41,7 @@ class Standing:
         clock: The strategy's counters.
         log: See `OncePerStepTensorboardLogger.position`.
         origin: What decides the bits: data, model, versions, machine.
-        tensors: What the strategy remembers.
+        tensors: What the strategy remembers; empty where the loop's own state holds it.
     """
 
     learned: int
@@ -53,7 +54,7 @@ class Standing:
 
     @classmethod
     def of(cls, state: State) -> Standing:
-        """Read what `standing_of` returned.
+        """Read tensors and what `standing_facts` returned.
 
         Raises:
             InputError: If another version of this package returned it.
@@ -65,6 +66,11 @@ class Standing:
                 "with that one, or choose another output folder"
             )
         return cls(**facts, tensors=tensors)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What `standing_facts` returned."""
+        return {known.name: getattr(self, known.name) for known in fields(self)[:-1]}
 
     def check(self, record: Record, *, folder: object) -> None:
         """Make sure that the run goes on with the data and the model that it began with.
@@ -113,29 +119,34 @@ def find_standing(
         InputError: If data or model changed, or the folder holds files of others.
     """
     folders.sweep(folder)
-    state = checkpoints.load(STANDING) if row.memory is not None else None
-    if state is None:
-        # A dense run stands by itself, a loop on what is gone.
+    found: list[Standing] = []
+    if row.memory is not None:
+        if (state := checkpoints.load(STANDING)) is not None:
+            found.append(Standing.of(state))
+        if (loop := checkpoints.latest(LOOP)) is not None:
+            # A loop knows where it began, and trains all that the strategy remembers.
+            found.append(Standing.of(({}, loop[1]["standing"])))
+    if not found:
+        # A dense run stands by itself.
         folders.clear_unfinished(folder, keep=[folders.CONFIG, folders.CHECKPOINTS])
         checkpoints.clear(but="dense")
         return None
-    standing = Standing.of(state)
+    standing = max(found, key=lambda one: one.learned)
     standing.check(record, folder=folder)
-    loop = checkpoints.load(loop_key(standing.learned))
-    cut_log(folder / folders.CURVES, standing.log if loop is None else loop[1]["log"])
+    own = checkpoints.load(loop_key(standing.learned))
+    cut_log(folder / folders.CURVES, standing.log if own is None else own[1]["log"])
     return standing
 
 
-def standing_of(
+def standing_facts(
     strategy: SupervisedTemplate,
-    memory: Memory,
     record: Record,
     scores: StreamScores,
     *,
     learned: int,
     log: Mapping[str, int],
-) -> State:
-    """Return where a run stands, for `Standing.of`."""
+) -> dict[str, Any]:
+    """Return where a run stands, for `Standing.of`; what goes on later changes nothing of it."""
     facts = {
         "learned": learned,
         "measured": record.measured(),
@@ -144,7 +155,7 @@ def standing_of(
         "log": log,
         "origin": _origin(record),
     }
-    return memory.remember(strategy) if learned else {}, facts
+    return deepcopy(facts)
 
 
 def take_up_(

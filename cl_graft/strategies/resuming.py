@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -21,7 +21,10 @@ from cl_graft.checkpointing import (
 from cl_graft.graft import copy_
 from cl_graft.strategies.batches import BatchLoader
 
-__all__ = ["Resuming", "loop_key"]
+__all__ = ["LOOP", "Resuming", "loop_key"]
+
+LOOP = "loop"
+"""The kind of the keys that `loop_key` makes."""
 
 
 class Resuming(SupervisedPlugin, supports_distributed=False):
@@ -36,13 +39,14 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
 
     Args:
         checkpoints: Where states are kept.
-        log_position: Tells, as JSON can hold it, how much was logged; kept with every state.
+        aside: Returns what else to keep with every state, as JSON can hold it: where the log and
+            the run stand.
     """
 
-    def __init__(self, checkpoints: Checkpoints, log_position: Callable[[], Any]) -> None:
+    def __init__(self, checkpoints: Checkpoints, aside: Callable[[], Mapping[str, Any]]) -> None:
         super().__init__()
         self._checkpoints = checkpoints
-        self._log_position = log_position
+        self._aside = aside
         self._checkpoint = NOWHERE
         self._clock: dict[str, int] | None = None
         self._moved = False
@@ -105,14 +109,14 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
             "over": over,
             "optimizer": rates,
             "plugins": {place: state[1] for place, state in plugins.items()},
-            "log": self._log_position(),
+            **self._aside(),
         }
         return tensors, facts
 
 
 def loop_key(learned: int) -> str:
     """Name the loop that learns the next task after so many."""
-    return f"loop-{learned}"
+    return f"{LOOP}-{learned}"
 
 
 def _held(strategy: Any) -> list[torch.Tensor]:

@@ -58,7 +58,7 @@ class Ingredients:
         cache: Answers what was computed before.
         bank: What grafting learned before, in a run that goes on.
         checkpoints: Where phases that were interrupted are taken up, and kept on the way.
-        log_position: Tells, as JSON can hold it, how much was logged.
+        aside: Returns what else to keep with every state of the strategy's loop; see `Resuming`.
         on_entry: Called with the bank after every new entry.
         progress: Called as (phase, step, steps) in phases of a strategy's own.
     """
@@ -79,7 +79,7 @@ class Ingredients:
     cache: Cache | None = None
     bank: GraftBank | None = None
     checkpoints: Checkpoints | None = None
-    log_position: Callable[[], Any] = dict
+    aside: Callable[[], Mapping[str, Any]] = dict
     on_entry: Callable[[GraftBank], None] | None = None
     progress: Callable[[str, int, int], None] | None = None
 
@@ -104,7 +104,7 @@ class Ingredients:
             *self.plugins,
             *([ScaleLoss(scale)] if scale else []),
             # Last, so that it restores what the others have set up.
-            *([Resuming(self.checkpoints, self.log_position)] if self.checkpoints else []),
+            *([Resuming(self.checkpoints, self.aside)] if self.checkpoints else []),
         ]
 
     def host(self, *, weight_decay: float = 0.0) -> dict[str, Any]:

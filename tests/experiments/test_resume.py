@@ -85,6 +85,14 @@ def tripping(phase, number, task=None):
     return progress
 
 
+def both(first, second):
+    def progress(step):
+        first(step)
+        second(step)
+
+    return progress
+
+
 def interrupt(config, strategy, out, progress):
     with pytest.raises(Trip):
         run(config, strategy=strategy, seed=0, out=out, progress=progress)
@@ -151,6 +159,21 @@ def test_a_run_can_be_interrupted_again_and_again(tmp_path, undisturbed):
     result = resume_run(folder)
     assert outcome_of(folder) == expected
     assert result.processes == 12
+
+
+def test_a_loop_knows_where_it_began_though_nothing_was_kept_between_the_tasks(
+    tmp_path, undisturbed
+):
+    """Naive keeps its weights between tasks only when it is time to."""
+    expected, config, strategy = undisturbed("naive")
+    config = config.model_copy(update={"checkpoint_steps": 5})
+    folder = interrupt(config, strategy, tmp_path, tripping("train", 4, "topic"))
+    seen = []
+    with pytest.raises(Trip):
+        resume_run(folder, progress=both(seen.append, tripping("train", 6, "topic")))
+    assert {step.task for step in seen if step.phase == "train"} == {"topic"}
+    resume_run(folder)
+    assert outcome_of(folder) == expected
 
 
 @pytest.mark.parametrize("kind", ["loop", "run", "dense"])

@@ -1,0 +1,107 @@
+"""A strategy's own loop, taken up in its middle, whatever optimiser and plugins train there."""
+
+import pytest
+import torch
+from avalanche.training.supervised import Naive
+from interrupted import KeptPhases, Trip
+from tiny_streams import quick, quiet_evaluator, text_learner
+
+from cl_graft.fingerprint import hash_tensors
+from cl_graft.graft import snapshot
+from cl_graft.precision import LossScale
+from cl_graft.strategies import (
+    ClipGradient,
+    LinearDecay,
+    MicroBatches,
+    ScaleLoss,
+    SeededLoop,
+    StopAfter,
+    TextBatches,
+)
+from cl_graft.strategies.resuming import Resuming
+
+STEPS = 7
+OPTIMIZERS = {
+    "momentum": lambda model: torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+    "adamw": lambda model: torch.optim.AdamW(model.parameters(), lr=1e-2),
+    "rmsprop": lambda model: torch.optim.RMSprop(model.parameters(), lr=1e-3, centered=True),
+}
+
+
+def around(phases, *, scaled=False, looped=()):
+    """Plugins of a loop of `STEPS` steps; epochs have 4."""
+    scale = LossScale(2.0**4, growth_every=2)
+    return [
+        TextBatches(0),
+        *([MicroBatches(3, scale=scale)] if scaled else []),
+        *looped,
+        ClipGradient(1.0),
+        LinearDecay(lr=0.1, steps=STEPS),
+        StopAfter(STEPS),
+        *([ScaleLoss(scale)] if scaled else []),
+        *([Resuming(phases, dict)] if phases is not None else []),
+    ]
+
+
+def grafted(folder, phases, optimizer, *, scaled):
+    made = text_learner(
+        folder,
+        ("sentiment",),
+        settings=quick(look_every=2),
+        optimizer=OPTIMIZERS[optimizer],
+        train_epochs=3,
+        grafting={"checkpoints": phases},
+        plugins=around(phases, scaled=scaled),
+    )
+    made.strategy.train(made.train_stream[0])
+    (entry,) = made.plugin.bank.entries
+    passes = made.plugin.passes[0]
+    return entry.weights_sha256, hash_tensors(entry.head), entry.facts["trained_dev"], passes
+
+
+def naive(folder, phases, optimizer, *, scaled):
+    made = text_learner(folder, ("sentiment",))
+    strategy = Naive(
+        model=made.model,
+        optimizer=OPTIMIZERS[optimizer](made.model),
+        train_mb_size=8,
+        train_epochs=3,
+        plugins=around(phases, scaled=scaled, looped=[SeededLoop(0)]),
+        evaluator=quiet_evaluator(),
+    )
+    strategy.train(made.train_stream[0])
+    return hash_tensors(snapshot(dict(made.model.named_parameters())))
+
+
+@pytest.mark.parametrize("learn", [grafted, naive])
+@pytest.mark.parametrize(
+    ("optimizer", "scaled"), [("momentum", False), ("adamw", True), ("rmsprop", False)]
+)
+def test_a_loop_interrupted_after_any_step_ends_on_the_same_bits(
+    tiny_bert, learn, optimizer, scaled
+):
+    undisturbed = learn(tiny_bert, None, optimizer, scaled=scaled)
+    phases = KeptPhases()
+    assert learn(tiny_bert, phases, optimizer, scaled=scaled) == undisturbed
+    before = phases.offers - STEPS
+    for step in (1, 4, 5, STEPS):
+        phases = KeptPhases(trip_after=before + step)
+        with pytest.raises(Trip):
+            learn(tiny_bert, phases, optimizer, scaled=scaled)
+        assert learn(tiny_bert, phases, optimizer, scaled=scaled) == undisturbed
+        # Nothing is done twice: dense run and localization answer with their last states.
+        assert phases.offers == before + STEPS
+
+
+def test_a_loop_over_other_batches_is_begun_anew(tiny_bert):
+    made = text_learner(tiny_bert, ("sentiment",))
+    phases = KeptPhases()
+    strategy = Naive(
+        model=made.model,
+        optimizer=OPTIMIZERS["momentum"](made.model),
+        train_mb_size=8,
+        plugins=[Resuming(phases, dict)],
+        evaluator=quiet_evaluator(),
+    )
+    strategy.train(made.train_stream[0])
+    assert phases.offers == 0
