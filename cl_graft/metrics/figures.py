@@ -5,6 +5,7 @@ window, no global state, nothing to close. `figure.savefig(path)` writes it; a T
 `SummaryWriter` takes it with `add_figure`. Colours are readable without colour vision.
 """
 
+import math
 from collections.abc import Sequence
 
 import matplotlib
@@ -16,6 +17,9 @@ from cl_graft.metrics.calibration import ReliabilityBins
 from cl_graft.metrics.continual import ScoreMatrix
 
 __all__ = ["overlap_heatmap", "r_matrix_heatmap", "reliability_diagram"]
+
+_NUMBERED = 24
+"""Tasks up to which each cell has its number and each row its name."""
 
 _MISSING = "0.85"  # light grey: no colour of the map
 _BLUE, _ORANGE = "#0072B2", "#E69F00"  # Okabe & Ito's palette
@@ -138,17 +142,21 @@ def _heatmap(
     digits: int,
 ) -> Figure:
     size = len(names)
-    side = 2.4 + 0.62 * size
+    # The picture of a long stream stays as large as that of a short one: its memory would grow
+    # with the square of the number of tasks.
+    side = 2.4 + 0.62 * min(size, _NUMBERED)
+    every = math.ceil(size / _NUMBERED)
     figure = _figure(side + 1.2, side)
     axes = figure.subplots()
     colours = matplotlib.colormaps["viridis"].with_extremes(bad=_MISSING)
     image = axes.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1])
-    axes.set_xticks(range(size), names, rotation=40, ha="right", rotation_mode="anchor")
-    axes.set_yticks(range(size), names)
+    named = names[::every]
+    axes.set_xticks(range(0, size, every), named, rotation=40, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(0, size, every), named)
     axes.set(title=title, xlabel=x_label, ylabel=y_label)
     middle = sum(limits) / 2
     for (i, j), value in np.ndenumerate(values):
-        if np.isfinite(value):
+        if np.isfinite(value) and every == 1:
             ink = "white" if value < middle else "black"
             text = f"{value:.{digits}f}"
             axes.text(j, i, text, ha="center", va="center", color=ink, fontsize="small")

@@ -110,3 +110,14 @@ def test_drawing_needs_no_window_and_no_global_state():
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("tasks", [24, 25, 200])
+def test_the_picture_of_a_long_stream_is_no_larger_than_that_of_a_short_one(tasks):
+    names = [f"task{number}" for number in range(tasks)]
+    figure = overlap_heatmap(np.eye(tasks).tolist(), names)
+    assert max(figure.get_size_inches()) < 20
+    named = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert named[0] == "task0"
+    assert tasks / 2 < len(named) * -(-tasks // 24) < 2 * tasks
+    assert bool(figure.axes[0].texts) is (tasks == 24)
