@@ -113,9 +113,17 @@ def _origin(result: RunResult) -> list[str]:
         f"- training: {'; '.join(schedules)}",
         *(f"- {line}" for line in data_lines(result.data)),
         f"- command: `{result.command}`",
+        *([_went_on(result.processes)] if result.processes > 1 else []),
         f"- machine: {_pairs(result.machine)}",
         f"- versions: {_pairs(result.versions)}",
     ]
+
+
+def _went_on(processes: int) -> str:
+    return (
+        f"- processes: {processes}, as the run was interrupted; seconds are those of the process "
+        "that finished a phase"
+    )
 
 
 def _where(summary: Mapping[str, Any]) -> list[str]:

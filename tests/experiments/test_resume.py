@@ -159,6 +159,7 @@ def test_a_run_can_be_interrupted_again_and_again(tmp_path, undisturbed):
     result = resume_run(folder)
     assert outcome_of(folder) == expected
     assert result.processes == 12
+    assert "- processes: 12, as the run was interrupted" in (folder / "summary.md").read_text()
 
 
 def test_a_loop_knows_where_it_began_though_nothing_was_kept_between_the_tasks(
