@@ -12,19 +12,24 @@ are kept, and a damaged one gives way to the one before. All of them go when the
 from __future__ import annotations
 
 import errno
+import json
 import logging
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from cl_graft.checkpointing import Checkpoint, State
+import torch
+from torch import Tensor
+
+from cl_graft.checkpointing import Checkpoint, State, joined, part_of
 from cl_graft.errors import BankError
 from cl_graft.stopping import Stop
 from cl_graft.store import free_bytes
-from cl_graft.store.files import pack, read_file, replace_file, unpack
+from cl_graft.store.files import pack, read_file, replace_file, to_json, unpack
 
 __all__ = ["FileCheckpoints"]
 
@@ -102,7 +107,7 @@ class FileCheckpoints:
         try:
             tensors, facts = state()
             self.folder.mkdir(parents=True, exist_ok=True)
-            data = pack(tensors, {"key": key, "facts": dict(facts)}, format=_FORMAT)
+            data = pack(_with_facts(tensors, facts), {"key": key}, format=_FORMAT)
             self._write(self._path(kind, number), data)
             for old in numbers[: 1 - _KEPT]:
                 self._path(kind, old).unlink()
@@ -140,7 +145,7 @@ class FileCheckpoints:
             except (BankError, OSError) as error:
                 logger.warning("%s; the checkpoint before it is taken", error)
                 continue
-            yield head["key"], (tensors, head["facts"])
+            yield head["key"], _without_facts(tensors)
 
     def _write(self, path: Path, data: bytes) -> None:
         free = free_bytes(path)
@@ -187,6 +192,18 @@ class _Phase:
 
     def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
         self.checkpoints.offer(self.key, state, last=last)
+
+
+def _with_facts(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Put facts beside tensors as one more: they grow with a stream, and headers are bounded."""
+    text = torch.frombuffer(bytearray(to_json(facts), "ascii"), dtype=torch.uint8)
+    return joined(state=tensors, facts={"json": text})
+
+
+def _without_facts(tensors: Mapping[str, Tensor]) -> State:
+    """Return what `_with_facts` was given."""
+    text = part_of(tensors, "facts")["json"]
+    return part_of(tensors, "state"), json.loads(text.numpy().tobytes())
 
 
 def _kind(key: str) -> str:

@@ -147,15 +147,14 @@ def standing_facts(
     log: Mapping[str, int],
 ) -> dict[str, Any]:
     """Return where a run stands, for `Standing.of`; what goes on later changes nothing of it."""
-    facts = {
+    return {
         "learned": learned,
-        "measured": record.measured(),
+        "measured": deepcopy(record.measured()),
         "scores": scores.state(),
         "clock": {name: n for name, n in vars(strategy.clock).items() if isinstance(n, int)},
         "log": log,
         "origin": _origin(record),
     }
-    return deepcopy(facts)
 
 
 def take_up_(

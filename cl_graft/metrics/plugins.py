@@ -84,8 +84,13 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         return self.R(self._row + 1)
 
     def state(self) -> dict[str, Any]:
-        """Return what was measured so far, but for predictions, as JSON can hold it."""
-        kinds = {"scores": self._scores, "ece": self._ece, "hashes": self._hashes}
+        """Return what was measured so far as JSON can hold it.
+
+        Left out are predictions, and hashes but those of the last row and of each experience right
+        after its training.
+        """
+        hashes = {(i, j): value for (i, j), value in self._hashes.items() if i in (j, self._row)}
+        kinds = {"scores": self._scores, "ece": self._ece, "hashes": hashes}
         cells = {
             name: [[i, j, value] for (i, j), value in held.items()] for name, held in kinds.items()
         }
