@@ -346,7 +346,10 @@ class _Run:
             eval_batch=config.eval_batch,
             device=setup.device,
             evaluator=EvaluationPlugin(
-                self.scores, loss_metrics(minibatch=True), loggers=[self.curves]
+                self.scores,
+                loss_metrics(minibatch=True),
+                loggers=[self.curves],
+                collect_all=False,  # Avalanche would keep every value ever logged.
             ),
             plugins=(self.stop, self.reporter),
             cache=self.cache,

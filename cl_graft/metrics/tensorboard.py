@@ -40,7 +40,8 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
         *,
         resume: bool = False,
     ) -> None:
-        self._written = _points(Path(tb_log_dir)) if resume else set()
+        # The last step by metric: steps only grow, and a stream has many metrics.
+        self._written = _last_steps(Path(tb_log_dir)) if resume else {}
         super().__init__(tb_log_dir, filename_suffix)
 
     def position(self) -> dict[str, int]:
@@ -58,9 +59,9 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
 
     def log_single_metric(self, name: str, value: Any, x_plot: int) -> None:
         """Write a value, unless this metric has one at this step already."""
-        if (name, x_plot) in self._written:
+        if self._written.get(name) == x_plot:
             return
-        self._written.add((name, x_plot))
+        self._written[name] = x_plot
         super().log_single_metric(name, value, x_plot)
 
     def add_figure(self, name: str, figure: Figure, step: int) -> None:
@@ -104,13 +105,13 @@ def cut_log(folder: Path, position: Mapping[str, int]) -> None:
         )
 
 
-def _points(folder: Path) -> set[tuple[str, int]]:
-    """Return tag and step of everything that event files hold."""
+def _last_steps(folder: Path) -> dict[str, int]:
+    """Return the last step of everything that event files hold, by tag."""
     # Imported here: only a run that goes on reads its log.
     from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
     return {
-        (value.tag, event.step)
+        value.tag: event.step
         for path in sorted(folder.glob(_FILES))
         for event in LegacyEventFileLoader(str(path)).Load()
         for value in event.summary.value
