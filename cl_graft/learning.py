@@ -189,10 +189,15 @@ class TaskProblem:
         order = permutation(len(self.train), seed, "train score").tolist()
         return self._score(self.train, order[:rows])
 
+    def answer(self, places: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Compute the logits of some training rows, of shape (n, K), and their mean loss."""
+        inputs, targets = self.train.batch(places)
+        logits = self.forward(inputs.to(self.device))
+        return logits, self.criterion(logits, targets.to(self.device))
+
     def loss(self, places: Sequence[int]) -> Tensor:
         """Compute the mean loss of some training rows."""
-        inputs, targets = self.train.batch(places)
-        return self.criterion(self.forward(inputs.to(self.device)), targets.to(self.device))
+        return self.answer(places)[1]
 
     def losses(self, places: Sequence[int], *, micro_batch: int) -> Iterator[Tensor]:
         """Compute the mean loss of some training rows as a sum of terms, a few rows each."""

@@ -89,7 +89,9 @@ def locate_task(
     started = time.perf_counter()
     without = owned if settings.refill and settings.mode == "prefix" else None
     taken = len(without) if without is not None else 0
-    k = min(settings.coordinates(layout.total), layout.total - taken)
+    choice = _choice(task, settings)
+    left = layout.total - taken if choice is None else len(choice - owned if taken else choice)
+    k = min(settings.coordinates(layout.total), left)
     if k < 1:
         return start.at(Region.empty(layout), None, 0.0, Passes())
     head_before = snapshot(task.head)
@@ -112,6 +114,7 @@ def locate_task(
                 count,
                 k=k,
                 taken=taken,
+                most=layout.total if choice is None else len(choice),
                 cache=cache,
                 checkpoints=checkpoints,
             )
@@ -234,6 +237,12 @@ def _warm_head(
     return head
 
 
+def _choice(task: TaskProblem, settings: GraftingSettings) -> Region | None:
+    """Return the coordinates that the localizer may choose; None means all."""
+    among = find_localizer(settings.localizer).among
+    return among(task.model, task.parameters) if among is not None else None
+
+
 def _problem(
     task: TaskProblem,
     settings: GraftingSettings,
@@ -253,16 +262,29 @@ def _problem(
         parts = [places[cut : cut + settings.micro_batch] for cut in cuts]
 
         def loss(part: Sequence[int]) -> Tensor:
-            found = task.loss(part)
-            if not bool(found.isfinite()):
-                raise DivergedError(
-                    f"the loss is {float(found.detach())} at step {step + 1} of "
-                    f"{settings.mask_steps}{_rate(settings, start)}"
-                )
             # Localizers take the mean of the parts, of which the last may be smaller.
-            return found * (len(part) * len(parts) / len(places))
+            return finite(task.loss(part), step) * (len(part) * len(parts) / len(places))
 
         return [partial(loss, part) for part in parts]
+
+    def answers(step: int) -> list[Callable[[], tuple[Tensor, Tensor]]]:
+        report("localize", step + 1, settings.mask_steps)
+        places = order(step)
+        count.passes += Passes(forward_backward=len(places))
+
+        def answer(place: int) -> tuple[Tensor, Tensor]:
+            logits, loss = task.answer([place])
+            return logits[0], finite(loss, step)
+
+        return [partial(answer, place) for place in places]
+
+    def finite(loss: Tensor, step: int) -> Tensor:
+        if not bool(loss.isfinite()):
+            raise DivergedError(
+                f"the loss is {float(loss.detach())} at step {step + 1} of "
+                f"{settings.mask_steps}{_rate(settings, start)}"
+            )
+        return loss
 
     def dev_score() -> float:
         count.passes += Passes(forward=len(task.dev))
@@ -282,6 +304,7 @@ def _problem(
         train_score=train_score,
         seed=seed,
         path=start.path or {},
+        answers=answers,
     )
 
 
@@ -299,6 +322,7 @@ def _ranking(
     *,
     k: int,
     taken: int,
+    most: int,
     cache: Cache | None,
     checkpoints: Checkpoints | None,
 ) -> Ranking:
@@ -313,12 +337,12 @@ def _ranking(
         "candidates": candidates,
         "start": asdict(settings.fine_tuning) if problem.tuned else _warmup(settings),
     }
-    depth = min(total, max(20 * k, total // 20) + taken)
+    depth = min(most, max(20 * k, total // 20) + taken)
     if candidates is not None:
         depth = min(depth, candidates)
     key = cache_key("ranking", task.content, recipe, settings.seed)
     found = cache.get(key) if cache is not None else None
-    if found is not None and found[0]["order"].numel() >= k + taken:
+    if found is not None and found[0]["order"].numel() >= min(k + taken, most):
         count.passes += Passes(**found[1])
         return Ranking(problem.layout, found[0]["order"].to(torch.int64))
     if task.precision == "fp16":

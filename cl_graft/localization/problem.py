@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import torch
@@ -13,7 +14,7 @@ from cl_graft.errors import DivergedError
 from cl_graft.graft import copy_
 from cl_graft.region import Layout, Parameters
 
-__all__ = ["Problem", "add_gradient_", "steps_left", "unscaled_"]
+__all__ = ["Problem", "add_gradient_", "handing_over", "steps_left", "unscaled_"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +36,8 @@ class Problem:
         path: Σ −g·Δθ over the steps of the dense run, by name; empty where none was gathered.
         loss_scale: What losses are multiplied with for the backward pass, in fp16.
         checkpoint: Where the localization was left, if it was, and where its steps are offered.
+        answers: One function a row of a step's batch: the row's logits, of shape (K,), and its
+            own loss. None where single rows cannot be asked.
     """
 
     model: nn.Module
@@ -47,6 +50,7 @@ class Problem:
     path: Parameters = field(default_factory=dict)
     loss_scale: float = 1.0
     checkpoint: Checkpoint = NOWHERE
+    answers: Callable[[int], Sequence[Callable[[], tuple[Tensor, Tensor]]]] | None = None
 
     @property
     def base(self) -> dict[str, Tensor]:
@@ -94,6 +98,17 @@ def add_gradient_(problem: Problem, step: int, *, into: Callable[[str, Tensor], 
     at a time.
     """
     micro = problem.losses(step)
+    with handing_over(problem, into=into):
+        for loss in micro:
+            (loss() / len(micro) * problem.loss_scale).backward()
+
+
+@contextmanager
+def handing_over(problem: Problem, *, into: Callable[[str, Tensor], None]) -> Iterator[None]:
+    """Hand gradients to `into`, parameter by parameter, in the backward passes of a `with` block.
+
+    Each is divided by the problem's loss scale and freed at once.
+    """
 
     def giver(name: str) -> Callable[[Tensor], None]:
         def give(parameter: Tensor) -> None:
@@ -111,8 +126,7 @@ def add_gradient_(problem: Problem, step: int, *, into: Callable[[str, Tensor], 
         parameter.grad = None
     try:
         with torch.enable_grad():
-            for loss in micro:
-                (loss() / len(micro) * problem.loss_scale).backward()
+            yield
     finally:
         for hook in hooks:
             hook.remove()

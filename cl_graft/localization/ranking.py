@@ -15,7 +15,7 @@ from cl_graft.errors import NotFinite
 from cl_graft.graft import gather
 from cl_graft.region import Layout, Parameters, Region, top_k
 
-__all__ = ["Ranking", "rank", "rank_inside"]
+__all__ = ["Ranking", "rank", "rank_by_tensor", "rank_inside"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,35 @@ def rank(scores: Parameters, *, depth: int) -> Ranking:
     """
     region = top_k(scores, depth)
     return rank_inside(region, gather(scores, region).values, depth=depth)
+
+
+def rank_by_tensor(scores: Parameters, *, depth: int) -> Ranking:
+    """Order coordinates so that every tensor gives its share of any first part, its best ones.
+
+    The r-th best coordinate of a tensor with n entries (r from 1) stands at r/n. So the first
+    part of the ranking that holds Σ ⌊d·n⌋ coordinates is what code that takes the top ⌊d·n⌋ of
+    every tensor takes, small tensors giving none at a low density d; going on along the ranking
+    gives any other size, and regions stay nested. Ties go to the earlier tensor, and inside one
+    to the earlier coordinate.
+
+    Raises:
+        ValueError: If `depth` is not in [1, number of coordinates], or a score is NaN or
+            infinitely high (`NotFinite`).
+    """
+    layout = Layout.of(scores)
+    if not 1 <= depth <= layout.total:
+        raise ValueError(f"depth must be in [1, {layout.total}], got {depth}")
+    standing: list[Tensor] = []
+    order: list[Tensor] = []
+    tensors = zip(layout.names, layout.starts, layout.sizes, strict=False)
+    for name, start, size in tensors:
+        # Of Σ ⌊d·n⌋ at d = (depth + tensors)/total at least `depth` remain after rounding down.
+        most = min(size, size * (depth + len(layout.names)) // layout.total)
+        if most:
+            order.append(start + rank({name: scores[name]}, depth=most).order)
+            standing.append(torch.arange(1, most + 1, dtype=torch.float64) / size)
+    first = torch.cat(standing).sort(stable=True).indices[:depth]
+    return Ranking(layout, torch.cat(order)[first])
 
 
 def rank_inside(region: Region, scores: Tensor, *, depth: int) -> Ranking:

@@ -2,27 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from cl_graft.errors import InputError, nearest
+from cl_graft.graft import gather
 from cl_graft.localization.base_gradient import base_gradient, fisher
+from cl_graft.localization.child_pruning import child_pruning
+from cl_graft.localization.fish import fish, fish_expected
 from cl_graft.localization.gain import averaged_gain, path_integral
+from cl_graft.localization.hard_concrete import diff_pruning, diff_pruning_sam
 from cl_graft.localization.learned_mask import learned_mask, learned_mask_inside
+from cl_graft.localization.magnitude import magnitude, tuned_magnitude
 from cl_graft.localization.movement import movement
 from cl_graft.localization.paper_mask import paper_mask
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.random import uniform
-from cl_graft.localization.ranking import Ranking, rank, rank_inside
+from cl_graft.localization.ranking import Ranking, rank, rank_by_tensor, rank_inside
+from cl_graft.localization.rules import (
+    biases,
+    layer_norms,
+    steepest_biases,
+    steepest_layer_norms,
+)
+from cl_graft.localization.sam import sam, sam_absolute, sam_squared
+from cl_graft.localization.straight_through import straight_through
 from cl_graft.region import Parameters, Region, top_k
 
 __all__ = ["LOCALIZERS", "Localizer", "find_localizer", "localize"]
 
 _GRAFTING = "Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600"
+_SAM = "Fu et al., 2023, https://arxiv.org/abs/2211.15583"
+_FISH = "Sung et al., 2021, https://arxiv.org/abs/2111.09839"
 
 
 class ScoreFunction(Protocol):
@@ -58,6 +73,11 @@ class Localizer:
         gradients: Whether it computes gradients of the task's loss.
         needs_tuned: Whether it looks at the densely fine-tuned weights.
         needs_path: Whether the dense run has to gather `Problem.path` for it.
+        needs_rows: Whether it asks for single rows, `Problem.answers`.
+        per_tensor: Whether every tensor gives its share of a region (`rank_by_tensor`); else
+            scores are compared through the whole model.
+        among: Model and graftable parameters to the coordinates that alone may be chosen; None
+            means all.
         inside: The same scores on given candidates alone; None where there is no such function.
         source: Paper and place.
     """
@@ -67,6 +87,9 @@ class Localizer:
     gradients: bool
     needs_tuned: bool
     needs_path: bool = False
+    needs_rows: bool = False
+    per_tensor: bool = False
+    among: Callable[[nn.Module, Mapping[str, nn.Parameter]], Region] | None = None
     inside: InsideFunction | None = None
     source: str
 
@@ -114,14 +137,117 @@ _ROWS = (
         score=base_gradient,
         gradients=True,
         needs_tuned=False,
-        source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, Sec. 4",
+        source=f"{_SAM}, Theorem 3 (SAM), its paper",
+    ),
+    Localizer(
+        name="sam",
+        score=sam,
+        gradients=True,
+        needs_tuned=False,
+        per_tensor=True,
+        source=f"{_SAM}, Sec. 4, published code",
+    ),
+    Localizer(
+        name="sam_absolute",
+        score=sam_absolute,
+        gradients=True,
+        needs_tuned=False,
+        per_tensor=True,
+        source=f"{_SAM}, published code (abs)",
+    ),
+    Localizer(
+        name="sam_squared",
+        score=sam_squared,
+        gradients=True,
+        needs_tuned=False,
+        per_tensor=True,
+        source=f"{_SAM}, published code (fisher)",
     ),
     Localizer(
         name="fisher",
         score=fisher,
         gradients=True,
         needs_tuned=False,
-        source="Sung et al., 2021, https://arxiv.org/abs/2111.09839, Sec. 3",
+        source=f"{_FISH}, Sec. 3, with micro-batches for rows",
+    ),
+    Localizer(
+        name="fish",
+        score=fish,
+        gradients=True,
+        needs_tuned=False,
+        needs_rows=True,
+        source=f"{_FISH}, Eq. 7",
+    ),
+    Localizer(
+        name="fish_expected",
+        score=fish_expected,
+        gradients=True,
+        needs_tuned=False,
+        needs_rows=True,
+        source=f"{_FISH}, Eq. 6",
+    ),
+    Localizer(
+        name="diff_pruning",
+        score=diff_pruning,
+        gradients=True,
+        needs_tuned=True,
+        source="Guo et al., 2021, https://arxiv.org/abs/2012.07463, Secs. 3.1 and 3.3",
+    ),
+    Localizer(
+        name="diff_pruning_sam",
+        score=diff_pruning_sam,
+        gradients=True,
+        needs_tuned=True,
+        per_tensor=True,
+        source=f"{_SAM}, published code (DiffPruning)",
+    ),
+    Localizer(
+        name="child_pruning",
+        score=child_pruning,
+        gradients=True,
+        needs_tuned=False,
+        per_tensor=True,
+        source=f"{_SAM}, published code (ChildPruning)",
+    ),
+    Localizer(
+        name="straight_through",
+        score=straight_through,
+        gradients=True,
+        needs_tuned=True,
+        per_tensor=True,
+        source="Kang et al., 2022, https://arxiv.org/abs/2303.14962, Sec. 3.2",
+    ),
+    Localizer(
+        name="magnitude",
+        score=magnitude,
+        gradients=False,
+        needs_tuned=False,
+        per_tensor=True,
+        source=f"{_SAM}, Sec. 2.2 (MagPruning)",
+    ),
+    Localizer(
+        name="tuned_magnitude",
+        score=tuned_magnitude,
+        gradients=False,
+        needs_tuned=True,
+        per_tensor=True,
+        source=f"{_SAM}, published code (MagPruning)",
+    ),
+    Localizer(
+        name="bias_only",
+        score=steepest_biases,
+        gradients=True,
+        needs_tuned=False,
+        among=biases,
+        source="Ben Zaken et al., 2022, https://arxiv.org/abs/2106.10199 (BitFit)",
+    ),
+    Localizer(
+        name="layer_norm_only",
+        score=steepest_layer_norms,
+        gradients=True,
+        needs_tuned=False,
+        among=layer_norms,
+        source="Qi et al., 2022, https://arxiv.org/abs/2211.08682",
     ),
     Localizer(
         name="random",
@@ -172,17 +298,23 @@ def localize(
             at, or a score is NaN.
     """
     localizer = find_localizer(name)
-    total = problem.layout.total
+    among = localizer.among(problem.model, problem.parameters) if localizer.among else None
+    total = problem.layout.total if among is None else len(among)
     if not 1 <= k <= total:
         raise ValueError(f"k must be in [1, {total}], got {k}")
     if localizer.needs_tuned and not problem.tuned:
         raise ValueError(f"{name} needs densely fine-tuned weights: the problem has none")
     if localizer.needs_path and not problem.path:
         raise ValueError(f"{name} needs the path of the dense run: none was gathered")
+    if localizer.needs_rows and problem.answers is None:
+        raise ValueError(f"{name} needs the answers to single rows: the problem has none")
     depth = total if depth is None else min(max(depth, k), total)
     if candidates is not None and localizer.inside is not None:
         moved = movement(problem, k=k, steps=steps, depth=depth)
         inside = top_k(moved, min(max(candidates, k), total))
         scores = localizer.inside(problem, inside, k=k, steps=steps)
         return rank_inside(inside, scores, depth=min(depth, len(inside)))
-    return rank(localizer.score(problem, k=k, steps=steps, depth=depth), depth=depth)
+    scores = localizer.score(problem, k=k, steps=steps, depth=depth)
+    if among is not None:
+        return rank_inside(among, gather(scores, among).values, depth=depth)
+    return (rank_by_tensor if localizer.per_tensor else rank)(scores, depth=depth)

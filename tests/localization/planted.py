@@ -53,11 +53,20 @@ def planted_problem(*, seed: int = 0, dtype: torch.dtype = torch.float32) -> tup
             for part in (places[:32], places[32:])
         ]
 
+    def answers(step: int) -> list[Callable[[], tuple[Tensor, Tensor]]]:
+        def answer(place: int) -> tuple[Tensor, Tensor]:
+            logits = model(inputs[place]).float()
+            return logits, nn.functional.cross_entropy(logits, targets[place])
+
+        return [lambda place=place: answer(place) for place in order(step)]
+
     def accuracy() -> float:
         with torch.no_grad():
             return float((model(inputs).argmax(1) == targets).float().mean())
 
     # Any numbers do for a path: what a dense run gathers is tested where it runs.
     path = {name: torch.randn(value.shape, generator=draw) for name, value in base.items()}
-    problem = Problem(model, parameters, tuned, losses, accuracy, accuracy, seed, path)
+    problem = Problem(
+        model, parameters, tuned, losses, accuracy, accuracy, seed, path, answers=answers
+    )
     return problem, planted

@@ -1,0 +1,67 @@
+"""FISH: the diagonal of the Fisher information at the base, from the gradients of single rows.
+
+F = E_x E_{y ~ p(y|x)} (∇ log p(y|x))² (Sung et al., 2021, Sec. 3, Eqs. 5 to 7,
+https://arxiv.org/abs/2111.09839). The empirical one puts the row's own label in place of the
+expectation over y; the repository uses it by default, with 1,024 rows, and counts the task head,
+which always trains, within its budget. Here the budget is the graftable coordinates' alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from cl_graft.localization.problem import Problem, handing_over, steps_left
+
+__all__ = ["fish", "fish_expected"]
+
+
+def fish(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by their empirical Fisher information at the base, Σ g² over single rows.
+
+    `fisher` sums over micro-batches instead, which takes far fewer backward passes.
+    """
+    del k, depth
+    return _information(problem, steps, expected=False)
+
+
+def fish_expected(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by their Fisher information at the base, Σ Σ_y p(y) g_y² over single rows.
+
+    A row takes one backward pass a class. Where there is one logit, y is normal around it with
+    variance 1, so that its gradient is squared.
+    """
+    del k, depth
+    return _information(problem, steps, expected=True)
+
+
+def _information(problem: Problem, steps: int, *, expected: bool) -> dict[str, Tensor]:
+    if problem.answers is None:
+        raise ValueError("fish needs the answers to single rows: the problem has none")
+    total, weight = problem.zeros(), 1.0
+
+    def add(name: str, gradient: Tensor) -> None:
+        wide = gradient.float()
+        total[name].addcmul_(wide, wide, value=weight)
+
+    for step in steps_left(problem, total, steps=steps):
+        with handing_over(problem, into=add):
+            for answer in problem.answers(step):
+                logits, loss = answer()
+                terms = list(_terms(logits)) if expected else [(1.0, loss)]
+                for place, (share, term) in enumerate(terms):
+                    weight = share
+                    (term * problem.loss_scale).backward(retain_graph=place < len(terms) - 1)
+    return total
+
+
+def _terms(logits: Tensor) -> Iterator[tuple[float, Tensor]]:
+    """Yield (p(y), −log p(y)) of every class y with p(y) > 0."""
+    if logits.numel() == 1:
+        yield 1.0, logits.squeeze()
+        return
+    logs = logits.float().log_softmax(-1)
+    for term, share in zip(-logs, logs.detach().exp().tolist(), strict=True):
+        if share > 0:
+            yield share, term

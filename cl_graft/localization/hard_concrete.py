@@ -1,0 +1,92 @@
+r"""DiffPruning: hard-concrete gates on the movement, with a price on every open gate.
+
+Gates z = clamp(s·(r − l) + l, 0, 1) with s = σ(log u − log(1 − u) + α), u ~ U(0, 1) are learned
+with the penalty λ Σ P(z ≠ 0), and the budget is met by taking the largest movements that remain
+(Guo et al., 2021, Secs. 3.1 and 3.3, https://arxiv.org/abs/2012.07463; l = −1.5, r = 1.5,
+λ = 1.25·10⁻⁷). There movement and gates are trained together; here the movement is the dense
+run's. The code of Fu et al., 2023 (https://arxiv.org/abs/2211.15583) stretches to [−3, 3], starts
+α at σ(N(0, 1)), puts λ = 1 on the mean of σ(α), and takes the largest |α| of every tensor.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cl_graft.checkpointing import joined, load_optimizer_, optimizer_state, part_of
+from cl_graft.graft import copy_, snapshot
+from cl_graft.localization.gates import gate_gradient
+from cl_graft.localization.problem import Problem
+from cl_graft.randomness import generator
+
+__all__ = ["diff_pruning", "diff_pruning_sam"]
+
+_LR = 0.1
+"""Of Adam on α: a few dozen steps are to take a gate from open to closed."""
+
+
+def diff_pruning(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by P(z ≠ 0)·|δ| of learned hard-concrete gates z."""
+    del k, depth
+    alpha = {name: torch.zeros_like(value) for name, value in problem.zeros().items()}
+    _learn_(problem, alpha, steps=steps, stretch=1.5, price=1.25e-7)
+    return {
+        name: torch.sigmoid(value)
+        * (problem.tuned[name].float() - problem.base[name].float()).abs()
+        for name, value in alpha.items()
+    }
+
+
+def diff_pruning_sam(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by |α| of learned hard-concrete gates."""
+    del k, depth
+    alpha = {
+        name: torch.sigmoid(
+            torch.randn(value.shape, generator=generator(problem.seed, "gates", name))
+        ).to(value.device)
+        for name, value in problem.zeros().items()
+    }
+    _learn_(problem, alpha, steps=steps, stretch=3.0, price=1 / problem.layout.total)
+    return {name: value.abs() for name, value in alpha.items()}
+
+
+def _learn_(
+    problem: Problem, alpha: dict[str, Tensor], *, steps: int, stretch: float, price: float
+) -> None:
+    """Take `steps` steps of Adam on α, in place.
+
+    Args:
+        problem: The task's problem.
+        alpha: The gates' parameters.
+        steps: How many.
+        stretch: r = −l.
+        price: What P(z ≠ 0) = σ(α) of a gate costs.
+    """
+    base = snapshot(problem.parameters)
+    optimizer = torch.optim.Adam(list(alpha.values()), lr=_LR)
+    first, left = 0, problem.checkpoint.load()
+    if left is not None:
+        copy_(alpha, part_of(left[0], "alpha"))
+        load_optimizer_(optimizer, part_of(left[0], "adam"), left[1]["adam"])
+        first = left[1]["step"]
+    for step in range(first, steps):
+        soft = {name: _soft(problem, name, value, step) for name, value in alpha.items()}
+        gates = {n: (s * 2 * stretch - stretch).clamp(0, 1) for n, s in soft.items()}
+        gradients = gate_gradient(problem, base, gates, step)
+        for name, value in alpha.items():
+            gate, s = gates[name], soft[name]
+            free = (gate > 0) & (gate < 1)
+            chance = torch.sigmoid(value)
+            value.grad = gradients[name] * free * 2 * stretch * s * (1 - s)
+            value.grad += price * chance * (1 - chance)
+        optimizer.step()
+        moments, numbers = optimizer_state(optimizer)
+        state = joined(alpha=alpha, adam=moments), {"adam": numbers, "step": step + 1}
+        problem.checkpoint.offer(lambda state=state: state)
+
+
+def _soft(problem: Problem, name: str, alpha: Tensor, step: int) -> Tensor:
+    """Draw s of a step's gates."""
+    u = torch.rand(alpha.shape, generator=generator(problem.seed, "noise", step, name))
+    u = u.clamp(1e-6, 1 - 1e-6).to(alpha.device)
+    return torch.sigmoid(u.logit() + alpha)

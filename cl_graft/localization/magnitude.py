@@ -1,0 +1,26 @@
+"""Magnitude: the largest weights of every tensor, as in pruning.
+
+Magnitude pruning keeps large weights (Han et al., 2015, https://arxiv.org/abs/1506.02626);
+MagPruning of Fu et al., 2023 (Sec. 2.2, https://arxiv.org/abs/2211.15583) lets them be tuned. In
+the paper they are the base's largest, in its code the largest after 500 steps of dense training.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from cl_graft.localization.problem import Problem
+
+__all__ = ["magnitude", "tuned_magnitude"]
+
+
+def magnitude(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by the size of their weight at the base, |base|."""
+    del k, steps, depth
+    return {name: value.float().abs() for name, value in problem.base.items()}
+
+
+def tuned_magnitude(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by the size of their weight after fine-tuning, |tuned|."""
+    del k, steps, depth
+    return {name: value.float().abs() for name, value in problem.tuned.items()}

@@ -1,0 +1,76 @@
+"""SAM as its repository computes it: gradients of burn-in steps in train mode, tensor by tensor.
+
+The paper takes the coordinates with the largest squared gradient of the whole model (Fu et al.,
+2023, Theorem 3, https://arxiv.org/abs/2211.15583); `base_gradient` does so. Its code runs some
+hundred backward passes with dropout on and without an update, clips each gradient's norm to 1,
+adds the gradients up with their signs, and takes the top of every tensor; its flags put absolute
+or squared gradients in their place. Here the norm is that of the graftable parameters, and the
+dropout of a step is a function of the problem's seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.localization.problem import Problem, add_gradient_, steps_left
+from cl_graft.randomness import seeded
+from cl_graft.training import freeze_statistics
+
+__all__ = ["sam", "sam_absolute", "sam_squared"]
+
+_CLIP = 1.0
+
+
+def sam(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by |Σ g| over clipped gradients in train mode."""
+    del k, depth
+    total = _summed(problem, steps, lambda into, g: into.add_(g))
+    return {name: tensor.abs_() for name, tensor in total.items()}
+
+
+def sam_absolute(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by Σ |g| over clipped gradients in train mode."""
+    del k, depth
+    return _summed(problem, steps, lambda into, g: into.add_(g.abs()))
+
+
+def sam_squared(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by Σ g² over clipped gradients in train mode."""
+    del k, depth
+    return _summed(problem, steps, lambda into, g: into.addcmul_(g, g))
+
+
+def _summed(
+    problem: Problem, steps: int, fold: Callable[[Tensor, Tensor], Tensor]
+) -> dict[str, Tensor]:
+    """Fold the clipped gradient of every step into a sum."""
+    total = problem.zeros()
+    for step in steps_left(problem, total, steps=steps):
+        gradient = problem.zeros()
+
+        def add(name: str, part: Tensor, into: dict[str, Tensor] = gradient) -> None:
+            into[name] += part
+
+        with seeded(problem.seed, "dropout", step), _train_mode(problem.model):
+            add_gradient_(problem, step, into=add)
+        norm = torch.stack([tensor.norm() for tensor in gradient.values()]).norm()
+        shrunk = (_CLIP / (norm + 1e-6)).clamp(max=1.0)  # as torch clips
+        for name, tensor in gradient.items():
+            fold(total[name], tensor * shrunk)
+    return total
+
+
+@contextmanager
+def _train_mode(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.train()
+        freeze_statistics(model)
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

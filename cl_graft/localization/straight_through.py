@@ -1,0 +1,66 @@
+"""Straight-through scores: the top of learned scores is the mask, and gradients pass through it.
+
+Winning subnetworks keep the largest |s| of every layer and hand the mask's gradient to the scores
+as if the selection were the identity (Kang et al., 2022, Sec. 3.2,
+https://arxiv.org/abs/2303.14962). There scores and weights are trained together and unselected
+weights are 0; here the weights are those of base and dense run, and an unselected one is the
+base's.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from cl_graft.checkpointing import joined, load_optimizer_, optimizer_state, part_of
+from cl_graft.graft import copy_, snapshot
+from cl_graft.localization.gates import gate_gradient
+from cl_graft.localization.problem import Problem
+from cl_graft.localization.ranking import rank_by_tensor
+from cl_graft.randomness import generator
+
+__all__ = ["straight_through"]
+
+
+def straight_through(
+    problem: Problem, *, k: int, steps: int, depth: int, lr: float = 1e-2
+) -> dict[str, Tensor]:
+    """Score coordinates by |s|, learned straight through the mask that takes each tensor's top.
+
+    Args:
+        problem: The task's problem.
+        k: How many gates are open in every step.
+        steps: Updates of the scores.
+        depth: Plays no part here.
+        lr: Of Adam; 1e-3 in the published code, which takes many more steps.
+    """
+    del depth
+    base = snapshot(problem.parameters)
+    scores = {name: _drawn(problem.seed, name, value) for name, value in base.items()}
+    optimizer = torch.optim.Adam(list(scores.values()), lr=lr)
+    first, left = 0, problem.checkpoint.load()
+    if left is not None:
+        copy_(scores, part_of(left[0], "scores"))
+        load_optimizer_(optimizer, part_of(left[0], "adam"), left[1]["adam"])
+        first = left[1]["step"]
+    for step in range(first, steps):
+        sizes = {name: tensor.abs() for name, tensor in scores.items()}
+        masks = rank_by_tensor(sizes, depth=k).top(k).masks()
+        gates = {name: mask.to(scores[name].device) for name, mask in masks.items()}
+        gradients = gate_gradient(problem, base, gates, step)
+        for name, tensor in scores.items():
+            tensor.grad = gradients[name] * tensor.sign()
+        optimizer.step()
+        moments, numbers = optimizer_state(optimizer)
+        state = joined(scores=scores, adam=moments), {"adam": numbers, "step": step + 1}
+        problem.checkpoint.offer(lambda state=state: state)
+    return {name: tensor.abs() for name, tensor in scores.items()}
+
+
+def _drawn(seed: int, name: str, value: Tensor) -> Tensor:
+    """Draw first scores: uniform, ±1/√(inputs), as Kaiming's rule with a = √5 does."""
+    inputs = value[0].numel() if value.dim() > 1 else value.numel()
+    draw = torch.rand(value.shape, generator=generator(seed, "scores", name))
+    return ((2 * draw - 1) / math.sqrt(inputs)).to(value.device)
