@@ -291,6 +291,7 @@ def fine_tune_task(
                     settings=settings,
                     seed=phase_seed,
                     path=path,
+                    anchor={name: before[name] for name in task.parameters},
                     scale=loss_scale(task.precision),
                     dev_score=task.dev_score,
                     on_step=lambda step, _: report("dense", step, settings.steps),

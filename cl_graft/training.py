@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import MappingProxyType
 from typing import Literal
 
 import torch
@@ -27,10 +29,15 @@ from cl_graft.checkpointing import (
 )
 from cl_graft.errors import DivergedError, NotFinite
 from cl_graft.graft import copy_, snapshot
+from cl_graft.mixout import mixed_training
 from cl_graft.precision import LossScale
+from cl_graft.proximal import shrink_movement_
 from cl_graft.randomness import seeded
+from cl_graft.region import Parameters
 
 __all__ = ["FineTuned", "FineTuning", "beats", "fine_tune", "freeze_statistics"]
+
+_NOTHING: Parameters = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -43,8 +50,14 @@ class FineTuning:
         lr: Learning rate.
         optimizer: ``"sgd"`` (the paper's) or ``"adamw"`` (linear decay, as in the paper's code).
         momentum: Of SGD.
-        weight_decay: On all but biases and one-dimensional weights (LayerNorms).
-        clip: Largest norm of the gradient; 0 switches clipping off.
+        weight_decay: Its strength.
+        decay: What decays: ``"matrices"``, all but biases and one-dimensional weights (LayerNorms)
+            as in the paper's code, or ``"all"`` as in its text.
+        clip: Largest norm of the gradient; 0 switches clipping off, of which the paper's text
+            knows nothing.
+        l1: Strength of the L1 penalty on the movement from the base (`cl_graft.proximal`).
+        mixout: Chance of a weight to fall back to the base in a step (`cl_graft.mixout`), in
+            [0, 1).
         micro_batch: Rows computed at a time; None computes a batch at once. The gradient is the
             batch's, up to float rounding.
         group_by_length: Make batches of rows of similar length, where lengths are known.
@@ -58,7 +71,10 @@ class FineTuning:
     optimizer: Literal["sgd", "adamw"] = "sgd"
     momentum: float = 0.0
     weight_decay: float = 1e-4
+    decay: Literal["matrices", "all"] = "matrices"
     clip: float = 1.0
+    l1: float = 0.0
+    mixout: float = 0.0
     micro_batch: int | None = None
     group_by_length: bool = False
     evaluations: int = 5
@@ -71,6 +87,10 @@ class FineTuning:
             )
         if self.micro_batch is not None and self.micro_batch < 1:
             raise ValueError(f"micro_batch must be at least 1, got {self.micro_batch}")
+        if self.l1 < 0 or not 0 <= self.mixout < 1:
+            raise ValueError(
+                f"l1 must be at least 0 and mixout in [0, 1), got {self.l1} and {self.mixout}"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +121,7 @@ def fine_tune(
     settings: FineTuning,
     seed: int,
     path: bool = False,
+    anchor: Parameters = _NOTHING,
     scale: LossScale | None = None,
     dev_score: Callable[[], float] | None = None,
     on_step: Callable[[int, float], None] | None = None,
@@ -118,6 +139,7 @@ def fine_tune(
         settings: Schedule and optimiser.
         seed: Dropout at step t is a function of (seed, t).
         path: Whether to gather `FineTuned.path`, which takes two more copies of the parameters.
+        anchor: Base values of the parameters that `settings.l1` and `settings.mixout` act on.
         scale: Scales the loss, for fp16; steps that overflow are skipped.
         dev_score: Score on dev, higher is better; called in eval mode.
         on_step: Called after every step with its number (from 1) and its loss.
@@ -143,12 +165,13 @@ def fine_tune(
             model.train()
             freeze_statistics(model)
             optimizer.zero_grad()
-            with seeded(seed, "dropout", step):
+            mixed = mixed_training(parameters, anchor, p=settings.mixout, seed=seed, step=step)
+            with seeded(seed, "dropout", step), mixed if settings.mixout else nullcontext():
                 losses.append(_backward(loss(step), scale))
             if not math.isfinite(losses[-1]):
                 raise _diverged(f"the loss is {losses[-1]}", step + 1, settings)
             if scale is None or scale.unscale_(parameters.values()):
-                _move(optimizer, parameters, settings, walked)
+                _move(optimizer, parameters, anchor, settings, walked)
             if settings.optimizer == "adamw":
                 for group in optimizer.param_groups:
                     group["lr"] = settings.lr * (1 - (step + 1) / settings.steps)
@@ -298,6 +321,7 @@ def _backward(loss: Tensor | Iterable[Tensor], scale: LossScale | None) -> float
 def _move(
     optimizer: torch.optim.Optimizer,
     parameters: Mapping[str, nn.Parameter],
+    anchor: Parameters,
     settings: FineTuning,
     walked: _Path | None,
 ) -> None:
@@ -310,6 +334,8 @@ def _move(
     if walked is not None:
         walked.leave()
     optimizer.step()
+    if settings.l1:
+        shrink_movement_(parameters, anchor, optimizer, strength=settings.l1)
     if walked is not None:
         walked.arrive(scale=1 / shrunk)
 
@@ -324,7 +350,8 @@ def freeze_statistics(model: nn.Module) -> None:
 def _optimizer(
     parameters: Mapping[str, nn.Parameter], settings: FineTuning
 ) -> torch.optim.Optimizer:
-    decayed = [p for n, p in parameters.items() if p.dim() > 1 and not n.endswith("bias")]
+    every = settings.decay == "all"
+    decayed = [p for n, p in parameters.items() if every or _is_matrix(n, p)]
     kept = {id(p) for p in decayed}
     plain = [p for p in parameters.values() if id(p) not in kept]
     groups = [
@@ -335,6 +362,10 @@ def _optimizer(
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=settings.lr)
     return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
+
+
+def _is_matrix(name: str, parameter: nn.Parameter) -> bool:
+    return parameter.dim() > 1 and not name.endswith("bias")
 
 
 def _looks(settings: FineTuning) -> set[int]:

@@ -29,6 +29,8 @@ WEIGHTS = FOUNDATION | {
     "fingerprint",
     "coordinate_gradient",
     "sparse",
+    "mixout",
+    "proximal",
     "training",
 }
 LIBRARY = WEIGHTS | {
@@ -91,7 +93,9 @@ BELOW: dict[str, set[str]] = {
     "store": {"errors", "region", "graft", "bank", "fingerprint"},
     "coordinate_gradient": set(),
     "sparse": FOUNDATION | {"region", "graft", "coordinate_gradient"},
-    "training": FOUNDATION | {"region", "graft", "sparse"},
+    "mixout": {"randomness", "region", "graft"},
+    "proximal": {"region"},
+    "training": FOUNDATION | {"region", "graft", "sparse", "mixout", "proximal"},
     "localization": FOUNDATION | {"region", "graft", "sparse", "training"},
     "examples": FOUNDATION,
     "passes": set(),
@@ -148,6 +152,8 @@ OUTSIDE: dict[str, set[str]] = {
     "store": TORCH | {"safetensors"},
     "coordinate_gradient": {"torch"},
     "sparse": TORCH,
+    "mixout": {"torch"},
+    "proximal": {"torch"},
     "training": TORCH,
     "localization": TORCH,
     "examples": TORCH,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Literal
 
 import pytest
 import torch
@@ -198,18 +199,21 @@ def test_looks_at_dev_are_evenly_spaced_and_the_last_is_at_the_end(
     assert result.dev == (0.0 if looks else None)
 
 
-def test_weight_decay_spares_biases_and_layer_norms() -> None:
+@pytest.mark.parametrize("decay", ["matrices", "all"])
+def test_weight_decay_spares_biases_and_layer_norms_unless_told(
+    decay: Literal["matrices", "all"],
+) -> None:
     model = _Model()
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     fine_tune(
         model,
         dict(model.named_parameters()),
         loss=lambda step: 0.0 * model(X).sum(),
-        settings=FineTuning(steps=1, lr=0.1, weight_decay=0.5),
+        settings=FineTuning(steps=1, lr=0.1, weight_decay=0.5, decay=decay),
         seed=0,
     )
     for name, parameter in model.named_parameters():
-        shrunk = parameter.dim() > 1
+        shrunk = parameter.dim() > 1 or decay == "all"
         factor = 1 - 0.1 * 0.5 if shrunk else 1.0
         torch.testing.assert_close(parameter.detach(), before[name] * factor)
 

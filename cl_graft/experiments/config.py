@@ -192,6 +192,34 @@ class ExperimentConfig(BaseModel):
         default=1e-4, ge=0, allow_inf_nan=False, description="Of dense training."
     )
     clip: float = Field(default=1.0, gt=0, description="Largest norm of a gradient.")
+    dense_optimizer: Literal["sgd", "adamw"] = Field(
+        default="sgd",
+        description="Of dense runs; 'adamw' lets the rate fall linearly to 0, as in the paper's "
+        "code.",
+    )
+    dense_decay: Literal["matrices", "all"] = Field(
+        default="matrices",
+        description="What decays in dense runs: all but biases and LayerNorms, as in the paper's "
+        "code, or all, as in its text.",
+    )
+    dense_clip: float | None = Field(
+        default=None,
+        ge=0,
+        description="Largest norm of a gradient in dense runs; 0 does not clip, null means `clip`.",
+    )
+    dense_l1: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Strength of an L1 penalty on the movement from the base in dense runs, taken "
+        "as a proximal step; the paper uses 0.001 with AdamW.",
+    )
+    dense_mixout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Chance of a weight to fall back to the base in a step of a dense run.",
+    )
     group_by_length: bool = Field(
         default=False,
         description="Make training batches of rows of similar length, which computes less padding "

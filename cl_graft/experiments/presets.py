@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["GRID_BATCH_SIZES", "GRID_LEARNING_RATES", "PAPER_MOST_SHOTS", "PRESETS"]
+__all__ = [
+    "GRID_ADAMW_RATES",
+    "GRID_BATCH_SIZES",
+    "GRID_LEARNING_RATES",
+    "PAPER_MOST_SHOTS",
+    "PRESETS",
+]
 
 PAPER_MOST_SHOTS = 512
 """The paper's schedule of 16·n·k steps for n classes stops growing at this k (App. A.2)."""
@@ -14,6 +20,10 @@ PAPER_MOST_SHOTS = 512
 GRID_BATCH_SIZES = (2, 4, 8)
 GRID_LEARNING_RATES = (1e-2, 5e-3, 1e-3)
 """The paper's grid for SGD (App. A.2, https://arxiv.org/abs/2302.06600)."""
+
+GRID_ADAMW_RATES = (1e-5, 2e-5, 5e-5)
+"""For AdamW, of which the paper gives no grid: LM-BFF's, on whose code it builds (Gao et al., 2021,
+App. B.2, https://arxiv.org/abs/2012.15723)."""
 
 PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {

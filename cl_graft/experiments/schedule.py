@@ -13,6 +13,7 @@ from cl_graft.checkpointing import Checkpoints
 from cl_graft.errors import DivergedError
 from cl_graft.experiments.config import DEFAULT_STEPS, ExperimentConfig
 from cl_graft.experiments.presets import (
+    GRID_ADAMW_RATES,
     GRID_BATCH_SIZES,
     GRID_LEARNING_RATES,
     PAPER_MOST_SHOTS,
@@ -34,8 +35,12 @@ def schedule_of(config: ExperimentConfig, task: TextTask) -> FineTuning:
         steps=config.steps or _default_steps(config, task),
         batch_size=config.batch_size,
         lr=config.lr,
+        optimizer=config.dense_optimizer,
         weight_decay=config.weight_decay,
-        clip=config.clip,
+        decay=config.dense_decay,
+        clip=config.clip if config.dense_clip is None else config.dense_clip,
+        l1=config.dense_l1,
+        mixout=config.dense_mixout,
         micro_batch=config.micro_batch,
         group_by_length=config.group_by_length,
         evaluations=config.evaluations,
@@ -77,10 +82,11 @@ def grid_of(config: ExperimentConfig, task: TextTask) -> tuple[FineTuning, ...]:
     plain = schedule_of(config, task)
     if not config.grid:
         return (plain,)
+    rates = GRID_ADAMW_RATES if config.dense_optimizer == "adamw" else GRID_LEARNING_RATES
     return tuple(
         replace(plain, batch_size=batch_size, lr=lr)
         for batch_size in GRID_BATCH_SIZES
-        for lr in GRID_LEARNING_RATES
+        for lr in rates
     )
 
 

@@ -175,6 +175,18 @@ def test_the_paper_preset_has_the_papers_steps(shots, steps):
     assert schedule_of(config, task).steps == steps
 
 
+def test_the_regime_of_a_dense_run_is_that_of_the_config():
+    regime = {"dense_optimizer": "adamw", "dense_l1": 1e-3, "dense_mixout": 0.2}
+    text = {"dense_decay": "all", "dense_clip": 0}
+    config = config_from({"tasks": "topic", "grid": True, "clip": 2.0, **regime})
+    (task,) = load_tasks(config, seed=0)
+    schedules = grid_of(config, task)
+    assert {(s.optimizer, s.l1, s.mixout, s.clip) for s in schedules} == {("adamw", 1e-3, 0.2, 2.0)}
+    assert {s.lr for s in schedules} == {1e-5, 2e-5, 5e-5}
+    as_written = schedule_of(config_from({"tasks": "topic", **text}), task)
+    assert (as_written.optimizer, as_written.decay, as_written.clip) == ("sgd", "all", 0)
+
+
 def test_a_regression_is_refused(tmp_path):
     path = tmp_path / "similar.csv"
     rows = [f"text number {i},other text {i},{i / 7}" for i in range(60)]
