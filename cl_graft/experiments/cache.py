@@ -6,9 +6,7 @@ counts as a miss and is written anew.
 
 from __future__ import annotations
 
-import errno
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +16,7 @@ from typing import Any
 from torch import Tensor
 
 from cl_graft.errors import BankError, CannotWrite
-from cl_graft.store import free_bytes, writing
+from cl_graft.store import writing
 from cl_graft.store.files import pack, replace_file, unpack
 
 __all__ = ["DirectoryCache"]
@@ -69,19 +67,13 @@ class DirectoryCache:
         data = pack(tensors, {"facts": dict(facts), "seconds": seconds}, format=_FORMAT)
         path = self._path(key)
         try:
-            self._write(path, data)
+            with writing(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+            replace_file(path, data, spare=self.spare)
         except CannotWrite as error:
             logger.warning("%s; going on without keeping it in the cache", error)
         else:
             logger.info("cache: %s kept, it took %.1f s", key, seconds)
-
-    def _write(self, path: Path, data: bytes) -> None:
-        with writing(path, size=len(data)):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            free = free_bytes(self.folder)
-            if free is not None and len(data) + self.spare > free:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            replace_file(path, data)
 
     def _read(self, key: str) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
         path = self._path(key)

@@ -11,10 +11,8 @@ are kept, and a damaged one gives way to the one before. All of them go when the
 
 from __future__ import annotations
 
-import errno
 import json
 import logging
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +26,6 @@ from torch import Tensor
 from cl_graft.checkpointing import Checkpoint, State, joined, part_of
 from cl_graft.errors import BankError
 from cl_graft.stopping import Stop
-from cl_graft.store import free_bytes
 from cl_graft.store.files import pack, read_file, replace_file, to_json, unpack
 
 __all__ = ["FileCheckpoints"]
@@ -108,7 +105,7 @@ class FileCheckpoints:
             tensors, facts = state()
             self.folder.mkdir(parents=True, exist_ok=True)
             data = pack(_with_facts(tensors, facts), {"key": key}, format=_FORMAT)
-            self._write(self._path(kind, number), data)
+            replace_file(self._path(kind, number), data, spare=self._spare)
             for old in numbers[: 1 - _KEPT]:
                 self._path(kind, old).unlink()
             written = True
@@ -146,12 +143,6 @@ class FileCheckpoints:
                 logger.warning("%s; the checkpoint before it is taken", error)
                 continue
             yield head["key"], _without_facts(tensors)
-
-    def _write(self, path: Path, data: bytes) -> None:
-        free = free_bytes(path)
-        if free is not None and len(data) + self._spare > free:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
-        replace_file(path, data)
 
     def _due(self, last: bool) -> bool:
         if self._stop.asked is not None:

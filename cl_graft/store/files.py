@@ -62,7 +62,7 @@ def pack(tensors: Mapping[str, Tensor], content: Mapping[str, object], *, format
     own = {"checksum", "format", "version", "tensors"}
     head: dict[str, object] = {"checksum": BLANK, "format": format, "version": VERSION}
     head |= {key: value for key, value in content.items() if key not in own}
-    head["tensors"] = {n: hashlib.sha256(tensor_bytes(held[n])).hexdigest() for n in sorted(held)}
+    head["tensors"] = _sha256s(held)
     # Made twice, not filled in: a file may be as large as a model, and would be held twice.
     head["checksum"] = checksum(_bytes(held, head), start=_START, at=8)
     data = _bytes(held, head)
@@ -97,8 +97,7 @@ def unpack(data: bytes, *, format: str, name: str) -> tuple[dict[str, Any], dict
     if not sealed:
         check_version_1(head, format=format, tensors=tensors, name=name)
         return head, tensors
-    found = {n: hashlib.sha256(tensor_bytes(tensors[n])).hexdigest() for n in sorted(tensors)}
-    if head.get("tensors") != found:
+    if head.get("tensors") != _sha256s(tensors):
         raise DamagedFile(f"{name} is damaged: it holds other tensors than it lists")
     return head, tensors
 
@@ -180,15 +179,20 @@ def to_json(value: object) -> str:
     return _COMPACT.encode(value)
 
 
-def replace_file(path: Path, data: bytes) -> None:
+def replace_file(path: Path, data: bytes, *, spare: int = 0) -> None:
     """Write a file so that a reader, or a crash, sees its old or its new content, never a part.
+
+    Args:
+        path: The file.
+        data: Its content.
+        spare: How many bytes of the disk have to be left for others.
 
     Raises:
         CannotWrite: If the disk is full or read-only; the old content stays.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with writing(path, size=len(data)):
+        with writing(path, size=len(data), spare=spare):
             with temporary.open("xb") as file:
                 file.write(data)
                 file.flush()
@@ -204,6 +208,12 @@ def replace_file(path: Path, data: bytes) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _sha256s(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the SHA-256 of every tensor, by name."""
+    names = sorted(tensors)
+    return {name: hashlib.sha256(tensor_bytes(tensors[name])).hexdigest() for name in names}
 
 
 def _bytes(held: dict[str, Tensor], head: Mapping[str, object]) -> bytes:

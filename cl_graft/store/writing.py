@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -26,24 +27,23 @@ _DENIED = {
 
 
 @contextmanager
-def writing(path: Path, *, size: int | None = None) -> Iterator[None]:
+def writing(path: Path, *, size: int | None = None, spare: int = 0) -> Iterator[None]:
     """Turn what a full or closed disk raises in a `with` block into `CannotWrite`.
 
     Args:
         path: What is written there.
         size: How many bytes it takes, where that is known.
+        spare: How many bytes have to be left for others; if the size is known, what would take
+            them is not begun.
 
     Raises:
         CannotWrite: It names the path, the reason, the bytes needed and those free.
     """
-    try:
+    with _told(path, size, _FULL | _DENIED):
+        free = free_bytes(path) if size is not None and spare else None
+        if size is not None and free is not None and size + spare > free:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         yield
-    except CannotWrite:
-        raise
-    except OSError as error:
-        if error.errno not in _FULL | _DENIED:
-            raise
-        raise _explained(error, path, size) from error
 
 
 @contextmanager
@@ -52,14 +52,21 @@ def told_of_full_disks(folder: Path) -> Iterator[None]:
 
     It is for writers that are not ours, such as TensorBoard's: they do not name what they wrote.
     """
+    with _told(folder, None, _FULL):
+        yield
+
+
+@contextmanager
+def _told(path: Path, size: int | None, reasons: Mapping[int, str]) -> Iterator[None]:
+    """Turn the errors that have one of the reasons into `CannotWrite`."""
     try:
         yield
     except CannotWrite:
         raise
     except OSError as error:
-        if error.errno not in _FULL:
+        if error.errno not in reasons:
             raise
-        raise _explained(error, folder, None) from error
+        raise _explained(error, path, size) from error
 
 
 def free_bytes(path: Path) -> int | None:
