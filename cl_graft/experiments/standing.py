@@ -19,7 +19,7 @@ from cl_graft.experiments.checkpoints import FileCheckpoints
 from cl_graft.experiments.records import Record
 from cl_graft.metrics.plugins import StreamScores
 from cl_graft.metrics.tensorboard import cut_log
-from cl_graft.strategies.resuming import LOOP, loop_key
+from cl_graft.strategies.resuming import LOOP, clock_of, loop_key, set_clock_
 from cl_graft.strategies.table import Memory, StrategyRow
 
 __all__ = ["STANDING", "Standing", "find_standing", "standing_facts", "take_up_"]
@@ -151,7 +151,7 @@ def standing_facts(
         "learned": learned,
         "measured": deepcopy(record.measured()),
         "scores": scores.state(),
-        "clock": {name: n for name, n in vars(strategy.clock).items() if isinstance(n, int)},
+        "clock": clock_of(strategy),
         "log": log,
         "origin": _origin(record),
     }
@@ -188,8 +188,7 @@ def take_up_(
     strategy.experience = None
     if standing.learned:
         memory.recall(strategy, train[: standing.learned], standing.tensors)
-    for name, value in standing.clock.items():
-        setattr(strategy.clock, name, value)
+    set_clock_(strategy, standing.clock)
     scores.load_state_(standing.scores)
 
 

@@ -21,7 +21,7 @@ from cl_graft.checkpointing import (
 from cl_graft.graft import copy_
 from cl_graft.strategies.batches import BatchLoader
 
-__all__ = ["LOOP", "Resuming", "loop_key"]
+__all__ = ["LOOP", "Resuming", "clock_of", "loop_key", "set_clock_"]
 
 LOOP = "loop"
 """The kind of the keys that `loop_key` makes."""
@@ -76,8 +76,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         """Set the clock, which is put to 0 between the hook before and this one."""
         if self._clock is not None:
-            for name, value in self._clock.items():
-                setattr(strategy.clock, name, value)
+            set_clock_(strategy, self._clock)
             self._clock = None
 
     def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
@@ -103,15 +102,25 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
             optimizer=moments,
             **{place: state[0] for place, state in plugins.items()},
         )
-        clock = {name: n for name, n in vars(strategy.clock).items() if isinstance(n, int)}
         facts = {
-            "clock": clock,
+            "clock": clock_of(strategy),
             "over": over,
             "optimizer": rates,
             "plugins": {place: state[1] for place, state in plugins.items()},
             **self._aside(),
         }
         return tensors, facts
+
+
+def clock_of(strategy: Any) -> dict[str, int]:
+    """Return the counters of a strategy, by name."""
+    return {name: n for name, n in vars(strategy.clock).items() if isinstance(n, int)}
+
+
+def set_clock_(strategy: Any, clock: Mapping[str, int]) -> None:
+    """Set the counters of a strategy to what `clock_of` returned."""
+    for name, count in clock.items():
+        setattr(strategy.clock, name, count)
 
 
 def loop_key(learned: int) -> str:
