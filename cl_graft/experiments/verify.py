@@ -18,7 +18,7 @@ import torch
 
 from cl_graft.bank import Canary, GraftBank
 from cl_graft.errors import InputError
-from cl_graft.experiments.base import base_hashes
+from cl_graft.experiments.base import base_hashes, load_base_model
 from cl_graft.experiments.findings import (
     Finding,
     checkpoint_findings,
@@ -29,7 +29,6 @@ from cl_graft.experiments.rebuild import OpenedBank, check_hashes, open_bank
 from cl_graft.experiments.results import RESULTS, RunResult, read_result
 from cl_graft.fingerprint import environment, hash_tensors
 from cl_graft.graft import named
-from cl_graft.models import load_model
 
 __all__ = ["TOLERANCE", "EntryCheck", "VerifyReport", "bank_folder", "verify"]
 
@@ -188,14 +187,8 @@ def _verify_run(
 ) -> VerifyReport:
     """Check a run that has no bank: its base, its files and its data."""
     config = recorded_config(run, result)
-    loaded = load_model(
-        model or config.model,
-        family=config.family,
-        pooling=config.pooling,
-        dtype=config.dtype,
-        precision=config.precision,
-        trust_remote_code=trust_remote_code,
-    )
+    asked = {"model": model or config.model, "trust_remote_code": trust_remote_code}
+    loaded = load_base_model(config.model_copy(update=asked))
     fingerprint, where = result.model["fingerprint"], f"{run} is of another base model:"
     check_hashes(fingerprint, result.model, base_hashes(loaded), where=where)
     findings = [*checkpoint_findings(result.model, loaded.path)]
