@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,11 +22,10 @@ from cl_graft.cli.options import (
 from cl_graft.cli.output import Output, apart, given
 from cl_graft.cli.progress import meter
 from cl_graft.errors import InputError
-from cl_graft.stopping import Stop, stoppable
+from cl_graft.stopping import stoppable
 
 if TYPE_CHECKING:
     from cl_graft.experiments.config import ExperimentConfig
-    from cl_graft.experiments.progress import Progress
     from cl_graft.experiments.results import Comparison
 
 __all__ = ["compare_command", "demo_command", "run_command"]
@@ -120,18 +118,19 @@ def run_command(
     """
     from cl_graft.cli.report import comparison_table, data_notes, run_tables
     from cl_graft.experiments.config import load_config
-    from cl_graft.experiments.resume import find_run, resume_run, stored_config
+    from cl_graft.experiments.resume import find_run, stored_config
     from cl_graft.experiments.run import run, run_folder
 
     output = Output(quiet, as_json)
     chosen = given(strategies=strategy, seeds=seed, on_bad_row=on_bad_row)
+    trusted = given(trust_remote_code=trust_remote_code or None)
     if resume is not None:
         _alone("--resume", config, sets, chosen)
         where = find_run(resume)
+        out = where.parent.parent
         settings = stored_config(where, trust_remote_code=trust_remote_code)
     elif config is not None:
-        chosen |= _trusting(trust_remote_code)
-        settings = load_config(config, [*(sets or ()), *_as_sets(chosen)])
+        settings = load_config(config, [*(sets or ()), *_as_sets(chosen | trusted)])
         where = run_folder(out, settings.strategies[0], settings.seeds[0])
     else:
         raise InputError("give a config to run, or --resume with the folder of a run")
@@ -140,15 +139,15 @@ def run_command(
         apart(),
         meter(output, tasks=len(settings.tasks)) as progress,
     ):
-        if resume is not None:
-            result = resume_run(
-                where, trust_remote_code=trust_remote_code, progress=progress.step, stop=stop
-            )
-        else:
-            name, number = settings.strategies[0], settings.seeds[0]
-            result = run(
-                settings, strategy=name, seed=number, out=out, progress=progress.step, stop=stop
-            )
+        result = run(
+            settings,
+            strategy=settings.strategies[0],
+            seed=settings.seeds[0],
+            out=out,
+            progress=progress.step,
+            go_on=resume is not None,
+            stop=stop,
+        )
     output.result(
         result,
         *run_tables(result),
@@ -289,8 +288,10 @@ def compare_command(
     """  # noqa: E501  a command is one line
     from cl_graft.cli.report import comparison_table, data_notes, run_tables
     from cl_graft.experiments.config import load_config
+    from cl_graft.experiments.resume import stored_comparison
 
     output = Output(quiet, as_json)
+    trusted = given(trust_remote_code=trust_remote_code or None)
     options = given(
         data=data, tasks=tasks, model=model, family=family, pooling=pooling,
         precision=precision, shots=shots,
@@ -302,11 +303,11 @@ def compare_command(
     if resume is not None:
         _alone("--resume", config, sets, options)
         out = resume
-        comparison = _resume(out, output, trust_remote_code=trust_remote_code)
+        settings, started_by = stored_comparison(out, trust_remote_code=trust_remote_code)
     else:
-        options |= _trusting(trust_remote_code)
-        settings = load_config(config, [*_as_sets(options), *(sets or ())])
-        comparison = _compare(settings, out, output)
+        settings = load_config(config, [*_as_sets(options | trusted), *(sets or ())])
+        started_by = None
+    comparison = _compare(settings, out, output, started_by=started_by)
     tables = [made for cell in comparison.cells for made in run_tables(cell)]
     output.result(
         {"comparison": comparison.summary, "runs": comparison.cells},
@@ -320,47 +321,19 @@ def compare_command(
         raise typer.Exit(1)
 
 
-def _compare(config: ExperimentConfig, out: Path, output: Output) -> Comparison:
-    from cl_graft.experiments.compare import compare
-
-    def learn(progress: Progress, stop: Stop) -> Comparison:
-        return compare(config, out=out, progress=progress, stop=stop)
-
-    return _watched(learn, config, out, output)
-
-
-def _resume(out: Path, output: Output, *, trust_remote_code: bool) -> Comparison:
-    from cl_graft.experiments.resume import resume_comparison, stored_config
-
-    config = stored_config(out, trust_remote_code=trust_remote_code)
-
-    def learn(progress: Progress, stop: Stop) -> Comparison:
-        return resume_comparison(
-            out, trust_remote_code=trust_remote_code, progress=progress, stop=stop
-        )
-
-    return _watched(learn, config, out, output)
-
-
-def _watched(
-    learn: Callable[[Progress, Stop], Comparison],
-    config: ExperimentConfig,
-    out: Path,
-    output: Output,
+def _compare(
+    config: ExperimentConfig, out: Path, output: Output, *, started_by: str | None = None
 ) -> Comparison:
     """Learn the cells of a config with progress shown and signals caught."""
+    from cl_graft.experiments.compare import compare
+
     tasks = len(config.tasks) * len(config.strategies) * len(config.seeds)
     with (
         stoppable("cl-graft compare", out) as stop,
         apart(),
         meter(output, tasks=tasks) as progress,
     ):
-        return learn(progress.step, stop)
-
-
-def _trusting(trust_remote_code: bool) -> dict[str, Any]:
-    """Return the setting that the option stands for, if it was given."""
-    return {"trust_remote_code": True} if trust_remote_code else {}
+        return compare(config, out=out, progress=progress.step, started_by=started_by, stop=stop)
 
 
 def _alone(option: str, config: Path | None, sets: list[str] | None, others: object) -> None:

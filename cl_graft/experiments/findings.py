@@ -16,7 +16,7 @@ import torch
 from cl_graft.errors import InputError
 from cl_graft.experiments.base import checkpoint_files
 from cl_graft.experiments.config import ExperimentConfig, config_from
-from cl_graft.experiments.folders import CONFIG, read_config
+from cl_graft.experiments.folders import CONFIG, read_config, settings_of
 from cl_graft.experiments.results import RESULTS, RunResult, read_hashes, versions
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.fingerprint import file_sha256
@@ -84,7 +84,7 @@ def run_findings(
     config = read_config(run)
     yield from file_findings(run, recorded or {}, complete=result.complete)
     if config is not None and result.config:
-        shared = {key: value for key, value in config.items() if key not in ("strategy", "seed")}
+        shared = settings_of(config)
         other = [key for key in result.config if shared.get(key) != result.config[key]]
         detail = f"of {RESULTS} and {CONFIG} differ in {', '.join(other)}" if other else ""
         yield Finding("settings", "differs" if other else "same", detail)
@@ -105,8 +105,8 @@ def recorded_config(run: Path, result: RunResult) -> ExperimentConfig:
         InputError: If there is none, or this package does not know it.
     """
     values: Mapping[str, Any] = result.config or read_config(run) or {}
-    own = {key: value for key, value in values.items() if key not in ("strategy", "seed")}
-    return config_from({**own, "seeds": [result.seed]}, source=f"{run}: the run's config")
+    settings = {**settings_of(values), "seeds": [result.seed]}
+    return config_from(settings, source=f"{run}: the run's config")
 
 
 def file_findings(run: Path, recorded: Mapping[str, str], *, complete: bool) -> Iterator[Finding]:

@@ -36,6 +36,7 @@ __all__ = [
     "read_config",
     "refuse_taken",
     "run_folder",
+    "settings_of",
     "sweep",
     "told_how_to_go_on",
     "write_config",
@@ -45,8 +46,8 @@ CONFIG, BANK, CACHE = "config.json", "bank", "cache"
 CURVES, CHECKPOINTS = "tensorboard", "checkpoints"
 _FORMAT = "cl-graft-config"
 _OURS = {CONFIG, RESULTS, BANK, "metrics.csv", "summary.md", CURVES, CHECKPOINTS}
-_NO_SETTINGS = {"strategy", "seed", "command", "processes", *CELL_CHOICES, *UPKEEP}
-"""What a stored config may say otherwise without belonging to another run."""
+_BESIDE = ("strategy", "seed", "command", "processes")
+"""What a stored config of a run says beside its settings."""
 
 
 def run_folder(out: Path | str, strategy: str, seed: int) -> Path:
@@ -104,6 +105,11 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     return {key: value for key, value in values.items() if key not in ("format", "version")}
 
 
+def settings_of(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in what `read_config` returned: all but which cell it is about."""
+    return {name: value for name, value in stored.items() if name not in _BESIDE}
+
+
 def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str]:
     """Say in which settings a stored config is another one, as ``"shots 512 there, 64 here"``."""
     now = config.cell()
@@ -113,10 +119,10 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
         for name, field in ExperimentConfig.model_fields.items()
         if name in now and name not in stored and not field.is_required()
     }
-    stored = {**younger, **stored}
+    stored = {**younger, **settings_of(stored)}
     return [
         f"{name} {json.dumps(stored.get(name))} there, {json.dumps(now.get(name))} here"
-        for name in sorted({*stored, *now} - _NO_SETTINGS)
+        for name in sorted({*stored, *now} - {*CELL_CHOICES, *UPKEEP})
         if stored.get(name) != now.get(name)
     ]
 

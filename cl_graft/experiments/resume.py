@@ -24,9 +24,7 @@ from cl_graft.experiments.run import run
 from cl_graft.stopping import Stop
 from cl_graft.strategies.table import STRATEGIES
 
-__all__ = ["find_run", "resume_comparison", "resume_run", "stored_config"]
-
-_CELL = ("strategy", "seed", "command", "processes")
+__all__ = ["find_run", "resume_comparison", "resume_run", "stored_comparison", "stored_config"]
 
 
 def resume_run(
@@ -49,11 +47,11 @@ def resume_run(
         Stopped: If `stop` asked for it.
     """
     folder = find_run(place)
-    stored = folders.read_config(folder) or {}
+    config = stored_config(folder, trust_remote_code=trust_remote_code)
     return run(
-        stored_config(folder, trust_remote_code=trust_remote_code),
-        strategy=stored["strategy"],
-        seed=stored["seed"],
+        config,
+        strategy=config.strategies[0],
+        seed=config.seeds[0],
         out=folder.parent.parent,
         progress=progress,
         go_on=True,
@@ -80,14 +78,24 @@ def resume_comparison(
         InputError: If the folder holds none, or its data or model changed since.
         Stopped: If `stop` asked for it.
     """
-    out = Path(out)
-    stored = folders.read_config(out) or {}
+    config, started_by = stored_comparison(out, trust_remote_code=trust_remote_code)
+    return compare(config, out=out, progress=progress, started_by=started_by, stop=stop)
+
+
+def stored_comparison(
+    out: Path | str, *, trust_remote_code: bool = False
+) -> tuple[ExperimentConfig, str | None]:
+    """Return the config of a comparison's folder, and the command that began it.
+
+    Raises:
+        InputError: If there is none; see `stored_config`.
+    """
+    stored = folders.read_config(Path(out)) or {}
     if not set(CELL_CHOICES) <= set(stored):
         other = "a run: cl-graft run --resume goes on with it" if _is_run(stored) else "none"
         raise InputError(f"{out} should hold a comparison to go on with, but holds {other}")
-    started_by = stored.get("command")
-    config = stored_config(out, trust_remote_code=trust_remote_code)
-    return compare(config, out=out, progress=progress, started_by=started_by, stop=stop)
+    config = stored_config(Path(out), trust_remote_code=trust_remote_code)
+    return config, stored.get("command")
 
 
 def stored_config(folder: Path, *, trust_remote_code: bool = False) -> ExperimentConfig:
@@ -100,7 +108,7 @@ def stored_config(folder: Path, *, trust_remote_code: bool = False) -> Experimen
     stored = folders.read_config(folder)
     if stored is None:
         raise InputError(f"{folder} holds no {folders.CONFIG}")
-    settings = {name: value for name, value in stored.items() if name not in _CELL}
+    settings = folders.settings_of(stored)
     if settings.get("trust_remote_code") and not trust_remote_code:
         raise InputError(
             f"{folder / folders.CONFIG} wants to run Python code that comes with the checkpoint "
@@ -121,7 +129,7 @@ def find_run(place: Path | str) -> Path:
     place = Path(place)
     stored = folders.read_config(place)
     if stored is not None and _is_run(stored):
-        return place
+        return _in_place(place, stored)
     if stored is not None:
         raise InputError(f"{place} holds a comparison: cl-graft compare --resume goes on with it")
     found = [
@@ -143,6 +151,18 @@ def find_run(place: Path | str) -> Path:
 
 def _is_run(stored: Mapping[str, Any]) -> bool:
     return {"strategy", "seed"} <= set(stored)
+
+
+def _in_place(folder: Path, stored: Mapping[str, Any]) -> Path:
+    """Return a run's folder as OUT/<strategy>/seed<k>, where it goes on."""
+    for path in (folder, folder.resolve()):
+        if path == folders.run_folder(path.parent.parent, stored["strategy"], stored["seed"]):
+            return path
+    wanted = folders.run_folder("", stored["strategy"], stored["seed"])
+    raise InputError(
+        f"{folder} holds a run that lay in {wanted} and was renamed; name it so again to go on "
+        "with it"
+    )
 
 
 def _is_complete(folder: Path) -> bool:

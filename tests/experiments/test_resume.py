@@ -302,6 +302,19 @@ def test_a_place_that_means_no_run_or_several_is_told(tmp_path, undisturbed):
         resume_comparison(tmp_path)
 
 
+def test_a_run_is_found_from_within_and_refused_under_another_name(
+    tmp_path, undisturbed, monkeypatch
+):
+    _, config, _ = undisturbed("naive")
+    folder = interrupt(config, "naive", tmp_path, tripping("train", 2))
+    monkeypatch.chdir(folder)
+    assert find_run(".") == folder
+    monkeypatch.chdir(tmp_path)
+    folder.rename(folder.with_name("copy"))
+    with pytest.raises(InputError, match=r"lay in naive.seed0 and was renamed"):
+        find_run("naive/copy")
+
+
 def test_a_comparison_goes_on_in_the_middle_of_a_cell(tmp_path, base):
     config = config_from({**base, "seeds": [0, 1], "checkpoint_steps": 2})
     config = config.model_copy(update={"strategies": ["grafting", "naive"]})
