@@ -79,7 +79,11 @@ def test_the_cache_leaves_the_room_of_the_others_alone(tmp_path, caplog):
 
 def test_a_run_whose_cache_has_no_room_ends_with_the_same_bits(tmp_path, one_task, monkeypatch):
     run(one_task, strategy="grafting", seed=0, out=tmp_path / "one")
-    monkeypatch.setattr(cache_module, "free_bytes", lambda _: 0)
+
+    def full(path, data, *, spare):
+        raise CannotWrite(f"cannot write {path}: no space is left there")
+
+    monkeypatch.setattr(cache_module, "replace_file", full)
     run(one_task, strategy="grafting", seed=0, out=tmp_path / "two")
     assert not content(tmp_path / "two" / "cache")
     banks = [run_folder(tmp_path / name, "grafting", 0) / "bank" for name in ("one", "two")]
