@@ -119,10 +119,9 @@ def holds_entry(bank: GraftBank, folder: Path | str) -> bool:
         BankError: If the folder holds another entry at that place.
     """
     folder, position = Path(folder), len(bank) - 1
-    held = load_bank(folder) if (folder / _INDEX).exists() else None
-    if held is None or position >= len(held):
+    if not (folder / _INDEX).exists() or position >= len(_records(folder, bank)):
         return False
-    if _files(held, position) != _files(bank, position):
+    if _files(load_bank(folder), position) != _files(bank, position):
         raise BankError(
             f"{folder} holds another entry {position} than the one that was learned now; versions, "
             "threads or the machine may have changed since, or the folder is another bank's"
