@@ -32,7 +32,7 @@ from typing import Any
 
 from tiny_checkpoint import tiny_checkpoint
 from torture_children import Told, prepare, start, tell
-from torture_report import Row, options, table, write_part
+from torture_report import Row, end_part, options
 
 KINDS = ("grafting", "naive", "independent", "compare")
 KILLS = {"smoke": 3, "full": 110}
@@ -138,10 +138,11 @@ def main() -> None:
         number += 1
     rows = rows_of(cases)
     ends = sum(not case["failure"] for case in cases)
-    write_part(given.out, "kills", rows, seconds, runs=len(cases), identical_runs=ends)
-    sys.stdout.write(f"{table(rows)}\n\n{ends} of {len(cases)} runs ended bit-identical.\n")
+    print(f"{ends} of {len(cases)} runs ended bit-identical.")
     enough = sum(row.cases for row in rows) >= KILLS[given.scale]
-    sys.exit(0 if enough and all(row.ok for row in rows) else 1)
+    ok = enough and all(row.ok for row in rows)
+    more = {"runs": len(cases), "identical_runs": ends}
+    end_part(given.out, "kills", rows, seconds, ok=ok, **more)
 
 
 def references(config: Path, place: Path) -> tuple[dict[str, dict[str, Any]], dict[str, Timeline]]:

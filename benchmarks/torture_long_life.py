@@ -14,7 +14,6 @@ import gc
 import json
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import torch
 from tiny_checkpoint import tiny_checkpoint
-from torture_report import Row, options, table, write_part
+from torture_report import Row, end_part, options
 
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.progress import Step
@@ -229,7 +228,7 @@ def main() -> None:
         rows = [*judge(life, patience=patience), *repeated(folder, times=1000 if full else 20)]
     given.out.mkdir(parents=True, exist_ok=True)
     draw(life, given.out / "long_life.png")
-    write_part(
+    end_part(
         given.out,
         "long_life",
         rows,
@@ -238,8 +237,6 @@ def main() -> None:
         files=life.files,
         step_seconds=life.steps,
     )
-    print(table(rows))
-    sys.exit(not all(row.ok for row in rows))
 
 
 if __name__ == "__main__":

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NoReturn
 
-__all__ = ["Row", "options", "table", "write_part"]
+__all__ = ["Row", "end_part", "options", "table", "write_part"]
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,30 @@ def write_part(out: Path, part: str, rows: Sequence[Row], seconds: float, **more
     path = out / f"{part}.json"
     path.write_text(f"{json.dumps(found, indent=1, ensure_ascii=False)}\n", encoding="utf-8")
     return path
+
+
+def end_part(
+    out: Path,
+    part: str,
+    rows: Sequence[Row],
+    seconds: float,
+    *,
+    ok: bool | None = None,
+    **more: object,
+) -> NoReturn:
+    """Write what a part found, print its table, and exit: with 0 if every row is ok.
+
+    Args:
+        out: The folder.
+        part: The part's name.
+        rows: What it found.
+        seconds: How long it took, over all starts.
+        ok: Whether to exit with 0, where that is not about every row.
+        more: JSON values of the part's own.
+    """
+    write_part(out, part, rows, seconds, **more)
+    print(table(rows))
+    sys.exit(0 if (all(row.ok for row in rows) if ok is None else ok) else 1)
 
 
 def table(rows: Sequence[Row]) -> str:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from dependency_licences import PAGE, ROOT, Dependency, missing_and_installed, render
-from torture_report import Row, options, table, write_part
+from torture_report import Row, end_part, options
 
 _SECRETS = {
     "a private key": r"-----BEGIN (?:[A-Z ]+ )?PRIVATE KEY",
@@ -170,9 +170,9 @@ def main() -> None:
     if given.scale == "full":
         rows += [holes(installed), untouched(installed)]
     seconds = time.monotonic() - started
-    write_part(given.out, "supply", rows, seconds, missing=missing, installed=len(installed))
-    print(table(rows))
-    sys.exit(not all(row.ok for row in rows if row.cases))  # what was not checked says so
+    checked = all(row.ok for row in rows if row.cases)  # what was not checked says so
+    more = {"missing": missing, "installed": len(installed)}
+    end_part(given.out, "supply", rows, seconds, ok=checked, **more)
 
 
 if __name__ == "__main__":

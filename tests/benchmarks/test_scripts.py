@@ -1,27 +1,16 @@
 """The benchmark scripts run, at the smallest scale."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[2]
+from benchmark_scripts import run_script
 
 
 @pytest.mark.slow
 def test_table4_runs_and_goes_on_from_what_is_finished(data_dir, minilm, tmp_path):
-    command = [
-        sys.executable,
-        str(ROOT / "benchmarks" / "table4.py"),
-        *("--scale", "smoke", "--data", str(data_dir)),
-        *("--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results")),
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    asked = ("--scale", "smoke", "--data", data_dir, "--out", "runs", "--results", "results")
     for _ in range(2):
-        subprocess.run(command, check=True, env=environment, cwd=tmp_path, capture_output=True)
+        run_script("table4.py", *asked, folder=tmp_path)
         stored = json.loads((tmp_path / "results" / "table4-smoke.json").read_text())
         assert set(stored["strategies"]) == {"grafting", "naive", "independent"}
         assert stored["strategies"]["grafting"]["forgetting"]["mean"] == 0.0
@@ -38,18 +27,11 @@ def test_table4_runs_and_goes_on_from_what_is_finished(data_dir, minilm, tmp_pat
 def test_localizers_are_compared_and_finished_cells_are_not_computed_again(
     script, chosen, data_dir, minilm, tmp_path
 ):
-    command = [
-        sys.executable,
-        str(ROOT / "benchmarks" / f"{script}.py"),
-        *("--scale", "smoke", "--data", str(data_dir), "--set", "tasks=[sst2_sent,ag_news]"),
-        *("--out", str(tmp_path / "runs"), "--results", str(tmp_path / "results"), *chosen),
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    asked = ("--scale", "smoke", "--data", data_dir, "--set", "tasks=[sst2_sent,ag_news]", *chosen)
+    places = ("--out", tmp_path / "runs", "--results", tmp_path / "results")
     tables = []
     for _ in range(2):
-        done = subprocess.run(
-            command, check=True, env=environment, cwd=tmp_path, capture_output=True, text=True
-        )
+        done = run_script(f"{script}.py", *asked, *places, folder=tmp_path)
         tables.append(done.stdout[done.stdout.index("|") :])
     assert tables[0] == tables[1] == (tmp_path / "results" / f"{script}-smoke.md").read_text()
     stored = json.loads((tmp_path / "results" / f"{script}-smoke.json").read_text())

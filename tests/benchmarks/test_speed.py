@@ -1,35 +1,22 @@
 """The speed benchmarks run, at the smallest scale, and write what they say they write."""
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-def _run(script: str, *arguments: str) -> None:
-    subprocess.run(
-        [sys.executable, str(BENCHMARKS / script), *arguments],
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-    )
+from benchmark_scripts import run_script
 
 
 @pytest.mark.slow
 def test_speed_writes_medians_with_their_raw_values(tmp_path: Path) -> None:
     small = ("--shape", "tiny", "--repeats", "2", "--memory-repeats", "1", "--threads", "1")
-    _run("speed.py", *small, "--groups", "steps", "--results", str(tmp_path))
+    run_script("speed.py", *small, "--groups", "steps", "--results", str(tmp_path))
     first = json.loads((tmp_path / "speed-tiny-cpu.json").read_text())
     raw = first["region_step/full_step/raw"]
     assert len(raw) == 2
     assert first["region_step/full_step"] == statistics.median(raw)
-    _run("speed.py", *small, "--groups", "memory", "--results", str(tmp_path))
+    run_script("speed.py", *small, "--groups", "memory", "--results", str(tmp_path))
     second = json.loads((tmp_path / "speed-tiny-cpu.json").read_text())
     assert first.items() <= second.items()
     assert "region_memory/full_memory" in second
@@ -37,7 +24,7 @@ def test_speed_writes_medians_with_their_raw_values(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_crossover_of_the_kernels_is_measured_for_every_shape(tmp_path: Path) -> None:
-    _run("coordinate_gradient.py", "--rows", "4", "--repeats", "1", "--out", str(tmp_path))
+    run_script("coordinate_gradient.py", "--rows", "4", "--repeats", "1", "--out", str(tmp_path))
     table = json.loads((tmp_path / "coordinate_gradient.json").read_text())["milliseconds"]
     assert len({tuple(row["shape"]) for row in table}) == 4
     assert all(row["dense"] > 0 for row in table)
@@ -45,7 +32,7 @@ def test_the_crossover_of_the_kernels_is_measured_for_every_shape(tmp_path: Path
 
 @pytest.mark.slow
 def test_the_profile_adds_up_for_every_variant(tmp_path: Path) -> None:
-    _run("profile_step.py", "--shape", "tiny", "--rounds", "1", "--results", str(tmp_path))
+    run_script("profile_step.py", "--shape", "tiny", "--rounds", "1", "--results", str(tmp_path))
     stored = json.loads((tmp_path / "profile_step.json").read_text())["milliseconds"]
     assert set(stored) == {"full_step", "region_step", "limit"}
     assert stored["full_step"]["aten::mm"] > 0

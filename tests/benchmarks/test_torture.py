@@ -1,31 +1,17 @@
 """The parts of the torture test run at the smallest scale, and what they find is summed up."""
 
 import json
-import os
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-
-
-def run(script: str, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", str(BENCHMARKS / script), *map(str, arguments)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+from benchmark_scripts import run_script
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at through Linux's /proc")
 @pytest.mark.parametrize("part", ["storms", "long_life", "supply"])
 def test_a_part_runs_and_everything_survives(part, tmp_path):
-    done = run(f"torture_{part}.py", "--scale", "smoke", "--out", tmp_path)
+    done = run_script(f"torture_{part}.py", "--scale", "smoke", "--out", tmp_path, code=None)
     found = json.loads((tmp_path / f"{part}.json").read_text(encoding="utf-8"))
     failures = [failure for row in found["rows"] for failure in row["failures"]]
     assert done.returncode == 0, failures or done.stderr
@@ -43,11 +29,11 @@ def test_parts_that_are_left_out_are_summed_up_as_they_were_found(tmp_path):
     (tmp_path / "long_life.png").write_bytes(b"picture")
     results = tmp_path / "results"
     more = ("--parts", "supply", "--scale", "smoke", "--out", tmp_path, "--results", results)
-    run("torture.py", *more)
+    run_script("torture.py", *more)
     stored = json.loads((results / "torture.json").read_text(encoding="utf-8"))
     assert [part["part"] for part in stored["parts"]] == ["kills", "supply"]
     text = (results / "torture.md").read_text(encoding="utf-8")
     assert "2 of 3 cases" in text
     assert "- **kills**: one" in text
     assert (results / "torture_long_life.png").read_bytes() == b"picture"
-    assert run("torture.py", "--parts", "weather").returncode == 2
+    run_script("torture.py", "--parts", "weather", code=2)

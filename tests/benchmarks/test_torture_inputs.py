@@ -1,19 +1,17 @@
 """The torture part on inputs runs, and its cases hold at the level below the command line, too."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from benchmark_scripts import BENCHMARKS, run_script
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import load_config
 from cl_graft.experiments.tasks import load_tasks
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.append(str(BENCHMARKS))
 try:
     import input_files
@@ -99,15 +97,7 @@ def test_there_are_many_kinds_each_with_a_name_of_its_own():
 
 
 def test_the_part_runs_through_the_command_line_and_writes_what_it_found(tmp_path):
-    command = [sys.executable, str(BENCHMARKS / "torture_inputs.py"), "--scale", "smoke"]
-    done = subprocess.run(
-        [*command, "--out", str(tmp_path)],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_script("torture_inputs.py", "--scale", "smoke", "--out", tmp_path)
     found = json.loads((tmp_path / "inputs.json").read_text())
     assert found["part"] == "inputs"
     assert all(row["survived"] == row["cases"] > 0 for row in found["rows"])

@@ -1,0 +1,36 @@
+"""Running a benchmark's script as a user does, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+__all__ = ["BENCHMARKS", "run_script"]
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+def run_script(
+    script: str, *arguments: object, folder: Path | None = None, code: int | None = 0, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a script on one thread.
+
+    Args:
+        script: The name of its file in `benchmarks/`.
+        arguments: What it is given.
+        folder: Where it runs; None means here.
+        code: The code that it must end with; None takes any.
+        env: Environment variables beside this process's.
+    """
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", str(BENCHMARKS / script), *map(str, arguments)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert code is None or done.returncode == code, done.stdout + done.stderr
+    return done
