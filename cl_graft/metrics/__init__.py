@@ -4,6 +4,7 @@ Pictures are in `cl_graft.metrics.figures`, Avalanche's metric plugins in
 `cl_graft.metrics.plugins`; neither is imported here.
 """
 
+from cl_graft.metrics.answers import agreement, top_probability_histogram
 from cl_graft.metrics.calibration import ReliabilityBins, ece, reliability_bins
 from cl_graft.metrics.continual import (
     ScoreMatrix,
@@ -18,6 +19,7 @@ __all__ = [
     "METRICS",
     "ReliabilityBins",
     "ScoreMatrix",
+    "agreement",
     "average_accuracy",
     "backward_transfer",
     "ece",
@@ -25,4 +27,5 @@ __all__ = [
     "forward_transfer",
     "reliability_bins",
     "score",
+    "top_probability_histogram",
 ]

@@ -7,6 +7,7 @@ its own, which yields other numbers on saturated models.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -41,16 +42,28 @@ class ReliabilityBins:
         return float((self.counts[filled] * gaps).sum() / self.counts.sum())
 
 
-def ece(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> float:
+def ece(
+    probabilities: Tensor,
+    labels: Tensor,
+    *,
+    bins: int = 15,
+    closed: Literal["upper", "lower"] = "upper",
+) -> float:
     """Return the expected calibration error, as a fraction in [0, 1].
 
     ECE = Σ_m |B_m|/n · |acc(B_m) − conf(B_m)| (Guo et al. 2017, eq. 3). See `reliability_bins` for
     the arguments and the errors.
     """
-    return reliability_bins(probabilities, labels, bins=bins).ece
+    return reliability_bins(probabilities, labels, bins=bins, closed=closed).ece
 
 
-def reliability_bins(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> ReliabilityBins:
+def reliability_bins(
+    probabilities: Tensor,
+    labels: Tensor,
+    *,
+    bins: int = 15,
+    closed: Literal["upper", "lower"] = "upper",
+) -> ReliabilityBins:
     """Sort predictions into bins by the probability of the predicted class.
 
     Args:
@@ -58,6 +71,9 @@ def reliability_bins(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -
             equal probabilities the first class is the prediction.
         labels: Right classes in [0, K); integers, shape (n,).
         bins: Number of bins M, at least 1.
+        closed: Which edge of a bin belongs to it: the upper one, (lo, hi], as in the code of Guo
+            et al., or the lower one, [lo, hi), as the grafting paper writes it (Eq. 6,
+            https://arxiv.org/abs/2302.06600); a confidence of 1 is in the last bin either way.
 
     Raises:
         ValueError: If shapes do not fit, there are no rows, a value is outside its range or `bins`
@@ -69,7 +85,7 @@ def reliability_bins(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -
     confidence = probabilities.amax(dim=1).clamp(max=1)  # rounding may have gone above
     right = probabilities.argmax(dim=1) == labels.to(probabilities.device)
     inner = torch.arange(1, bins, dtype=torch.float64, device=confidence.device) / bins
-    index = torch.bucketize(confidence, inner.to(confidence.dtype))
+    index = torch.bucketize(confidence, inner.to(confidence.dtype), right=closed == "lower")
     counts = torch.bincount(index, minlength=bins)
     return ReliabilityBins(
         counts=counts,

@@ -298,6 +298,19 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.localization.table",
         "cl_graft.localization.ranking",
     ),
+    "The laboratory": (
+        "cl_graft.analysis.anatomy",
+        "cl_graft.analysis.bound",
+        "cl_graft.analysis.gain",
+        "cl_graft.analysis.interpolation",
+        "cl_graft.analysis.lottery",
+        "cl_graft.analysis.significance",
+        "cl_graft.analysis.stability",
+        "cl_graft.analysis.sweep",
+        "cl_graft.analysis.trajectory",
+        "cl_graft.mixout",
+        "cl_graft.proximal",
+    ),
     "Avalanche": (
         "cl_graft.strategies.grafting",
         "cl_graft.strategies.plugin",
@@ -337,6 +350,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     ),
     "Measures": (
         "cl_graft.metrics.continual",
+        "cl_graft.metrics.answers",
         "cl_graft.metrics.calibration",
         "cl_graft.metrics.task_score",
         "cl_graft.metrics.figures",

@@ -77,7 +77,7 @@ def test_every_row_is_in_exactly_one_bin_that_holds_its_confidence(sample, bins)
     assert found.counts.sum() == len(sample[0])
     filled = found.counts > 0
     assert torch.equal(filled, ~found.confidence.isnan())
-    lower = torch.arange(bins)[filled] / bins
+    lower = torch.arange(bins, dtype=torch.float64)[filled] / bins
     assert (found.confidence[filled] > lower - 1e-9).all()
     assert (found.confidence[filled] <= lower + 1 / bins + 1e-9).all()
 
@@ -138,3 +138,13 @@ ROWS = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
 def test_what_is_no_set_of_predictions_is_refused(probabilities, labels, bins, message):
     with pytest.raises(ValueError, match=message):
         ece(probabilities, labels, bins=bins)
+
+
+def test_a_confidence_on_an_edge_is_in_the_bin_that_the_edge_belongs_to():
+    probabilities = torch.tensor([[0.75, 0.25], [0.5, 0.5], [1.0, 0.0]])
+    labels = torch.zeros(3, dtype=torch.int64)
+    upper = reliability_bins(probabilities, labels, bins=4)
+    lower = reliability_bins(probabilities, labels, bins=4, closed="lower")
+    assert upper.counts.tolist() == [0, 1, 1, 1]
+    assert lower.counts.tolist() == [0, 0, 1, 2]
+    assert ece(probabilities, labels, bins=4, closed="lower") == lower.ece

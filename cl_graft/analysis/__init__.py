@@ -1,0 +1,30 @@
+"""What a region, a graft or a run is like: pure functions, one idea a file, no Avalanche."""
+
+from cl_graft.analysis.anatomy import Anatomy, anatomy
+from cl_graft.analysis.bound import generalization_bound, variance_bound
+from cl_graft.analysis.gain import relative_gain
+from cl_graft.analysis.interpolation import interpolated, wise_curve
+from cl_graft.analysis.lottery import only
+from cl_graft.analysis.significance import paired_t_test, spearman
+from cl_graft.analysis.stability import Stability, stability, without_a_share
+from cl_graft.analysis.sweep import sparsity_sweep
+from cl_graft.analysis.trajectory import along, self_labelled
+
+__all__ = [
+    "Anatomy",
+    "Stability",
+    "along",
+    "anatomy",
+    "generalization_bound",
+    "interpolated",
+    "only",
+    "paired_t_test",
+    "relative_gain",
+    "self_labelled",
+    "sparsity_sweep",
+    "spearman",
+    "stability",
+    "variance_bound",
+    "wise_curve",
+    "without_a_share",
+]
