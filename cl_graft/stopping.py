@@ -7,7 +7,6 @@ comes while there is nothing to save yet, stops at once: what is on disk is alwa
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import threading
 from collections.abc import Iterator
@@ -84,8 +83,8 @@ def stoppable(command: str = "", folder: Path | None = None) -> Iterator[Stop]:
     """Catch SIGINT and SIGTERM for a `with` block.
 
     Args:
-        command: The command that goes on with a folder, such as ``"cl-graft run"``.
-        folder: What it goes on with, told if a config was written there; None: nothing can.
+        command: The command that goes on, such as ``"cl-graft run --resume DIR"``.
+        folder: DIR; the command is told if a config was written there. None: nothing can go on.
 
     Raises:
         Stopped: If a signal came.
@@ -102,8 +101,7 @@ def stoppable(command: str = "", folder: Path | None = None) -> Iterator[Stop]:
         if folder is None:
             raise
         begun = (folder / "config.json").is_file()
-        how = f"{command} --resume {shlex.quote(str(folder))}" if begun else ""
-        raise Stopped(stopped.signal, how) from None
+        raise Stopped(stopped.signal, command if begun else "") from None
     finally:
         for kind, handler in before.items():
             signal.signal(kind, handler)

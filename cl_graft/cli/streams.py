@@ -118,6 +118,7 @@ def run_command(
     """
     from cl_graft.cli.report import comparison_table, data_notes, run_tables
     from cl_graft.experiments.config import load_config
+    from cl_graft.experiments.folders import resume_command
     from cl_graft.experiments.resume import find_run, stored_config
     from cl_graft.experiments.run import run, run_folder
 
@@ -135,7 +136,7 @@ def run_command(
     else:
         raise InputError("give a config to run, or --resume with the folder of a run")
     with (
-        stoppable("cl-graft run", where) as stop,
+        stoppable(resume_command("run", where, settings), where) as stop,
         apart(),
         meter(output, tasks=len(settings.tasks)) as progress,
     ):
@@ -326,10 +327,11 @@ def _compare(
 ) -> Comparison:
     """Learn the cells of a config with progress shown and signals caught."""
     from cl_graft.experiments.compare import compare
+    from cl_graft.experiments.folders import resume_command
 
     tasks = len(config.tasks) * len(config.strategies) * len(config.seeds)
     with (
-        stoppable("cl-graft compare", out) as stop,
+        stoppable(resume_command("compare", out, config), out) as stop,
         apart(),
         meter(output, tasks=tasks) as progress,
     ):

@@ -35,6 +35,7 @@ __all__ = [
     "finished",
     "read_config",
     "refuse_taken",
+    "resume_command",
     "run_folder",
     "settings_of",
     "sweep",
@@ -177,15 +178,26 @@ def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
+def resume_command(what: str, folder: Path, config: ExperimentConfig) -> str:
+    """Return the command line that goes on with a folder.
+
+    Args:
+        what: ``"run"`` or ``"compare"``.
+        folder: The folder.
+        config: Its config.
+    """
+    trusted = " --trust-remote-code" if config.trust_remote_code else ""
+    return f"cl-graft {what} --resume {shlex.quote(str(folder))}{trusted}"
+
+
 @contextmanager
-def told_how_to_go_on(folder: Path) -> Iterator[None]:
+def told_how_to_go_on(folder: Path, config: ExperimentConfig) -> Iterator[None]:
     """Let what stops a run, and is not the run's own fault, say how to go on with it."""
     try:
         yield
     except (CannotWrite, OutOfMemory) as error:
         if (folder / CONFIG).is_file():
-            how = f"cl-graft run --resume {shlex.quote(str(folder))}"
-            error.args = (f"{error}; go on with: {how}",)
+            error.args = (f"{error}; go on with: {resume_command('run', folder, config)}",)
         raise
 
 

@@ -117,7 +117,7 @@ def run(
     row = find_strategy(strategy)
     folder = run_folder(out, strategy, seed)
     stop = stop or Stop()
-    with only_writer(folder), folders.told_how_to_go_on(folder), told_of_full_disks(folder):
+    with only_writer(folder), folders.told_how_to_go_on(folder, config), told_of_full_disks(folder):
         if not go_on:
             folders.refuse_taken(folder)
         elif (done := folders.finished(folder, config)) is not None:

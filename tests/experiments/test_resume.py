@@ -13,7 +13,7 @@ from tiny_runs import cl_graft, cl_graft_started
 from cl_graft.errors import InputError
 from cl_graft.experiments.compare import compare
 from cl_graft.experiments.config import config_from
-from cl_graft.experiments.folders import CHECKPOINTS, run_folder
+from cl_graft.experiments.folders import CHECKPOINTS, resume_command, run_folder
 from cl_graft.experiments.results import read_result
 from cl_graft.experiments.resume import find_run, resume_comparison, resume_run
 from cl_graft.experiments.run import run
@@ -221,6 +221,7 @@ def test_a_folder_alone_cannot_make_the_code_of_a_checkpoint_run(tmp_path, undis
     with pytest.raises(InputError, match="wants to run Python code"):
         resume_run(folder)
     assert resume_run(folder, trust_remote_code=True).complete
+    assert resume_command("run", folder, config).endswith(" --trust-remote-code")
 
 
 def test_what_is_left_of_writes_that_were_killed_is_swept_away(tmp_path, undisturbed):
@@ -354,7 +355,8 @@ def test_a_signal_saves_the_step_and_says_how_to_go_on(tmp_path, undisturbed, ki
         if (step.phase, step.step) == at:
             os.kill(os.getpid(), kind)
 
-    with pytest.raises(Stopped) as told, stoppable("cl-graft run", folder) as stop:
+    command = resume_command("run", folder, config)
+    with pytest.raises(Stopped) as told, stoppable(command, folder) as stop:
         run(config, strategy=strategy, seed=0, out=tmp_path, progress=send, stop=stop)
     assert told.value.signal == kind
     assert str(told.value) == (
