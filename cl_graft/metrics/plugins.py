@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.metrics.calibration import ece, reliability_bins
+from cl_graft.metrics.cells import Cells
 from cl_graft.metrics.continual import (
     ScoreMatrix,
     average_accuracy,
@@ -74,9 +75,9 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         self._row = _BASE
         self._training = False
         self._batches: list[tuple[Tensor, Tensor]] = []
-        self._scores: dict[tuple[int, int], float] = {}
-        self._ece: dict[tuple[int, int], float] = {}
-        self._hashes: dict[tuple[int, int], str] = {}
+        self._scores: Cells[float] = Cells()
+        self._ece: Cells[float] = Cells()
+        self._hashes: Cells[str] = Cells()
         self._latest: dict[int, tuple[Tensor, Tensor]] = {}
 
     def result(self) -> ScoreMatrix:
@@ -89,34 +90,37 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         Left out are predictions, and hashes but those of the last row and of each experience right
         after its training.
         """
-        hashes = {(i, j): value for (i, j), value in self._hashes.items() if i in (j, self._row)}
-        kinds = {"scores": self._scores, "ece": self._ece, "hashes": hashes}
-        cells = {
-            name: [[i, j, value] for (i, j), value in held.items()] for name, held in kinds.items()
+        hashes = (
+            (i, row if i == self._row else [*[None] * i, *row[i : i + 1]])
+            for i, row in self._hashes.rows()
+        )
+        kinds = {"scores": self._scores.rows(), "ece": self._ece.rows(), "hashes": hashes}
+        return {
+            "row": self._row,
+            **{name: [[*row] for row in held] for name, held in kinds.items()},
         }
-        return {"row": self._row, **cells}
 
     def load_state_(self, state: Mapping[str, Any]) -> None:
         """Know again what `state` returned; predictions come with the next evaluation."""
         self.reset()
         self._row = state["row"]
-        self._scores, self._ece, self._hashes = (
-            {(i, j): value for i, j, value in state[name]} for name in ("scores", "ece", "hashes")
-        )
+        kinds = {"scores": self._scores, "ece": self._ece, "hashes": self._hashes}
+        for name, cells in kinds.items():
+            cells.load_(state[name])
 
     # What was measured.
 
     def R(self, size: int) -> list[list[float | None]]:  # noqa: N802
         """Return R as `size` rows of `size` cells; None where nothing was measured."""
-        return _matrix(self._scores, size)
+        return self._scores.matrix(size)
 
     def ece(self, size: int) -> list[list[float | None]]:
         """Return the calibration errors, cells as in `R`; None for regression, too."""
-        return _matrix(self._ece, size)
+        return self._ece.matrix(size)
 
     def baseline(self, size: int) -> list[float | None]:
         """Return the scores before any training, for forward transfer; None where unknown."""
-        return [self._scores.get((_BASE, j)) for j in range(size)]
+        return [self._scores.get(_BASE, j) for j in range(size)]
 
     def logit_hash(self, i: int, j: int) -> str:
         """Return the SHA-256 over the logits on experience j after training on experience i.
@@ -124,9 +128,10 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         Raises:
             KeyError: If that was not measured.
         """
-        if (i, j) not in self._hashes:
+        found = self._hashes.get(i, j)
+        if found is None:
             raise KeyError(f"experience {j} was not evaluated after training on experience {i}")
-        return self._hashes[i, j]
+        return found
 
     def predictions(self, j: int) -> tuple[Tensor, Tensor]:
         """Return the latest logits, (n, own classes), and targets, (n,), of experience j.
@@ -222,11 +227,10 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         untrained = j > self._row and not self.zero_shot and self._row != _BASE
         if self._training or untrained:
             return
-        key = (self._row, j)
-        self._scores[key] = cells["Score"]
+        self._scores.set(self._row, j, cells["Score"])
         if "ECE" in cells:
-            self._ece[key] = cells["ECE"]
-        self._hashes[key] = hash_tensors({"logits": logits})
+            self._ece.set(self._row, j, cells["ECE"])
+        self._hashes.set(self._row, j, hash_tensors({"logits": logits}))
 
 
 def _label(experience: Any) -> int:
@@ -243,7 +247,3 @@ def _own(logits: Tensor, targets: Tensor, experience: Any) -> tuple[Tensor, Tens
         return logits, targets
     own = torch.tensor(classes)
     return logits[:, own].contiguous(), torch.searchsorted(own, targets)
-
-
-def _matrix(cells: Mapping[tuple[int, int], float], size: int) -> list[list[float | None]]:
-    return [[cells.get((i, j)) for j in range(size)] for i in range(size)]

@@ -1,5 +1,6 @@
 """Files of checkpoints: when one is written, which are kept, and what is left of damaged ones."""
 
+import itertools
 import logging
 
 import pytest
@@ -38,9 +39,11 @@ def test_the_facts_of_a_long_stream_fit_in(tmp_path):
     scores = StreamScores()
     size = 600
     scores._row = size - 1
-    cells = [(i, j) for i in range(size) for j in range(i + 1)]
-    scores._scores = {cell: 1 / (3 + cell[0]) for cell in cells}
-    scores._hashes = dict.fromkeys(cells, "0" * 64)
+    for i, j in itertools.product(range(size), range(size)):
+        if j > i:
+            continue
+        scores._scores.set(i, j, 1 / (3 + i))
+        scores._hashes.set(i, j, "0" * 64)
     assert checkpoints.keep("run", lambda: ({}, {"scores": scores.state()}))
     state = checkpoints.load("run")
     assert state is not None
