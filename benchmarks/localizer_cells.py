@@ -22,8 +22,9 @@ from cl_graft.learning import TaskProblem, fine_tune_task
 from cl_graft.metrics import score
 from cl_graft.region import Region
 from cl_graft.strategies import MultiTaskText, StopAfter, heads_for
+from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.problems import task_problem
-from cl_graft.strategies.table import Ingredients, find_strategy
+from cl_graft.strategies.table import find_strategy
 from cl_graft.tasks.benchmark import TextStream, text_stream
 
 __all__ = ["Bench", "Learned"]

@@ -21,6 +21,7 @@ __all__ = [
     "Checkpoints",
     "Resumable",
     "State",
+    "Unkept",
     "joined",
     "load_optimizer_",
     "optimizer_state",
@@ -85,6 +86,22 @@ class _Nowhere:
 
 NOWHERE: Checkpoint = _Nowhere()
 """The checkpoint of a phase that is not kept."""
+
+
+class Unkept:
+    """Checkpoints of a run that cannot be taken up: nothing is kept, but the process may stop.
+
+    Args:
+        poll: Stops the process if it was asked to stop.
+    """
+
+    def __init__(self, poll: Callable[[], None]) -> None:
+        self.poll = poll
+
+    def at(self, key: str) -> Checkpoint:
+        """Return a place that keeps nothing."""
+        del key
+        return NOWHERE
 
 
 def joined(**parts: Mapping[str, Tensor]) -> dict[str, Tensor]:

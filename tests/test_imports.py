@@ -172,6 +172,7 @@ OUTSIDE: dict[str, set[str]] = {
     "tasks.benchmark": TEXT | {"avalanche"},
     "analysis": EVERYTHING - {"avalanche"},
     "strategies": TORCH | {"transformers", "avalanche"},
+    "strategies.baselines.low_rank": TORCH | {"transformers", "avalanche", "peft"},
     "experiments": EVERYTHING,
     "planning": TORCH | {"transformers"},
     "cli": EVERYTHING,

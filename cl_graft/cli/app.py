@@ -17,6 +17,7 @@ import cl_graft
 from cl_graft.cli.banks import add_command, inspect_command, verify_command
 from cl_graft.cli.output import visible
 from cl_graft.cli.plan import plan_command
+from cl_graft.cli.strategies import strategies_command
 from cl_graft.cli.streams import compare_command, demo_command, run_command
 from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
 from cl_graft.stopping import Stopped, stoppable
@@ -61,6 +62,7 @@ app.command("add")(add_command)
 app.command("inspect")(inspect_command)
 app.command("verify")(verify_command)
 app.command("plan")(plan_command)
+app.command("strategies")(strategies_command)
 
 
 def main() -> None:

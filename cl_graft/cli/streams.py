@@ -207,7 +207,11 @@ def compare_command(
     on_bad_row: On_bad_row = None,
     strategies: Annotated[
         str | None,
-        typer.Option(metavar="A,B,C", help="Default: grafting,naive,independent.", **_HIDDEN),
+        typer.Option(
+            metavar="A,B,C",
+            help="Default: grafting,naive,independent. all: see cl-graft strategies.",
+            **_HIDDEN,
+        ),
     ] = None,
     seeds: Annotated[
         str | None, typer.Option(metavar="0,1,2", help="Default: 0.", **_HIDDEN)

@@ -29,7 +29,16 @@ __all__ = [
 BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files")
 """What `base_identity` records of a base beside its fingerprint, to say what differs."""
 
-_NOT_LEARNING = {"tasks", "data", "task_settings", "strategies", "model", "device", *UPKEEP}
+_NOT_LEARNING = {
+    "tasks",
+    "data",
+    "task_settings",
+    "strategies",
+    "strategy_settings",
+    "model",
+    "device",
+    *UPKEEP,
+}
 _READ = re.compile(
     r"(config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json"
     r"|(vocab|merges)\.txt|.+\.(safetensors|bin|model|py|index\.json)"

@@ -24,10 +24,12 @@ from cl_graft.experiments.progress import Progress, Step, silent
 from cl_graft.experiments.report import mean_ece, write_comparison_summary
 from cl_graft.experiments.results import Comparison, Failure, RunResult, command
 from cl_graft.experiments.run import run
+from cl_graft.experiments.setup import check_strategy
 from cl_graft.experiments.tasks import check_tasks, data_seed_of, load_tasks
 from cl_graft.stopping import Stop
 from cl_graft.store import only_writer
 from cl_graft.store.files import replace_file
+from cl_graft.strategies.table import find_strategy
 from cl_graft.tasks import TextTask
 
 __all__ = ["compare", "summarize"]
@@ -80,6 +82,8 @@ def _compare(
         _same_data(result, tasks[data_seed_of(config, seed)])
     if len(done) < len(cells):
         pick_device(config.device)
+        for strategy in config.strategies:
+            check_strategy(find_strategy(strategy), config)
         loaded = load_base_model(config)
         for stream in tasks.values():
             check_tasks(stream, loaded, config)

@@ -291,7 +291,11 @@ class ExperimentConfig(BaseModel):
     strategies: list[str] = Field(
         default_factory=lambda: ["grafting", "naive", "independent"],
         min_length=1,
-        description="The strategies to run.",
+        description="The strategies to run; 'all' means all that can run here.",
+    )
+    strategy_settings: dict[str, dict[str, float | int | str | bool]] = Field(
+        default_factory=dict,
+        description="By strategy: its own settings, such as {ewc: {ewc_lambda: 10}}.",
     )
     seeds: list[int] = Field(
         default_factory=lambda: [0], min_length=1, description="The seeds to run each with."
@@ -342,12 +346,26 @@ class ExperimentConfig(BaseModel):
 
     @field_validator("strategies")
     @classmethod
-    def _know_the_strategies(cls, value: list[str]) -> list[str]:
+    def _know_the_strategies(cls, value: list[str], info: ValidationInfo) -> list[str]:
         # Imported here: it loads Avalanche, which takes seconds.
-        from cl_graft.strategies.table import find_strategy
+        from cl_graft.strategies.table import available, find_strategy
 
+        if value == ["all"]:
+            return available(encoder=info.data.get("family") == "encoder")
         for name in value:
             find_strategy(name)
+        return value
+
+    @field_validator("strategy_settings")
+    @classmethod
+    def _know_their_settings(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if not value:
+            return {}
+        from cl_graft.strategies.settings import resolved
+        from cl_graft.strategies.table import find_strategy
+
+        for name, own in value.items():
+            resolved(find_strategy(name).settings, own, owner=name)
         return value
 
     @field_validator("seeds")

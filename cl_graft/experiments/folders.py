@@ -120,7 +120,12 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
         for name, field in ExperimentConfig.model_fields.items()
         if name in now and name not in stored and not field.is_required()
     }
+    # Settings of strategies that the folder does not hold may be added with them.
+    held = [stored["strategy"]] if "strategy" in stored else stored.get("strategies", [])
     stored = {**younger, **settings_of(stored)}
+    for values in (stored, now):
+        own = values["strategy_settings"]
+        values["strategy_settings"] = {name: own.get(name, {}) for name in held}
     return [
         f"{name} {json.dumps(stored.get(name))} there, {json.dumps(now.get(name))} here"
         for name in sorted({*stored, *now} - {*CELL_CHOICES, *UPKEEP})

@@ -60,6 +60,7 @@ class Record:
     passes: dict[str, dict[str, Passes]] = field(default_factory=dict)
     memory: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
     command: str = field(default_factory=command)
     processes: int = 1
@@ -127,6 +128,7 @@ def result_of(
         command=record.command,
         processes=record.processes,
         config=record.config,
+        settings=record.settings,
     )
 
 

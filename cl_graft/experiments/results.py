@@ -78,6 +78,7 @@ class RunResult:
         passes: Rows that went through the model to learn each task, by task and phase:
             ``"forward_backward"`` (differentiated) and ``"forward"`` (answered alone).
         config: The resolved settings, all of them.
+        settings: Of these, the strategy's own, such as the weight of a penalty.
         data: What became of each task's data; see `cl_graft.experiments.data_report`.
         processes: How many processes the run took: 1, and 1 more for each time that it went on.
             Where it is above 1, `seconds` are those of the process that finished a phase.
@@ -112,6 +113,7 @@ class RunResult:
     config: dict[str, Any] = field(default_factory=dict)
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
     processes: int = 1
+    settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def total_passes(self) -> Passes:
@@ -168,7 +170,7 @@ def read_result(folder: Path | str) -> RunResult:
     """
     path = Path(folder) / RESULTS
     # Results of earlier versions lack some of these.
-    younger = {"passes": {}, "memory": {}, "config": {}, "data": {}, "processes": 1}
+    younger = {"passes": {}, "memory": {}, "config": {}, "data": {}, "processes": 1, "settings": {}}
     values = {**younger, **_read(path)}
     try:
         return RunResult(**{known.name: values[known.name] for known in fields(RunResult)})

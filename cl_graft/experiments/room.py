@@ -19,7 +19,7 @@ from cl_graft.localization import find_localizer
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.store import free_bytes
 from cl_graft.store.elias_fano import packed_size
-from cl_graft.strategies.table import StrategyRow
+from cl_graft.strategies.row import StrategyRow
 from cl_graft.tasks.benchmark import TextStream
 from cl_graft.tasks.encoded import EncodedTask
 

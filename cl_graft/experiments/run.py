@@ -23,11 +23,12 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
 from cl_graft.bank import GraftBank
-from cl_graft.checkpointing import State
+from cl_graft.checkpointing import State, Unkept
 from cl_graft.experiments import folders
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.checkpoints import FileCheckpoints
 from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.costs import PassCounter, noted, stored_bytes
 from cl_graft.experiments.data_report import cut_note
 from cl_graft.experiments.devices import pick_device
 from cl_graft.experiments.hosting import Reporter, set_schedule_
@@ -37,16 +38,20 @@ from cl_graft.experiments.records import (
     draw_config,
     draw_end,
     draw_row,
-    entry_bytes,
     result_of,
-    tensor_bytes,
     write_table,
 )
 from cl_graft.experiments.report import write_run_summary
 from cl_graft.experiments.results import RunResult, command, write_result
 from cl_graft.experiments.room import reserve_room
-from cl_graft.experiments.schedule import choose, grafting_settings, grid_of, region_schedule
-from cl_graft.experiments.setup import Setup, set_up
+from cl_graft.experiments.schedule import (
+    budgeted,
+    choose,
+    grafting_settings,
+    grid_of,
+    region_schedule,
+)
+from cl_graft.experiments.setup import Setup, imposed, set_up
 from cl_graft.experiments.standing import (
     STANDING,
     Standing,
@@ -58,15 +63,15 @@ from cl_graft.experiments.tasks import load_tasks
 from cl_graft.learning import dense_passes
 from cl_graft.metrics.plugins import StreamScores
 from cl_graft.metrics.tensorboard import OncePerStepTensorboardLogger
-from cl_graft.models import graftable_parameters
 from cl_graft.passes import Passes, total_passes
 from cl_graft.stopping import Stop
 from cl_graft.store import append_entry, load_bank, only_writer, told_of_full_disks
 from cl_graft.store.banks import holds_entry
 from cl_graft.strategies import StopAfter
-from cl_graft.strategies.heads import head_state
+from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.problems import task_problem
-from cl_graft.strategies.table import Ingredients, StrategyRow, find_strategy
+from cl_graft.strategies.row import StrategyRow
+from cl_graft.strategies.table import find_strategy
 from cl_graft.tasks import TextTask
 from cl_graft.training import FineTuning
 from cl_graft.trouble import about_task, in_phase
@@ -117,6 +122,7 @@ def run(
     row = find_strategy(strategy)
     folder = run_folder(out, strategy, seed)
     stop = stop or Stop()
+    own = imposed(row, config)
     with only_writer(folder), folders.told_how_to_go_on(folder, config), told_of_full_disks(folder):
         if not go_on:
             folders.refuse_taken(folder)
@@ -127,14 +133,16 @@ def run(
         tasks = load_tasks(config, seed=seed) if tasks is None else tasks
         cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
         with in_phase("loading"):
-            setup = set_up(config, row, tasks, seed=seed, device=device, cache=cache)
+            setup = set_up(own, row, tasks, seed=seed, device=device, cache=cache)
         carrier = setup.model.task_model
-        reserve_room(config, row, setup.stream, carrier, seed=seed, folder=folder, cache=cache)
+        reserve_room(own, row, setup.stream, carrier, seed=seed, folder=folder, cache=cache)
         begun = folders.read_config(folder) or {}
         origin = {
             "command": begun.get("command") or started_by or command(),
             "processes": begun.get("processes", 0) + 1,
         }
+        # What the strategy imposes follows from its name; the record says what was asked for.
+        setup.record.config = config.cell()
         setup.record.command, setup.record.processes = origin["command"], origin["processes"]
         checkpoints = FileCheckpoints(
             folder / folders.CHECKPOINTS,
@@ -151,7 +159,7 @@ def run(
         try:
             if standing is None:
                 draw_config(config, f"{strategy}, seed {seed}", curves)
-            run = _Run(config, row, setup, folder, cache, curves, progress, checkpoints, standing)
+            run = _Run(own, row, setup, folder, cache, curves, progress, checkpoints, standing)
             del standing  # as large as the model, maybe
             with stop.saving():
                 result = run.learn_stream()
@@ -183,6 +191,7 @@ class _Run:
         self.record = setup.record if standing is None else setup.record.go_on(standing.measured)
         self.reporter = Reporter(progress, strategy=row.name, seed=setup.seed)
         self.stop = StopAfter(1)
+        self.passes = PassCounter(setup.model.task_model)
         self.bank = self._first_entries()
         # A prompt can be asked before its task was learned; a head would answer by chance.
         self.zero_shot = config.family != "encoder" and row.trains != "nothing"
@@ -199,7 +208,8 @@ class _Run:
         label = self._take_up_(strategy, train, test)
         while True:
             asked = test if self.zero_shot else test[: label + 1]
-            self._learn(strategy, train[label], asked, label=label, schedule=dense[label])
+            schedule = budgeted(self.row, dense, label, settings=self.record.settings)
+            self._learn(strategy, train[label], asked, label=label, schedule=schedule)
             label += 1
             result = self._write(learned=label)
             if result.complete:
@@ -221,23 +231,30 @@ class _Run:
         if self.row.trains == "region":
             schedule = region_schedule(self.config, schedule)
         self.reporter.task, self.reporter.steps = name, schedule.steps
+        held = self.row.holds(strategy)
+        self.passes.take()
         set_schedule_(strategy, self.stop, schedule, rows=len(experience.dataset))
         started = time.perf_counter()
         phase = "region training" if self.row.trains == "region" else "training"
         with about_task(name), in_phase(phase):
             strategy.train(experience, eval_streams=[])
         trained = time.perf_counter() - started
+        counted = self.passes.take()
         started = time.perf_counter()
         with about_task(name), in_phase("evaluation"):
             strategy.eval(asked)
         seconds = record.seconds.setdefault(name, {})
-        seconds |= _own(strategy, "seconds", label) or {"train": trained}
+        seconds |= noted(strategy, "seconds", label) or {"train": trained}
         seconds["evaluate"] = time.perf_counter() - started
-        rows = Passes(schedule.steps * schedule.batch_size)
+        # A loop that was taken up in its middle has seen a part of its rows here.
+        taken_up = Passes(schedule.steps * schedule.batch_size)
+        rows = counted if self.row.memory is None else taken_up
         passes = record.passes.setdefault(name, {})
-        passes |= _own(strategy, "passes", label) or {"train": rows}
+        passes |= noted(strategy, "passes", label) or {"train": rows}
         self._saved(name, self.cache.saved - saved)
-        record.bytes[name] = self._bytes(name, label)
+        grown = self.row.holds(strategy) - held
+        bank = self.folder / folders.BANK
+        record.bytes[name] = grown + stored_bytes(self.row, strategy, label, task=name, bank=bank)
 
     def _take_up_(self, strategy: SupervisedTemplate, train: Any, test: Any) -> int:
         """Put the strategy where the run stands; return how many tasks are learned."""
@@ -354,10 +371,11 @@ class _Run:
             plugins=(self.stop, self.reporter),
             cache=self.cache,
             bank=self.bank,
-            checkpoints=self.checkpoints,
+            checkpoints=self.checkpoints if self.row.memory else Unkept(self.checkpoints.poll),
             aside=lambda: {"log": self.curves.position(), "standing": self.stands},
             on_entry=self._keep_entry,
             progress=self.reporter.phase,
+            settings=self.record.settings,
         )
 
     def _keep_entry(self, bank: GraftBank) -> None:
@@ -373,16 +391,6 @@ class _Run:
         kept = self.record.seconds_saved.setdefault(name, {})
         kept |= {phases.get(phase, phase): seconds for phase, seconds in saved.items()}
 
-    def _bytes(self, name: str, label: int) -> int:
-        """Return what a task adds to what must be stored."""
-        if self.row.keeps == "entry":
-            return entry_bytes(self.folder / folders.BANK)[name]
-        carrier = self.setup.model.task_model
-        tensors = list(head_state(carrier, label).values())
-        if self.row.keeps == "model":
-            tensors += [p.detach() for p in graftable_parameters(carrier).values()]
-        return tensor_bytes(tensors)
-
     def _write(self, *, learned: int) -> RunResult:
         result = result_of(self.record, self.scores, self.bank, learned=learned)
         draw_row(result, self.curves)
@@ -394,9 +402,3 @@ class _Run:
         # Last, as a complete one says that the run is finished.
         write_result(result, self.folder)
         return result
-
-
-def _own(strategy: Any, what: str, label: int) -> dict[str, Any]:
-    """Return what the strategy's plugin noted of its phases, such as its seconds, if it did."""
-    noted = (getattr(plugin, what, None) for plugin in strategy.plugins)
-    return next((dict(n[label]) for n in noted if isinstance(n, dict) and label in n), {})

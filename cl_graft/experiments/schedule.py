@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cl_graft.caching import Cache
 from cl_graft.checkpointing import Checkpoints
@@ -19,12 +19,13 @@ from cl_graft.experiments.presets import (
     PAPER_MOST_SHOTS,
 )
 from cl_graft.learning import GraftingSettings, Progress, TaskProblem, fine_tune_task
+from cl_graft.strategies.row import StrategyRow
 from cl_graft.training import FineTuning
 
 if TYPE_CHECKING:
     from cl_graft.tasks import TextTask
 
-__all__ = ["choose", "grafting_settings", "grid_of", "region_schedule", "schedule_of"]
+__all__ = ["budgeted", "choose", "grafting_settings", "grid_of", "region_schedule", "schedule_of"]
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +46,26 @@ def schedule_of(config: ExperimentConfig, task: TextTask) -> FineTuning:
         group_by_length=config.group_by_length,
         evaluations=config.evaluations,
     )
+
+
+def budgeted(
+    row: StrategyRow, dense: Mapping[int, FineTuning], label: int, *, settings: Mapping[str, Any]
+) -> FineTuning:
+    """Return what a strategy's loop may take for a task: its schedule, with the steps it is due.
+
+    Args:
+        row: The strategy; see `StrategyRow.budget`.
+        dense: The schedules of all tasks, by task label.
+        label: The task.
+        settings: The strategy's own; its learning rate is one of them where it needs another.
+    """
+    schedule = replace(dense[label], lr=settings.get("lr", dense[label].lr))
+    if row.budget == "task":
+        return schedule
+    steps = [other.steps for _, other in sorted(dense.items())]
+    if row.budget == "so far":
+        return replace(schedule, steps=sum(steps[: label + 1]))
+    return replace(schedule, steps=schedule.steps if label else sum(steps))
 
 
 def region_schedule(config: ExperimentConfig, dense: FineTuning) -> FineTuning:

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import torch
 
 from cl_graft.bank import BaseIdentity
+from cl_graft.errors import InputError
 from cl_graft.experiments.base import BASE_HASHES, base_identity, load_base_model
 from cl_graft.experiments.cache import DirectoryCache
-from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config import ExperimentConfig, config_from
 from cl_graft.experiments.data_report import data_report
 from cl_graft.experiments.facts import task_facts
 from cl_graft.experiments.memory import measure_memory
@@ -19,12 +20,13 @@ from cl_graft.experiments.results import machine, versions
 from cl_graft.experiments.tasks import check_tasks
 from cl_graft.models import graftable_parameters
 from cl_graft.strategies import MultiTaskText, TaskFacts, heads_for
-from cl_graft.strategies.table import StrategyRow
+from cl_graft.strategies.row import StrategyRow
+from cl_graft.strategies.settings import resolved
 from cl_graft.tasks import TextTask
 from cl_graft.tasks.benchmark import TextStream, text_stream
 from cl_graft.trouble import in_phase
 
-__all__ = ["Setup", "set_up"]
+__all__ = ["Setup", "check_strategy", "imposed", "set_up"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +40,32 @@ class Setup:
     identity: BaseIdentity
     facts: dict[int, TaskFacts]
     record: Record
+
+
+def check_strategy(row: StrategyRow, config: ExperimentConfig) -> None:
+    """Make sure that a strategy can run here, on a model of the config's family.
+
+    Raises:
+        InputError: If it cannot.
+    """
+    if row.unavailable:
+        raise InputError(f"strategy {row.name!r} is not available: {row.unavailable}")
+    if row.encoders_only and config.family != "encoder":
+        raise InputError(
+            f"strategy {row.name!r} works on an encoder's features; family is {config.family!r}"
+        )
+
+
+def imposed(row: StrategyRow, config: ExperimentConfig) -> ExperimentConfig:
+    """Return the config under which a strategy runs: with the fields that it sets itself.
+
+    Raises:
+        InputError: If these do not fit the others.
+    """
+    if not row.imposes:
+        return config
+    values = {**config.model_dump(mode="json"), **row.imposes}
+    return config_from(values, source=f"strategy {row.name}")
 
 
 def set_up(
@@ -54,6 +82,7 @@ def set_up(
     Raises:
         InputError: If model or data cannot be used.
     """
+    check_strategy(row, config)
     loaded = load_base_model(config)
     check_tasks(tasks, loaded, config)
     stream = text_stream(
@@ -82,6 +111,7 @@ def set_up(
             **{name: identity.facts[name] for name in BASE_HASHES},
         },
         config=config.cell(),
+        settings=resolved(row.settings, config.strategy_settings.get(row.name, {}), owner=row.name),
         versions=versions(device),
         machine=machine(device),
         data=data_report(stream),

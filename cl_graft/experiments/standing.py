@@ -20,7 +20,7 @@ from cl_graft.experiments.records import Record
 from cl_graft.metrics.plugins import StreamScores
 from cl_graft.metrics.tensorboard import cut_log
 from cl_graft.strategies.resuming import LOOP, clock_of, loop_key, set_clock_
-from cl_graft.strategies.table import Memory, StrategyRow
+from cl_graft.strategies.row import Memory, StrategyRow
 
 __all__ = ["STANDING", "Standing", "find_standing", "standing_facts", "take_up_"]
 

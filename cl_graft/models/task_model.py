@@ -155,6 +155,10 @@ class TaskModel(nn.Module):
             return head(self._vocabulary_logits(ids, segments, positions)[:, 0].float())
         return self._label_scores(ids, segments, cast(LabelStrings, head))
 
+    def text_features(self, x: Tensor) -> Tensor:
+        """Return the features of a batch as `forward` takes it; encoders only."""
+        return self.features(*_trim(x))
+
     def features(self, ids: Tensor, segments: Tensor) -> Tensor:
         """Pool an encoder's last states to features of shape (n, hidden size), fp32.
 

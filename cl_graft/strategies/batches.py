@@ -17,7 +17,7 @@ from torch import Tensor
 from cl_graft.examples import Examples
 from cl_graft.randomness import BatchOrder, derive
 
-__all__ = ["BatchLoader", "TextBatches"]
+__all__ = ["BatchLoader", "TextBatches", "shuffled_batches"]
 
 
 class TextBatches(SupervisedPlugin, supports_distributed=False):
@@ -44,11 +44,13 @@ class TextBatches(SupervisedPlugin, supports_distributed=False):
         rows = _rows(strategy)
         if rows is None:
             return
-        size = strategy.train_mb_size
-        seed = derive(self.seed, rows.fingerprint(), "train")
-        lengths = rows.lengths if self.group_by_length else None
-        order = BatchOrder(len(rows), size, seed, lengths=lengths)
-        strategy.dataloader = BatchLoader(rows, _label(strategy), size=size, places=order)
+        strategy.dataloader = shuffled_batches(
+            rows,
+            _labels(strategy, rows),
+            size=strategy.train_mb_size,
+            seed=self.seed,
+            group_by_length=self.group_by_length,
+        )
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Evaluate on all rows in order."""
@@ -63,24 +65,43 @@ class TextBatches(SupervisedPlugin, supports_distributed=False):
         def in_order(step: int) -> range:
             return batches[step % len(batches)]
 
-        strategy.dataloader = BatchLoader(rows, _label(strategy), size=size, places=in_order)
+        labels = _labels(strategy, rows)
+        strategy.dataloader = BatchLoader(rows, labels, size=size, places=in_order)
+
+
+def shuffled_batches(
+    rows: Examples, labels: Tensor, *, size: int, seed: int, group_by_length: bool = False
+) -> BatchLoader:
+    """Make training batches, all equally large, a function of the seed, the rows and the step.
+
+    Args:
+        rows: The rows.
+        labels: Their task labels, (n,).
+        size: Rows a batch.
+        seed: Draws the order, together with the rows themselves.
+        group_by_length: Make batches of rows of similar length.
+    """
+    seed = derive(seed, rows.fingerprint(), "train")
+    lengths = rows.lengths if group_by_length else None
+    order = BatchOrder(len(rows), size, seed, lengths=lengths)
+    return BatchLoader(rows, labels, size=size, places=order)
 
 
 class BatchLoader:
     """Yields an epoch's batches whenever it is walked through: inputs, targets, task labels.
 
     Args:
-        rows: The experience's rows.
-        label: Its task label.
+        rows: The rows.
+        labels: Their task labels, (n,).
         size: Rows a batch.
         places: The rows of the batch of a step.
     """
 
     def __init__(
-        self, rows: Examples, label: int, *, size: int, places: Callable[[int], Sequence[int]]
+        self, rows: Examples, labels: Tensor, *, size: int, places: Callable[[int], Sequence[int]]
     ) -> None:
         self._rows = rows
-        self._label = label
+        self._labels = labels
         self._places = places
         self._batches = math.ceil(len(rows) / size)
         self._epoch = self._begun = 0
@@ -97,8 +118,9 @@ class BatchLoader:
         begun, self._begun = self._begun, 0
         self._epoch += 1
         for step in range(first + begun, first + self._batches):
-            inputs, targets = self._rows.batch(self._places(step))
-            yield [inputs, targets, torch.full((len(targets),), self._label)]
+            places = self._places(step)
+            inputs, targets = self._rows.batch(places)
+            yield [inputs, targets, self._labels[list(places)]]
 
 
 def _rows(strategy: Any) -> Examples | None:
@@ -107,8 +129,11 @@ def _rows(strategy: Any) -> Examples | None:
     data = strategy.adapted_dataset
     if encoded is None or len(data) != len(encoded[1]):
         return None
+    labels = getattr(data, "targets_task_labels", None)
+    if labels is not None and set(labels.uniques) != {int(strategy.experience.task_label)}:
+        return None
     return Examples(data, tensors=encoded)
 
 
-def _label(strategy: Any) -> int:
-    return int(strategy.experience.task_label)
+def _labels(strategy: Any, rows: Examples) -> Tensor:
+    return torch.full((len(rows),), int(strategy.experience.task_label))

@@ -46,8 +46,15 @@ class MultiTaskText(MultiTaskModule):
             if str(label) not in self.task_model.heads:
                 self.task_model.add_head(label, self._make_head(label))
 
-    def forward(self, x: Tensor, task_labels: Tensor | int) -> Tensor:
-        """Return logits of shape (n, classes of the widest task)."""
+    def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self, x: Tensor, task_labels: Tensor | int | None
+    ) -> Any:
+        """Return logits of shape (n, classes of the widest task).
+
+        Without task labels, the logits of every task learned so far, by label.
+        """
+        if task_labels is None:
+            return self.forward_all_tasks(x)
         if isinstance(task_labels, int):
             return self.forward_single_task(x, task_labels)
         labels = task_labels.unique().tolist()

@@ -83,6 +83,8 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         """Offer the state after the step before, which is logged by now."""
         if self._moved:
             self._checkpoint.offer(lambda: self._state(strategy, over=False))
+            # Where nothing is kept, an offer does not let the process stop.
+            self._checkpoints.poll()
         self._moved = True
 
     def after_training_epoch(self, strategy: Any, **kwargs: Any) -> None:

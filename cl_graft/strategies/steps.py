@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import torch
@@ -42,13 +43,19 @@ class StopAfter(SupervisedPlugin, supports_distributed=True):
 class SeededLoop(SupervisedPlugin, supports_distributed=True):
     """Make data order and dropout functions of (seed, experience, epoch or step).
 
-    Runs at: before_training_epoch, before_training_iteration. So a run trains with the same bits
-    with and without evaluation in between. `GraftingPlugin` does this by itself.
+    Runs at: before_training, before_training_epoch, before_training_iteration, after_training_exp.
+    So a run trains with the same bits with and without evaluation in between. What other plugins
+    draw between experiences, such as the rows that they keep, is seeded too: give it before them.
+    `GraftingPlugin` does this by itself.
     """
 
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.seed = seed
+
+    def before_training(self, strategy: Any, **kwargs: Any) -> None:
+        """Seed what a strategy draws when it is given an experience."""
+        self._seed_all(strategy, "before")
 
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         """Seed the epoch's data order."""
@@ -62,6 +69,16 @@ class SeededLoop(SupervisedPlugin, supports_distributed=True):
         clock = strategy.clock
         step = clock.train_exp_iterations
         torch.manual_seed(derive(self.seed, clock.train_exp_counter, "step", step))
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Seed what plugins draw of an experience that is learned."""
+        self._seed_all(strategy, "after")
+
+    def _seed_all(self, strategy: Any, phase: str) -> None:
+        seed = derive(self.seed, strategy.clock.train_exp_counter, phase)
+        torch.manual_seed(seed)
+        # Avalanche's A-GEM picks its rows with Python's own generator.
+        random.seed(seed)
 
 
 class ClipGradient(SupervisedPlugin, supports_distributed=True):

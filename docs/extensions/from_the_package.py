@@ -98,11 +98,41 @@ def strategies() -> str:
     from cl_graft.strategies.table import STRATEGIES
 
     return table(
-        ("name", "kind", "its loop trains", "a task adds", "source"),
+        ("name", "family", "its loop trains", "a task adds", "goes on after a stop", "source"),
         (
-            (f"`{row.name}`", row.family, row.trains, row.keeps, row.source)
+            (
+                f"`{row.name}`",
+                row.family,
+                row.trains,
+                row.adds,
+                "where it was" if row.memory else "begins anew",
+                row.source,
+            )
             for row in STRATEGIES.values()
+            if not row.broken
         ),
+    )
+
+
+def settings_of_strategies() -> str:
+    """The settings of strategies of their own."""
+    from cl_graft.strategies.table import STRATEGIES
+
+    settings = [
+        (f"`{row.name}`", f"`{setting.name}`", f"`{json.dumps(setting.default)}`", setting.what)
+        for row in STRATEGIES.values()
+        for setting in row.settings
+    ]
+    return table(("strategy", "setting", "default", "meaning"), settings)
+
+
+def strategies_that_cannot_run() -> str:
+    """The strategies that are listed with the reason why they cannot run."""
+    from cl_graft.strategies.table import STRATEGIES
+
+    return table(
+        ("name", "why not", "source"),
+        ((f"`{row.name}`", row.broken, row.source) for row in STRATEGIES.values() if row.broken),
     )
 
 
@@ -321,6 +351,14 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.strategies.precision",
         "cl_graft.strategies.watch",
         "cl_graft.strategies.table",
+        "cl_graft.strategies.row",
+        "cl_graft.strategies.settings",
+        "cl_graft.strategies.ingredients",
+        "cl_graft.strategies.baselines.bounds",
+        "cl_graft.strategies.baselines.penalties",
+        "cl_graft.strategies.baselines.distillation",
+        "cl_graft.strategies.baselines.rehearsal",
+        "cl_graft.strategies.baselines.prototypes",
         "cl_graft.metrics.plugins",
         "cl_graft.metrics.tensorboard",
     ),
@@ -373,6 +411,8 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "presets of settings": presets_of_settings,
     "localizers": localizers,
     "strategies": strategies,
+    "settings of strategies": settings_of_strategies,
+    "strategies that cannot run": strategies_that_cannot_run,
     "task presets": task_presets,
     "generated tasks": generated_tasks,
     "prompts": prompts,

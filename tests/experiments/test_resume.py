@@ -18,11 +18,15 @@ from cl_graft.experiments.results import read_result
 from cl_graft.experiments.resume import find_run, resume_comparison, resume_run
 from cl_graft.experiments.run import run
 from cl_graft.stopping import Stop, Stopped, stoppable
+from cl_graft.strategies.table import STRATEGIES
 
 CHOICES = {
     "grafting": {},
     "naive": {},
     "independent": {},
+    "cumulative": {},
+    "joint": {},
+    "ewc": {},
     "no looks": {"evaluations": 0, "region_start": "tuned", "mode": "isolated"},
     "no dense run": {"localizer": "base_gradient", "warmup_rows": 16},
     "grid": {"tasks": ["sentiment"], "grid": True, "steps": 3},
@@ -64,7 +68,7 @@ def undisturbed(base, tiny_gpt2, tmp_path_factory):
         if choice not in known:
             model = {"model": str(tiny_gpt2)} if choice == "prompts" else {}
             config = config_from({**base, **model, **CHOICES[choice]})
-            strategy = choice if choice in ("naive", "independent") else "grafting"
+            strategy = choice if choice in STRATEGIES else "grafting"
             out = tmp_path_factory.mktemp("undisturbed")
             run(config, strategy=strategy, seed=0, out=out)
             known[choice] = outcome_of(run_folder(out, strategy, 0)), config, strategy
@@ -111,6 +115,9 @@ PLACES = [
     ("naive", "evaluate", 2, "topic"),
     ("independent", "dense", 5, "topic"),
     ("independent", "evaluate", 1, "topic"),
+    ("cumulative", "train", 12, "topic"),
+    ("joint", "train", 12, "sentiment"),
+    ("joint", "evaluate", 2, "topic"),
     ("no looks", "train", 6, "topic"),
     ("no dense run", "train", 3, "sentiment"),
     ("grid", "choose", 2, "sentiment"),
@@ -189,6 +196,16 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, undisturbed,
     with caplog.at_level(logging.WARNING):
         resume_run(folder)
     assert "cut short" in caplog.text
+    assert outcome_of(folder) == expected
+
+
+def test_a_strategy_that_cannot_be_taken_up_begins_anew_and_ends_on_the_same_bits(
+    tmp_path, undisturbed
+):
+    expected, config, strategy = undisturbed("ewc")
+    config = config.model_copy(update={"checkpoint_steps": 1})
+    folder = interrupt(config, strategy, tmp_path, tripping("train", 5, "topic"))
+    resume_run(folder)
     assert outcome_of(folder) == expected
 
 

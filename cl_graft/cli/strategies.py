@@ -1,0 +1,51 @@
+"""`strategies`: what can be compared, and what cannot run here and why."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from cl_graft.cli.options import As_json
+from cl_graft.cli.output import Output, table
+
+__all__ = ["strategies_command"]
+
+
+def strategies_command(as_json: As_json = False) -> None:
+    """List the strategies of run and compare, and their own settings.
+
+    [b]Example[/b]: cl-graft strategies
+    """
+    from cl_graft.strategies.table import STRATEGIES
+
+    rows = list(STRATEGIES.values())
+    content = [
+        {
+            "name": row.name,
+            "family": row.family,
+            "source": row.source,
+            "trains": row.trains,
+            "adds": row.adds,
+            "unavailable": row.unavailable or None,
+            "settings": [asdict(setting) for setting in row.settings],
+        }
+        for row in rows
+    ]
+    shown = [
+        (
+            row.name,
+            row.family,
+            row.adds,
+            ", ".join(f"{setting.name}={setting.default}" for setting in row.settings),
+            row.source,
+        )
+        for row in rows
+        if not row.unavailable
+    ]
+    missing = [f"Not available: {row.name}: {row.unavailable}" for row in rows if row.unavailable]
+    columns = ("name", "family", "a task adds", "its own settings", "source")
+    Output(as_json=as_json).result(
+        content,
+        table("The strategies", columns, shown),
+        *missing,
+        "Set their own settings as in: --set strategy_settings.ewc.ewc_lambda=10",
+    )

@@ -1,0 +1,59 @@
+"""The rows of grafting in the table of strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor
+
+from cl_graft.strategies.grafting import GraftingContinual
+from cl_graft.strategies.ingredients import Ingredients
+from cl_graft.strategies.plugin import GraftingPlugin
+from cl_graft.strategies.row import Memory, StrategyRow
+from cl_graft.strategies.steps import ClipGradient, LinearDecay
+
+__all__ = ["ROWS"]
+
+
+def _grafting(given: Ingredients) -> SupervisedTemplate:
+    plugin = GraftingPlugin(
+        next(iter(given.grafting.values())),
+        by_label=given.grafting,
+        bank=given.bank,
+        dev=given.dev,
+        facts=given.facts,
+        identity=given.identity,
+        cache=given.cache,
+        checkpoints=given.checkpoints,
+        on_entry=given.on_entry,
+        progress=given.progress,
+    )
+    decay = [LinearDecay(lr=1.0, steps=1)] if given.region_decay else []
+    plugins = given.plugins_around(ClipGradient(given.clip), *decay)
+    return GraftingContinual(**given.host(), grafting=plugin, plugins=plugins)
+
+
+def _nothing(strategy: SupervisedTemplate) -> dict[str, Tensor]:
+    return {}
+
+
+def _know_by_bank(
+    strategy: SupervisedTemplate, learned: Sequence[Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Do nothing: the plugin was made with the bank."""
+
+
+ROWS = (
+    StrategyRow(
+        "grafting",
+        "grafting",
+        "Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600",
+        "region",
+        "entry",
+        _grafting,
+        Memory(_nothing, _know_by_bank),
+        adds="an entry of the bank: its head and its graft",
+    ),
+)

@@ -1,0 +1,101 @@
+"""What a table of strategies says of each: where it comes from, what it needs, how it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor
+
+from cl_graft.strategies.ingredients import Ingredients
+from cl_graft.strategies.settings import Setting
+
+__all__ = ["Budget", "Family", "Memory", "StrategyRow", "listed_only"]
+
+Family = Literal[
+    "grafting", "lower bound", "upper bound", "penalty", "distillation", "rehearsal", "isolation"
+]
+Budget = Literal["task", "so far", "stream"]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """How a strategy goes on after tasks that another process learned.
+
+    Attributes:
+        remember: Returns what the strategy knows beside the bank and the cache: tensors by name.
+        recall: Makes a new strategy know it, given the experiences that were learned; the model
+            has their heads already.
+    """
+
+    remember: Callable[[SupervisedTemplate], dict[str, Tensor]]
+    recall: Callable[[SupervisedTemplate, Sequence[Any], Mapping[str, Tensor]], None]
+
+
+def _nothing(strategy: SupervisedTemplate) -> int:
+    return 0
+
+
+@dataclass(frozen=True)
+class StrategyRow:
+    """One strategy.
+
+    Attributes:
+        name: As configs and the command line know it.
+        family: Its kind.
+        source: Paper or library.
+        trains: What the strategy's own loop trains: every weight, a region (at the region's
+            learning rate), parts of a task's own, or nothing.
+        keeps: What a task adds to what must be stored: an entry of a bank, a whole model, or
+            its head and what the strategy `holds`.
+        build: Makes it.
+        memory: How it goes on in another process; None for a strategy whose plugins know what
+            cannot be kept in our files: its run begins anew, and ends on the same bits.
+        settings: Its own settings.
+        holds: Returns the bytes that it holds between two tasks beside the one model with its
+            heads: copies of weights, importances, rows of earlier tasks.
+        adds: What a task adds, in words.
+        budget: Whose steps a task may take: its own, those of all tasks so far together (as many
+            passes over each row as its own task takes), or those of the whole stream at once.
+        imposes: Fields of the experiment's config that it sets, whatever the config says.
+        encoders_only: Whether it needs an encoder's features.
+        needs: A package that it needs and this one does not bring.
+        broken: Why it cannot run at all with the versions that this package is for.
+    """
+
+    name: str
+    family: Family
+    source: str
+    trains: Literal["everything", "region", "its own", "nothing"]
+    keeps: Literal["entry", "model", "head"]
+    build: Callable[[Ingredients], SupervisedTemplate]
+    memory: Memory | None = None
+    settings: tuple[Setting, ...] = ()
+    holds: Callable[[SupervisedTemplate], int] = _nothing
+    adds: str = "its head"
+    budget: Budget = "task"
+    imposes: Mapping[str, Any] = field(default_factory=dict)
+    encoders_only: bool = False
+    needs: str = ""
+    broken: str = ""
+
+    @property
+    def unavailable(self) -> str:
+        """Why it cannot run here; empty if it can."""
+        if self.broken:
+            return self.broken
+        if self.needs and find_spec(self.needs) is None:
+            return f"it needs the package {self.needs}: pip install {self.needs}"
+        return ""
+
+
+def listed_only(name: str, family: Family, source: str, *, broken: str) -> StrategyRow:
+    """Make the row of a strategy that cannot run, to say why."""
+
+    def build(given: Ingredients) -> SupervisedTemplate:
+        raise ValueError(f"{name} cannot run: {broken}")
+
+    return StrategyRow(name, family, source, "everything", "head", build, adds="–", broken=broken)

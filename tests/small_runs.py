@@ -1,0 +1,83 @@
+"""Small runs of any strategy: streams of generated tasks on a tiny encoder."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Runs", "without_dropout"]
+
+SMALL: dict[str, Any] = {
+    "tasks": ["sentiment", "topic"],
+    "shots": 8,
+    "steps": 5,
+    "batch_size": 8,
+    "max_length": 24,
+    "max_test": 20,
+    "evaluations": 1,
+    "density": 0.01,
+    "mask_steps": 2,
+    "mask_batch": 16,
+    "device": "cpu",
+    # A finished head gets no gradient from some strategies, and one of 0 from others.
+    "weight_decay": 0.0,
+}
+
+
+@dataclass
+class Runs:
+    """Runs of a model, each done once.
+
+    Attributes:
+        model: The checkpoint's folder.
+        out: Where they are written.
+        settings: Of all of them.
+        done: Folders, by what was run.
+        drawn: Tasks, by what they are drawn with: drawing takes as long as training.
+    """
+
+    model: Path
+    out: Path
+    settings: dict[str, Any] = field(default_factory=dict)
+    done: dict[str, Path] = field(default_factory=dict)
+    drawn: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, strategy: str, *, own: dict[str, Any] | None = None, **settings: Any) -> Any:
+        """Return the results of a strategy with settings of its own."""
+        from cl_graft.experiments.results import read_result
+
+        return read_result(self.folder(strategy, own=own, **settings))
+
+    def folder(self, strategy: str, *, own: dict[str, Any] | None = None, **settings: Any) -> Path:
+        """Return the folder of a run."""
+        from cl_graft.experiments.config import config_from
+        from cl_graft.experiments.folders import run_folder
+        from cl_graft.experiments.run import run
+        from cl_graft.experiments.tasks import load_tasks
+
+        values = SMALL | self.settings | {"model": str(self.model), **settings}
+        if own is not None:
+            values["strategy_settings"] = {strategy: own}
+        key = f"{strategy} {json.dumps(values, sort_keys=True)}"
+        if key not in self.done:
+            out = self.out / str(len(self.done))
+            config = config_from(values)
+            stream = json.dumps([values[n] for n in ("tasks", "shots", "max_test")])
+            if stream not in self.drawn:
+                self.drawn[stream] = load_tasks(config, seed=0)
+            run(config, strategy=strategy, seed=0, out=out, tasks=self.drawn[stream])
+            self.done[key] = run_folder(out, strategy, 0)
+        return self.done[key]
+
+
+def without_dropout(checkpoint: Path, folder: Path) -> Path:
+    """Copy a checkpoint whose dropout is 0."""
+    shutil.copytree(checkpoint, folder)
+    config = json.loads((folder / "config.json").read_text())
+    for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
+        config[name] = 0.0
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder

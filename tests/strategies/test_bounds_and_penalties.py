@@ -1,0 +1,108 @@
+"""Baselines by their own definitions, where the outcome is known to the bit."""
+
+import pytest
+
+
+def end(result):
+    """The logits of all tasks after the last."""
+    return {task: hashes["end"] for task, hashes in result.logit_hashes.items()}
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("ewc", {"ewc_lambda": 0}),
+        ("ewc_online", {"ewc_lambda": 0}),
+        ("si", {"si_lambda": 0}),
+        ("mas", {"lambda_reg": 0}),
+        ("rwalk", {"ewc_lambda": 0}),
+        ("lwf", {"alpha": 0}),
+        ("lfl", {"lambda_e": 0}),
+    ],
+)
+def test_without_weight_a_penalty_leaves_the_bits_of_naive(small_runs, name, own):
+    plain = small_runs("naive")
+    weightless = small_runs(name, own=own)
+    if name == "lfl":
+        # It freezes the head of a finished task, which Naive leaves alone as well.
+        assert end(weightless) == end(plain)
+    assert weightless.R == plain.R
+    assert end(weightless) == end(plain)
+
+
+def test_a_penalty_with_weight_changes_what_is_learned_after_the_first_task(small_runs):
+    plain = small_runs("naive")
+    for name in ("ewc", "lwf"):
+        weighed = small_runs(name)
+        assert weighed.R[0] == plain.R[0]
+        assert end(weighed) != end(plain)
+
+
+@pytest.mark.parametrize("name", ["joint", "cumulative", "from_scratch", "replay"])
+def test_on_a_single_task_bounds_and_replay_are_naive(small_runs, name):
+    alone = {"tasks": ["sentiment"]}
+    assert end(small_runs(name, **alone)) == end(small_runs("naive", **alone))
+
+
+def test_from_scratch_answers_a_task_as_if_it_had_been_the_first(small_runs):
+    stream = small_runs("from_scratch")
+    alone = small_runs("naive", tasks=["topic"])
+    assert stream.logit_hashes["topic"]["learned"] == alone.logit_hashes["topic"]["learned"]
+
+
+def test_joint_learns_all_tasks_at_once_and_nothing_later(small_runs):
+    joint = small_runs("joint")
+    assert [list(phases) for phases in joint.passes.values()] == [["train"], ["train"]]
+    rows = [phases["train"]["forward_backward"] for phases in joint.passes.values()]
+    assert rows == [2 * 5 * 8, 0]
+    assert joint.forgetting == 0.0
+    hashes = joint.logit_hashes["sentiment"]
+    assert hashes["learned"] == hashes["end"]
+
+
+def test_cumulative_passes_as_often_over_each_row_as_its_task_takes(small_runs):
+    cumulative = small_runs("cumulative")
+    rows = [phases["train"]["forward_backward"] for phases in cumulative.passes.values()]
+    assert rows == [5 * 8, 2 * 5 * 8]
+
+
+def parameters(result):
+    return result.memory["parameters"]
+
+
+def head_bytes(result):
+    """What Naive keeps of each task: its head."""
+    return list(result.bytes.values())
+
+
+def test_ewc_holds_two_copies_of_all_weights_a_task_and_online_two_in_all(small_runs):
+    first, second = head_bytes(small_runs("naive"))
+    model = parameters(small_runs("naive"))
+    # Copies of a task hold the heads that there are by then.
+    assert list(small_runs("ewc").bytes.values()) == [
+        first + 2 * (model + first),
+        second + 2 * (model + first + second),
+    ]
+    assert list(small_runs("ewc_online").bytes.values()) == [
+        first + 2 * (model + first),
+        second + 2 * second,
+    ]
+
+
+def test_lwf_holds_one_copy_of_the_model_whatever_the_number_of_tasks(small_runs):
+    first, second = head_bytes(small_runs("naive"))
+    held = list(small_runs("lwf").bytes.values())
+    model = held[0] - 2 * first
+    assert model >= parameters(small_runs("naive"))
+    assert held == [first + model + first, second + second]
+
+
+def test_extra_passes_are_counted(small_runs):
+    naive = small_runs("naive").passes["topic"]["train"]
+    assert naive == {"forward_backward": 5 * 8, "forward": 0}
+    rows = 5 * 8
+    ewc = small_runs("ewc").passes["topic"]["train"]
+    assert ewc == {"forward_backward": 5 * 8 + rows, "forward": 0}
+    # The teacher answers the old head; the model answers both of its heads once more.
+    lwf = small_runs("lwf").passes["topic"]["train"]
+    assert lwf == {"forward_backward": 3 * 5 * 8, "forward": 5 * 8}

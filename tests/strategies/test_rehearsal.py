@@ -1,0 +1,109 @@
+"""Rehearsal by its own definitions: what is kept, and what is done with it."""
+
+from copy import deepcopy
+from types import SimpleNamespace
+
+import torch
+from avalanche.core import SupervisedPlugin
+from avalanche.training.plugins import AGEMPlugin
+from small_runs import SMALL
+from torch.utils.data import default_collate
+
+from cl_graft.strategies.baselines.held import plugin_of
+from cl_graft.strategies.baselines.prototypes import PrototypesOfTasks
+from cl_graft.strategies.baselines.rehearsal import InterferedReplay
+
+ROW = 2 * SMALL["max_length"] * 8 + 8
+"""Bytes of a row: tokens and segments, and the target."""
+
+
+def test_replay_keeps_as_many_rows_as_it_is_told_and_shares_them_among_tasks(small_runs):
+    heads = small_runs("naive").bytes
+    own = small_runs("replay", own={"mem_size": 10}).bytes
+    assert own["sentiment"] - heads["sentiment"] == 10 * ROW
+    assert own["topic"] == heads["topic"]
+
+
+def test_a_gem_keeps_rows_of_each_task(small_runs):
+    heads = small_runs("naive").bytes
+    own = small_runs("agem", own={"patterns_per_experience": 6, "sample_size": 4}).bytes
+    assert {task: own[task] - heads[task] for task in heads} == dict.fromkeys(heads, 6 * ROW)
+
+
+def test_gdumb_with_room_for_all_rows_of_a_task_is_naive_on_it(small_runs):
+    alone = {"tasks": ["sentiment"]}
+    kept = small_runs("gdumb", own={"mem_size": 1000}, **alone)
+    assert kept.logit_hashes == small_runs("naive", **alone).logit_hashes
+
+
+def test_an_a_gem_step_does_not_oppose_the_gradient_on_kept_rows(kept_strategy):
+    class Probe(SupervisedPlugin):
+        def __init__(self, projects):
+            super().__init__()
+            self.projects, self.dots = projects, []
+
+        def after_backward(self, strategy, **kwargs):
+            if len(self.projects.buffers):
+                now = [
+                    torch.zeros(p.numel()) if p.grad is None else p.grad.flatten()
+                    for p in strategy.model.parameters()
+                ]
+                self.dots.append(float(torch.cat(now) @ self.projects.reference_gradients))
+
+    probes = []
+
+    def before(strategy):
+        place = next(n for n, p in enumerate(strategy.plugins) if isinstance(p, AGEMPlugin))
+        projects = strategy.plugins[place]
+        probes[:] = [Probe(projects), Probe(projects)]
+        strategy.plugins[place : place + 1] = [probes[0], projects, probes[1]]
+
+    kept_strategy("agem", before=before)
+    raw, projected = (probe.dots for probe in probes)
+    assert len(raw) == SMALL["steps"]
+    for then, now in zip(raw, projected, strict=True):
+        if then >= 0:
+            assert now == then
+        else:
+            assert abs(now) <= 1e-3 * abs(then) + 1e-6
+
+
+def test_der_keeps_the_logits_that_its_rows_had_when_their_task_was_learned(kept_strategy):
+    strategy = kept_strategy("der", run_settings={"tasks": ["sentiment"]})
+    buffer = strategy.storage_policy.buffer
+    inputs, _, labels, logits = default_collate([buffer[n] for n in range(len(buffer))])
+    strategy.model.eval()
+    with torch.no_grad():
+        torch.testing.assert_close(strategy.model(inputs, labels), logits)
+
+
+def test_mir_looks_a_step_ahead_and_leaves_no_trace(kept_strategy):
+    strategy = kept_strategy("mir", run_settings={"tasks": ["sentiment"]})
+    plugin = plugin_of(strategy, InterferedReplay)
+    buffer = plugin.storage_policy.buffer
+    inputs, targets, labels = default_collate([buffer[n] for n in range(len(buffer))])
+    model = strategy.model.eval()
+    criterion = torch.nn.functional.cross_entropy
+
+    def harm(of):
+        return criterion(of(inputs, labels), targets, reduction="none").detach()
+
+    ahead = deepcopy(model)
+    criterion(ahead(inputs[:4], labels[:4]), targets[:4]).backward()
+    torch.optim.SGD([p for p in ahead.parameters() if p.grad is not None], lr=0.5).step()
+    bits = {name: p.detach().clone() for name, p in model.named_parameters()}
+    loss = criterion(model(inputs[:4], labels[:4]), targets[:4])
+    asked = SimpleNamespace(
+        model=model, loss=loss, optimizer=torch.optim.SGD(model.parameters(), lr=0.5)
+    )
+    found = plugin._interference(asked, inputs, targets, labels)
+    torch.testing.assert_close(found, harm(ahead) - harm(model), atol=1e-5, rtol=1e-4)
+    assert all(torch.equal(p, bits[name]) for name, p in model.named_parameters())
+    loss.backward()
+
+
+def test_prototypes_have_length_one_and_there_is_one_a_class_of_all_tasks(kept_strategy):
+    strategy = kept_strategy("cope")
+    prototypes = torch.cat(list(plugin_of(strategy, PrototypesOfTasks).p_mem.values()))
+    assert len(prototypes) == 2 + 5
+    torch.testing.assert_close(prototypes.norm(dim=1), torch.ones(7))

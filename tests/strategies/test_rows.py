@@ -1,0 +1,113 @@
+"""Every row of the table of strategies: what it says, and that it runs on text as it says."""
+
+import pytest
+from small_runs import Runs
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.folders import differences
+from cl_graft.experiments.run import run
+from cl_graft.strategies.settings import Setting, resolved
+from cl_graft.strategies.table import STRATEGIES, available
+
+LISTED_ONLY = ("bic", "icarl", "gss", "avalanche_packnet")
+
+
+def test_rows_are_told_apart_and_say_where_they_come_from():
+    for name, row in STRATEGIES.items():
+        assert row.name == name
+        assert row.source
+        assert row.adds
+        names = [setting.name for setting in row.settings]
+        assert len(names) == len(set(names))
+
+
+def test_what_cannot_run_is_listed_with_the_reason_and_refused(tmp_path):
+    assert not set(LISTED_ONLY) & set(available())
+    for name in LISTED_ONLY:
+        reason = STRATEGIES[name].unavailable
+        assert reason
+        config = config_from({"tasks": ["sentiment"], "strategies": [name]})
+        with pytest.raises(InputError, match=f"strategy '{name}' is not available: Avalanche"):
+            run(config, strategy=name, seed=0, out=tmp_path)
+
+
+def test_a_row_that_needs_a_missing_package_names_it(monkeypatch):
+    from cl_graft.strategies import row
+
+    monkeypatch.setattr(row, "find_spec", lambda name: None)
+    assert "pip install quadprog" in STRATEGIES["gem"].unavailable
+    assert "gem" not in available()
+
+
+def test_all_means_all_that_can_run_on_the_family():
+    config = config_from({"tasks": ["sentiment"], "strategies": "all"})
+    assert config.strategies == available()
+    prompted = config_from({"tasks": ["sentiment"], "strategies": "all", "family": "masked_lm"})
+    assert set(config.strategies) - set(prompted.strategies) == {
+        name for name in available() if STRATEGIES[name].encoders_only
+    }
+
+
+def test_own_settings_of_every_row_are_in_their_own_ranges():
+    for row in STRATEGIES.values():
+        defaults = resolved(row.settings, {}, owner=row.name)
+        assert defaults == {setting.name: setting.default for setting in row.settings}
+
+
+@pytest.mark.parametrize(
+    ("own", "said"),
+    [
+        ({"ewk": {}}, "unknown strategy 'ewk'; did you mean 'ewc'"),
+        ({"ewc": {"ewc_lamda": 1}}, "ewc: unknown setting 'ewc_lamda'; did you mean 'ewc_lambda'"),
+        ({"ewc": {"ewc_lambda": -1}}, "ewc.ewc_lambda must be at least 0, got -1"),
+        ({"ewc": {"ewc_lambda": "big"}}, "ewc.ewc_lambda must be a number, got 'big'"),
+        ({"replay": {"mem_size": 1.5}}, "replay.mem_size must be a whole number, got 1.5"),
+        ({"naive": {"speed": 1}}, "naive has no settings of its own, got 'speed'"),
+    ],
+)
+def test_wrong_settings_are_refused_with_the_nearest_name(own, said):
+    with pytest.raises(InputError, match=said):
+        config_from({"tasks": ["sentiment"], "strategy_settings": own})
+
+
+def test_a_number_may_be_written_without_a_point_and_a_range_excludes_nan():
+    setting = Setting("weight", 1.0, "A weight.", least=0)
+    assert resolved([setting], {"weight": 3}, owner="mine") == {"weight": 3.0}
+    with pytest.raises(InputError, match="at least 0"):
+        resolved([setting], {"weight": float("nan")}, owner="mine")
+
+
+def test_names_are_checked_against_their_choices():
+    setting = Setting("rule", "mean", "A rule.", choices=("mean", "sum"))
+    with pytest.raises(InputError, match=r"mine\.rule: unknown 'sun'; did you mean 'sum'"):
+        resolved([setting], {"rule": "sun"}, owner="mine")
+
+
+def test_settings_of_a_strategy_may_be_added_with_it_and_not_changed_after_it():
+    plain = config_from({"tasks": ["sentiment"]})
+    weighed = config_from({"tasks": ["sentiment"], "strategy_settings": {"ewc": {"ewc_lambda": 3}}})
+    for held in ({"strategies": ["naive"]}, {"strategy": "naive"}):
+        assert differences({**held, **plain.cell()}, weighed) == []
+    for held in ({"strategies": ["naive", "ewc"]}, {"strategy": "ewc"}):
+        (other,) = differences({**held, **plain.cell()}, weighed)
+        assert "ewc_lambda" in other
+
+
+@pytest.mark.parametrize("name", available())
+def test_a_strategy_learns_a_text_stream_with_the_same_bits_each_time(
+    tiny_bert, tmp_path, small_runs, name
+):
+    # With dropout, as its draws must be functions of the step.
+    runs = Runs(tiny_bert, tmp_path, drawn=small_runs.drawn)
+    first = runs(name)
+    again = Runs(tiny_bert, tmp_path / "again", drawn=runs.drawn)(name)
+    assert first.complete
+    assert again.logit_hashes == first.logit_hashes
+    assert again.R == first.R
+    assert again.bytes == first.bytes
+    assert again.passes == first.passes
+    assert first.total_passes.forward_backward > 0
+    assert all(size > 0 for size in first.bytes.values())
+    row = STRATEGIES[name]
+    assert first.settings == {setting.name: setting.default for setting in row.settings}
