@@ -56,4 +56,21 @@ ROWS = (
         Memory(_nothing, _know_by_bank),
         adds="an entry of the bank: its head and its graft",
     ),
+    StrategyRow(
+        "lt_sft",
+        "isolation",
+        "Ansell et al., 2022, https://arxiv.org/abs/2110.07560; grafting in isolated mode with "
+        "the localizer `movement`",
+        "region",
+        "entry",
+        _grafting,
+        Memory(_nothing, _know_by_bank),
+        adds="an entry of the bank: its head and its graft",
+        imposes={
+            "localizer": "movement",
+            "mode": "isolated",
+            "refill": False,
+            "region_start": "base",
+        },
+    ),
 )

@@ -9,6 +9,10 @@ from cl_graft.errors import InputError, nearest
 from cl_graft.strategies.baselines import (
     bounds,
     distillation,
+    inserted,
+    low_rank,
+    masks,
+    packnet,
     penalties,
     prototypes,
     rehearsal,
@@ -59,6 +63,10 @@ STRATEGIES: Mapping[str, StrategyRow] = MappingProxyType(
             *distillation.ROWS,
             *rehearsal.ROWS,
             *prototypes.ROWS,
+            *inserted.ROWS,
+            *low_rank.ROWS,
+            *packnet.ROWS,
+            *masks.ROWS,
             *_CANNOT_RUN,
         )
     }

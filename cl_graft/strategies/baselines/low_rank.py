@@ -1,0 +1,196 @@
+"""Low-rank updates with peft: one a task, one for all, or one a task in orthogonal subspaces.
+
+A LoRA adds ``(alpha / rank) B A`` to the weight of a linear layer (Hu et al., 2022,
+https://arxiv.org/abs/2106.09685). B starts at 0, so every task starts at the base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
+
+from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.randomness import derive, seeded
+from cl_graft.strategies.baselines.held import bytes_of, plugin_of
+from cl_graft.strategies.baselines.own_values import (
+    OPTIMIZER,
+    OWN_VALUES,
+    OwnValues,
+    TrainOnly,
+    held_values,
+    learning_rate,
+    with_own_optimizer,
+)
+from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.ingredients import Ingredients
+from cl_graft.strategies.row import StrategyRow
+from cl_graft.strategies.settings import Setting
+
+__all__ = ["ROWS", "OrthogonalLoRA", "add_lora_", "lora_parameters"]
+
+
+class OrthogonalLoRA(TrainOnly, supports_distributed=False):
+    """Give every task a LoRA whose A is pushed to be orthogonal to those of earlier tasks.
+
+    O-LoRA (Wang et al., 2023, https://arxiv.org/abs/2310.14152): the loss gets
+    ``weight · Σ |A_i Aᵀ|`` over earlier tasks i and layers. All tasks are answered by the base with
+    all LoRAs added up, so a finished one is merged into the weights and only its A is kept. Earlier
+    answers change as far as the subspaces are not orthogonal.
+
+    Runs at: before_training_exp, before_backward, after_training_exp.
+
+    Args:
+        weight: Of the penalty; 0 leaves LoRAs added up one after the other.
+        seed: Draws each task's A.
+
+    Attributes:
+        bases: The A of earlier tasks, each (rank, inputs), by layer.
+    """
+
+    def __init__(self, *, weight: float, seed: int) -> None:
+        super().__init__(lora_parameters)
+        self.weight = weight
+        self.seed = seed
+        self.bases: dict[str, list[Tensor]] = {}
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Start a new LoRA at zero."""
+        super().before_training_exp(strategy, **kwargs)
+        label = int(strategy.experience.task_label)
+        with seeded(derive(self.seed, label), "o_lora"):
+            for _, layer in _lora_layers(carrier_of(strategy.model)):
+                layer.reset_lora_parameters("default", True)
+
+    def before_backward(self, strategy: Any, **kwargs: Any) -> None:
+        """Add the penalty."""
+        if not self.bases:
+            return
+        overlap = torch.zeros((), device=strategy.device)
+        for name, layer in _lora_layers(carrier_of(strategy.model)):
+            now = layer.lora_A["default"].weight
+            overlap = overlap + sum((now @ then.T).abs().sum() for then in self.bases[name])
+        strategy.loss = strategy.loss + self.weight * overlap
+
+    @torch.no_grad()
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Add the LoRA to the weights, and keep its A."""
+        for name, layer in _lora_layers(carrier_of(strategy.model)):
+            now = layer.lora_A["default"].weight
+            self.bases.setdefault(name, []).append(now.detach().clone())
+            layer.get_base_layer().weight += layer.get_delta_weight("default")
+            layer.lora_B["default"].weight.zero_()
+
+
+def add_lora_(model: TaskModel, *, rank: int, alpha: int, seed: int) -> None:
+    """Put a LoRA beside every graftable linear layer of a model, and freeze the rest.
+
+    Args:
+        model: The model, in place; its parameters get other names.
+        rank: Rows of A.
+        alpha: The update is scaled by ``alpha / rank``.
+        seed: Draws A.
+    """
+    from peft import LoraConfig, inject_adapter_in_model
+
+    chosen = set(graftable_parameters(model))
+    places = [
+        name.removeprefix("backbone.")
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear | Conv1D) and f"{name}.weight" in chosen
+    ]
+    transposed = any(isinstance(module, Conv1D) for module in model.modules())
+    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=places, fan_in_fan_out=transposed)  # pyright: ignore[reportCallIssue]
+    with seeded(seed, "lora"):
+        inject_adapter_in_model(config, model.backbone)
+    model.requires_grad_(False)
+
+
+def lora_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the A and B of a model by their full names."""
+    return {name: p for name, p in model.named_parameters() if ".lora_" in name}
+
+
+def _lora_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    from peft.tuners.lora import LoraLayer
+
+    for name, module in model.named_modules():
+        if isinstance(module, LoraLayer):
+            yield name, module
+
+
+def _with_lora(given: Ingredients) -> None:
+    own = given.settings
+    model = given.model.task_model
+    add_lora_(model, rank=own["rank"], alpha=own["alpha"], seed=given.seed)
+
+
+def _lora(given: Ingredients) -> SupervisedTemplate:
+    _with_lora(given)
+    return with_own_optimizer(given, OwnValues(lora_parameters))
+
+
+def _sequential_lora(given: Ingredients) -> SupervisedTemplate:
+    _with_lora(given)
+    return with_own_optimizer(given, TrainOnly(lora_parameters))
+
+
+def _o_lora(given: Ingredients) -> SupervisedTemplate:
+    _with_lora(given)
+    plugin = OrthogonalLoRA(weight=given.settings["orthogonality"], seed=given.seed)
+    return with_own_optimizer(given, plugin)
+
+
+def _held_by_o_lora(strategy: SupervisedTemplate) -> int:
+    return bytes_of(plugin_of(strategy, OrthogonalLoRA).bases)
+
+
+_RANK = Setting("rank", 1, "Rank of the updates.", least=1)
+_ALPHA = Setting("alpha", 2, "Updates are scaled by alpha / rank.", least=0)
+_COMMON = (_RANK, _ALPHA, OPTIMIZER, learning_rate(2e-3))
+_SOURCE = "Hu et al., 2022, https://arxiv.org/abs/2106.09685; LoRA by peft"
+
+ROWS = (
+    StrategyRow(
+        "lora",
+        "isolation",
+        f"{_SOURCE}, one a task",
+        "its own",
+        "head",
+        _lora,
+        OWN_VALUES,
+        settings=_COMMON,
+        holds=held_values,
+        adds="its head and a LoRA",
+        needs="peft",
+    ),
+    StrategyRow(
+        "sequential_lora",
+        "lower bound",
+        f"{_SOURCE}, one for all tasks, one after the other",
+        "everything",
+        "head",
+        _sequential_lora,
+        settings=_COMMON,
+        needs="peft",
+    ),
+    StrategyRow(
+        "o_lora",
+        "penalty",
+        "Wang et al., 2023, https://arxiv.org/abs/2310.14152; on peft's LoRA",
+        "everything",
+        "head",
+        _o_lora,
+        settings=(
+            *_COMMON,
+            Setting("orthogonality", 0.5, "Weight of the overlap with earlier tasks.", least=0),
+        ),
+        holds=_held_by_o_lora,
+        adds="its head and the A of its LoRA",
+        needs="peft",
+    ),
+)

@@ -1,0 +1,164 @@
+"""Parameter isolation: earlier tasks keep their bits, and a task adds the bytes that it should."""
+
+import math
+
+import pytest
+import torch
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.verify import verify
+from cl_graft.models import load_model
+from cl_graft.strategies.baselines.held import plugin_of
+from cl_graft.strategies.baselines.inserted import add_adapters_, add_prompt_
+from cl_graft.strategies.baselines.low_rank import OrthogonalLoRA, add_lora_
+from cl_graft.strategies.baselines.masks import _packed, _unpacked, largest
+from cl_graft.strategies.baselines.packnet import PackedWeights
+from cl_graft.strategies.table import STRATEGIES, available
+
+FORGET_NOTHING = [name for name in available() if STRATEGIES[name].family == "isolation"]
+ON_THE_PATH_OF_THE_STREAM = {"packnet", "wsn"}
+WHATEVER_THE_ORDER = [name for name in FORGET_NOTHING if name not in ON_THE_PATH_OF_THE_STREAM]
+HIDDEN, INNER, BLOCKS = 32, 64, 2
+
+
+@pytest.mark.parametrize("name", FORGET_NOTHING)
+def test_isolated_tasks_keep_their_bits_and_backward_transfer_is_exactly_zero(small_runs, name):
+    result = small_runs(name)
+    assert result.backward_transfer == 0.0
+    assert result.forgetting == 0.0
+    for hashes in result.logit_hashes.values():
+        assert hashes["end"] == hashes["learned"]
+
+
+def test_the_bank_of_lt_sft_is_a_bank(small_runs):
+    report = verify(small_runs.folder("lt_sft"))
+    assert report.ok, report
+
+
+def test_there_is_forgetting_where_none_of_that_is_done(small_runs):
+    for name in ("naive", "sequential_lora"):
+        hashes = small_runs(name).logit_hashes["sentiment"]
+        assert hashes["end"] != hashes["learned"]
+
+
+@pytest.mark.parametrize("name", WHATEVER_THE_ORDER)
+def test_a_task_is_learned_as_if_it_were_alone(small_runs, name):
+    stream, alone = small_runs(name), small_runs(name, tasks=["topic"])
+    assert stream.logit_hashes["topic"]["learned"] == alone.logit_hashes["topic"]["learned"]
+    assert stream.bytes["topic"] == pytest.approx(alone.bytes["topic"], rel=0.02)
+
+
+def linears():
+    """Inputs and outputs of the linear layers of a block."""
+    return [(HIDDEN, HIDDEN)] * 4 + [(HIDDEN, INNER), (INNER, HIDDEN)]
+
+
+def weights():
+    return BLOCKS * sum(n * m for n, m in linears())
+
+
+EXTRA = {
+    "bitfit": 4 * BLOCKS * (sum(m for _, m in linears()) + 2 * HIDDEN),
+    "lora": 4 * BLOCKS * sum(n + m for n, m in linears()),
+    "adapters": 4 * BLOCKS * (2 * HIDDEN * 4 + 4 + HIDDEN),
+    "prompt_tuning": 4 * 10 * HIDDEN,
+    "piggyback": weights() // 8,
+    "supsup": weights() // 8,
+}
+
+
+@pytest.mark.parametrize("name", EXTRA)
+def test_a_task_adds_its_head_and_the_bytes_of_its_own_part(small_runs, name):
+    heads = small_runs("naive").bytes
+    own = small_runs(name).bytes
+    assert {task: own[task] - heads[task] for task in heads} == dict.fromkeys(heads, EXTRA[name])
+
+
+def test_owners_and_scores_are_held_once(small_runs):
+    heads = small_runs("naive").bytes
+    packed, chosen = small_runs("packnet").bytes, small_runs("wsn").bytes
+    assert packed["sentiment"] - heads["sentiment"] == weights()
+    assert packed["topic"] == heads["topic"]
+    assert chosen["sentiment"] - heads["sentiment"] == weights() // 8 + 4 * weights()
+    assert chosen["topic"] - heads["topic"] == weights() // 8
+
+
+def test_packnet_shares_out_each_matrix_exactly(kept_strategy):
+    strategy = kept_strategy("packnet", prune=0.75)
+    plugin = plugin_of(strategy, PackedWeights)
+    for name, owner in plugin.owners.items():
+        total = owner.numel()
+        first = math.ceil(0.25 * total)
+        second = math.ceil(0.25 * (total - first))
+        assert owner.unique(return_counts=True)[1].tolist() == [
+            total - first - second,
+            first,
+            second,
+        ]
+        weight = strategy.model.task_model.get_parameter(name)
+        assert not weight[owner == 0].any()
+        assert weight[owner == 1].abs().min() > 0
+
+
+def test_orthogonality_keeps_the_next_subspace_apart(kept_strategy):
+    def overlap(weight):
+        longer = {"steps": 20}
+        strategy = kept_strategy("o_lora", run_settings=longer, orthogonality=weight, lr=0.02)
+        plugin = plugin_of(strategy, OrthogonalLoRA)
+        pairs = [(first, second) for first, second in plugin.bases.values()]
+        return sum(float((a @ b.T).abs().sum()) for a, b in pairs)
+
+    assert overlap(100.0) < 0.5 * overlap(0.0)
+
+
+@pytest.fixture
+def asked(still_bert):
+    """A model with a head, and rows to ask it."""
+    model = load_model(str(still_bert)).model
+    model.add_head(0, torch.nn.Linear(HIDDEN, 3))
+    ids = torch.randint(5, 50, (4, 9), generator=torch.Generator().manual_seed(0))
+    segments = torch.ones_like(ids)
+    segments[1:, 6:] = 0
+    return model.eval(), torch.stack([ids * segments, segments], dim=1)
+
+
+@pytest.mark.parametrize(
+    "add",
+    [
+        lambda model: add_adapters_(model, size=4, seed=0),
+        lambda model: add_lora_(model, rank=2, alpha=4, seed=0),
+    ],
+    ids=["adapters", "lora"],
+)
+def test_adapters_and_loras_answer_as_the_base_at_first(asked, add):
+    model, rows = asked
+    before = model(rows, 0)
+    add(model)
+    torch.testing.assert_close(model(rows, 0), before, rtol=0, atol=1e-6)
+
+
+def test_a_prompt_changes_answers_and_leaves_the_shape(asked):
+    model, rows = asked
+    before = model(rows, 0)
+    add_prompt_(model, tokens=3, seed=0)
+    after = model(rows, 0)
+    assert after.shape == before.shape
+    assert not torch.equal(after, before)
+
+
+def test_a_prompt_that_does_not_fit_is_refused(small_runs):
+    with pytest.raises(InputError, match="puts 300 vectors before texts of up to 24 tokens"):
+        small_runs("prompt_tuning", own={"tokens": 300})
+
+
+def test_masks_are_packed_eight_to_a_byte_and_come_back():
+    mask = torch.rand(7, 9, generator=torch.Generator().manual_seed(0)) > 0.5
+    packed = _packed(mask)
+    assert packed.dtype == torch.uint8
+    assert len(packed) == 8
+    assert torch.equal(_unpacked(packed, torch.zeros(7, 9)).bool(), mask)
+
+
+def test_the_largest_share_is_exact_also_under_ties():
+    mask = largest(0.25)(torch.ones(4, 5))
+    assert int(mask.sum()) == 5
