@@ -68,7 +68,7 @@ class Examples:
         order = permutation(len(self), seed, "split").tolist()
         cut = max(1, round(share * len(self)))
         part, rest = sorted(order[:cut]), sorted(order[cut:])
-        return self._pick(rest), self._pick(part)
+        return self.pick(rest), self.pick(part)
 
     def fingerprint(self) -> str:
         """Return the SHA-256 over inputs and targets of all rows in order."""
@@ -80,6 +80,7 @@ class Examples:
                 digest.update(tensor.contiguous().numpy().tobytes())
         return digest.hexdigest()
 
-    def _pick(self, places: Sequence[int]) -> Examples:
+    def pick(self, places: Sequence[int]) -> Examples:
+        """Return some of the rows, in the order in which they are named."""
         rows = [self.rows[place] for place in places]
         return Examples(self._dataset, rows, tensors=self._tensors)

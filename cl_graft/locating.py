@@ -10,10 +10,9 @@ model, the data, the settings and the seed, so its outcome can be cached by a ha
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -33,6 +32,7 @@ from cl_graft.learning import (
 )
 from cl_graft.localization import Problem, Ranking, find_localizer, localize
 from cl_graft.passes import Passes
+from cl_graft.posing import Count, pose
 from cl_graft.precision import safe_scale
 from cl_graft.randomness import BatchOrder, derive
 from cl_graft.region import Layout, Parameters, Region
@@ -96,7 +96,7 @@ def locate_task(
         return start.at(Region.empty(layout), None, 0.0, Passes())
     head_before = snapshot(task.head)
     flags = [(p, p.requires_grad) for p in task.model.parameters()]
-    count = _Count()
+    count = Count()
     task.model.eval()
     # Gradient checkpointing acts in train mode alone.
     mode = without_dropout(task.model) if task.recomputes else nullcontext()
@@ -106,7 +106,14 @@ def locate_task(
         for parameter in task.parameters.values():
             parameter.requires_grad_(True)
         with mode, in_phase("localization"), _named(settings.localizer):
-            problem = _problem(task, settings, start, count, progress or silent)
+            problem = pose(
+                task,
+                settings,
+                tuned=start.tuned or {},
+                path=start.path or {},
+                count=count,
+                progress=progress,
+            )
             ranking = _ranking(
                 problem,
                 task,
@@ -161,17 +168,10 @@ def _named(localizer: str) -> Iterator[None]:
         raise DivergedError(f"localization by {localizer}: {error}") from error
 
 
-class _Count:
-    """Rows of localization, counted as they go through the model."""
-
-    def __init__(self) -> None:
-        self.passes = Passes()
-
-
 class _Counted:
     """A localizer's checkpoint, which keeps the count of rows beside the localizer's state."""
 
-    def __init__(self, inner: Checkpoint, count: _Count) -> None:
+    def __init__(self, inner: Checkpoint, count: Count) -> None:
         self._inner = inner
         self._count = count
 
@@ -243,82 +243,11 @@ def _choice(task: TaskProblem, settings: GraftingSettings) -> Region | None:
     return among(task.model, task.parameters) if among is not None else None
 
 
-def _problem(
-    task: TaskProblem,
-    settings: GraftingSettings,
-    start: _Start,
-    count: _Count,
-    report: Progress,
-) -> Problem:
-    seed = derive(settings.seed, task.content, "mask")
-    rows = min(settings.mask_batch, len(task.train))
-    order = BatchOrder(len(task.train), rows, seed, "batches")
-
-    def losses(step: int) -> list[Callable[[], Tensor]]:
-        report("localize", step + 1, settings.mask_steps)
-        places = task.train.alike(order(step))
-        count.passes += Passes(forward_backward=len(places))
-        cuts = range(0, len(places), settings.micro_batch)
-        parts = [places[cut : cut + settings.micro_batch] for cut in cuts]
-
-        def loss(part: Sequence[int]) -> Tensor:
-            # Localizers take the mean of the parts, of which the last may be smaller.
-            return finite(task.loss(part), step) * (len(part) * len(parts) / len(places))
-
-        return [partial(loss, part) for part in parts]
-
-    def answers(step: int) -> list[Callable[[], tuple[Tensor, Tensor]]]:
-        report("localize", step + 1, settings.mask_steps)
-        places = order(step)
-        count.passes += Passes(forward_backward=len(places))
-
-        def answer(place: int) -> tuple[Tensor, Tensor]:
-            logits, loss = task.answer([place])
-            return logits[0], finite(loss, step)
-
-        return [partial(answer, place) for place in places]
-
-    def finite(loss: Tensor, step: int) -> Tensor:
-        if not bool(loss.isfinite()):
-            raise DivergedError(
-                f"the loss is {float(loss.detach())} at step {step + 1} of "
-                f"{settings.mask_steps}{_rate(settings, start)}"
-            )
-        return loss
-
-    def dev_score() -> float:
-        count.passes += Passes(forward=len(task.dev))
-        return task.dev_score()
-
-    def train_score() -> float:
-        looked = min(1024, len(task.train))
-        count.passes += Passes(forward=looked)
-        return task.train_score(rows=looked, seed=seed)
-
-    return Problem(
-        model=task.model,
-        parameters=task.parameters,
-        tuned=start.tuned or {},
-        losses=losses,
-        dev_score=dev_score,
-        train_score=train_score,
-        seed=seed,
-        path=start.path or {},
-        answers=answers,
-    )
-
-
-def _rate(settings: GraftingSettings, start: _Start) -> str:
-    """Say where the tuned values came from, if there are any."""
-    lr = settings.fine_tuning.lr
-    return f", after a dense run with lr {lr:g}; a lower lr usually helps" if start.tuned else ""
-
-
 def _ranking(
     problem: Problem,
     task: TaskProblem,
     settings: GraftingSettings,
-    count: _Count,
+    count: Count,
     *,
     k: int,
     taken: int,
@@ -363,7 +292,7 @@ def _ranking(
 
 
 def _safe_scale(
-    problem: Problem, task: TaskProblem, settings: GraftingSettings, count: _Count
+    problem: Problem, task: TaskProblem, settings: GraftingSettings, count: Count
 ) -> float:
     """Find a loss scale on a few random rows."""
     rows = min(settings.micro_batch, settings.mask_batch, len(task.train))

@@ -49,6 +49,7 @@ LIBRARY = WEIGHTS | {
     "trouble",
     "learning",
     "warmup",
+    "posing",
     "locating",
     "metrics",
     "models",
@@ -101,7 +102,8 @@ BELOW: dict[str, set[str]] = {
     "passes": set(),
     "learning": LEARNING,
     "warmup": LEARNING | {"learning"},
-    "locating": LEARNING | {"learning", "warmup", "dropout"},
+    "posing": LEARNING | {"learning"},
+    "locating": LEARNING | {"learning", "posing", "warmup", "dropout"},
     "metrics": {"errors"},
     "metrics.plugins": LIBRARY,
     "metrics.tensorboard": set(),
@@ -111,7 +113,8 @@ BELOW: dict[str, set[str]] = {
     "strategies": LIBRARY | HOST_METRICS,
     "experiments": LIBRARY | HOST_METRICS | {"strategies"},
     "planning": LIBRARY,
-    "cli": LIBRARY | HOST_METRICS | {"strategies", "experiments", "planning"},
+    "laboratory": LIBRARY | HOST_METRICS | {"strategies", "experiments"},
+    "cli": LIBRARY | HOST_METRICS | {"strategies", "experiments", "planning", "laboratory"},
 }
 
 TORCH = {"torch", "numpy"}
@@ -161,6 +164,7 @@ OUTSIDE: dict[str, set[str]] = {
     "trouble": {"torch"},
     "learning": TORCH,
     "warmup": TORCH,
+    "posing": TORCH,
     "locating": TORCH,
     "metrics": TORCH | {"torchmetrics", "matplotlib"},
     "metrics.plugins": TORCH | {"avalanche", "matplotlib"},
@@ -175,6 +179,7 @@ OUTSIDE: dict[str, set[str]] = {
     "strategies.baselines.low_rank": TORCH | {"transformers", "avalanche", "peft"},
     "experiments": EVERYTHING,
     "planning": TORCH | {"transformers"},
+    "laboratory": EVERYTHING,
     "cli": EVERYTHING,
 }
 

@@ -15,6 +15,7 @@ import typer
 
 import cl_graft
 from cl_graft.cli.banks import add_command, inspect_command, verify_command
+from cl_graft.cli.laboratory import experiment_command
 from cl_graft.cli.output import visible
 from cl_graft.cli.plan import plan_command
 from cl_graft.cli.strategies import strategies_command
@@ -63,6 +64,7 @@ app.command("inspect")(inspect_command)
 app.command("verify")(verify_command)
 app.command("plan")(plan_command)
 app.command("strategies")(strategies_command)
+app.command("experiment")(experiment_command)
 
 
 def main() -> None:

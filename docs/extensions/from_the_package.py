@@ -93,6 +93,17 @@ def localizers() -> str:
     )
 
 
+def experiments() -> str:
+    """The table of experiments."""
+    from cl_graft.laboratory import EXPERIMENTS
+
+    rows = [
+        (f"`{row.name}`", row.title, row.source, ", ".join(f"`{task}`" for task in row.tasks))
+        for row in EXPERIMENTS.values()
+    ]
+    return table(("name", "shows", "source", "tasks"), rows)
+
+
 def strategies() -> str:
     """The table of strategies."""
     from cl_graft.strategies.table import STRATEGIES
@@ -317,6 +328,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "Learning a task": (
         "cl_graft.learning",
         "cl_graft.locating",
+        "cl_graft.posing",
         "cl_graft.warmup",
         "cl_graft.passes",
         "cl_graft.training",
@@ -338,6 +350,11 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.analysis.stability",
         "cl_graft.analysis.sweep",
         "cl_graft.analysis.trajectory",
+        "cl_graft.laboratory.run",
+        "cl_graft.laboratory.table",
+        "cl_graft.laboratory.readings",
+        "cl_graft.laboratory.bench",
+        "cl_graft.laboratory.retraining",
         "cl_graft.mixout",
         "cl_graft.proximal",
     ),
@@ -415,6 +432,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "config": config,
     "presets of settings": presets_of_settings,
     "localizers": localizers,
+    "experiments": experiments,
     "strategies": strategies,
     "settings of strategies": settings_of_strategies,
     "strategies that cannot run": strategies_that_cannot_run,

@@ -11,7 +11,7 @@ import cl_graft as package
 from cl_graft.store import StoredGraft
 from cl_graft.store.seals import read_sealed, sealed_json
 
-COMMANDS = ["demo", "run", "compare", "add", "inspect", "verify"]
+COMMANDS = ["demo", "run", "compare", "add", "inspect", "verify", "experiment"]
 
 
 def test_help_is_quick_and_lists_every_command_and_the_exit_codes():

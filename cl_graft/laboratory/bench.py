@@ -1,0 +1,274 @@
+"""The bench: one sample of the tasks, on one model at its base.
+
+Experiments ask it for dense runs, rankings and answers; dense runs are kept in a cache, so that
+experiments share them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.experiments.base import base_identity, load_base_model
+from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.devices import pick_device
+from cl_graft.experiments.schedule import (
+    choose,
+    grafting_settings,
+    grid_of,
+    region_schedule,
+)
+from cl_graft.experiments.tasks import check_tasks, load_tasks
+from cl_graft.graft import Graft, copy_, gather, grafted, snapshot
+from cl_graft.laboratory.retraining import retrain
+from cl_graft.learning import DenseRun, TaskProblem, fine_tune_task
+from cl_graft.localization import Ranking, find_localizer, localize
+from cl_graft.metrics import ece, score
+from cl_graft.posing import Count, pose
+from cl_graft.region import Layout, Parameters, Region
+from cl_graft.strategies import MultiTaskText, heads_for
+from cl_graft.strategies.problems import task_problem
+from cl_graft.tasks.benchmark import TextStream, text_stream
+from cl_graft.training import FineTuning
+
+__all__ = ["Answers", "Bench", "holding"]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a model answered on the rows of a task.
+
+    Attributes:
+        logits: Of shape (n, K), on the CPU.
+        targets: Right classes, of shape (n,).
+        metric: The task's score.
+    """
+
+    logits: Tensor
+    targets: Tensor
+    metric: str
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Class probabilities, of shape (n, K)."""
+        return self.logits.float().softmax(-1)
+
+    @property
+    def score(self) -> float:
+        """The task's score."""
+        return score(self.logits, self.targets, self.metric)
+
+    @property
+    def ece(self) -> float:
+        """Expected calibration error, in [0, 1]."""
+        return ece(self.probabilities, self.targets)
+
+
+@contextmanager
+def holding(parameters: Mapping[str, nn.Parameter], values: Parameters) -> Iterator[None]:
+    """Give parameters other values for a `with` block, and their own back, bit for bit."""
+    before = snapshot({name: parameters[name] for name in values})
+    try:
+        copy_(parameters, values)
+        yield
+    finally:
+        copy_(parameters, before)
+
+
+class Bench:
+    """One sample of the tasks of a config, drawn by a data seed.
+
+    Attributes:
+        config: The settings; the model's seed is the first of its seeds.
+        names: The tasks.
+        seed: The model's.
+        data_seed: The sample's.
+    """
+
+    def __init__(self, config: ExperimentConfig, *, data_seed: int, cache: DirectoryCache) -> None:
+        self.config = config.model_copy(update={"data_seed": data_seed})
+        self.seed, self.data_seed, self._cache = config.seeds[0], data_seed, cache
+        self.device = pick_device(config.device)
+        tasks = load_tasks(self.config, seed=self.seed)
+        loaded = load_base_model(self.config)
+        check_tasks(tasks, loaded, self.config)
+        self.stream: TextStream = text_stream(
+            tasks,
+            loaded.tokenizer,
+            family=config.family,
+            max_length=config.max_length,
+            cache=cache,
+        )
+        self._base = base_identity(loaded, self.config, seed=self.seed).fingerprint
+        self.model = MultiTaskText(
+            loaded.model, heads_for(loaded.model, self.stream, seed=self.seed)
+        ).to(self.device)
+        self.names = self.stream.names
+        self._problems: dict[int, TaskProblem] = {}
+        self._schedules: dict[int, FineTuning] = {}
+        self._dense: tuple[Any, DenseRun] | None = None
+
+    def problem(self, label: int) -> TaskProblem:
+        """Return a task as a problem, on the model at its base."""
+        if label not in self._problems:
+            experience = self.stream.benchmark.streams["train"][label]
+            self.model.adaptation(experience)
+            self.model.to(self.device).eval()
+            self._problems[label] = task_problem(
+                self.model,
+                experience,
+                label=label,
+                criterion=nn.functional.cross_entropy,
+                base=self._base,
+                device=self.device,
+                dev=self.stream.benchmark.streams["valid"][label],
+                metric=self.stream.tasks[label].task.metric,
+                seed=self.seed,
+            )
+        return self._problems[label]
+
+    @contextmanager
+    def fewer_rows(self, label: int, places: Sequence[int]) -> Iterator[None]:
+        """Let a task have only some of its training rows for a `with` block."""
+        whole = self.problem(label)
+        train = whole.train.pick(places)
+        content = f"{whole.content}|{train.fingerprint()}"
+        self._problems[label] = replace(whole, train=train, content=content)
+        try:
+            yield
+        finally:
+            self._problems[label] = whole
+
+    @property
+    def layout(self) -> Layout:
+        """The graftable parameters."""
+        return Layout.of(self.problem(0).parameters)
+
+    def size(self, density: float) -> int:
+        """Return how many coordinates a density is; at least 1."""
+        return max(1, round(density * self.layout.total))
+
+    @property
+    def density(self) -> float:
+        """The config's density; its largest budget where it is to be found."""
+        return 1e-2 if self.config.density == "auto" else self.config.density
+
+    def schedule(self, label: int) -> FineTuning:
+        """Return the dense schedule of a task, chosen on dev where the config has a grid."""
+        if label not in self._schedules:
+            grid = grid_of(self.config, self.stream.tasks[label].task)
+            self._schedules[label] = choose(
+                self.problem(label), grid, seed=self.seed, cache=self._cache
+            )
+        return self._schedules[label]
+
+    def dense(self, label: int, *, path: bool = False, **changes: Any) -> DenseRun:
+        """Return the dense run of a task, with changes to its schedule."""
+        settings = replace(self.schedule(label), **changes)
+        key = label, settings, path
+        if self._dense is None or self._dense[0] != key:
+            task = self.problem(label)
+            run = fine_tune_task(task, settings, seed=self.seed, path=path, cache=self._cache)
+            self._dense = key, run
+        return self._dense[1]
+
+    def ranking(
+        self,
+        label: int,
+        localizer: str,
+        *,
+        k: int,
+        dense: DenseRun,
+        depth: int | None = None,
+        steps: int | None = None,
+        task: TaskProblem | None = None,
+    ) -> Ranking:
+        """Rank the coordinates of a task.
+
+        Args:
+            label: Which task.
+            localizer: How.
+            k: The budget that the ranking is learned for; cut to what the localizer may choose.
+            dense: Tuned values and head; for localizers that look at the base alone, too, whose
+                gradients go through this head.
+            depth: How many to rank; None means all.
+            steps: Gradient batches to look at; None means the config's.
+            task: Stands in for the task, such as one with other labels.
+        """
+        task = task or self.problem(label)
+        row = find_localizer(localizer)
+        settings = replace(
+            grafting_settings(self.config, self.schedule(label), seed=self.seed),
+            localizer=localizer,
+        )
+        k = min(k, len(row.among(task.model, task.parameters)) if row.among else k)
+        flags = [(p, p.requires_grad) for p in task.model.parameters()]
+        try:
+            task.model.requires_grad_(False)
+            for parameter in task.parameters.values():
+                parameter.requires_grad_(True)
+            with holding(task.head, dense.head):
+                problem = pose(
+                    task, settings, tuned=dense.tuned, path=dense.path or {}, count=Count()
+                )
+                steps = steps or settings.mask_steps
+                return localize(problem, localizer, k=k, steps=steps, depth=depth)
+        finally:
+            for parameter, flag in flags:
+                parameter.requires_grad_(flag)
+
+    def retrained(
+        self, label: int, region: Region, *, head: Parameters | None = None, **changes: Any
+    ) -> tuple[Graft, dict[str, Tensor]]:
+        """Train a region of a task alone from the base, and a head from its first values."""
+        settings = replace(region_schedule(self.config, self.schedule(label)), **changes)
+        task = self.problem(label)
+        return retrain(
+            task,
+            region,
+            settings,
+            head=snapshot(task.head) if head is None else head,
+            seed=self.seed,
+            decay=self.config.region_decay,
+        )
+
+    def answers(self, label: int, *, split: str = "test", through: int | None = None) -> Answers:
+        """Answer the rows of a task with the model as it is now.
+
+        Args:
+            label: Whose rows.
+            split: ``"train"``, ``"valid"`` or ``"test"``.
+            through: Whose head or label words; None means the task's own.
+        """
+        encoded = self.stream.tasks[label]
+        inputs, targets = encoded.splits[split]
+        task = self.problem(label if through is None else through)
+        task.model.eval()
+        with torch.no_grad():
+            parts = inputs.split(self.config.eval_batch)
+            logits = [task.forward(part.to(self.device)).float().cpu() for part in parts]
+        return Answers(torch.cat(logits), targets, encoded.task.metric)
+
+    def tuned_answers(self, label: int, run: DenseRun, *, split: str = "test") -> Answers:
+        """Answer with the densely fine-tuned model."""
+        task = self.problem(label)
+        with holding(task.parameters, run.tuned), holding(task.head, run.head):
+            return self.answers(label, split=split)
+
+    def graft_answers(
+        self, label: int, graft: Graft, head: Parameters, *, split: str = "test"
+    ) -> Answers:
+        """Answer with a graft on the base, and a head."""
+        task = self.problem(label)
+        with grafted(task.model, graft), holding(task.head, head):
+            return self.answers(label, split=split)
+
+    def cut(self, run: DenseRun, region: Region) -> Graft:
+        """Take the tuned values of a region."""
+        return gather(run.tuned, region)

@@ -1,0 +1,256 @@
+"""Experiments on single tasks: grafts, re-trained grafts and their regions.
+
+Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from cl_graft.analysis import anatomy, generalization_bound, only, sparsity_sweep, variance_bound
+from cl_graft.laboratory.bench import Answers, Bench, holding
+from cl_graft.laboratory.readings import Reading
+from cl_graft.localization.rules import biases
+from cl_graft.metrics import agreement, top_probability_histogram
+from cl_graft.region import Region
+
+__all__ = [
+    "bias_grafts",
+    "calibrated_grafts",
+    "densities",
+    "fisher_masks",
+    "graft_and_peers",
+    "kinds",
+    "layers",
+    "lottery_tickets",
+    "optimizers",
+    "regions_by_density",
+    "top_probabilities",
+    "train_test_gaps",
+]
+
+DENSITIES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+
+
+def graft_and_peers(bench: Bench) -> Iterator[Reading]:
+    """Compare fine-tuning, the graft, its re-training and BitFit (Table 1)."""
+    for label, name in enumerate(bench.names):
+        run = bench.dense(label)
+        k = bench.size(bench.density)
+        region = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        yield from _read(name, "fine-tuning", bench.tuned_answers(label, run))
+        yield from _read(
+            name, "grafting", bench.graft_answers(label, bench.cut(run, region), run.head)
+        )
+        yield from _read(name, "re-trained graft", _retrained(bench, label, region))
+        task = bench.problem(label)
+        yield from _read(
+            name, "BitFit", _retrained(bench, label, biases(task.model, task.parameters))
+        )
+
+
+def calibrated_grafts(bench: Bench) -> Iterator[Reading]:
+    """Compare fine-tuning and the graft in score, calibration and answers (Tables 2 and 9)."""
+    for label, name in enumerate(bench.names):
+        run = bench.dense(label)
+        k = bench.size(bench.density)
+        region = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        tuned = bench.tuned_answers(label, run)
+        graft = bench.graft_answers(label, bench.cut(run, region), run.head)
+        yield from _read(name, "fine-tuning", tuned)
+        yield from _read(name, "grafting", graft)
+        yield Reading(name, "grafting", "agreement", agreement(graft.logits, tuned.logits))
+
+
+def densities(bench: Bench) -> Iterator[Reading]:
+    """Compare grafts of 0.03, 0.06 and 0.12 % with fine-tuning (Table 5)."""
+    for label, name in enumerate(bench.names):
+        run = bench.dense(label)
+        yield from _read(name, "fine-tuning", bench.tuned_answers(label, run))
+        shares = [3e-4, 6e-4, 1.2e-3]
+        k = bench.size(shares[-1])
+        ranking = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k)
+        for share in shares:
+            graft = bench.cut(run, ranking.top(bench.size(share)))
+            answers = bench.graft_answers(label, graft, run.head)
+            yield from _read(name, "grafting", answers, x=share)
+
+
+def regions_by_density(bench: Bench) -> Iterator[Reading]:
+    """Sweep the density of learned, most moved and random regions (Figs. 2 and 3)."""
+    for label in range(len(bench.names)):
+        for localizer in (bench.config.localizer, "movement", "random"):
+            yield from _swept(bench, label, localizer, method=localizer)
+
+
+def bias_grafts(bench: Bench) -> Iterator[Reading]:
+    """Sweep grafts of biases alone against grafts of anything (Fig. 4a)."""
+    for label in range(len(bench.names)):
+        task = bench.problem(label)
+        inside = biases(task.model, task.parameters)
+        others = Region.full(bench.layout) - inside
+        yield from _swept(bench, label, bench.config.localizer, method="any parameter")
+        yield from _swept(
+            bench, label, bench.config.localizer, method="biases only", without=others
+        )
+
+
+def lottery_tickets(bench: Bench) -> Iterator[Reading]:
+    """Keep tuned values inside a region and 0 outside, or the base's outside (Fig. 4b)."""
+    shares = (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
+    for label, name in enumerate(bench.names):
+        run = bench.dense(label)
+        ranking = bench.ranking(
+            label, bench.config.localizer, k=bench.size(bench.density), dense=run
+        )
+        task = bench.problem(label)
+        for share in shares:
+            region = ranking.top(bench.size(share))
+            with holding(task.head, run.head), only(task.model, run.tuned, region):
+                ticket = bench.answers(label)
+            graft = bench.graft_answers(label, bench.cut(run, region), run.head)
+            yield Reading(name, "0 outside (lottery ticket)", "score", ticket.score, share)
+            yield Reading(name, "base outside (graft)", "score", graft.score, share)
+
+
+def optimizers(bench: Bench) -> Iterator[Reading]:
+    """Sweep grafts of runs by SGD, AdamW, and AdamW with L1 on the movement (Fig. 5)."""
+    adam = {"optimizer": "adamw", "lr": 2e-5}
+    plans = {"SGD": {}, "AdamW": adam, "AdamW + L1": {**adam, "l1": 1e-3}}
+    for label in range(len(bench.names)):
+        for method, changes in plans.items():
+            yield from _swept(bench, label, bench.config.localizer, method=method, **changes)
+
+
+def top_probabilities(bench: Bench) -> Iterator[Reading]:
+    """Count rows by the probability of the answer, of fine-tuning and of the graft (Fig. 6)."""
+    bins = 10
+    for label, name in enumerate(bench.names):
+        run = bench.dense(label)
+        k = bench.size(bench.density)
+        region = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        models = {
+            "fine-tuning": bench.tuned_answers(label, run),
+            "grafting": bench.graft_answers(label, bench.cut(run, region), run.head),
+        }
+        for method, answers in models.items():
+            counts = top_probability_histogram(answers.probabilities, bins=bins).double()
+            for place, share in enumerate((counts / counts.sum()).tolist()):
+                yield Reading(name, method, "share of rows", share, (place + 0.5) / bins)
+
+
+def fisher_masks(bench: Bench) -> Iterator[Reading]:
+    """Graft on FISH's and on random regions; their IoU with the learned one (Table 8)."""
+    shares = (1e-4, 1e-3, 1e-2)
+    for label, name in enumerate(bench.names):
+        run = bench.dense(label)
+        k = bench.size(shares[-1])
+        learned = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k)
+        for localizer in (bench.config.localizer, "fish", "random"):
+            ranking = bench.ranking(label, localizer, k=k, dense=run, depth=k)
+            for share in shares:
+                region = ranking.top(bench.size(share))
+                answers = bench.graft_answers(label, bench.cut(run, region), run.head)
+                yield Reading(name, localizer, "score", answers.score, share)
+                both = region.jaccard(learned.top(bench.size(share)))
+                yield Reading(name, localizer, "IoU with the learned region", both, share)
+
+
+def layers(bench: Bench) -> Iterator[Reading]:
+    """Say in which layers a region lies (Fig. 9)."""
+    for name, region in _regions(bench):
+        found = anatomy(region)
+        for layer, share in zip(found.layers, found.by_layer.tolist(), strict=True):
+            yield Reading(name, "region", "share of the region", share, float(layer))
+
+
+def kinds(bench: Bench) -> Iterator[Reading]:
+    """Say in which kinds of parameters a region lies (Fig. 10)."""
+    for name, region in _regions(bench):
+        found = anatomy(region)
+        for kind, share in zip(found.kinds, found.by_kind.tolist(), strict=True):
+            yield Reading(name, kind, "share of the region", share)
+
+
+def train_test_gaps(bench: Bench) -> Iterator[Reading]:
+    """Measure the gap between train and test, and what Theorems D.2 and D.4 allow (App. D)."""
+    for label, name in enumerate(bench.names):
+        run = bench.dense(label)
+        k = bench.size(bench.density)
+        region = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        rows = len(bench.problem(label).train)
+        values, head = bench.retrained(label, region)
+        models = {
+            "fine-tuning": lambda split, at=label, of=run: bench.tuned_answers(at, of, split=split),
+            "grafting": lambda split, at=label, of=run, on=region: bench.graft_answers(
+                at, bench.cut(of, on), of.head, split=split
+            ),
+            "re-trained graft": lambda split, at=label, v=values, h=head: bench.graft_answers(
+                at, v, h, split=split
+            ),
+        }
+        for method, answer in models.items():
+            train, test = answer("train").score, answer("test").score
+            yield Reading(name, method, "train score", train)
+            yield Reading(name, method, "test score", test)
+            yield Reading(name, method, "gap", train - test)
+            size = bench.layout.total if method == "fine-tuning" else k
+            variance = variance_bound(
+                size=size,
+                values=2**16,
+                rows=rows,
+                delta=0.05,
+                retrained=method != "grafting",
+            )
+            yield Reading(name, method, "bound of the excess", generalization_bound(variance))
+
+
+def _regions(bench: Bench) -> Iterator[tuple[str, Region]]:
+    for label, name in enumerate(bench.names):
+        k = bench.size(bench.density)
+        run = bench.dense(label)
+        yield name, bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+
+
+def _swept(
+    bench: Bench,
+    label: int,
+    localizer: str,
+    *,
+    method: str,
+    without: Region | None = None,
+    **changes: Any,
+) -> Iterator[Reading]:
+    """Score grafts of growing regions on one dense run."""
+    name, run = bench.names[label], bench.dense(label, **changes)
+    ranking = bench.ranking(label, localizer, k=bench.size(bench.density), dense=run)
+    most = bench.layout.total - (len(without) if without is not None else 0)
+    sizes = sorted({min(most, bench.size(share)) for share in DENSITIES})
+    task = bench.problem(label)
+    with holding(task.head, run.head):
+        found = sparsity_sweep(
+            task.model,
+            run.tuned,
+            ranking,
+            sizes=sizes,
+            measure=lambda: bench.answers(label),
+            without=without,
+        )
+    for size, answers in found:
+        yield Reading(name, method, "score", answers.score, size / bench.layout.total)
+    full = bench.tuned_answers(label, run).score
+    whole = f"{method}: fine-tuning" if changes else "fine-tuning"
+    yield Reading(name, whole, "score", full, 1.0)
+
+
+def _retrained(bench: Bench, label: int, region: Region) -> Answers:
+    values, head = bench.retrained(label, region)
+    return bench.graft_answers(label, values, head)
+
+
+def _read(name: str, method: str, answers: Answers, *, x: float | None = None) -> Sequence[Reading]:
+    return (
+        Reading(name, method, "score", answers.score, x),
+        Reading(name, method, "ECE", answers.ece, x),
+    )

@@ -1,0 +1,183 @@
+"""Experiments on a model that learned several tasks at once: whose skill lies where.
+
+Panigrahi et al., 2023, Sec. 5.1, Figs. 8 and 11 to 14 (https://arxiv.org/abs/2302.06600): batches
+come from a random task, regions of single tasks are found in the multi-task model, and grafts of
+one task, or of a group, are asked all tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cl_graft.analysis import relative_gain
+from cl_graft.graft import copy_, gather, grafted, snapshot
+from cl_graft.laboratory.bench import Bench, holding
+from cl_graft.laboratory.readings import Reading
+from cl_graft.learning import DenseRun
+from cl_graft.passes import Passes
+from cl_graft.randomness import BatchOrder, derive, generator
+from cl_graft.region import Region, union
+from cl_graft.sparse import RegionParameters
+from cl_graft.training import fine_tune
+
+__all__ = ["adamw_l1_regions", "adamw_regions", "task_regions"]
+
+_ADAMW: Mapping[str, Any] = {"optimizer": "adamw", "lr": 2e-5}
+_JOINT_STEPS = 10
+
+
+def task_regions(bench: Bench) -> Iterator[Reading]:
+    """Overlap and gains of regions in a model trained by SGD (Figs. 8, 11 and 12)."""
+    yield from _regions(bench, {})
+
+
+def adamw_regions(bench: Bench) -> Iterator[Reading]:
+    """Overlap and gains of regions in a model trained by AdamW (Fig. 13)."""
+    yield from _regions(bench, _ADAMW)
+
+
+def adamw_l1_regions(bench: Bench) -> Iterator[Reading]:
+    """Overlap and gains of regions in a model trained by AdamW with L1 (Fig. 14)."""
+    yield from _regions(bench, {**_ADAMW, "l1": 1e-3})
+
+
+def _regions(bench: Bench, changes: Mapping[str, Any]) -> Iterator[Reading]:
+    labels, names = range(len(bench.names)), bench.names
+    run, heads = _learn_all(bench, changes)
+    k = bench.size(bench.density)
+    regions: list[Region] = []
+    for label in labels:
+        own = replace(run, head=heads[label])
+        ranking = bench.ranking(label, bench.config.localizer, k=k, dense=own, depth=k)
+        regions.append(ranking.top(k))
+    base = _scores(bench, heads)
+    everything = Region.full(bench.layout)
+    with grafted(bench.problem(0).model, gather(run.tuned, everything)):
+        full = _scores(bench, heads)
+    for i in labels:
+        yield from _gains(bench, run, regions[i], f"region of {names[i]}", heads, base, full)
+        for j in labels:
+            share = regions[i].overlap(regions[j])
+            if share is not None:
+                yield Reading(names[j], f"region of {names[i]}", "overlap", share)
+    if len(labels) > 2:
+        group = union([regions[0], regions[1]], layout=bench.layout)
+        called = f"{names[0]} ∪ {names[1]}"
+        yield from _gains(bench, run, group, called, heads, base, full)
+        purified = _purified(bench, run, group, [0, 1], heads)
+        yield from _gains(bench, purified, group, f"{called}, purified", heads, base, full)
+
+
+def _learn_all(
+    bench: Bench, changes: Mapping[str, Any]
+) -> tuple[DenseRun, list[dict[str, Tensor]]]:
+    """Train the base and all heads on batches of random tasks, as many steps as tasks times one's.
+
+    Returns:
+        The tuned weights, and every task's head.
+    """
+    tasks = [bench.problem(label) for label in range(len(bench.names))]
+    schedule = replace(bench.schedule(0), evaluations=0, **changes)
+    schedule = replace(schedule, steps=schedule.steps * len(tasks))
+    shared, first = tasks[0].parameters, tasks[0]
+    heads = {name: p for task in tasks for name, p in task.head.items()}
+    before = snapshot({**shared, **heads})
+    try:
+        fine_tune(
+            first.model,
+            {**shared, **heads},
+            loss=_mixed(bench, range(len(tasks)), schedule.batch_size, "multi-task"),
+            settings=schedule,
+            seed=bench.seed,
+            anchor={name: before[name] for name in shared},
+        )
+        run = DenseRun(snapshot(shared), {}, None, Passes())
+        learned = [snapshot(task.head) for task in tasks]
+    finally:
+        copy_({**shared, **heads}, before)
+    return run, learned
+
+
+def _mixed(
+    bench: Bench, labels: Sequence[int], batch_size: int, phase: str
+) -> Callable[[int], Tensor]:
+    """Return the loss of a step: of a batch of a random one of some tasks."""
+    tasks = [bench.problem(label) for label in labels]
+    seed = derive(bench.seed, phase)
+    orders = [BatchOrder(len(t.train), batch_size, seed, place) for place, t in enumerate(tasks)]
+
+    def loss(step: int) -> Tensor:
+        drawn = generator(seed, "which", step)
+        place = int(torch.randint(len(tasks), (1,), generator=drawn))
+        return tasks[place].loss(orders[place](step))
+
+    return loss
+
+
+def _purified(
+    bench: Bench,
+    run: DenseRun,
+    region: Region,
+    labels: Sequence[int],
+    heads: Sequence[dict[str, Tensor]],
+) -> DenseRun:
+    """Take a few joint steps on a group's union from its grafted values (Fig. 8d)."""
+    model, schedule = bench.problem(0).model, bench.schedule(0)
+    loss = _mixed(bench, labels, schedule.batch_size, "purify")
+    flags = [(p, p.requires_grad) for p in model.parameters()]
+    model.requires_grad_(False)
+    try:
+        with ExitStack() as stack:
+            stack.enter_context(grafted(model, gather(run.tuned, region)))
+            for label in labels:
+                stack.enter_context(holding(bench.problem(label).head, heads[label]))
+            live = stack.enter_context(RegionParameters(model, region))
+            optimizer = torch.optim.SGD([live.vector], lr=bench.config.region_lr)
+            for step in range(_JOINT_STEPS):
+                optimizer.zero_grad()
+                loss(step).backward()
+                torch.nn.utils.clip_grad_norm_([live.vector], bench.config.clip)
+                optimizer.step()
+                live.write_()
+            values = live.graft()
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+    tuned = {name: value.clone() for name, value in run.tuned.items()}
+    for name, inside, place in region.by_parameter():
+        tuned[name].view(-1)[inside] = values.values[place].to(tuned[name])
+    return replace(run, tuned=tuned)
+
+
+def _gains(
+    bench: Bench,
+    run: DenseRun,
+    region: Region,
+    method: str,
+    heads: Sequence[dict[str, Tensor]],
+    base: Sequence[float],
+    full: Sequence[float],
+) -> Iterator[Reading]:
+    """Ask every task of a graft, and say what part of the full model's gain it has (Eq. 5)."""
+    with grafted(bench.problem(0).model, gather(run.tuned, region)):
+        scores = _scores(bench, heads)
+    for name, score, low, high in zip(bench.names, scores, base, full, strict=True):
+        gain = relative_gain(score, base=low, full=high)
+        yield Reading(name, method, "score", score)
+        if gain is not None:
+            yield Reading(name, method, "relative gain", gain)
+
+
+def _scores(bench: Bench, heads: Sequence[dict[str, Tensor]]) -> list[float]:
+    """Ask every task of the model as it is now, through the heads that were learned together."""
+    found: list[float] = []
+    for label, head in enumerate(heads):
+        with holding(bench.problem(label).head, head):
+            found.append(bench.answers(label).score)
+    return found

@@ -1,0 +1,94 @@
+"""Readings: the numbers that an experiment finds, and their summary over seeds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from cl_graft.analysis import stability
+
+__all__ = ["Reading", "Summary", "summarize", "table"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One number.
+
+    Attributes:
+        task: Of which task.
+        method: By which method, in words.
+        measure: What was measured, in words, with its unit where it has one.
+        value: The number; fractions stay fractions.
+        x: Where on the experiment's axis, such as a density; None where it has none.
+    """
+
+    task: str
+    method: str
+    measure: str
+    value: float
+    x: float | None = None
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One number over seeds.
+
+    Attributes:
+        task: Of which task.
+        method: By which method.
+        measure: What was measured.
+        x: Where on the axis.
+        mean: Mean over seeds.
+        deviation: Sample standard deviation; 0 for one seed.
+        seeds: How many seeds have it.
+    """
+
+    task: str
+    method: str
+    measure: str
+    x: float | None
+    mean: float
+    deviation: float
+    seeds: int
+
+
+def summarize(cells: Iterable[Sequence[Reading]]) -> list[Summary]:
+    """Average the readings of several seeds; numbers that are not finite are left out."""
+    found: dict[tuple[str, str, str, float | None], list[float]] = {}
+    for readings in cells:
+        for r in readings:
+            if math.isfinite(r.value):
+                found.setdefault((r.task, r.method, r.measure, r.x), []).append(r.value)
+    rows = []
+    for (task, method, measure, x), values in found.items():
+        spread = stability(values)
+        rows.append(Summary(task, method, measure, x, spread.mean, spread.deviation, spread.runs))
+    return rows
+
+
+def table(rows: Sequence[Summary], *, axis: str) -> str:
+    """Write a Markdown table: one line a task, method and place on the axis, one column a measure.
+
+    Fractions are written as they are; a spread follows where there are several seeds.
+    """
+    measures = list(dict.fromkeys(row.measure for row in rows))
+    with_axis = any(row.x is not None for row in rows)
+    head = ["task", "method", *([axis] if with_axis else []), *measures]
+    ruler = ["---", "---", *["---:"] * (len(head) - 2)]
+    lines: dict[tuple[str, str, float | None], dict[str, Summary]] = {}
+    for row in rows:
+        lines.setdefault((row.task, row.method, row.x), {})[row.measure] = row
+    written = [head, ruler]
+    for (task, method, x), own in lines.items():
+        place = [("" if x is None else f"{x:g}")] if with_axis else []
+        written.append([task, method, *place, *(_cell(own.get(name)) for name in measures)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in written) + "\n"
+
+
+def _cell(row: Summary | None) -> str:
+    if row is None:
+        return ""
+    digits = 3 if abs(row.mean) < 100 else 0
+    text = f"{row.mean:.{digits}f}"
+    return text if row.seeds < 2 else f"{text} ± {row.deviation:.{digits}f}"

@@ -1,0 +1,85 @@
+"""Graft re-training: a region trained alone from the base, without a stream around it.
+
+The "graft re-training" of Panigrahi et al., 2023, Table 1 (https://arxiv.org/abs/2302.06600), and,
+on the region of all biases, BitFit. In a stream `GraftingPlugin` does it; here is the same for a
+single task: SGD on the region's vector and the head, the best point on dev kept.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn, optim
+
+from cl_graft.graft import Graft, copy_, extract, snapshot, write_
+from cl_graft.learning import TaskProblem
+from cl_graft.randomness import BatchOrder, derive, seeded
+from cl_graft.region import Parameters, Region
+from cl_graft.sparse import RegionParameters
+from cl_graft.training import FineTuning, beats, freeze_statistics
+
+__all__ = ["retrain"]
+
+
+def retrain(
+    task: TaskProblem,
+    region: Region,
+    settings: FineTuning,
+    *,
+    head: Parameters,
+    seed: int,
+    decay: bool = True,
+) -> tuple[Graft, dict[str, Tensor]]:
+    """Train a region and the head of a task on a model at its base, which is put back there.
+
+    Args:
+        task: The task.
+        region: What trains beside the head.
+        settings: Steps, batch size, learning rate, clipping and looks at dev.
+        head: The head's first values.
+        seed: Every random choice is a function of it.
+        decay: Whether the learning rate falls linearly to 0.
+
+    Returns:
+        The region's values and the head's.
+    """
+    own = derive(seed, task.content, "re-training")
+    order = BatchOrder(len(task.train), settings.batch_size, own, "batches")
+    base, head_before = extract(task.model, region), snapshot(task.head)
+    flags = [(p, p.requires_grad) for p in task.model.parameters()]
+    task.model.requires_grad_(False)
+    for parameter in task.head.values():
+        parameter.requires_grad_(True)
+    copy_(task.head, head)
+    every = max(1, settings.steps // settings.evaluations) if settings.evaluations else 0
+    best: tuple[float, Graft, dict[str, Tensor]] | None = None
+    try:
+        with RegionParameters(task.model, region) as live:
+            trained = [live.vector, *task.head.values()]
+            optimizer = optim.SGD(trained, lr=settings.lr)
+            for step in range(settings.steps):
+                if decay:
+                    optimizer.param_groups[0]["lr"] = settings.lr * (1 - step / settings.steps)
+                task.model.train()
+                freeze_statistics(task.model)
+                optimizer.zero_grad()
+                with seeded(own, "dropout", step):
+                    task.loss(order(step)).backward()
+                if settings.clip:
+                    nn.utils.clip_grad_norm_(trained, settings.clip)
+                optimizer.step()
+                live.write_()
+                done = step + 1
+                if done == settings.steps or (every and done % every == 0):
+                    task.model.eval()
+                    score = task.dev_score() if every else 0.0
+                    if best is None or beats(score, best[0]):
+                        best = score, live.graft(), snapshot(task.head)
+    finally:
+        task.model.eval()
+        write_(task.model, base)
+        copy_(task.head, head_before)
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+            parameter.grad = None
+    if best is None:
+        raise ValueError("no step was taken")
+    return best[1], best[2]

@@ -1,0 +1,175 @@
+"""Running an experiment: cell by cell, each kept in a file, and what all cells say together.
+
+A cell is one sample of the data. An experiment that was interrupted goes on with the first cell
+that has no file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.config import ExperimentConfig, config_from, override_
+from cl_graft.experiments.devices import pick_device
+from cl_graft.experiments.results import machine, versions
+from cl_graft.laboratory.bench import Bench
+from cl_graft.laboratory.pictures import picture
+from cl_graft.laboratory.readings import Reading, Summary, summarize, table
+from cl_graft.laboratory.table import SCALES, SEEDS, Experiment, find_experiment
+
+__all__ = ["Outcome", "experiment_config", "run_experiment"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What an experiment found.
+
+    Attributes:
+        experiment: The row of the table.
+        rows: Numbers over the cells.
+        table: The same in Markdown.
+        folder: Where JSON, table and picture are.
+    """
+
+    experiment: Experiment
+    rows: list[Summary]
+    table: str
+    folder: Path
+
+
+def experiment_config(
+    experiment: Experiment,
+    scale: str,
+    *,
+    data: Path | None = None,
+    sets: Sequence[str] = (),
+) -> ExperimentConfig:
+    """Return the settings of an experiment at a scale.
+
+    Raises:
+        InputError: If there is no such scale, or a setting is wrong.
+    """
+    if scale not in SCALES:
+        raise InputError(f"unknown scale {scale!r}: there are {', '.join(SCALES)}")
+    values: dict[str, Any] = {**SCALES[scale], **experiment.settings}
+    if scale == "smoke":
+        values |= {"shots": SCALES[scale]["shots"], "density": SCALES[scale]["density"]}
+    values["tasks"] = list(experiment.built_in if scale == "smoke" else experiment.tasks)
+    if data is not None:
+        values["data"] = str(data)
+    for override in sets:
+        override_(values, override)
+    return config_from(values, source=f"experiment {experiment.name}")
+
+
+def run_experiment(
+    name: str,
+    *,
+    out: Path,
+    scale: str = "cpu",
+    data: Path | None = None,
+    seeds: Sequence[int] | None = None,
+    sets: Sequence[str] = (),
+    on_cell: Callable[[int, int], None] | None = None,
+) -> Outcome:
+    """Run the cells of an experiment that are missing, and write what all of them say.
+
+    Args:
+        name: A name in `EXPERIMENTS`.
+        out: Folder of cells, cache and results.
+        scale: ``"smoke"``, ``"cpu"`` or ``"paper"``.
+        data: Folder of the real tasks.
+        seeds: Data seeds; None means those of the scale.
+        sets: Overrides of settings, such as ``"steps=200"``.
+        on_cell: Called with (cells done, cells in all).
+
+    Raises:
+        InputError: If name, scale, settings or data cannot be used, or `out` holds cells of other
+            settings.
+    """
+    experiment = find_experiment(name)
+    config = experiment_config(experiment, scale, data=data, sets=sets)
+    seeds = list(range(SEEDS[scale])) if seeds is None else list(seeds)
+    folder = out / name
+    folder.mkdir(parents=True, exist_ok=True)
+    own = config.cell() | {"seeds": config.seeds}
+    cells: list[list[Reading]] = []
+    for place, seed in enumerate(seeds):
+        file = folder / f"cell{seed}.json"
+        cell = _kept(file, own)
+        if cell is None:
+            bench = Bench(config, data_seed=seed, cache=DirectoryCache(out / "cache"))
+            cell = list(experiment.run(bench))
+            stored = {"config": own, "readings": [asdict(reading) for reading in cell]}
+            _write(file, json.dumps(stored, indent=1, allow_nan=True))
+        cells.append(cell)
+        if on_cell is not None:
+            on_cell(place + 1, len(seeds))
+    return _concluded(experiment, config, cells, seeds, folder)
+
+
+def _concluded(
+    experiment: Experiment,
+    config: ExperimentConfig,
+    cells: Sequence[Sequence[Reading]],
+    seeds: Sequence[int],
+    folder: Path,
+) -> Outcome:
+    rows = summarize(cells)
+    if experiment.conclude is not None:
+        rows += summarize([list(experiment.conclude(cells, rows))])
+    device = pick_device(config.device)
+    text = f"# {experiment.title}\n\n{experiment.source}; {len(seeds)} data seed(s).\n\n"
+    text += table(rows, axis=experiment.axis or "x")
+    stored = {
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "source": experiment.source,
+        "data_seeds": list(seeds),
+        "rows": [asdict(row) for row in rows],
+        "config": {**config.model_dump(mode="json"), "data": None},
+        "versions": versions(device),
+        "machine": machine(device),
+    }
+    _write(folder / "results.json", json.dumps(stored, indent=1))
+    _write(folder / "table.md", text)
+    drawn = picture(
+        rows,
+        title=experiment.title,
+        measure=experiment.measure,
+        axis=experiment.axis,
+        logarithmic=experiment.logarithmic,
+    )
+    drawn.savefig(folder / "picture.png")
+    return Outcome(experiment, rows, text, folder)
+
+
+def _kept(file: Path, config: dict[str, Any]) -> list[Reading] | None:
+    """Read a cell that is done; None if there is none.
+
+    Raises:
+        InputError: If it was run with other settings.
+    """
+    if not file.exists():
+        return None
+    stored = json.loads(file.read_text())
+    if stored["config"] != json.loads(json.dumps(config)):
+        raise InputError(
+            f"{file} was run with other settings; choose another output folder, or delete it"
+        )
+    return [Reading(**reading) for reading in stored["readings"]]
+
+
+def _write(file: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    scratch = file.with_suffix(".part")
+    scratch.write_text(text, encoding="utf-8")
+    scratch.replace(file)

@@ -1,0 +1,172 @@
+"""Experiments of the SAM paper: which parameters to tune, and how steady the outcome is.
+
+Fu et al., 2023, https://arxiv.org/abs/2211.15583. Adapters and LoRA are no regions and stand
+elsewhere.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from cl_graft.analysis import paired_t_test, spearman, stability, without_a_share
+from cl_graft.graft import snapshot
+from cl_graft.laboratory.bench import Answers, Bench
+from cl_graft.laboratory.readings import Reading, Summary
+from cl_graft.learning import DenseRun
+from cl_graft.localization import find_localizer
+from cl_graft.localization.rules import biases
+from cl_graft.passes import Passes
+from cl_graft.randomness import derive
+from cl_graft.region import Region
+
+__all__ = [
+    "differences",
+    "methods",
+    "perturbed_data",
+    "projections",
+    "ranks",
+    "ratios",
+    "sparsities",
+    "times",
+]
+
+METHODS: Mapping[str, str] = {
+    "Random": "random",
+    "MagPruning": "magnitude",
+    "DiffPruning": "diff_pruning_sam",
+    "ChildPruning": "child_pruning",
+    "SAM": "sam",
+}
+"""Sparse methods of Table 1, as localizers whose region is trained from the base."""
+
+
+def methods(bench: Bench) -> Iterator[Reading]:
+    """Score every way to choose what trains (Table 1)."""
+    for label, name in enumerate(bench.names):
+        for method, answers in _all(bench, label):
+            yield Reading(name, method, "score", answers.score)
+
+
+def perturbed_data(bench: Bench) -> Iterator[Reading]:
+    """Score methods on nine tenths of the training rows, drawn anew in every cell (Table 2)."""
+    for label, name in enumerate(bench.names):
+        rows = len(bench.problem(label).train)
+        kept = without_a_share(rows, share=0.1, seed=derive(bench.data_seed, name))
+        with bench.fewer_rows(label, kept):
+            for method in ("Random", "ChildPruning", "SAM"):
+                yield Reading(name, method, "score", _sparse(bench, label, method).score)
+
+
+def projections(bench: Bench) -> Iterator[Reading]:
+    """Say how much of a projected region is another one after each more of steps (Fig. 3)."""
+    k = bench.size(bench.density)
+    for label, name in enumerate(bench.names):
+        run, steps = _at_base(bench, label), bench.config.mask_steps
+        before: Region | None = None
+        for number in range(1, 5):
+            region = bench.ranking(
+                label, "child_pruning", k=k, dense=run, depth=k, steps=steps * number
+            ).top(k)
+            if before is not None:
+                changed = 1 - len(region & before) / k
+                yield Reading(name, "ChildPruning", "share of the region that changed", changed,
+                              float(steps * number))  # fmt: skip
+            before = region
+
+
+def sparsities(bench: Bench) -> Iterator[Reading]:
+    """Sweep the density of SAM's region (Fig. 5)."""
+    shares = (2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1, 2e-1)
+    for label, name in enumerate(bench.names):
+        run = _at_base(bench, label)
+        k = bench.size(shares[-1])
+        ranking = bench.ranking(label, "sam", k=k, dense=run, depth=k)
+        for share in shares:
+            values, head = bench.retrained(label, ranking.top(bench.size(share)))
+            for split, measure in (("test", "test score"), ("train", "train score")):
+                answers = bench.graft_answers(label, values, head, split=split)
+                yield Reading(name, "SAM", measure, answers.score, share)
+
+
+def times(bench: Bench) -> Iterator[Reading]:
+    """Time every method, choosing included (Table 3)."""
+    for label, name in enumerate(bench.names):
+        for method in ("FullTuning", *METHODS, "BitFit"):
+            started = time.perf_counter()
+            _one(bench, label, method)
+            yield Reading(name, method, "seconds", time.perf_counter() - started)
+
+
+def ratios(bench: Bench) -> Iterator[Reading]:
+    """Say which share of the graftable parameters each method tunes (Table 4)."""
+    task = bench.problem(0)
+    total = bench.layout.total
+    yield Reading("any", "FullTuning", "share tuned", 1.0)
+    yield Reading("any", "BitFit", "share tuned", biases(task.model, task.parameters).density)
+    for method in METHODS:
+        yield Reading("any", method, "share tuned", bench.size(bench.density) / total)
+
+
+def ranks(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> Iterator[Reading]:
+    """Correlate the ranks of methods by deviation and by mean (Fig. 4)."""
+    del cells
+    spread, means = [], []
+    for task in dict.fromkeys(row.task for row in rows):
+        own = [row for row in rows if row.task == task and row.measure == "score"]
+        spread += [float(sum(o.deviation < row.deviation for o in own)) for row in own]
+        means += [float(sum(o.mean > row.mean for o in own)) for row in own]
+    if len(means) >= 3:
+        rho, p = spearman(spread, means)
+        if rho is not None and p is not None:
+            yield Reading("all", "stability rank and performance rank", "Spearman's rho", rho)
+            yield Reading("all", "stability rank and performance rank", "p", p)
+
+
+def differences(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> Iterator[Reading]:
+    """Test SAM against every other method, pair by pair of cells (Tables 5 and 6)."""
+    scores: dict[tuple[str, str], list[float]] = {}
+    for readings in cells:
+        for reading in readings:
+            if reading.measure == "score":
+                scores.setdefault((reading.task, reading.method), []).append(reading.value)
+    del rows
+    for (task, method), other in scores.items():
+        own = scores.get((task, "SAM"), [])
+        if method != "SAM" and len(own) == len(other) >= 2:
+            t, p = paired_t_test(own, other)
+            yield Reading(task, f"SAM against {method}", "t", t)
+            yield Reading(task, f"SAM against {method}", "p", p)
+            gap = stability([a - b for a, b in zip(own, other, strict=True)]).mean
+            yield Reading(task, f"SAM against {method}", "mean difference", gap)
+
+
+def _all(bench: Bench, label: int) -> Iterator[tuple[str, Answers]]:
+    for method in ("FullTuning", "MixOut", *METHODS, "BitFit"):
+        yield method, _one(bench, label, method)
+
+
+def _one(bench: Bench, label: int, method: str) -> Answers:
+    if method == "FullTuning":
+        return bench.tuned_answers(label, bench.dense(label))
+    if method == "MixOut":
+        return bench.tuned_answers(label, bench.dense(label, mixout=0.9))
+    if method == "BitFit":
+        task = bench.problem(label)
+        values, head = bench.retrained(label, biases(task.model, task.parameters))
+        return bench.graft_answers(label, values, head)
+    return _sparse(bench, label, method)
+
+
+def _sparse(bench: Bench, label: int, method: str) -> Answers:
+    row = find_localizer(METHODS[method])
+    run = bench.dense(label) if row.needs_tuned else _at_base(bench, label)
+    k = bench.size(bench.density)
+    region = bench.ranking(label, row.name, k=k, dense=run, depth=k).top(k)
+    values, head = bench.retrained(label, region)
+    return bench.graft_answers(label, values, head)
+
+
+def _at_base(bench: Bench, label: int) -> DenseRun:
+    """Return what stands in for a dense run where none is needed: the head as it is made."""
+    return DenseRun({}, snapshot(bench.problem(label).head), None, Passes())

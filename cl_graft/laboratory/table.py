@@ -1,0 +1,173 @@
+"""The experiments of the two papers, one row each, and the scales at which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from cl_graft.errors import InputError, nearest
+from cl_graft.laboratory import grafts, multitask, sam, transfer
+from cl_graft.laboratory.bench import Bench
+from cl_graft.laboratory.readings import Reading, Summary
+
+__all__ = ["EXPERIMENTS", "SCALES", "Experiment", "find_experiment"]
+
+SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "smoke": {
+            "shots": 8,
+            "steps": 4,
+            "evaluations": 1,
+            "max_length": 24,
+            "max_dev": 16,
+            "max_test": 24,
+            "mask_steps": 2,
+            "mask_batch": 16,
+            "density": 0.01,
+            "device": "cpu",
+        },
+        "cpu": {
+            "shots": 64,
+            "steps": 400,
+            "evaluations": 4,
+            "max_dev": 128,
+            "max_test": 400,
+            "mask_steps": 8,
+            "mask_batch": 64,
+            "density": 0.003,
+        },
+        "paper": {
+            "preset": "paper",
+            "model": "roberta-base",
+            "family": "masked_lm",
+            "shots": 4096,
+            "shots_short": "all",
+            "max_length": 128,
+            "max_test": None,
+        },
+    }
+)
+"""Settings of each scale. As in the paper, the sample of the data has a seed of its own beside the
+model's, which is 0: a cell is a data seed."""
+
+SEEDS: Mapping[str, int] = MappingProxyType({"smoke": 1, "cpu": 3, "paper": 5})
+"""Data seeds of each scale."""
+
+_FOUR = ("sst2_sent", "ag_news", "qnli", "qqp")
+_SAM = ("cola", "mrpc", "copa", "wsc")
+_SIX = ("sst2_sent", "cr", "mr", "mpqa", "ag_news", "qnli", "snli", "mnli", "mrpc", "qqp")
+_EIGHT = ("sst2_sent", "cr", "snli", "mnli", "qqp", "mrpc", "ag_news", "qnli")
+_TWO = ("sst2_sent", "qnli")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One table or figure.
+
+    Attributes:
+        name: As the command line knows it.
+        title: What it shows, in a line.
+        source: Where in which paper.
+        run: From a bench to readings.
+        tasks: Real tasks, for the scales cpu and paper.
+        built_in: Built-in tasks, for the scale smoke.
+        settings: Of the experiment at every scale, over those of the scale.
+        measure: What its picture shows.
+        axis: What x is; empty where there is none.
+        logarithmic: Whether the axis is.
+        conclude: From all cells and their summary to further readings.
+    """
+
+    name: str
+    title: str
+    source: str
+    run: Callable[[Bench], Iterator[Reading]]
+    tasks: tuple[str, ...]
+    built_in: tuple[str, ...] = ("sentiment",)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    measure: str = "score"
+    axis: str = ""
+    logarithmic: bool = False
+    conclude: (
+        Callable[[Sequence[Sequence[Reading]], Sequence[Summary]], Iterator[Reading]] | None
+    ) = None
+
+
+def _of(name: str, title: str, run: Any, tasks: tuple[str, ...], **more: Any) -> Experiment:
+    paper = "Fu et al., 2023" if name.startswith("sam_") else "Panigrahi et al., 2023"
+    place = name.removeprefix("sam_").replace("table", "Table ").replace("fig", "Fig. ")
+    return Experiment(
+        name=name, title=title, source=f"{paper}, {place}", run=run, tasks=tasks, **more
+    )
+
+
+_DENSITY: Mapping[str, Any] = {"axis": "density", "logarithmic": True}
+_STANDARD: Mapping[str, Any] = {"family": "encoder", "pooling": "first"}
+_SPARSE: Mapping[str, Any] = {"density": 0.005}
+_THREE = ("sentiment", "question_type", "paraphrase")
+_IN_SAM: Mapping[str, Any] = {"settings": _SPARSE}
+
+_ROWS = (
+    _of("table1", "Grafts, their re-training and BitFit", grafts.graft_and_peers, _FOUR),
+    _of("table2", "Grafts keep score and calibrate", grafts.calibrated_grafts, _SIX),
+    _of(
+        "table3", "Grafts out of distribution", transfer.out_of_distribution,
+        ("sst2_sent", "yelp_polarity"), built_in=("sentiment", "urgency"),
+        measure="accuracy out of distribution",
+    ),
+    _of("table5", "Larger data", grafts.densities, ("ag_news", "qnli", "snli"),
+        settings={"shots": None, "shots_short": "all"}, **_DENSITY),
+    _of("table8", "FISH's and random regions as grafts", grafts.fisher_masks, _FOUR, **_DENSITY),
+    _of("table9", "A causal model", grafts.calibrated_grafts, _FOUR,
+        settings={"family": "causal_lm", "density": 0.0005}),
+    _of("fig2", "Learned, most moved and random regions", grafts.regions_by_density, _TWO,
+        **_DENSITY),
+    _of("fig3", "Regions of standard fine-tuning", grafts.regions_by_density, _TWO,
+        settings=_STANDARD, **_DENSITY),
+    _of("fig4a", "Grafts of biases", grafts.bias_grafts, _TWO, **_DENSITY),
+    _of("fig4b", "Lottery tickets", grafts.lottery_tickets, _TWO, axis="density"),
+    _of("fig5", "Optimisers", grafts.optimizers, _TWO, **_DENSITY),
+    _of("fig6", "Top probabilities", grafts.top_probabilities, ("qnli",),
+        measure="share of rows", axis="probability of the answer"),
+    _of("fig7", "WiSE curves in and out of distribution", transfer.wise, ("qnli", "snli"),
+        built_in=("sentiment", "urgency"), measure="accuracy out of distribution", axis="α"),
+    _of("fig8", "Regions of tasks in a multi-task model", multitask.task_regions, _EIGHT,
+        built_in=_THREE, measure="overlap"),
+    _of("fig13", "Regions in a multi-task model by AdamW", multitask.adamw_regions, _EIGHT,
+        built_in=_THREE, measure="overlap"),
+    _of("fig14", "Regions in a multi-task model by AdamW + L1", multitask.adamw_l1_regions, _EIGHT,
+        built_in=_THREE, measure="overlap"),
+    _of("fig9", "In which layers regions lie", grafts.layers, _FOUR,
+        measure="share of the region", axis="layer"),
+    _of("fig10", "In which kinds of parameters regions lie", grafts.kinds, _FOUR,
+        measure="share of the region"),
+    _of("fig15", "Core skills are learned first", transfer.core_skills,
+        ("sst2_sent", "qnli", "snli", "mnli"), axis="step"),
+    _of("theorem_d2", "Train-test gap and bound (and Theorem D.4)", grafts.train_test_gaps, _FOUR,
+        measure="gap"),
+    _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM, **_IN_SAM),
+    _of("sam_table2", "Perturbed data", sam.perturbed_data, _SAM, **_IN_SAM),
+    _of("sam_table3", "Time", sam.times, _SAM, measure="seconds", **_IN_SAM),
+    _of("sam_table4", "Share tuned", sam.ratios, _SAM, measure="share tuned", **_IN_SAM),
+    _of("sam_table5", "Significance (and Table 6)", sam.methods, _SAM,
+        conclude=sam.differences, **_IN_SAM),
+    _of("sam_fig3", "Projection discontinuity", sam.projections, _SAM,
+        measure="share of the region that changed", axis="steps", **_IN_SAM),
+    _of("sam_fig4", "Stability and performance", sam.methods, _SAM, conclude=sam.ranks, **_IN_SAM),
+    _of("sam_fig5", "Density", sam.sparsities, _SAM, measure="test score", **_IN_SAM, **_DENSITY),
+)  # fmt: skip
+
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType({row.name: row for row in _ROWS})
+
+
+def find_experiment(name: str) -> Experiment:
+    """Look an experiment up.
+
+    Raises:
+        InputError: If there is none of this name; the nearest one is named.
+    """
+    if name not in EXPERIMENTS:
+        raise InputError(f"unknown experiment {name!r}: {nearest(name, EXPERIMENTS)}")
+    return EXPERIMENTS[name]

@@ -1,0 +1,131 @@
+"""Experiments beyond a task's own distribution, and along its dense run.
+
+Panigrahi et al., 2023, Table 3, Fig. 7 and Fig. 15 (https://arxiv.org/abs/2302.06600).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+
+import torch
+
+from cl_graft.analysis import along, interpolated, self_labelled
+from cl_graft.graft import gather, grafted, snapshot
+from cl_graft.laboratory.bench import Answers, Bench, holding
+from cl_graft.laboratory.readings import Reading
+from cl_graft.learning import DenseRun
+from cl_graft.localization.rules import biases
+from cl_graft.passes import Passes
+from cl_graft.region import Region
+
+__all__ = ["LABEL_MAPS", "core_skills", "out_of_distribution", "wise"]
+
+LABEL_MAPS: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("qnli", "mnli"): {"entailment": "entailment", "contradiction": "not_entailment"},
+    ("qnli", "snli"): {"entailment": "entailment", "contradiction": "not_entailment"},
+}
+"""Labels of a second task in words of the first; rows with others are left out. Pairs that are not
+here have labels of the same order."""
+
+
+def out_of_distribution(bench: Bench) -> Iterator[Reading]:
+    """Learn the first task of each pair and answer the second (Table 3)."""
+    for source, target in _pairs(bench):
+        run = bench.dense(source)
+        k = bench.size(bench.density)
+        region = bench.ranking(source, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        task = bench.problem(source)
+        ways = {
+            "re-trained graft": bench.retrained(source, region),
+            "BitFit": bench.retrained(source, biases(task.model, task.parameters)),
+            "grafting": (bench.cut(run, region), run.head),
+        }
+        everything = Region.full(bench.layout)
+        ways["fine-tuning"] = (gather(run.tuned, everything), run.head)
+        for method, (graft, head) in ways.items():
+            with grafted(task.model, graft), holding(task.head, head):
+                yield from _both(bench, source, target, method)
+
+
+def wise(bench: Bench) -> Iterator[Reading]:
+    """Walk from the base to the tuned and to the grafted model (Fig. 7)."""
+    for source, target in _pairs(bench):
+        run = bench.dense(source)
+        k = bench.size(bench.density)
+        region = bench.ranking(source, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        task = bench.problem(source)
+        for method, inside in (("WiSE-FT", None), ("WiSE-Graft", region)):
+            for step in range(6):
+                alpha = step / 5
+                moved = interpolated(task.model, run.tuned, alpha=alpha, region=inside)
+                with moved, holding(task.head, run.head):
+                    yield from _both(bench, source, target, method, x=alpha)
+
+
+def core_skills(bench: Bench) -> Iterator[Reading]:
+    """Follow a region, found at an intermediate checkpoint, through the run (Fig. 15)."""
+    for label in range(len(bench.names)):
+        yield from _followed(bench, label)
+
+
+def _followed(bench: Bench, label: int) -> list[Reading]:
+    """Walk a run twice: to its middle, where the region is found, and along the region."""
+    task, schedule, name = bench.problem(label), bench.schedule(label), bench.names[label]
+    marks = sorted({max(1, round(schedule.steps * share / 8)) for share in range(1, 9)})
+    middle = marks[len(marks) // 2]
+    there: list[DenseRun] = []
+    read: list[Reading] = []
+
+    def keep(step: int) -> None:
+        del step
+        there.append(DenseRun(snapshot(task.parameters), snapshot(task.head), None, Passes()))
+
+    def look(step: int) -> None:
+        read.append(Reading(name, "whole model", "score", bench.answers(label).score, float(step)))
+        graft = gather(task.parameters, region)
+        with holding(task.parameters, base), grafted(task.model, graft):
+            score = bench.answers(label).score
+        read.append(Reading(name, "region alone", "score", score, float(step)))
+
+    base = snapshot(task.parameters)
+    along(task, schedule, seed=bench.seed, at=[middle], visit=keep)
+    (run,) = there
+    with holding(task.parameters, run.tuned), holding(task.head, run.head):
+        labelled = self_labelled(task)
+    k, localizer = bench.size(bench.density), bench.config.localizer
+    region = bench.ranking(label, localizer, k=k, dense=run, depth=k, task=labelled).top(k)
+    along(task, schedule, seed=bench.seed, at=marks, visit=look)
+    return read
+
+
+def _pairs(bench: Bench) -> Iterator[tuple[int, int]]:
+    """Take the tasks two by two: the first is learned, the second asked."""
+    places = range(len(bench.names))
+    yield from list(pairwise(places))[::2]
+
+
+def _both(
+    bench: Bench, source: int, target: int, method: str, *, x: float | None = None
+) -> Iterator[Reading]:
+    name = f"{bench.names[source]} → {bench.names[target]}"
+    yield Reading(name, method, "score in distribution", bench.answers(source).score, x)
+    answers = bench.answers(target, through=source)
+    seen = _translated(bench, source, target, answers)
+    yield Reading(name, method, "accuracy out of distribution", seen, x)
+
+
+def _translated(bench: Bench, source: int, target: int, answers: Answers) -> float:
+    """Return the accuracy on the rows whose label the first task knows."""
+    first, second = (bench.stream.tasks[place].task for place in (source, target))
+    words = LABEL_MAPS.get((first.name, second.name))
+    if words is None:
+        known = min(first.num_classes, second.num_classes)
+        meant = [place if place < known else -1 for place in range(second.num_classes)]
+    else:
+        names = list(first.label_names)
+        meant = [names.index(words[w]) if w in words else -1 for w in second.label_names]
+    targets = torch.tensor(meant)[answers.targets]
+    rows = targets >= 0
+    right = answers.logits.argmax(-1)[rows] == targets[rows]
+    return float(right.double().mean()) if len(right) else float("nan")
