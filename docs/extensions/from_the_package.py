@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import json
 import re
-import types
-import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic.fields import FieldInfo
+from config_fields import fields_table
+from documented_modules import modules, public_names
+from markdown_pieces import table, toctree
 
 ROOT = Path(__file__).parents[2]
 MARKER = re.compile(r"^<!-- from the package: ([a-z][a-z ]*) -->$", re.MULTILINE)
@@ -41,22 +41,15 @@ def fill(text: str) -> str:
     return MARKER.sub(section, text)
 
 
-def table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Write a Markdown table."""
-    head = list(columns)
-    lines = [head, ["---"] * len(head), *([_cell(c) for c in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 def config() -> str:
     """Every field of the config with its type, default, range and meaning."""
     from cl_graft.experiments.config import ExperimentConfig, TaskSettings
 
     return "\n\n".join(
         [
-            _fields(ExperimentConfig.model_fields),
+            fields_table(ExperimentConfig.model_fields),
             "## Settings of one task\n\nEach value of `task_settings` has these fields.",
-            _fields(TaskSettings.model_fields),
+            fields_table(TaskSettings.model_fields),
         ]
     )
 
@@ -245,7 +238,7 @@ def decisions() -> str:
 def decision_pages() -> str:
     """The same as a table of contents."""
     files = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-    return _toctree(f"decisions/{file.stem}" for file in files)
+    return toctree(f"decisions/{file.stem}" for file in files)
 
 
 def benchmarks() -> str:
@@ -279,154 +272,6 @@ def nested(text: str) -> str:
         parts[place] = re.sub(r"!?\[([^\]]*)\]\((?!https?:|#)[^)]*\)", r"\1", lower)
     return "".join(parts)
 
-
-def public_names() -> str:
-    """The names of `import cl_graft`, in the order of their modules."""
-    import cl_graft
-
-    homes: dict[str, list[str]] = {}
-    for name in cl_graft.__all__:
-        homes.setdefault(_home(getattr(cl_graft, name), cl_graft._HOME_OF[name]), []).append(name)
-    return table(
-        ("names", "documented in"),
-        (
-            (", ".join(f"`{name}`" for name in sorted(names)), f"`{home}`")
-            for home, names in sorted(homes.items())
-        ),
-    )
-
-
-def modules() -> str:
-    """The documentation of every public module."""
-    parts = []
-    for title, names in MODULES.items():
-        parts.append(f"## {title}")
-        for name in names:
-            parts.append(
-                f"### {name}\n\n```{{eval-rst}}\n.. automodule:: {name}\n   :members:\n```"
-            )
-    return "\n\n".join(parts)
-
-
-MODULES: Mapping[str, tuple[str, ...]] = {
-    "Regions, grafts and banks": (
-        "cl_graft.region",
-        "cl_graft.graft",
-        "cl_graft.bank",
-        "cl_graft.switch",
-        "cl_graft.serving",
-        "cl_graft.flat",
-        "cl_graft.sparse",
-        "cl_graft.errors",
-    ),
-    "Files": (
-        "cl_graft.store.banks",
-        "cl_graft.store.grafts",
-        "cl_graft.store.locks",
-        "cl_graft.store.writing",
-    ),
-    "Learning a task": (
-        "cl_graft.learning",
-        "cl_graft.locating",
-        "cl_graft.posing",
-        "cl_graft.warmup",
-        "cl_graft.passes",
-        "cl_graft.training",
-        "cl_graft.precision",
-        "cl_graft.activations",
-        "cl_graft.dropout",
-        "cl_graft.trouble",
-        "cl_graft.localization.problem",
-        "cl_graft.localization.table",
-        "cl_graft.localization.ranking",
-    ),
-    "The laboratory": (
-        "cl_graft.analysis.anatomy",
-        "cl_graft.analysis.bound",
-        "cl_graft.analysis.gain",
-        "cl_graft.analysis.interpolation",
-        "cl_graft.analysis.lottery",
-        "cl_graft.analysis.significance",
-        "cl_graft.analysis.stability",
-        "cl_graft.analysis.sweep",
-        "cl_graft.analysis.trajectory",
-        "cl_graft.laboratory.run",
-        "cl_graft.laboratory.table",
-        "cl_graft.laboratory.readings",
-        "cl_graft.laboratory.bench",
-        "cl_graft.laboratory.retraining",
-        "cl_graft.mixout",
-        "cl_graft.proximal",
-    ),
-    "Avalanche": (
-        "cl_graft.strategies.grafting",
-        "cl_graft.strategies.plugin",
-        "cl_graft.strategies.session",
-        "cl_graft.strategies.multitask",
-        "cl_graft.strategies.steps",
-        "cl_graft.strategies.batches",
-        "cl_graft.strategies.precision",
-        "cl_graft.strategies.watch",
-        "cl_graft.strategies.table",
-        "cl_graft.strategies.row",
-        "cl_graft.strategies.settings",
-        "cl_graft.strategies.ingredients",
-        "cl_graft.strategies.baselines.bounds",
-        "cl_graft.strategies.baselines.penalties",
-        "cl_graft.strategies.baselines.distillation",
-        "cl_graft.strategies.baselines.rehearsal",
-        "cl_graft.strategies.baselines.prototypes",
-        "cl_graft.strategies.baselines.own_values",
-        "cl_graft.strategies.baselines.inserted",
-        "cl_graft.strategies.baselines.low_rank",
-        "cl_graft.strategies.baselines.packnet",
-        "cl_graft.strategies.baselines.masks",
-        "cl_graft.metrics.plugins",
-        "cl_graft.metrics.tensorboard",
-    ),
-    "Planning": (
-        "cl_graft.planning.plan",
-        "cl_graft.planning.phases",
-        "cl_graft.planning.hollow",
-        "cl_graft.planning.ledger",
-    ),
-    "Models": (
-        "cl_graft.models.load",
-        "cl_graft.models.task_model",
-        "cl_graft.models.task_server",
-        "cl_graft.models.heads",
-        "cl_graft.models.pooling",
-        "cl_graft.models.graftable",
-    ),
-    "Tasks": (
-        "cl_graft.tasks.load",
-        "cl_graft.tasks.task",
-        "cl_graft.tasks.prompts",
-        "cl_graft.tasks.shots",
-        "cl_graft.tasks.encoding",
-        "cl_graft.tasks.benchmark",
-        "cl_graft.tasks.encoded",
-        "cl_graft.tasks.generated",
-    ),
-    "Measures": (
-        "cl_graft.metrics.continual",
-        "cl_graft.metrics.answers",
-        "cl_graft.metrics.calibration",
-        "cl_graft.metrics.task_score",
-        "cl_graft.metrics.figures",
-    ),
-    "Experiments": (
-        "cl_graft.experiments.config",
-        "cl_graft.experiments.run",
-        "cl_graft.experiments.compare",
-        "cl_graft.experiments.rebuild",
-        "cl_graft.experiments.add",
-        "cl_graft.experiments.verify",
-        "cl_graft.experiments.inspect",
-    ),
-    "Fingerprints and randomness": ("cl_graft.fingerprint", "cl_graft.randomness"),
-}
-"""The modules that the API page documents, by chapter."""
 
 SECTIONS: Mapping[str, Callable[[], str]] = {
     "config": config,
@@ -480,76 +325,10 @@ def setup(app: Any) -> dict[str, object]:
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def _fields(fields: Mapping[str, FieldInfo]) -> str:
-    return table(
-        ("field", "type", "default", "meaning"),
-        (
-            (
-                f"`{name}`",
-                f"`{_type(field.annotation)}`{_bounds(field)}",
-                _default(field),
-                field.description or "",
-            )
-            for name, field in fields.items()
-        ),
-    )
-
-
-def _type(annotation: Any) -> str:
-    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Literal:
-        return " or ".join(repr(value) for value in inner)
-    if origin in (types.UnionType, typing.Union):
-        return " or ".join("null" if part is type(None) else _type(part) for part in inner)
-    if origin is list:
-        return f"list of {_type(inner[0])}"
-    if origin is dict:
-        return f"{_type(inner[1])} by {_type(inner[0])}"
-    return {"Path": "path", "TaskSettings": "settings"}.get(
-        annotation.__name__, annotation.__name__
-    )
-
-
-def _bounds(field: FieldInfo) -> str:
-    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
-    said = [
-        f"{signs[name]} {getattr(rule, name)}"
-        for rule in field.metadata
-        for name in signs
-        if hasattr(rule, name)
-    ]
-    return f", {', '.join(said)}" if said else ""
-
-
-def _default(field: FieldInfo) -> str:
-    if field.is_required():
-        return "required"
-    value = field.get_default(call_default_factory=True)
-    if value is None:
-        return "null"
-    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
-
-
-def _home(thing: object, unit: str) -> str:
-    home = getattr(thing, "__module__", "")
-    if home.startswith("cl_graft.") and not isinstance(thing, Mapping):
-        return home
-    # A table: the module of its unit that defines it is the one documented here.
-    return "cl_graft.localization.table" if unit == "localization" else f"cl_graft.{unit}"
-
-
 def _first_sentence(docstring: str | None) -> str:
     text = " ".join((docstring or "").split("\n\n")[0].split())
     return text.removesuffix(".")
 
 
-def _cell(value: object) -> str:
-    return str(value).replace("|", r"\|").replace("\n", " ")
-
-
 def _title(file: Path) -> str:
     return file.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")
-
-
-def _toctree(pages: Iterable[str]) -> str:
-    return "\n".join(["```{toctree}", ":hidden:", "", *pages, "```"])
