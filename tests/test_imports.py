@@ -124,6 +124,7 @@ EVERYTHING = TEXT | {
     "matplotlib",
     "pydantic",
     "rich",
+    "scipy",
     "tensorboard",
     "torchmetrics",
     "typer",

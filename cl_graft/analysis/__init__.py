@@ -5,7 +5,8 @@ from cl_graft.analysis.bound import generalization_bound, variance_bound
 from cl_graft.analysis.gain import relative_gain
 from cl_graft.analysis.interpolation import interpolated, wise_curve
 from cl_graft.analysis.lottery import only
-from cl_graft.analysis.significance import paired_t_test, spearman
+from cl_graft.analysis.ranks import average_ranks, critical_difference
+from cl_graft.analysis.significance import holm, mean_interval, paired_t_test, spearman
 from cl_graft.analysis.stability import Stability, stability, without_a_share
 from cl_graft.analysis.sweep import sparsity_sweep
 from cl_graft.analysis.trajectory import along, self_labelled
@@ -15,8 +16,12 @@ __all__ = [
     "Stability",
     "along",
     "anatomy",
+    "average_ranks",
+    "critical_difference",
     "generalization_bound",
+    "holm",
     "interpolated",
+    "mean_interval",
     "only",
     "paired_t_test",
     "relative_gain",

@@ -1,6 +1,7 @@
-"""Is a difference more than chance: paired t-tests and rank correlation.
+"""Is a difference more than chance: intervals, paired tests, and tests that were many.
 
-Tests as in Fu et al., 2023, App. A.7 and Fig. 4 (https://arxiv.org/abs/2211.15583).
+Tests as in Fu et al., 2023, App. A.7 and Fig. 4 (https://arxiv.org/abs/2211.15583), by
+`scipy.stats`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,35 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["paired_t_test", "spearman"]
+from scipy import stats
+
+__all__ = ["holm", "mean_interval", "paired_t_test", "spearman"]
+
+
+def mean_interval(
+    values: Sequence[float], *, level: float = 0.95
+) -> tuple[float, tuple[float, float] | None]:
+    """Return the mean of values and its confidence interval by Student's t.
+
+    Args:
+        values: One a seed, or one an order of tasks.
+        level: How often such an interval holds the true mean, in (0, 1).
+
+    Returns:
+        The mean, and the interval's ends; None for a single value, of which nothing is known.
+
+    Raises:
+        ValueError: If there are no values.
+    """
+    if not values:
+        raise ValueError("no values to average")
+    count = len(values)
+    middle = math.fsum(values) / count
+    if count == 1:
+        return middle, None
+    error = math.sqrt(math.fsum((v - middle) ** 2 for v in values) / (count - 1) / count)
+    half = float(stats.t.ppf(0.5 + level / 2, count - 1)) * error
+    return middle, (middle - half, middle + half)
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
@@ -25,14 +54,31 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[floa
     Raises:
         ValueError: If the lengths differ or there are fewer than two pairs.
     """
-    count = _checked(first, second, least=2)
+    _check(first, second, least=2)
     differences = [a - b for a, b in zip(first, second, strict=True)]
-    mean = math.fsum(differences) / count
-    spread = math.sqrt(math.fsum((d - mean) ** 2 for d in differences) / (count - 1))
-    if spread == 0:
-        return (0.0, 1.0) if mean == 0 else (math.copysign(math.inf, mean), 0.0)
-    t = mean / (spread / math.sqrt(count))
-    return t, _two_sided(t, count - 1)
+    if len(set(differences)) == 1:
+        same = differences[0]
+        return (0.0, 1.0) if same == 0 else (math.copysign(math.inf, same), 0.0)
+    found = stats.ttest_1samp(differences, 0.0)
+    return float(found.statistic), float(found.pvalue)
+
+
+def holm(chances: Sequence[float]) -> list[float]:
+    """Correct the p values of several tests, so that any false alarm among them is rare.
+
+    Holm, 1979, "A Simple Sequentially Rejective Multiple Test Procedure",
+    https://www.jstor.org/stable/4615733: the i-th smallest of m is multiplied by m − i + 1, and
+    none is below one that was smaller.
+
+    Returns:
+        The corrected values, at most 1, in the order given.
+    """
+    order = sorted(range(len(chances)), key=lambda place: chances[place])
+    corrected, least = [0.0] * len(chances), 0.0
+    for rank, place in enumerate(order):
+        least = max(least, min(1.0, (len(chances) - rank) * chances[place]))
+        corrected[place] = least
+    return corrected
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> tuple[float | None, float | None]:
@@ -46,47 +92,16 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> tuple[float | N
     Raises:
         ValueError: If the lengths differ or there are fewer than three pairs.
     """
-    count = _checked(first, second, least=3)
-    x, y = _centred_ranks(first), _centred_ranks(second)
-    norm = math.sqrt(math.fsum(a * a for a in x) * math.fsum(b * b for b in y))
-    if norm == 0:
+    _check(first, second, least=3)
+    if len(set(first)) == 1 or len(set(second)) == 1:
         return None, None
-    rho = math.fsum(a * b for a, b in zip(x, y, strict=True)) / norm
-    rho = max(-1.0, min(1.0, rho))
-    if abs(rho) == 1:
-        return rho, 0.0
-    return rho, _two_sided(rho * math.sqrt((count - 2) / (1 - rho * rho)), count - 2)
+    found = stats.spearmanr(first, second)
+    return float(found.statistic), float(found.pvalue)
 
 
-def _checked(first: Sequence[float], second: Sequence[float], *, least: int) -> int:
+def _check(first: Sequence[float], second: Sequence[float], *, least: int) -> None:
     if len(first) != len(second) or len(first) < least:
         raise ValueError(
             f"expected two lists of one length of at least {least}, "
             f"got {len(first)} and {len(second)} values"
         )
-    return len(first)
-
-
-def _centred_ranks(values: Sequence[float]) -> list[float]:
-    """Return ranks from 1, equal values sharing theirs, less their mean."""
-    below = [sum(other < value for other in values) for value in values]
-    equal = [sum(other == value for other in values) for value in values]
-    middle = (len(values) + 1) / 2
-    return [b + (e + 1) / 2 - middle for b, e in zip(below, equal, strict=True)]
-
-
-def _two_sided(t: float, degrees: int) -> float:
-    """Return P(|T| ≥ |t|) of Student's distribution, by its finite series.
-
-    Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4.
-    """
-    angle = math.atan(abs(t) / math.sqrt(degrees))
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = degrees % 2
-    term = cosine if odd else 1.0
-    total = 0.0
-    for j in range(1 + odd, degrees, 2):
-        total += term
-        term *= cosine * cosine * j / (j + 1)
-    inside = 2 / math.pi * (angle + sine * total) if odd else sine * total
-    return max(0.0, 1 - inside)

@@ -11,7 +11,7 @@ import json
 import logging
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any
 
 from cl_graft.errors import InputError
@@ -20,12 +20,19 @@ from cl_graft.experiments.base import load_base_model
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.devices import pick_device
+from cl_graft.experiments.exports import comparison_csv, comparison_latex, draw_ranks
 from cl_graft.experiments.progress import Progress, Step, silent
 from cl_graft.experiments.report import mean_ece, write_comparison_summary
 from cl_graft.experiments.results import Comparison, Failure, RunResult, command
 from cl_graft.experiments.run import run
 from cl_graft.experiments.setup import check_strategy
+from cl_graft.experiments.statistics import differences_of, over_seeds, ranks_of
 from cl_graft.experiments.tasks import check_tasks, data_seed_of, load_tasks
+from cl_graft.metrics import (
+    accuracy_over_stream,
+    backward_transfer_over_stream,
+    forward_transfer_over_stream,
+)
 from cl_graft.stopping import Stop
 from cl_graft.store import only_writer
 from cl_graft.store.files import replace_file
@@ -35,6 +42,12 @@ from cl_graft.tasks import TextTask
 __all__ = ["compare", "summarize"]
 
 logger = logging.getLogger(__name__)
+
+_OVER_STREAM = {
+    "accuracy": accuracy_over_stream,
+    "backward_transfer": backward_transfer_over_stream,
+    "forward_transfer": forward_transfer_over_stream,
+}
 
 
 def compare(
@@ -51,8 +64,8 @@ def compare(
 
     Args:
         config: The settings.
-        out: Gets ``<strategy>/seed<k>/`` for every cell, ``cache/``, ``summary.json`` and
-            ``summary.md``.
+        out: Gets ``<strategy>/seed<k>/`` for every cell, ``cache/``, ``summary.json``,
+            ``.md``, ``.csv`` and ``.tex``, and ``ranks.png`` from three strategies on.
         progress: Called after every step of every phase.
         started_by: The command to note as the comparison's; None means this process's.
         stop: Asked after every step whether to stop.
@@ -125,7 +138,7 @@ def summarize(
     *,
     started_by: str | None = None,
 ) -> dict[str, Any]:
-    """Return mean and sample standard deviation over seeds of every measure, by strategy.
+    """Sum up finished runs: every measure over seeds, by strategy, and which strategies differ.
 
     Args:
         config: The settings.
@@ -146,6 +159,8 @@ def summarize(
         "tasks": first.tasks,
         "seeds": [seed for seed in config.seeds if any(r.seed == seed for r in results)],
         "strategies": strategies,
+        "differences": differences_of(results, reference=_reference(list(strategies))),
+        "ranks": ranks_of(results),
         "failed": [{"strategy": f.strategy, "seed": f.seed, "error": f.error} for f in failed],
         "config": config.model_dump(mode="json"),
         "data": first.data,
@@ -193,22 +208,27 @@ def _sum_up(
                            for f in failed]}  # fmt: skip
     summary = summarize(config, results, failed, started_by=started_by)
     replace_file(out / "summary.json", f"{json.dumps(summary, indent=1)}\n".encode())
+    replace_file(out / "summary.csv", comparison_csv(summary).encode())
+    replace_file(out / "summary.tex", comparison_latex(summary).encode())
     write_comparison_summary(summary, out)
+    if summary["ranks"] and len(results) == len(config.strategies) * len(config.seeds):
+        draw_ranks(summary["ranks"], out)
     return summary
 
 
-def _row(results: Sequence[RunResult], tasks: Sequence[str]) -> dict[str, Any]:
-    def over_seeds(values: Iterable[float | None]) -> dict[str, Any]:
-        known = [value for value in values if value is not None]
-        return {
-            "mean": mean(known) if known else None,
-            "sd": stdev(known) if len(known) > 1 else None,
-            "n": len(known),
-        }
+def _reference(names: Sequence[str]) -> str:
+    """Choose what the other strategies are compared with."""
+    return "grafting" if "grafting" in names else names[0]
 
+
+def _row(results: Sequence[RunResult], tasks: Sequence[str]) -> dict[str, Any]:
     measures = ("average_accuracy", "backward_transfer", "forward_transfer", "forgetting")
     return {
         **{name: over_seeds(getattr(result, name) for result in results) for name in measures},
+        **{
+            f"{name}_over_stream": over_seeds(measure(result.R) for result in results)
+            for name, measure in _OVER_STREAM.items()
+        },
         "ece": over_seeds(mean_ece(result) for result in results),
         "final": {
             task: over_seeds(result.R[-1][j] for result in results) for j, task in enumerate(tasks)

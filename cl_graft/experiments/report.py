@@ -68,11 +68,41 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
         if row["of_independent"] is not None and name != "independent":
             share = f"{row['of_independent']:.3f}"
             lines.append(f"Average accuracy of {name}: {share} of independent fine-tuning's.")
+    lines += _differences(summary)
     if summary["failed"]:
         lines += ["", "## Not finished", ""]
         lines += [f"- {f['strategy']}, seed {f['seed']}: {f['error']}" for f in summary["failed"]]
     lines += ["", *_where(summary)]
     _write(lines, folder)
+
+
+def _differences(summary: Mapping[str, Any]) -> list[str]:
+    """Say which strategies differ from one of them, and how they rank."""
+    lines: list[str] = []
+    if tests := summary["differences"]:
+        reference = tests[0]["reference"]
+        lines += ["", f"## {reference} against the others", ""]
+        lines += _table(["against", "difference", "95 % interval", "p", "p, corrected", "seeds"], [
+            [
+                test["strategy"],
+                _percent(test["difference"]),
+                " to ".join(_percent(end) for end in test["interval"]),
+                f"{test['p']:.3g}",
+                f"{test['p_holm']:.3g}",
+                str(test["n"]),
+            ]
+            for test in tests
+        ])  # fmt: skip
+        lines += ["", f"By how many points the average accuracy of {reference} is higher: mean "
+                  "over seeds, paired t-test, p corrected after Holm for all rows."]  # fmt: skip
+    if found := summary["ranks"]:
+        lines += ["", "## Average ranks", "", *_table(
+            ["strategy", "rank"], [[name, f"{rank:.2f}"] for name, rank in found["ranks"].items()]
+        )]  # fmt: skip
+        lines += ["", f"Over {found['comparisons']} scores at the end, a task with a seed each; "
+                  f"ranks less than {found['critical_difference']:.2f} apart do not differ "
+                  "significantly (Nemenyi, 5 %)."]  # fmt: skip
+    return lines
 
 
 def mean_ece(result: RunResult) -> float | None:

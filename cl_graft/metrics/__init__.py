@@ -8,10 +8,13 @@ from cl_graft.metrics.answers import agreement, top_probability_histogram
 from cl_graft.metrics.calibration import ReliabilityBins, ece, reliability_bins
 from cl_graft.metrics.continual import (
     ScoreMatrix,
+    accuracy_over_stream,
     average_accuracy,
     backward_transfer,
+    backward_transfer_over_stream,
     forgetting,
     forward_transfer,
+    forward_transfer_over_stream,
 )
 from cl_graft.metrics.task_score import METRICS, score
 
@@ -19,12 +22,15 @@ __all__ = [
     "METRICS",
     "ReliabilityBins",
     "ScoreMatrix",
+    "accuracy_over_stream",
     "agreement",
     "average_accuracy",
     "backward_transfer",
+    "backward_transfer_over_stream",
     "ece",
     "forgetting",
     "forward_transfer",
+    "forward_transfer_over_stream",
     "reliability_bins",
     "score",
     "top_probability_histogram",

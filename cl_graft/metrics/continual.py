@@ -7,8 +7,10 @@ such a cell is None itself, never a mean over fewer tasks.
 
 Backward and forward transfer go by Lopez-Paz & Ranzato, "Gradient Episodic Memory for Continual
 Learning" (2017), https://arxiv.org/abs/1706.08840; forgetting by Chaudhry et al., "Riemannian Walk
-for Incremental Learning" (2018), https://arxiv.org/abs/1801.10112. Other libraries compute other
-numbers under the same names: compare formulas, not names.
+for Incremental Learning" (2018), https://arxiv.org/abs/1801.10112. The measures that end in
+`_over_stream` go by Díaz-Rodríguez et al., "Don't forget, there is more than forgetting" (2018),
+https://arxiv.org/abs/1810.13166, who average over every moment of the stream and not its end alone.
+Other libraries compute other numbers under the same names: compare formulas, not names.
 """
 
 import math
@@ -16,10 +18,13 @@ from collections.abc import Iterable, Sequence
 
 __all__ = [
     "ScoreMatrix",
+    "accuracy_over_stream",
     "average_accuracy",
     "backward_transfer",
+    "backward_transfer_over_stream",
     "forgetting",
     "forward_transfer",
+    "forward_transfer_over_stream",
 ]
 
 ScoreMatrix = Sequence[Sequence[float | None]]
@@ -109,6 +114,53 @@ def forgetting(R: ScoreMatrix) -> float | None:
         _difference(_best(R[i][j] for i in range(j, size - 1)), R[size - 1][j])
         for j in range(size - 1)
     )
+
+
+def accuracy_over_stream(R: ScoreMatrix) -> float | None:
+    """Average the scores of all experiences learned so far, over all moments of the stream.
+
+    A = 2/(T(T+1)) · Σ_{i≥j} R[i][j] (Díaz-Rodríguez et al. 2018, section 3.1).
+
+    Returns:
+        The average, or None if R is empty or a score on or below the diagonal is missing.
+
+    Raises:
+        ValueError: If R is not square, or a score is not finite.
+    """
+    return _mean(R[i][j] for i in range(_checked_size(R)) for j in range(i + 1))
+
+
+def backward_transfer_over_stream(R: ScoreMatrix) -> float | None:
+    """Average what later training did to earlier experiences, over all moments of the stream.
+
+    BWT = 2/(T(T-1)) · Σ_{i>j} (R[i][j] − R[j][j]) (Díaz-Rodríguez et al. 2018, section 3.1).
+
+    Returns:
+        The average difference, or None if there are fewer than two experiences or a score on or
+        below the diagonal is missing.
+
+    Raises:
+        ValueError: If R is not square, or a score is not finite.
+    """
+    size = _checked_size(R)
+    return _mean(_difference(R[i][j], R[j][j]) for i in range(size) for j in range(i))
+
+
+def forward_transfer_over_stream(R: ScoreMatrix) -> float | None:
+    """Average the scores of experiences that are not learned yet, over all moments of the stream.
+
+    FWT = 2/(T(T-1)) · Σ_{i<j} R[i][j] (Díaz-Rodríguez et al. 2018, section 3.1). It is no
+    difference: chance and the base's own knowledge are part of it.
+
+    Returns:
+        The average, or None if there are fewer than two experiences or a score above the diagonal
+        is missing.
+
+    Raises:
+        ValueError: If R is not square, or a score is not finite.
+    """
+    size = _checked_size(R)
+    return _mean(R[i][j] for i in range(size) for j in range(i + 1, size))
 
 
 def _checked_size(R: ScoreMatrix) -> int:

@@ -75,6 +75,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.analysis.gain",
         "cl_graft.analysis.interpolation",
         "cl_graft.analysis.lottery",
+        "cl_graft.analysis.ranks",
         "cl_graft.analysis.significance",
         "cl_graft.analysis.stability",
         "cl_graft.analysis.sweep",

@@ -5,13 +5,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cl_graft.metrics import (
+    accuracy_over_stream,
+    average_accuracy,
+    backward_transfer,
+    backward_transfer_over_stream,
+    forgetting,
+    forward_transfer,
+    forward_transfer_over_stream,
+)
+
+MEASURES = [
     average_accuracy,
     backward_transfer,
     forgetting,
-    forward_transfer,
-)
-
-MEASURES = [average_accuracy, backward_transfer, forgetting]
+    accuracy_over_stream,
+    backward_transfer_over_stream,
+]
 
 # Three experiences, worked out by hand below.
 R = [
@@ -45,6 +54,15 @@ def constant_columns(draw):
 
 def test_average_accuracy_is_the_mean_of_the_last_row():
     assert average_accuracy(R) == pytest.approx((0.85 + 0.65 + 0.95) / 3)
+
+
+def test_measures_over_the_stream_take_every_moment():
+    below = [0.90, 0.80, 0.70, 0.85, 0.65, 0.95]
+    assert accuracy_over_stream(R) == pytest.approx(sum(below) / 6)
+    moved = [0.80 - 0.90, 0.85 - 0.90, 0.65 - 0.70]
+    assert backward_transfer_over_stream(R) == pytest.approx(sum(moved) / 3)
+    assert forward_transfer_over_stream(R) == pytest.approx((0.30 + 0.50 + 0.60) / 3)
+    assert forward_transfer_over_stream([[0.9, None], [0.8, 0.7]]) is None
 
 
 def test_backward_transfer_compares_the_last_row_with_the_diagonal():
@@ -106,7 +124,7 @@ def test_no_forward_transfer_over_a_model_that_never_changes(matrix):
 def test_a_missing_score_of_the_last_row_makes_every_measure_undefined(matrix, data):
     column = data.draw(st.integers(0, len(matrix) - 2))
     matrix[-1][column] = None
-    assert [measure(matrix) for measure in MEASURES] == [None, None, None]
+    assert {measure(matrix) for measure in MEASURES} == {None}
 
 
 def test_backward_transfer_is_undefined_without_a_score_on_the_diagonal():
@@ -135,7 +153,7 @@ def test_one_experience_has_an_average_and_nothing_else():
 
 
 def test_an_empty_stream_has_no_measures():
-    assert [measure([]) for measure in MEASURES] == [None, None, None]
+    assert {measure([]) for measure in MEASURES} == {None}
 
 
 @pytest.mark.parametrize("measure", [*MEASURES, forward_transfer])

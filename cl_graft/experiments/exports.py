@@ -1,0 +1,99 @@
+"""What a comparison leaves for spreadsheets and papers: CSV, LaTeX, a picture of ranks."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cl_graft.metrics.rank_diagram import rank_diagram
+from cl_graft.store.files import replace_file
+
+__all__ = ["comparison_csv", "comparison_latex", "draw_ranks"]
+
+_MEASURES = (
+    "average_accuracy",
+    "backward_transfer",
+    "forward_transfer",
+    "forgetting",
+    "ece",
+    "accuracy_over_stream",
+    "backward_transfer_over_stream",
+    "forward_transfer_over_stream",
+)
+_COSTS = ("bytes_per_task", "seconds", "forward_backward", "forward")
+_SPECIAL = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"})
+
+
+def comparison_csv(summary: Mapping[str, Any]) -> str:
+    """Write one row a strategy and measure: mean, sd, ends of the 95 % interval, number of seeds.
+
+    Args:
+        summary: What `summary.json` holds. Scores are fractions.
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["strategy", "measure", "mean", "sd", "low", "high", "n"])
+    for name, row in summary["strategies"].items():
+        stated = {measure: row[measure] for measure in (*_MEASURES, *_COSTS)}
+        stated |= {f"final {task}": spread for task, spread in row["final"].items()}
+        for measure, spread in stated.items():
+            low, high = spread["interval"] or (None, None)
+            writer.writerow([name, measure, spread["mean"], spread["sd"], low, high, spread["n"]])
+    return text.getvalue()
+
+
+def comparison_latex(summary: Mapping[str, Any]) -> str:
+    r"""Write a table for LaTeX with booktabs, mean and standard deviation in points.
+
+    The best value of a column is bold; a strategy's name is written as it is.
+
+    Args:
+        summary: What `summary.json` holds.
+    """
+    tasks, strategies = summary["tasks"], summary["strategies"]
+    head = ["strategy", *tasks, "average", "forgetting"]
+    columns = [
+        *([row["final"][task] for row in strategies.values()] for task in tasks),
+        [row["average_accuracy"] for row in strategies.values()],
+        [row["forgetting"] for row in strategies.values()],
+    ]
+    best = [_best(column, lowest=place == len(tasks) + 1) for place, column in enumerate(columns)]
+    lines = [
+        r"\begin{tabular}{l" + "r" * (len(head) - 1) + "}",
+        r"\toprule",
+        " & ".join(name.translate(_SPECIAL) for name in head) + r" \\",
+        r"\midrule",
+    ]
+    for number, name in enumerate(strategies):
+        cells = [_cell(column[number], top) for column, top in zip(columns, best, strict=True)]
+        lines.append(" & ".join([name.translate(_SPECIAL), *cells]) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def draw_ranks(found: Mapping[str, Any], folder: Path) -> None:
+    """Write `ranks.png`: the average ranks of the strategies, and which cannot be told apart.
+
+    Args:
+        found: ``"ranks"`` of the summary.
+        folder: The comparison's.
+    """
+    picture = io.BytesIO()
+    figure = rank_diagram(found["ranks"], found["critical_difference"])
+    figure.savefig(picture, format="png", dpi=150)
+    replace_file(folder / "ranks.png", picture.getvalue())
+
+
+def _best(column: list[dict[str, Any]], *, lowest: bool) -> float | None:
+    known = [spread["mean"] for spread in column if spread["mean"] is not None]
+    return (min if lowest else max)(known, default=None)
+
+
+def _cell(spread: Mapping[str, Any], best: float | None) -> str:
+    if spread["mean"] is None:
+        return "--"
+    text = f"{100 * spread['mean'] + 0.0:.1f}"
+    bold = rf"\mathbf{{{text}}}" if spread["mean"] == best else text
+    return f"${bold}$" if spread["sd"] is None else rf"${bold} \pm {100 * spread['sd']:.1f}$"

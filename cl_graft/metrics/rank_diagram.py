@@ -1,0 +1,67 @@
+"""The picture of average ranks: which methods differ, and which cannot be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+__all__ = ["cliques", "rank_diagram"]
+
+_LINE = 0.28
+"""Inches a method."""
+
+
+def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = "") -> Figure:
+    """Draw average ranks with bars over the methods that do not differ significantly.
+
+    As in Demšar, 2006, https://www.jmlr.org/papers/v7/demsar06a.html, Fig. 1, with a line a method.
+
+    Args:
+        ranks: Average rank of each method, 1 is best.
+        difference: The critical difference.
+        title: Printed above; the critical difference by default.
+    """
+    ordered = sorted(ranks.items(), key=lambda row: row[1])
+    figure = Figure(figsize=(7, 1.3 + _LINE * len(ordered)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    places = range(len(ordered))
+    axes.plot([rank for _, rank in ordered], places, "o", color="#0072B2")
+    for place, (_, rank) in enumerate(ordered):
+        axes.annotate(f"{rank:.2f}", (rank, place), (6, 0), textcoords="offset points", va="center")
+    for first, last in cliques([rank for _, rank in ordered], difference):
+        axes.plot(
+            [ordered[first][1], ordered[last][1]],
+            [first, last],
+            color="#E69F00",
+            linewidth=4,
+            alpha=0.5,
+            solid_capstyle="round",
+        )
+    axes.set_yticks(places, [name for name, _ in ordered])
+    axes.set_ylim(len(ordered) - 0.5, -0.5)
+    axes.set_xlim(0.5, len(ordered) + 0.9)
+    axes.set_xlabel("average rank (1 is best)")
+    axes.set_title(title or f"joined: not told apart (critical difference {difference:.2f})")
+    axes.grid(axis="x", alpha=0.3)
+    return figure
+
+
+def cliques(ranks: list[float], difference: float) -> list[tuple[int, int]]:
+    """Return the longest runs of ranks that lie within the critical difference.
+
+    Args:
+        ranks: Average ranks, ascending.
+        difference: The critical difference.
+
+    Returns:
+        First and last place of every run of at least two that lies in no longer one.
+    """
+    found: list[tuple[int, int]] = []
+    for first, rank in enumerate(ranks):
+        last = max(place for place, other in enumerate(ranks) if other - rank <= difference)
+        if last > first and (not found or last > found[-1][1]):
+            found.append((first, last))
+    return found
