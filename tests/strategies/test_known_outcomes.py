@@ -40,7 +40,8 @@ def test_replay_of_the_whole_past_is_cumulative_within_noise(runs):
 
 
 @pytest.mark.parametrize(
-    ("name", "setting", "grid"), [("ewc", "ewc_lambda", (0, 100, 3000)), ("lwf", "alpha", (0, 1, 10))]
+    ("name", "setting", "grid"),
+    [("ewc", "ewc_lambda", (0, 100, 3000)), ("lwf", "alpha", (0, 1, 10))],
 )
 def test_forgetting_does_not_rise_with_the_weight_of_a_penalty(runs, name, setting, grid):
     forgotten = [runs(name, own={setting: weight}).forgetting for weight in grid]
