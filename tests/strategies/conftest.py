@@ -1,6 +1,6 @@
 """Small runs that several tests look at, each done once a session."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,10 @@ import pytest
 from small_runs import Runs, without_dropout
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _no_pictures() -> Iterator[None]:
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the pictures at the end of a log: they take longer than all else."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cl_graft.experiments.run.draw_end", lambda *_: None)
-        yield
+    monkeypatch.setattr("cl_graft.experiments.run.draw_end", lambda *_: None)
 
 
 @pytest.fixture(scope="session")
