@@ -59,8 +59,8 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[floa
     if len(set(differences)) == 1:
         same = differences[0]
         return (0.0, 1.0) if same == 0 else (math.copysign(math.inf, same), 0.0)
-    found = stats.ttest_1samp(differences, 0.0)
-    return float(found.statistic), float(found.pvalue)
+    t, p = map(float, stats.ttest_1samp(differences, 0.0))
+    return t, p
 
 
 def holm(chances: Sequence[float]) -> list[float]:
@@ -95,8 +95,8 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> tuple[float | N
     _check(first, second, least=3)
     if len(set(first)) == 1 or len(set(second)) == 1:
         return None, None
-    found = stats.spearmanr(first, second)
-    return float(found.statistic), float(found.pvalue)
+    rho, p = map(float, stats.spearmanr(first, second))
+    return rho, p
 
 
 def _check(first: Sequence[float], second: Sequence[float], *, least: int) -> None:
