@@ -57,6 +57,11 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
     parser.add_argument("--out", type=Path, help="where cells go; default runs/candidates-<scale>")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the summary goes")
+    parser.add_argument(
+        "--multiples",
+        default=",".join(map(str, MULTIPLES)),
+        help="candidates, in multiples of the region's size",
+    )
     parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE")
     arguments = parser.parse_args()
     if arguments.data is None:
@@ -67,7 +72,7 @@ def main() -> None:
     )
     out = arguments.out or Path("runs") / f"candidates-{arguments.scale}"
     out.mkdir(parents=True, exist_ok=True)
-    cells = run_cells(config, out)
+    cells = run_cells(config, out, [int(number) for number in arguments.multiples.split(",")])
     command = shlex.join(["python", "benchmarks/candidates.py", *sys.argv[1:]])
     for path, name in {str(arguments.data): "$CL_GRAFT_DATA", str(out): "OUT"}.items():
         command = command.replace(path, name)
@@ -86,13 +91,15 @@ def main() -> None:
     sys.stdout.write(table)
 
 
-def run_cells(config: ExperimentConfig, out: Path) -> list[dict[str, Any]]:
+def run_cells(
+    config: ExperimentConfig, out: Path, multiples: Sequence[int]
+) -> list[dict[str, Any]]:
     """Return every cell: seed and multiple (None: all coordinates), computed or read."""
     cache = DirectoryCache(out / "cache")
     cells: list[dict[str, Any]] = []
     for seed in config.seeds:
         bench: Bench | None = None
-        for multiple in (None, *MULTIPLES):
+        for multiple in (None, *multiples):
             file = out / f"{multiple or 'all'}-seed{seed}.json"
             if not file.exists():
                 bench = bench or Bench(config, seed, cache)
@@ -111,7 +118,7 @@ def table_of(cells: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> str:
     """Return the table in Markdown: means over seeds."""
     head = ["candidates", "task", "Jaccard with the dense region", "graft", "re-trained graft"]
     lines = [head, ["---", "---", *["---:"] * (len(head) - 2)]]
-    for multiple in (None, *MULTIPLES):
+    for multiple in dict.fromkeys(cell["multiple"] for cell in cells):
         own = [cell for cell in cells if cell["multiple"] == multiple]
         for task in tasks:
             lines.append(
