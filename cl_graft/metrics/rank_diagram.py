@@ -14,7 +14,7 @@ _LINE = 0.28
 
 
 def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = "") -> Figure:
-    """Draw average ranks with bars over the methods that do not differ significantly.
+    """Draw average ranks, and bars beside the methods that do not differ significantly.
 
     As in Demšar, 2006, https://www.jmlr.org/papers/v7/demsar06a.html, Fig. 1, with a line a method.
 
@@ -31,20 +31,15 @@ def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = 
     axes.plot([rank for _, rank in ordered], places, "o", color="#0072B2")
     for place, (_, rank) in enumerate(ordered):
         axes.annotate(f"{rank:.2f}", (rank, place), (6, 0), textcoords="offset points", va="center")
-    for first, last in cliques([rank for _, rank in ordered], difference):
-        axes.plot(
-            [ordered[first][1], ordered[last][1]],
-            [first, last],
-            color="#E69F00",
-            linewidth=4,
-            alpha=0.5,
-            solid_capstyle="round",
-        )
+    for number, (first, last) in enumerate(cliques([rank for _, rank in ordered], difference)):
+        # Upright, a column each: they may overlap, and every line between their ends belongs.
+        axes.plot([0.6 + 0.1 * number] * 2, [first, last], color="#E69F00", linewidth=4)
     axes.set_yticks(places, [name for name, _ in ordered])
     axes.set_ylim(len(ordered) - 0.5, -0.5)
-    axes.set_xlim(0.5, len(ordered) + 0.9)
+    axes.set_xlim(0.4, len(ordered) + 0.9)
     axes.set_xlabel("average rank (1 is best)")
-    axes.set_title(title or f"joined: not told apart (critical difference {difference:.2f})")
+    own = f"beside one bar: not told apart (critical difference {difference:.2f})"
+    axes.set_title(title or own)
     axes.grid(axis="x", alpha=0.3)
     return figure
 

@@ -17,3 +17,5 @@ def test_every_method_has_a_line_best_on_top():
     assert [text.get_text() for text in axes.get_yticklabels()] == ["grafting", "joint", "naive"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]
     assert "0.60" in axes.get_title()
+    bars = [[*line.get_ydata()] for line in axes.lines if len(set(line.get_xdata())) == 1]
+    assert bars == [[0, 1], [1, 2]]
