@@ -65,6 +65,7 @@ def steps(run: Run) -> Values:
     for a, b, optimizer in (
         ("region_step", "full_step", "sgd"),
         ("limit", "full_step", "sgd"),
+        ("region_step", "limit", "sgd"),
         ("region_step", "lora_r1_all_linear_step", "sgd"),
         ("region_step", "lora_r1_query_value_step", "sgd"),
         ("region_step", "shira_step", "sgd"),
@@ -136,7 +137,7 @@ def main() -> None:
     parser.add_argument("--shape", choices=SHAPES, default="base")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--autocast", action="store_true", help="bf16")
-    parser.add_argument("--repeats", type=int, default=9, help="pairs")
+    parser.add_argument("--repeats", type=int, default=21, help="pairs")
     parser.add_argument("--memory-repeats", type=int, default=7, help="processes a variant")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--results", type=Path, default=RESULTS)
