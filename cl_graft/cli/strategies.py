@@ -27,6 +27,7 @@ def strategies_command(as_json: As_json = False) -> None:
             "adds": row.adds,
             "unavailable": row.unavailable or None,
             "settings": [asdict(setting) for setting in row.settings],
+            "grid": {name: list(values) for name, values in row.grid.items()},
         }
         for row in rows
     ]

@@ -216,6 +216,14 @@ def compare_command(
     seeds: Annotated[
         str | None, typer.Option(metavar="0,1,2", help="Default: 0.", **_HIDDEN)
     ] = None,
+    tune: Annotated[
+        bool,
+        typer.Option(
+            "--tune",
+            help="First choose each strategy's own values from its grid, on dev rows of the first "
+            "two tasks.",
+        ),
+    ] = False,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -289,6 +297,8 @@ def compare_command(
 
       cl-graft compare stream.yaml --strategies grafting --set mask_steps=20
 
+      cl-graft compare stream.yaml --strategies all --seeds 0,1,2 --tune --out tuned
+
       cl-graft compare --resume first
     """  # noqa: E501  a command is one line
     from cl_graft.cli.report import comparison_table, data_notes, run_tables
@@ -301,7 +311,7 @@ def compare_command(
         data=data, tasks=tasks, model=model, family=family, pooling=pooling,
         precision=precision, shots=shots,
         shots_short=shots_short, max_length=max_length, max_test=max_test, on_bad_row=on_bad_row,
-        strategies=strategies, seeds=seeds, preset=preset, steps=steps,
+        strategies=strategies, seeds=seeds, tune=tune or None, preset=preset, steps=steps,
         batch_size=batch_size, lr=lr, region_lr=region_lr, density=density, localizer=localizer,
         mode=mode, device=device,
     )  # fmt: skip
@@ -332,8 +342,10 @@ def _compare(
     """Learn the cells of a config with progress shown and signals caught."""
     from cl_graft.experiments.compare import compare
     from cl_graft.experiments.folders import resume_command
+    from cl_graft.experiments.tuning import runs_to_choose
 
     tasks = len(config.tasks) * len(config.strategies) * len(config.seeds)
+    tasks += min(2, len(config.tasks)) * runs_to_choose(config)
     with (
         stoppable(resume_command("compare", out, config), out) as stop,
         apart(),

@@ -1,8 +1,9 @@
 """Several strategies and seeds on one stream, side by side.
 
-The cells share a cache, so independent fine-tuning costs nothing where grafting ran before. The
-same comparison into the same folder goes on: finished cells are read, not computed again, and one
-that was stopped or killed is taken up where it was; seeds and strategies can be added.
+With `tune`, values of a strategy's own are chosen before its first cell. The cells share a cache,
+so independent fine-tuning costs nothing where grafting ran before. The same comparison into the
+same folder goes on: finished cells are read, not computed again, and one that was stopped or killed
+is taken up where it was; seeds and strategies can be added.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -28,6 +30,7 @@ from cl_graft.experiments.run import run
 from cl_graft.experiments.setup import check_strategy
 from cl_graft.experiments.statistics import differences_of, over_seeds, ranks_of
 from cl_graft.experiments.tasks import check_tasks, data_seed_of, load_tasks
+from cl_graft.experiments.tuning import stored_tuning, tune, with_values
 from cl_graft.metrics import (
     accuracy_over_stream,
     backward_transfer_over_stream,
@@ -64,8 +67,9 @@ def compare(
 
     Args:
         config: The settings.
-        out: Gets ``<strategy>/seed<k>/`` for every cell, ``cache/``, ``summary.json``,
-            ``.md``, ``.csv`` and ``.tex``, and ``ranks.png`` from three strategies on.
+        out: Gets ``<strategy>/seed<k>/`` for every cell, ``cache/``, ``tuning/`` where values are
+            chosen, ``summary.json``, ``.md``, ``.csv`` and ``.tex``, and ``ranks.png`` from three
+            strategies on.
         progress: Called after every step of every phase.
         started_by: The command to note as the comparison's; None means this process's.
         stop: Asked after every step whether to stop.
@@ -85,11 +89,13 @@ def _compare(
 ) -> Comparison:
     folders.check_out(out, config)
     cells = [(strategy, seed) for seed in config.seeds for strategy in config.strategies]
-    done = {
-        cell: result
-        for cell in cells
-        if (result := folders.finished(folders.run_folder(out, *cell), config)) is not None
-    }
+    tuned = {name: stored_tuning(config, name, out=out) for name in config.strategies}
+    done: dict[tuple[str, int], RunResult] = {}
+    for strategy, seed in cells:
+        if (choice := tuned[strategy]) is not None:
+            own = with_values(config, find_strategy(strategy), choice.chosen)
+            result = folders.finished(folders.run_folder(out, strategy, seed), own)
+            done |= {(strategy, seed): result} if result is not None else {}
     tasks = _load_all(config)
     for (_, seed), result in done.items():
         _same_data(result, tasks[data_seed_of(config, seed)])
@@ -109,8 +115,17 @@ def _compare(
             progress(Step("reused", 1, 1, "", strategy, seed))
             continue
         try:
-            done[strategy, seed] = run(
+            choice = tuned[strategy] = tuned[strategy] or tune(
                 config,
+                strategy,
+                out=out,
+                cache=cache,
+                progress=progress,
+                stop=stop,
+                started_by=started_by,
+            )
+            done[strategy, seed] = run(
+                with_values(config, find_strategy(strategy), choice.chosen),
                 strategy=strategy,
                 seed=seed,
                 out=out,
@@ -120,6 +135,7 @@ def _compare(
                 go_on=True,
                 started_by=started_by,
                 stop=stop,
+                tuning=asdict(choice) if choice.chosen else None,
             )
         except Exception as error:
             logger.exception("%s with seed %s failed", strategy, seed)
@@ -237,4 +253,5 @@ def _row(results: Sequence[RunResult], tasks: Sequence[str]) -> dict[str, Any]:
         "seconds": over_seeds(result.total_seconds for result in results),
         "forward_backward": over_seeds(result.total_passes.forward_backward for result in results),
         "forward": over_seeds(result.total_passes.forward for result in results),
+        "tuning": results[0].tuning,
     }

@@ -297,6 +297,11 @@ class ExperimentConfig(BaseModel):
         default_factory=dict,
         description="By strategy: its own settings, such as {ewc: {ewc_lambda: 10}}.",
     )
+    tune: bool = Field(
+        default=False,
+        description="Choose each strategy's own values from its grid, on dev rows of the first two "
+        "tasks, before it is compared; what strategy_settings give is not tuned.",
+    )
     seeds: list[int] = Field(
         default_factory=lambda: [0], min_length=1, description="The seeds to run each with."
     )

@@ -28,6 +28,7 @@ __all__ = [
     "CHECKPOINTS",
     "CONFIG",
     "CURVES",
+    "TUNING",
     "check_out",
     "clear_unfinished",
     "differences",
@@ -44,10 +45,10 @@ __all__ = [
 ]
 
 CONFIG, BANK, CACHE = "config.json", "bank", "cache"
-CURVES, CHECKPOINTS = "tensorboard", "checkpoints"
+CURVES, CHECKPOINTS, TUNING = "tensorboard", "checkpoints", "tuning"
 _FORMAT = "cl-graft-config"
 _OURS = {CONFIG, RESULTS, BANK, "metrics.csv", "summary.md", CURVES, CHECKPOINTS}
-_BESIDE = ("strategy", "seed", "command", "processes")
+_BESIDE = ("strategy", "seed", "command", "processes", "tuning")
 """What a stored config of a run says beside its settings."""
 
 

@@ -62,6 +62,7 @@ class Record:
     config: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tuning: dict[str, Any] = field(default_factory=dict)
     command: str = field(default_factory=command)
     processes: int = 1
 
@@ -129,6 +130,7 @@ def result_of(
         processes=record.processes,
         config=record.config,
         settings=record.settings,
+        tuning=record.tuning,
     )
 
 

@@ -80,6 +80,8 @@ class RunResult:
         config: The resolved settings, all of them.
         settings: Of these, the strategy's own, such as the weight of a penalty.
         data: What became of each task's data; see `cl_graft.experiments.data_report`.
+        tuning: How the strategy's own values were chosen, see `cl_graft.experiments.tuning.Tuning`;
+            empty if they were not.
         processes: How many processes the run took: 1, and 1 more for each time that it went on.
             Where it is above 1, `seconds` are those of the process that finished a phase.
     """
@@ -114,6 +116,7 @@ class RunResult:
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
     processes: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
+    tuning: dict[str, Any] = field(default_factory=dict)
 
     @property
     def total_passes(self) -> Passes:
@@ -170,8 +173,8 @@ def read_result(folder: Path | str) -> RunResult:
     """
     path = Path(folder) / RESULTS
     # Results of earlier versions lack some of these.
-    younger = {"passes": {}, "memory": {}, "config": {}, "data": {}, "processes": 1, "settings": {}}
-    values = {**younger, **_read(path)}
+    kinds = ("passes", "memory", "config", "data", "settings", "tuning")
+    values = {**{kind: {} for kind in kinds}, "processes": 1, **_read(path)}
     try:
         return RunResult(**{known.name: values[known.name] for known in fields(RunResult)})
     except KeyError as error:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from torch import nn
 
 from cl_graft.bank import GraftBank
 from cl_graft.checkpointing import State, Unkept
+from cl_graft.errors import InputError
 from cl_graft.experiments import folders
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.checkpoints import FileCheckpoints
@@ -95,6 +96,7 @@ def run(
     go_on: bool = False,
     started_by: str | None = None,
     stop: Stop | None = None,
+    tuning: Mapping[str, Any] | None = None,
 ) -> RunResult:
     """Run a strategy on the stream of a config, into ``OUT/<strategy>/seed<k>/``.
 
@@ -110,15 +112,21 @@ def run(
             holds something is refused.
         started_by: The command to note as the one that began the run; None means this process's.
         stop: Asked after every step whether to stop.
+        tuning: How values of the config were chosen, for the results.
 
     Raises:
-        InputError: If the folder already holds a run, or another one than is to go on, another
-            process runs there, or model or data cannot be used; nothing is computed then.
+        InputError: If the config asks for tuning, which a comparison does, the folder already holds
+            a run, or another one than is to go on, another process runs there, or model or data
+            cannot be used; nothing is computed then.
         CannotWrite: If the disk is full or read-only; what was saved before is whole.
         OutOfMemory: If a phase needs more memory than there is; the phase and task are named.
         DivergedError: If a loss, a score or a weight is NaN or infinite.
         Stopped: If `stop` asked for it.
     """
+    if config.tune:
+        raise InputError(
+            "tune makes several runs to choose among, and this is one: cl-graft compare tunes"
+        )
     row = find_strategy(strategy)
     folder = run_folder(out, strategy, seed)
     stop = stop or Stop()
@@ -140,10 +148,12 @@ def run(
         origin = {
             "command": begun.get("command") or started_by or command(),
             "processes": begun.get("processes", 0) + 1,
+            "tuning": begun.get("tuning") or dict(tuning or {}),
         }
         # What the strategy imposes follows from its name; the record says what was asked for.
         setup.record.config = config.cell()
         setup.record.command, setup.record.processes = origin["command"], origin["processes"]
+        setup.record.tuning = origin["tuning"]
         checkpoints = FileCheckpoints(
             folder / folders.CHECKPOINTS,
             seconds=config.checkpoint_seconds,

@@ -45,6 +45,8 @@ def _know_by_bank(
     """Do nothing: the plugin was made with the bank."""
 
 
+_RATES = {"region_lr": (0.03, 0.1, 0.3)}
+
 ROWS = (
     StrategyRow(
         "grafting",
@@ -54,6 +56,7 @@ ROWS = (
         "entry",
         _grafting,
         Memory(_nothing, _know_by_bank),
+        grid=_RATES,
         adds="an entry of the bank: its head and its graft",
     ),
     StrategyRow(
@@ -65,6 +68,7 @@ ROWS = (
         "entry",
         _grafting,
         Memory(_nothing, _know_by_bank),
+        grid=_RATES,
         adds="an entry of the bank: its head and its graft",
         imposes={
             "localizer": "movement",

@@ -11,7 +11,7 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.settings import Setting
+from cl_graft.strategies.settings import Setting, Value
 
 __all__ = ["Budget", "Family", "Memory", "StrategyRow", "listed_only"]
 
@@ -55,6 +55,9 @@ class StrategyRow:
         memory: How it goes on in another process; None for a strategy whose plugins know what
             cannot be kept in our files: its run begins anew, and ends on the same bits.
         settings: Its own settings.
+        grid: Values to choose among on dev, by the name of a setting of its own or of a field of
+            the experiment's config; every combination is tried. What a strategy may store is no
+            part of it.
         holds: Returns the bytes that it holds between two tasks beside the one model with its
             heads: copies of weights, importances, rows of earlier tasks.
         adds: What a task adds, in words.
@@ -74,6 +77,7 @@ class StrategyRow:
     build: Callable[[Ingredients], SupervisedTemplate]
     memory: Memory | None = None
     settings: tuple[Setting, ...] = ()
+    grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     holds: Callable[[SupervisedTemplate], int] = _nothing
     adds: str = "its head"
     budget: Budget = "task"

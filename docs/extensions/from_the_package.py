@@ -12,6 +12,7 @@ substitution; `escape_bars` undoes that.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -128,6 +129,24 @@ def settings_of_strategies() -> str:
         for setting in row.settings
     ]
     return table(("strategy", "setting", "default", "meaning"), settings)
+
+
+def grids_of_strategies() -> str:
+    """The values among which tuning chooses."""
+    from cl_graft.strategies.table import STRATEGIES
+
+    return table(
+        ("strategy", "values", "runs of two tasks"),
+        (
+            (
+                f"`{row.name}`",
+                "; ".join(f"`{n}`: {', '.join(map(str, v))}" for n, v in row.grid.items()),
+                str(math.prod(map(len, row.grid.values()))),
+            )
+            for row in STRATEGIES.values()
+            if row.grid
+        ),
+    )
 
 
 def strategies_that_cannot_run() -> str:
@@ -280,6 +299,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "experiments": experiments,
     "strategies": strategies,
     "settings of strategies": settings_of_strategies,
+    "grids of strategies": grids_of_strategies,
     "strategies that cannot run": strategies_that_cannot_run,
     "task presets": task_presets,
     "generated tasks": generated_tasks,

@@ -20,6 +20,7 @@ from cl_graft.strategies.baselines.held import bytes_of, plugin_of
 from cl_graft.strategies.baselines.own_values import (
     OPTIMIZER,
     OWN_VALUES,
+    RATES,
     OwnValues,
     TrainOnly,
     held_values,
@@ -164,6 +165,7 @@ ROWS = (
         _lora,
         OWN_VALUES,
         settings=_COMMON,
+        grid=RATES,
         holds=held_values,
         adds="its head and a LoRA",
         needs="peft",
@@ -176,6 +178,7 @@ ROWS = (
         "head",
         _sequential_lora,
         settings=_COMMON,
+        grid=RATES,
         needs="peft",
     ),
     StrategyRow(
@@ -189,6 +192,7 @@ ROWS = (
             *_COMMON,
             Setting("orthogonality", 0.5, "Weight of the overlap with earlier tasks.", least=0),
         ),
+        grid={**RATES, "orthogonality": (0.5, 5.0)},
         holds=_held_by_o_lora,
         adds="its head and the A of its LoRA",
         needs="peft",

@@ -25,6 +25,7 @@ from cl_graft.strategies.settings import Setting
 __all__ = [
     "OPTIMIZER",
     "OWN_VALUES",
+    "RATES",
     "OwnValues",
     "TrainOnly",
     "frozen_but",
@@ -153,6 +154,10 @@ OWN_VALUES = Memory(_remember, _recall)
 OPTIMIZER = Setting(
     "optimizer", "adamw", "What trains a task's own values.", choices=("adamw", "sgd")
 )
+
+
+RATES = {"lr": (5e-4, 2e-3, 8e-3)}
+"""The learning rates to choose among of what is small and starts at zero, such as a LoRA."""
 
 
 def learning_rate(default: float) -> Setting:

@@ -171,6 +171,7 @@ ROWS = (
             Setting("prune", 0.5, "Share of free weights that a task gives back.", least=0, most=1),
             Setting("retrain", 0.3, "Share of its steps that come after that.", least=0, most=1),
         ),
+        grid={"prune": (0.25, 0.5, 0.75)},
         holds=_held,
         adds="its head; the first task a byte for each weight of the matrices",
     ),

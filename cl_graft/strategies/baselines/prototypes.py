@@ -126,6 +126,7 @@ ROWS = (
             Setting("alpha", 0.99, "What is kept of a prototype when it moves.", least=0, most=1),
             Setting("temperature", 0.1, "Of the loss and of answers.", least=1e-3),
         ),
+        grid={"temperature": (0.05, 0.1, 0.2)},
         holds=_held_by_cope,
         adds="rows, `mem_size` in all; the first task all prototypes",
         encoders_only=True,
