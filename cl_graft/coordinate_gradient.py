@@ -45,18 +45,21 @@ class Coordinates:
     """Coordinates inside one weight matrix, laid out for the backward pass.
 
     Attributes:
-        rows: Row of each coordinate in the weight as it is stored; int64, shape (k,), ascending.
-        columns: Its column; int64, shape (k,), ascending within a row.
+        rows: Row of each coordinate in the weight as it is stored, or, where those are the input
+            features, its place in `inputs`; int64, shape (k,), ascending. None where the place is
+            the coordinate's own number.
+        columns: Its column, or place, likewise; ascending within a row.
         shape: Shape of the weight as it is stored.
         transposed: Whether the weight is stored as (in, out), as in GPT-2's Conv1D, not (out, in).
-        inputs: The input features that occur, ascending; int64. None keeps all of x.
+        inputs: The input features to keep; int64: those that occur, ascending, or the feature of
+            every coordinate where few are gathered. None keeps all of x.
         kernel: How to compute.
         starts: Where each row begins in `columns` (a CSR pattern); int32, shape (rows + 1,); empty
             where the kernel does not sample.
     """
 
-    rows: Tensor
-    columns: Tensor
+    rows: Tensor | None
+    columns: Tensor | None
     shape: tuple[int, int]
     transposed: bool
     inputs: Tensor | None
@@ -89,14 +92,16 @@ class Coordinates:
             starts = torch.searchsorted(rows, edges).to(torch.int32)
         features = rows if transposed else columns
         width = shape[0] if transposed else shape[1]
-        inputs = None
-        if kernel != "dense":
+        # Most of x: then x itself, which other layers may keep as well, costs no copy. A sampled
+        # pattern of a transposed weight has its rows in x, so x stays whole.
+        inputs = places = None
+        if kernel == "gather" and 2 * len(features) < width:
+            inputs = features  # kept as the backward pass needs them, one a coordinate
+        elif kernel != "dense" and not (kernel == "sample" and transposed):
             found, places = features.unique(return_inverse=True)
-            # Most of x: then x itself, which other layers may keep as well, costs no copy. A
-            # sampled pattern of a transposed weight has its rows in x, so x stays whole.
-            if 2 * len(found) < width and not (kernel == "sample" and transposed):
-                inputs = found
-                rows, columns = (places, columns) if transposed else (rows, places)
+            inputs = found if 2 * len(found) < width else None
+        if inputs is not None:
+            rows, columns = (places, columns) if transposed else (rows, places)
         return cls(rows, columns, shape, transposed, inputs, kernel, starts)
 
 
@@ -160,15 +165,15 @@ class _RegionLinear(torch.autograd.Function):
         bias: Tensor | None,
         values: Tensor,
         inputs: Tensor | None,
-        rows: Tensor,
-        columns: Tensor,
+        rows: Tensor | None,
+        columns: Tensor | None,
         starts: Tensor,
         kernel: Kernel,
         transposed: bool,
     ) -> Tensor:
         oriented = weight.t() if transposed else weight
         flat = x.reshape(-1, x.shape[-1])
-        kept = flat if inputs is None else flat.index_select(1, inputs)
+        kept = _columns(flat, inputs)
         ctx.save_for_backward(kept, weight, rows, columns, starts)
         ctx.kernel, ctx.transposed = kernel, transposed
         ctx.dtype, ctx.shape = values.dtype, x.shape
@@ -180,9 +185,6 @@ class _RegionLinear(torch.autograd.Function):
         kept, weight, rows, columns, starts = ctx.saved_tensors
         gradient = gradients[0].reshape(-1, gradients[0].shape[-1])
         for_x = for_bias = for_values = None
-        if ctx.needs_input_grad[0]:
-            oriented = weight.t() if ctx.transposed else weight
-            for_x = (gradient @ oriented.to(gradient.dtype)).view(ctx.shape)
         if ctx.needs_input_grad[2]:
             for_bias = gradient.sum(0, dtype=torch.promote_types(gradient.dtype, torch.float32))
             for_bias = for_bias.to(ctx.bias_dtype)
@@ -193,17 +195,27 @@ class _RegionLinear(torch.autograd.Function):
             traced = hollow or torch.compiler.is_compiling()
             at = _operator if traced else _at_coordinates
             for_values = at(left, right, rows, columns, starts, ctx.kernel).to(ctx.dtype)
+        # After the reads in no order, which want the gradient in the cache.
+        if ctx.needs_input_grad[0]:
+            oriented = weight.t() if ctx.transposed else weight
+            for_x = (gradient @ oriented.to(gradient.dtype)).view(ctx.shape)
         return for_x, None, for_bias, for_values, None, None, None, None, None, None
 
 
 def _at_coordinates(
-    left: Tensor, right: Tensor, rows: Tensor, columns: Tensor, starts: Tensor, kernel: str
+    left: Tensor,
+    right: Tensor,
+    rows: Tensor | None,
+    columns: Tensor | None,
+    starts: Tensor,
+    kernel: str,
 ) -> Tensor:
     """Return (leftᵀ right)[rows, columns], summed in fp32 or wider."""
     wide = torch.promote_types(left.dtype, torch.float32)
     if kernel == "gather":
-        picked = left.index_select(1, rows).to(wide)
-        return picked.mul_(right.index_select(1, columns)).sum(0)
+        return (_columns(left, rows).to(wide) * _columns(right, columns)).sum(0)
+    if rows is None or columns is None:
+        raise ValueError("coordinates in the order of what was kept can only be gathered")
     if kernel == "sample":
         pattern = _pattern(starts, columns, (left.shape[1], right.shape[1]), wide)
         return torch.sparse.sampled_addmm(
@@ -212,15 +224,26 @@ def _at_coordinates(
     return (left.to(wide).t() @ right.to(wide))[rows, columns]
 
 
+def _columns(x: Tensor, chosen: Tensor | None) -> Tensor:
+    """Return chosen columns of x, or all."""
+    return x if chosen is None else x.index_select(1, chosen)
+
+
 _operator = torch.library.custom_op("cl_graft::at_coordinates", _at_coordinates, mutates_args=())
 """The same as one operator, which a compiler takes as it is."""
 
 
 @_operator.register_fake
 def _(
-    left: Tensor, right: Tensor, rows: Tensor, columns: Tensor, starts: Tensor, kernel: str
+    left: Tensor,
+    right: Tensor,
+    rows: Tensor | None,
+    columns: Tensor | None,
+    starts: Tensor,
+    kernel: str,
 ) -> Tensor:
-    return left.new_empty(rows.shape, dtype=torch.promote_types(left.dtype, torch.float32))
+    count = left.shape[1] if rows is None else len(rows)
+    return left.new_empty(count, dtype=torch.promote_types(left.dtype, torch.float32))
 
 
 def _pattern(starts: Tensor, columns: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:

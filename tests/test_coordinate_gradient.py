@@ -126,7 +126,7 @@ def test_below_the_crossover_no_tensor_of_the_weights_shape_is_made(k: int, form
     assert ((40, 48) in shapes.made) is formed
 
 
-def test_the_forward_pass_keeps_only_the_columns_that_the_region_touches() -> None:
+def test_the_forward_pass_keeps_of_its_input_one_column_a_coordinate() -> None:
     layer = nn.Linear(50, 20)
     region = Region.of(Layout.of(dict(layer.named_parameters())), [3, 53, 7])
     kept: list[Tensor] = []
@@ -141,7 +141,7 @@ def test_the_forward_pass_keeps_only_the_columns_that_the_region_touches() -> No
     ):
         layer(torch.randn(4, 50))
     floats = [tensor for tensor in kept if tensor.is_floating_point()]
-    assert sorted(tuple(t.shape) for t in floats) == [(4, 2), (20, 50)]
+    assert sorted(tuple(t.shape) for t in floats) == [(4, 3), (20, 50)]
     assert any(t.data_ptr() == layer.weight.data_ptr() for t in kept)
 
 

@@ -87,11 +87,13 @@ def _coordinates(share: int, weight: Tensor, *, transposed: bool) -> Coordinates
     rows, columns = weight.shape
     width = rows if transposed else columns
     kernel = pick_kernel(share, (rows, columns), device=weight.device)
-    touched = round(width * (1 - (1 - 1 / width) ** share))
+    in_order = kernel == "gather" and 2 * share < width
+    touched = share if in_order else round(width * (1 - (1 - 1 / width) ** share))
     whole = kernel == "dense" or 2 * touched >= width or (kernel == "sample" and transposed)
+    places = torch.empty(share, dtype=torch.int64)
     return Coordinates(
-        rows=torch.empty(share, dtype=torch.int64),
-        columns=torch.empty(share, dtype=torch.int64),
+        rows=None if in_order and transposed else places,
+        columns=None if in_order and not transposed else places.clone(),
         shape=(rows, columns),
         transposed=transposed,
         inputs=None if whole else torch.empty(touched, dtype=torch.int64),
