@@ -27,6 +27,8 @@ from speed_masks import mask_memory, mask_ratios
 from speed_serving import Values, loading, mixed_batches, steps_of_a_stream, switching
 from speed_training import SHAPES, Shape, memory_ratio, step_ratios
 
+from cl_graft.allocator import keep_freed_memory
+
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -146,6 +148,7 @@ def main() -> None:
     if unknown := [name for name in asked if name not in GROUPS]:
         parser.error(f"no group {unknown[0]!r}; known: {', '.join(GROUPS)}")
     torch.set_num_threads(given.threads)
+    keep_freed_memory()  # as the command line does
     shape = replace(SHAPES[given.shape], device=given.device, autocast=given.autocast)
     run = Run(shape, given.repeats, given.memory_repeats, given.threads)
     plain = (given.shape, given.device, given.autocast) == ("base", "cpu", False)

@@ -35,6 +35,7 @@ WEIGHTS = FOUNDATION | {
 }
 LIBRARY = WEIGHTS | {
     "activations",
+    "allocator",
     "dropout",
     "flat",
     "plans",
@@ -72,6 +73,7 @@ HOST_METRICS = {"metrics.plugins", "metrics.tensorboard"}
 BELOW: dict[str, set[str]] = {
     "errors": set(),
     "torchvision_ops": set(),
+    "allocator": set(),
     "batching": set(),
     "caching": set(),
     "checkpointing": set(),
@@ -135,6 +137,7 @@ EVERYTHING = TEXT | {
 OUTSIDE: dict[str, set[str]] = {
     "errors": set(),
     "torchvision_ops": {"torch"},
+    "allocator": set(),
     "batching": {"torch"},
     "caching": {"torch"},
     "checkpointing": {"torch"},

@@ -14,6 +14,7 @@ from typing import Annotated
 import typer
 
 import cl_graft
+from cl_graft.allocator import keep_freed_memory
 from cl_graft.cli.banks import add_command, inspect_command, verify_command
 from cl_graft.cli.laboratory import experiment_command
 from cl_graft.cli.output import visible
@@ -70,6 +71,7 @@ app.command("experiment")(experiment_command)
 def main() -> None:
     """Run the command line and exit with its code."""
     _tell_plainly()
+    keep_freed_memory()
     try:
         with stoppable():
             app(prog_name="cl-graft")
