@@ -54,6 +54,7 @@ LIBRARY = WEIGHTS | {
     "locating",
     "metrics",
     "models",
+    "routing",
     "tasks",
     "analysis",
 }
@@ -110,6 +111,7 @@ BELOW: dict[str, set[str]] = {
     "metrics.plugins": LIBRARY,
     "metrics.tensorboard": set(),
     "models": WEIGHTS | {"switch", "serving"},
+    "routing": set(),
     "tasks": FOUNDATION,
     "analysis": LIBRARY,
     "strategies": LIBRARY | HOST_METRICS,
@@ -175,6 +177,7 @@ OUTSIDE: dict[str, set[str]] = {
     "metrics.tensorboard": {"avalanche", "matplotlib", "tensorboard"},
     "models": TORCH | {"transformers", "huggingface_hub", "safetensors"},
     "models.graftable": {"torch"},
+    "routing": {"torch"},
     "tasks": TEXT,
     "tasks.generated": {"torch"},
     "tasks.benchmark": TEXT | {"avalanche"},

@@ -22,8 +22,9 @@ _MEASURES = (
     "accuracy_over_stream",
     "backward_transfer_over_stream",
     "forward_transfer_over_stream",
+    "sent_right",
 )
-_COSTS = ("bytes_per_task", "seconds", "forward_backward", "forward")
+_COSTS = ("bytes_per_task", "seconds", "forward_backward", "forward", "passes_per_row")
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"})
 
 

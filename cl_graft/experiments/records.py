@@ -63,6 +63,7 @@ class Record:
     settings: dict[str, Any] = field(default_factory=dict)
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
     tuning: dict[str, Any] = field(default_factory=dict)
+    passes_per_row: float = 1.0
     command: str = field(default_factory=command)
     processes: int = 1
 
@@ -131,6 +132,8 @@ def result_of(
         config=record.config,
         settings=record.settings,
         tuning=record.tuning,
+        routed=scores.routed(learned),
+        passes_per_row=record.passes_per_row,
     )
 
 

@@ -24,6 +24,13 @@ def write_run_summary(result: RunResult, folder: Path) -> None:
         ["after", *tasks[:learned]],
         [[tasks[i], *(_percent(cell) for cell in row)] for i, row in enumerate(result.R)],
     )
+    if result.routed is not None:
+        lines += ["", "Of each task's texts, the share that was sent to it, in %; an answer is one "
+                  "of the labels of all tasks learned so far:", ""]  # fmt: skip
+        lines += _table(
+            ["after", *tasks[:learned]],
+            [[tasks[i], *(_percent(cell) for cell in row)] for i, row in enumerate(result.routed)],
+        )
     lines += ["", *_table(["measure", "in points"], [
         ["average accuracy", _percent(result.average_accuracy)],
         ["backward transfer", _percent(result.backward_transfer)],
@@ -49,6 +56,8 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
               "transfers, forgetting and ECE in points.", ""]  # fmt: skip
     head = ["strategy", "average accuracy", "backward transfer", "forgetting", "ECE"]
     head += [f"{task} at the end" for task in tasks] + ["bytes a task", "seconds", "rows"]
+    routed = any(row["sent_right"]["mean"] is not None for row in rows.values())
+    head += ["sent right", "passes a text"] if routed else []
     lines += _table(head, [
         [
             name,
@@ -58,12 +67,20 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
             _spread(row["bytes_per_task"], scale=1, digits=0),
             _spread(row["seconds"], scale=1, digits=0),
             _spread(row["forward_backward"], scale=1, digits=0),
+            *([_spread(row["sent_right"]), _spread(row["passes_per_row"], scale=1)] if routed
+              else []),
         ]
         for name, row in rows.items()
     ])  # fmt: skip
     lines += ["", "Seconds are those of all phases, also where a phase was answered by the cache "
               "(a dense run that grafting and independent fine-tuning share); rows are those "
               "that went forward and backward."]  # fmt: skip
+    if routed:
+        lines += ["", "Where texts are *sent*, the strategy is not told their task: it picks one, "
+                  "and its answer is among the labels of all tasks. *Sent right* is the share "
+                  "that it sent to their own task, the mean over tasks; all others count as "
+                  "wrong. The other strategies are given the task, and answer among its labels. "
+                  "*Passes a text* go forward to answer it."]  # fmt: skip
     for name, row in rows.items():
         if row["of_independent"] is not None and name != "independent":
             share = f"{row['of_independent']:.3f}"

@@ -82,6 +82,11 @@ class RunResult:
         data: What became of each task's data; see `cl_graft.experiments.data_report`.
         tuning: How the strategy's own values were chosen, see `cl_graft.experiments.tuning.Tuning`;
             empty if they were not.
+        routed: Share of the test rows that their own task answered, cells as in `R`, if the
+            strategy picks tasks by itself; its answers are then among the labels of all tasks
+            learned so far, and what another task answers is wrong.
+        passes_per_row: How often a test row went through the model to be answered after the last
+            task.
         processes: How many processes the run took: 1, and 1 more for each time that it went on.
             Where it is above 1, `seconds` are those of the process that finished a phase.
     """
@@ -117,6 +122,8 @@ class RunResult:
     processes: int = 1
     settings: dict[str, Any] = field(default_factory=dict)
     tuning: dict[str, Any] = field(default_factory=dict)
+    routed: Matrix | None = None
+    passes_per_row: float = 1.0
 
     @property
     def total_passes(self) -> Passes:
@@ -174,7 +181,8 @@ def read_result(folder: Path | str) -> RunResult:
     path = Path(folder) / RESULTS
     # Results of earlier versions lack some of these.
     kinds = ("passes", "memory", "config", "data", "settings", "tuning")
-    values = {**{kind: {} for kind in kinds}, "processes": 1, **_read(path)}
+    others = {"processes": 1, "routed": None, "passes_per_row": 1.0}
+    values = {**{kind: {} for kind in kinds}, **others, **_read(path)}
     try:
         return RunResult(**{known.name: values[known.name] for known in fields(RunResult)})
     except KeyError as error:

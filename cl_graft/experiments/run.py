@@ -253,14 +253,17 @@ class _Run:
         started = time.perf_counter()
         with about_task(name), in_phase("evaluation"):
             strategy.eval(asked)
+        answered = self.passes.take()
+        rows = sum(len(other.dataset) for other in asked)
+        record.passes_per_row = (answered.forward + answered.forward_backward) / rows
         seconds = record.seconds.setdefault(name, {})
         seconds |= noted(strategy, "seconds", label) or {"train": trained}
         seconds["evaluate"] = time.perf_counter() - started
         # A loop that was taken up in its middle has seen a part of its rows here.
         taken_up = Passes(schedule.steps * schedule.batch_size)
-        rows = counted if self.row.memory is None else taken_up
+        trained_on = counted if self.row.memory is None else taken_up
         passes = record.passes.setdefault(name, {})
-        passes |= noted(strategy, "passes", label) or {"train": rows}
+        passes |= noted(strategy, "passes", label) or {"train": trained_on}
         self._saved(name, self.cache.saved - saved)
         grown = self.row.holds(strategy) - held
         bank = self.folder / folders.BANK

@@ -1,7 +1,8 @@
 """The measures of a stream as a metric plugin of Avalanche.
 
 `StreamScores` fills R[i][j], the score on experience j of a test stream after training on
-experience i, and with it calibration and a hash of the logits, all on the task's own classes.
+experience i, and with it calibration and a hash of the logits, all on the task's own classes. Of a
+strategy that picks tasks by itself, what another task answers is an answer, too, and a wrong one.
 """
 
 from __future__ import annotations
@@ -32,6 +33,9 @@ __all__ = ["StreamScores"]
 _BASE = -1
 """Row of what was measured before any training."""
 
+_NOT_ANSWERED = -1e4
+"""Logit of what was not answered: its probability is exactly 0 in fp32."""
+
 
 class StreamScores(PluginMetric[ScoreMatrix]):
     """Score every experience of a test stream whenever the stream is evaluated.
@@ -43,6 +47,9 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     Runs at: before_training, before_training_exp, after_training_exp, before_eval_exp,
     after_eval_iteration, after_eval_exp, after_eval.
+
+    A strategy that picks the task of each row says so with its attribute ``answered_by``: the task
+    labels that answered the batch, (n,).
 
     Args:
         metrics: The score of a task, by task label: a name that `cl_graft.metrics.score` knows.
@@ -74,10 +81,11 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         """Forget everything measured so far."""
         self._row = _BASE
         self._training = False
-        self._batches: list[tuple[Tensor, Tensor]] = []
+        self._batches: list[tuple[Tensor, Tensor, Tensor | None]] = []
         self._scores: Cells[float] = Cells()
         self._ece: Cells[float] = Cells()
         self._hashes: Cells[str] = Cells()
+        self._routed: Cells[float] = Cells()
         self._latest: dict[int, tuple[Tensor, Tensor]] = {}
 
     def result(self) -> ScoreMatrix:
@@ -94,7 +102,12 @@ class StreamScores(PluginMetric[ScoreMatrix]):
             (i, row if i == self._row else [*[None] * i, *row[i : i + 1]])
             for i, row in self._hashes.rows()
         )
-        kinds = {"scores": self._scores.rows(), "ece": self._ece.rows(), "hashes": hashes}
+        kinds = {
+            "scores": self._scores.rows(),
+            "ece": self._ece.rows(),
+            "hashes": hashes,
+            "routed": self._routed.rows(),
+        }
         return {
             "row": self._row,
             **{name: [[*row] for row in held] for name, held in kinds.items()},
@@ -104,7 +117,12 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         """Know again what `state` returned; predictions come with the next evaluation."""
         self.reset()
         self._row = state["row"]
-        kinds = {"scores": self._scores, "ece": self._ece, "hashes": self._hashes}
+        kinds = {
+            "scores": self._scores,
+            "ece": self._ece,
+            "hashes": self._hashes,
+            "routed": self._routed,
+        }
         for name, cells in kinds.items():
             cells.load_(state[name])
 
@@ -117,6 +135,14 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def ece(self, size: int) -> list[list[float | None]]:
         """Return the calibration errors, cells as in `R`; None for regression, too."""
         return self._ece.matrix(size)
+
+    def routed(self, size: int) -> list[list[float | None]] | None:
+        """Return the shares of rows that their own task answered, cells as in `R`.
+
+        None if the strategy was given the task labels.
+        """
+        cells = self._routed.matrix(size)
+        return cells if any(cell is not None for row in cells for cell in row) else None
 
     def baseline(self, size: int) -> list[float | None]:
         """Return the scores before any training, for forward transfer; None where unknown."""
@@ -136,7 +162,8 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def predictions(self, j: int) -> tuple[Tensor, Tensor]:
         """Return the latest logits, (n, own classes), and targets, (n,), of experience j.
 
-        Targets are places among the task's own classes.
+        Targets are places among the task's own classes. Where a strategy picks tasks, columns of
+        other tasks' classes follow.
 
         Raises:
             KeyError: If experience j was not evaluated.
@@ -168,7 +195,11 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         """Keep the logits of a batch."""
         if self._measured(strategy):
             logits, targets = strategy.mb_output.detach(), strategy.mb_y
-            self._batches.append((logits.cpu(), targets.cpu()))
+            answered_by = getattr(strategy, "answered_by", None)
+            here = None if answered_by is None else answered_by == _label(strategy.experience)
+            self._batches.append(
+                (logits.cpu(), targets.cpu(), None if here is None else here.cpu())
+            )
 
     def after_eval_exp(self, strategy: Any) -> list[MetricValue]:
         """Score the experience."""
@@ -179,14 +210,23 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         label = _label(experience)
         logits = torch.cat([batch[0] for batch in self._batches])
         targets = torch.cat([batch[1] for batch in self._batches])
+        parts = [batch[2] for batch in self._batches if batch[2] is not None]
+        here = torch.cat(parts) if parts else None
         self._batches = []
+        everything = logits
         if isinstance(strategy.model, MultiTaskModule):
             logits, targets = _own(logits, targets, experience)
+        classes = logits.shape[1]
+        if here is not None:
+            logits = _beside(logits, everything, here)
         self._latest[j] = logits, targets
         name = f"eval_phase/{self.stream}_stream/Task{label:03d}/Exp{j:03d}"
         step = strategy.clock.train_iterations
-        value = score(logits.float(), targets, self._metrics.get(label, "accuracy"))
+        metric = self._metrics.get(label, "accuracy")
+        value = score(logits.float(), targets, metric, classes=classes)
         cells = {"Score": value}
+        if here is not None:
+            cells["Routed"] = float(here.double().mean())
         values = [MetricValue(self, f"Score/{name}", value, step)]
         if not targets.is_floating_point():
             probabilities = logits.double().softmax(dim=1)
@@ -230,6 +270,8 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         self._scores.set(self._row, j, cells["Score"])
         if "ECE" in cells:
             self._ece.set(self._row, j, cells["ECE"])
+        if "Routed" in cells:
+            self._routed.set(self._row, j, cells["Routed"])
         self._hashes.set(self._row, j, hash_tensors({"logits": logits}))
 
 
@@ -247,3 +289,18 @@ def _own(logits: Tensor, targets: Tensor, experience: Any) -> tuple[Tensor, Tens
         return logits, targets
     own = torch.tensor(classes)
     return logits[:, own].contiguous(), torch.searchsorted(own, targets)
+
+
+def _beside(own: Tensor, others: Tensor, here: Tensor) -> Tensor:
+    """Put what other tasks answered beside a task's own columns: each row is in one of the two.
+
+    Args:
+        own: The logits in the task's own columns, (n, K).
+        others: The logits as they were given, (n, columns).
+        here: Which rows the task itself answered, (n,).
+    """
+    answered = here[:, None]
+    return torch.cat(
+        [own.masked_fill(~answered, _NOT_ANSWERED), others.masked_fill(answered, _NOT_ANSWERED)],
+        dim=1,
+    )

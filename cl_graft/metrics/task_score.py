@@ -11,7 +11,7 @@ from cl_graft.errors import InputError, NotFinite, nearest
 __all__ = ["METRICS", "score"]
 
 
-def score(logits: Tensor, labels: Tensor, metric: str) -> float:
+def score(logits: Tensor, labels: Tensor, metric: str, *, classes: int | None = None) -> float:
     """Return the score of predictions by `metric`.
 
     Args:
@@ -27,6 +27,8 @@ def score(logits: Tensor, labels: Tensor, metric: str) -> float:
             all predictions or all labels are one class.
             `pearson`: correlation of predicted and given values (as GLUE scores STS-B), in
             [-1, 1]; 0 where either side is constant.
+        classes: How many of the columns are the task's own, the first ones: a prediction in a later
+            one is another task's, and never right. None means all.
 
     Raises:
         InputError: If the metric is unknown.
@@ -41,38 +43,47 @@ def score(logits: Tensor, labels: Tensor, metric: str) -> float:
         )
     if not torch.isfinite(logits).all():
         raise NotFinite("logits hold NaN or infinite values; did the training diverge?")
-    return METRICS[metric](logits.detach().cpu(), labels.detach().cpu())
+    own = logits.shape[1] if classes is None else classes
+    return METRICS[metric](logits.detach().cpu(), labels.detach().cpu(), own)
 
 
 # torchmetrics is imported where it is used: its import pulls in transformers and takes seconds.
 
 
-def _accuracy(logits: Tensor, labels: Tensor) -> float:
-    _check_classes(logits, labels)
+def _accuracy(logits: Tensor, labels: Tensor, classes: int) -> float:
+    _check_classes(labels, classes)
     return float((logits.argmax(dim=1) == labels).double().mean())
 
 
-def _f1(logits: Tensor, labels: Tensor) -> float:
+def _f1(logits: Tensor, labels: Tensor, classes: int) -> float:
     from torchmetrics.functional.classification import binary_f1_score, multiclass_f1_score
 
-    _check_classes(logits, labels)
-    predicted, classes = logits.argmax(dim=1), logits.shape[1]
+    _check_classes(labels, classes)
+    predicted = _predicted(logits, classes)
     if classes == 2:
-        return float(binary_f1_score(predicted, labels))
-    return float(multiclass_f1_score(predicted, labels, num_classes=classes, average="macro"))
+        return float(binary_f1_score((predicted == 1).long(), labels))
+    by_class = multiclass_f1_score(predicted, labels, num_classes=classes + 1, average="none")
+    present = torch.cat([predicted, labels]).unique()
+    return float(by_class[present[present < classes]].mean())
 
 
-def _matthews(logits: Tensor, labels: Tensor) -> float:
+def _matthews(logits: Tensor, labels: Tensor, classes: int) -> float:
     from torchmetrics.functional.classification import multiclass_matthews_corrcoef
 
-    _check_classes(logits, labels)
-    predicted, classes = logits.argmax(dim=1), logits.shape[1]
+    _check_classes(labels, classes)
+    predicted = _predicted(logits, classes)
     if predicted.unique().numel() == 1 or labels.unique().numel() == 1:
         return 0.0
-    return float(multiclass_matthews_corrcoef(predicted, labels, num_classes=classes))
+    return float(multiclass_matthews_corrcoef(predicted, labels, num_classes=classes + 1))
 
 
-def _pearson(logits: Tensor, labels: Tensor) -> float:
+def _predicted(logits: Tensor, classes: int) -> Tensor:
+    """Return predictions, those of other tasks as one class more, which no row has."""
+    return logits.argmax(dim=1).clamp(max=classes)
+
+
+def _pearson(logits: Tensor, labels: Tensor, classes: int) -> float:
+    del classes
     from torchmetrics.functional.regression import pearson_corrcoef
 
     if logits.shape[1] != 1:
@@ -85,8 +96,7 @@ def _pearson(logits: Tensor, labels: Tensor) -> float:
     return float(pearson_corrcoef(predicted, given))
 
 
-def _check_classes(logits: Tensor, labels: Tensor) -> None:
-    classes = logits.shape[1]
+def _check_classes(labels: Tensor, classes: int) -> None:
     if classes < 2:
         raise ValueError(f"a class metric needs at least 2 classes, got {classes}; use 'pearson'")
     if labels.is_floating_point():
@@ -96,6 +106,6 @@ def _check_classes(logits: Tensor, labels: Tensor) -> None:
         raise ValueError(f"labels must be in [0, {classes}), got values in [{first}, {last}]")
 
 
-METRICS: MappingProxyType[str, Callable[[Tensor, Tensor], float]] = MappingProxyType(
+METRICS: MappingProxyType[str, Callable[[Tensor, Tensor, int], float]] = MappingProxyType(
     {"accuracy": _accuracy, "f1": _f1, "matthews": _matthews, "pearson": _pearson}
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from avalanche.core import SupervisedPlugin
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
@@ -14,11 +15,15 @@ from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.row import Memory, StrategyRow
 from cl_graft.strategies.steps import ClipGradient, LinearDecay
 
-__all__ = ["ROWS"]
+__all__ = ["ADDS_ENTRY", "REGION_RATES", "ROWS", "grafting_plugin", "plugins_of_regions"]
+
+ADDS_ENTRY = "an entry of the bank: its head and its graft"
+REGION_RATES = {"region_lr": (0.03, 0.1, 0.3)}
 
 
-def _grafting(given: Ingredients) -> SupervisedTemplate:
-    plugin = GraftingPlugin(
+def grafting_plugin(given: Ingredients) -> GraftingPlugin:
+    """Return the plugin that learns tasks as the config says."""
+    return GraftingPlugin(
         next(iter(given.grafting.values())),
         by_label=given.grafting,
         bank=given.bank,
@@ -30,8 +35,16 @@ def _grafting(given: Ingredients) -> SupervisedTemplate:
         on_entry=given.on_entry,
         progress=given.progress,
     )
+
+
+def plugins_of_regions(given: Ingredients) -> list[SupervisedPlugin]:
+    """Return the plugins of a loop that trains regions, but for `GraftingPlugin`."""
     decay = [LinearDecay(lr=1.0, steps=1)] if given.region_decay else []
-    plugins = given.plugins_around(ClipGradient(given.clip), *decay)
+    return given.plugins_around(ClipGradient(given.clip), *decay)
+
+
+def _grafting(given: Ingredients) -> SupervisedTemplate:
+    plugin, plugins = grafting_plugin(given), plugins_of_regions(given)
     return GraftingContinual(**given.host(), grafting=plugin, plugins=plugins)
 
 
@@ -45,8 +58,6 @@ def _know_by_bank(
     """Do nothing: the plugin was made with the bank."""
 
 
-_RATES = {"region_lr": (0.03, 0.1, 0.3)}
-
 ROWS = (
     StrategyRow(
         "grafting",
@@ -56,8 +67,8 @@ ROWS = (
         "entry",
         _grafting,
         Memory(_nothing, _know_by_bank),
-        grid=_RATES,
-        adds="an entry of the bank: its head and its graft",
+        grid=REGION_RATES,
+        adds=ADDS_ENTRY,
     ),
     StrategyRow(
         "lt_sft",
@@ -68,8 +79,8 @@ ROWS = (
         "entry",
         _grafting,
         Memory(_nothing, _know_by_bank),
-        grid=_RATES,
-        adds="an entry of the bank: its head and its graft",
+        grid=REGION_RATES,
+        adds=ADDS_ENTRY,
         imposes={
             "localizer": "movement",
             "mode": "isolated",

@@ -17,7 +17,7 @@ from cl_graft.models import TaskModel, make_head
 from cl_graft.randomness import derive
 from cl_graft.tasks.benchmark import TextStream
 
-__all__ = ["MultiTaskText", "heads_for"]
+__all__ = ["MultiTaskText", "heads_for", "widened"]
 
 _ABSENT = -1e4
 """Logit of a class that a task does not have: its probability is exactly 0 in fp32."""
@@ -75,8 +75,13 @@ class MultiTaskText(MultiTaskModule):
         return self.task_model(x, task_label)
 
     def _widened(self, logits: Tensor) -> Tensor:
-        missing = self.max_class_label - logits.shape[1]
-        return nn.functional.pad(logits, (0, missing), value=_ABSENT) if missing > 0 else logits
+        return widened(logits, self.max_class_label)
+
+
+def widened(logits: Tensor, classes: int) -> Tensor:
+    """Add columns to logits until there are as many as `classes`, for classes that are absent."""
+    missing = classes - logits.shape[1]
+    return nn.functional.pad(logits, (0, missing), value=_ABSENT) if missing > 0 else logits
 
 
 def heads_for(model: TaskModel, stream: TextStream, *, seed: int) -> Callable[[int], nn.Module]:

@@ -262,6 +262,11 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
 
     # What a user may call.
 
+    @property
+    def learning(self) -> bool:
+        """Whether an experience is training."""
+        return self._session is not None
+
     def carry(self, model: nn.Module, position: int | None) -> None:
         """Make the model carry entry `position` of the bank, head included; None: the base.
 

@@ -16,7 +16,13 @@ from cl_graft.strategies.settings import Setting, Value
 __all__ = ["Budget", "Family", "Memory", "StrategyRow", "listed_only"]
 
 Family = Literal[
-    "grafting", "lower bound", "upper bound", "penalty", "distillation", "rehearsal", "isolation"
+    "grafting",
+    "lower bound",
+    "upper bound",
+    "penalty",
+    "distillation",
+    "rehearsal",
+    "isolation",
 ]
 Budget = Literal["task", "so far", "stream"]
 
@@ -65,6 +71,8 @@ class StrategyRow:
             passes over each row as its own task takes), or those of the whole stream at once.
         imposes: Fields of the experiment's config that it sets, whatever the config says.
         encoders_only: Whether it needs an encoder's features.
+        picks_task: Whether it is asked without task labels: its answers are among the labels of all
+            tasks learned so far.
         needs: A package that it needs and this one does not bring.
         broken: Why it cannot run at all with the versions that this package is for.
     """
@@ -83,6 +91,7 @@ class StrategyRow:
     budget: Budget = "task"
     imposes: Mapping[str, Any] = field(default_factory=dict)
     encoders_only: bool = False
+    picks_task: bool = False
     needs: str = ""
     broken: str = ""
 

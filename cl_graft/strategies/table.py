@@ -18,6 +18,7 @@ from cl_graft.strategies.baselines import (
     rehearsal,
 )
 from cl_graft.strategies.graft_rows import ROWS as GRAFTING
+from cl_graft.strategies.routed_rows import ROWS as ROUTED
 from cl_graft.strategies.row import StrategyRow, listed_only
 
 __all__ = ["STRATEGIES", "available", "find_strategy"]
@@ -58,6 +59,7 @@ STRATEGIES: Mapping[str, StrategyRow] = MappingProxyType(
         row.name: row
         for row in (
             *GRAFTING,
+            *ROUTED,
             *bounds.ROWS,
             *penalties.ROWS,
             *distillation.ROWS,

@@ -92,6 +92,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "Avalanche": (
         "cl_graft.strategies.grafting",
         "cl_graft.strategies.plugin",
+        "cl_graft.strategies.routed",
         "cl_graft.strategies.session",
         "cl_graft.strategies.multitask",
         "cl_graft.strategies.steps",
@@ -139,6 +140,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.tasks.encoded",
         "cl_graft.tasks.generated",
     ),
+    "Routing": ("cl_graft.routing.features", "cl_graft.routing.answers"),
     "Measures": (
         "cl_graft.metrics.continual",
         "cl_graft.metrics.answers",

@@ -168,3 +168,53 @@ def test_an_interrupted_experience_fills_no_row():
     strategy.train(benchmark.streams["train"][1])
     strategy.eval(benchmark.streams["test"])
     assert len(scores.result()) == 2
+
+
+class PicksTasks(Naive):
+    """Answers some rows as if they were another task's."""
+
+    answered_by = None
+
+    def forward(self):
+        logits = super().forward()
+        own = int(self.experience.task_label)
+        self.answered_by = None if self.is_training else (torch.arange(len(logits)) + own) % 2
+        return logits
+
+
+def test_what_another_task_answers_is_wrong_and_counts_in_calibration():
+    scores = StreamScores({1: "f1"})
+    benchmark = vector_stream(labels=[0, 1])
+    torch.manual_seed(0)
+    model = MTSimpleMLP(input_size=12, hidden_size=16)
+    strategy = PicksTasks(
+        model=model, optimizer=sgd(model), eval_mb_size=10, evaluator=quiet_evaluator(scores)
+    )
+    for experience in benchmark.streams["train"]:
+        strategy.train(experience, eval_streams=[])
+        strategy.eval(benchmark.streams["test"])
+    routed = scores.routed(2)
+    for j, experience in enumerate(benchmark.streams["test"]):
+        rows = len(experience.dataset)
+        here = torch.cat(
+            [(torch.arange(len(p)) + j) % 2 == j for p in torch.arange(rows).split(10)]
+        )
+        logits, targets = scores.predictions(j)
+        assert routed[1][j] == here.double().mean()
+        assert logits.shape[1] == 2 + 2
+        assert torch.equal(logits.argmax(1) < 2, here)
+        right = (logits.argmax(1) == targets) & here
+        if j == 0:
+            assert scores.R(2)[1][j] == right.double().mean()
+        confidence = logits.double().softmax(1).amax(1)
+        assert bool((confidence >= 0.5).all())
+        assert scores.ece(2)[1][j] == ece(logits.double().softmax(1), targets)
+    again = StreamScores()
+    again.load_state_(scores.state())
+    assert again.routed(2) == routed
+
+
+def test_without_a_router_no_share_is_stated():
+    scores = StreamScores()
+    run(scores)
+    assert scores.routed(3) is None

@@ -126,3 +126,33 @@ def test_what_does_not_fit_the_metric_is_refused(logits, labels, metric, message
 
 def test_the_table_names_the_metrics_of_a_text_task():
     assert set(METRICS) == {"accuracy", "f1", "matthews", "pearson"}
+
+
+@pytest.mark.parametrize("metric", REFERENCES)
+@given(sample=samples, share=st.floats(0, 1), seed=st.integers(0, 2**32))
+def test_a_prediction_of_another_task_is_never_right(metric, sample, share, seed):
+    logits, labels = sample
+    classes, n = logits.shape[1], len(labels)
+    generator = torch.Generator().manual_seed(seed)
+    elsewhere = torch.rand(n, generator=generator) < share
+    others = torch.randn(n, 3, generator=generator) + torch.where(elsewhere, 100.0, -100.0)[:, None]
+    predicted = logits.argmax(dim=1).masked_fill(elsewhere, classes)
+    expected = {
+        "accuracy": lambda: float((predicted == labels).double().mean()),
+        "f1": lambda: f1_among_others(labels.tolist(), predicted.tolist(), classes),
+        "matthews": lambda: matthews(labels.tolist(), predicted.tolist(), classes),
+    }[metric]()
+    found = score(torch.cat([logits, others], dim=1), labels, metric, classes=classes)
+    assert found == pytest.approx(expected, abs=1e-6)
+
+
+def f1_among_others(labels, predicted, classes):
+    own = [1] if classes == 2 else sorted((set(labels) | set(predicted)) - {classes})
+    return sklearn.metrics.f1_score(labels, predicted, labels=own, average="macro", zero_division=0)
+
+
+def test_columns_without_a_prediction_change_nothing():
+    logits, labels = random_logits(0, 40, 3)
+    wider = torch.nn.functional.pad(logits, (0, 4), value=-100.0)
+    for metric in REFERENCES:
+        assert score(wider, labels, metric, classes=3) == score(logits, labels, metric)

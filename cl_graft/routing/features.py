@@ -1,0 +1,149 @@
+"""Picking a task by features: what is kept of each class, and two rules that decide by it.
+
+What is kept are sums over rows. Those of a new task are added to them, so a router learned task by
+task is the one learned from all rows at once, and no row has to be kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+__all__ = ["ClassStatistics", "discriminant", "nearest_prototype"]
+
+
+@dataclass(frozen=True, eq=False)
+class ClassStatistics:
+    """Means of the features of classes, and how rows scatter around them.
+
+    Attributes:
+        tasks: The task label of each class, int64 (C,).
+        classes: The number of each class in its task, int64 (C,).
+        counts: Rows of each class, int64 (C,).
+        means: Mean features of each class, (C, d), fp32.
+        scatter: Σ (z − mean of z's class)(z − mean of z's class)ᵀ over all rows, (d, d), fp32; None
+            if it is not kept.
+    """
+
+    tasks: Tensor
+    classes: Tensor
+    counts: Tensor
+    means: Tensor
+    scatter: Tensor | None
+
+    @classmethod
+    def empty(cls, size: int, *, scatter: bool = False) -> ClassStatistics:
+        """Return the statistics of no rows.
+
+        Args:
+            size: Number of features, d.
+            scatter: Whether to keep the scatter.
+        """
+        none = torch.empty(0, dtype=torch.int64)
+        kept = torch.zeros(size, size) if scatter else None
+        return cls(none, none, none, torch.empty(0, size), kept)
+
+    def with_rows(self, features: Tensor, targets: Tensor, *, task: int) -> ClassStatistics:
+        """Return the statistics with rows of a task added.
+
+        Args:
+            features: Of shape (n, d).
+            targets: The class of each row, integers of shape (n,).
+            task: The task's label.
+        """
+        features, targets = features.detach().cpu().double(), targets.detach().cpu().long()
+        known = dict(zip(self._names(), range(len(self.counts)), strict=True))
+        tasks, classes = self.tasks.tolist(), self.classes.tolist()
+        counts, means = self.counts.tolist(), list(self.means.double())
+        scatter = None if self.scatter is None else self.scatter.double()
+        for number in targets.unique().tolist():
+            rows = features[targets == number]
+            middle, count = rows.mean(0), len(rows)
+            around = rows - middle
+            place = known.get((task, number))
+            if place is None:
+                tasks.append(task)
+                classes.append(number)
+                counts.append(count)
+                means.append(middle)
+            else:
+                # Both parts scatter around their common mean, too (Chan et al., 1983).
+                apart = means[place] - middle
+                both = counts[place] + count
+                around = torch.cat([around, apart[None] * (counts[place] * count / both) ** 0.5])
+                means[place] = middle + apart * (counts[place] / both)
+                counts[place] = both
+            if scatter is not None:
+                scatter = scatter + around.T @ around
+        return ClassStatistics(
+            torch.tensor(tasks, dtype=torch.int64),
+            torch.tensor(classes, dtype=torch.int64),
+            torch.tensor(counts, dtype=torch.int64),
+            torch.stack(means).float() if means else self.means,
+            None if scatter is None else scatter.float(),
+        )
+
+    def _names(self) -> list[tuple[int, int]]:
+        return list(zip(self.tasks.tolist(), self.classes.tolist(), strict=True))
+
+
+def nearest_prototype(features: Tensor, known: ClassStatistics) -> Tensor:
+    """Pick the task of the class whose mean is nearest, by angle.
+
+    As the nearest-mean classifier of iCaRL (Rebuffi et al., 2017,
+    https://arxiv.org/abs/1611.07725), of which only the task is taken. Of equally near classes the
+    one that was learned first counts.
+
+    Args:
+        features: Of shape (n, d).
+        known: The classes; at least one.
+
+    Returns:
+        Task labels, int64 of shape (n,).
+    """
+    means = torch.nn.functional.normalize(known.means.double(), dim=1)
+    nearness = features.detach().cpu().double() @ means.T
+    return known.tasks[nearness.argmax(1)]
+
+
+def discriminant(features: Tensor, known: ClassStatistics, *, shrinkage: float) -> Tensor:
+    """Pick the likeliest task if the features of each class are normal, with one covariance.
+
+    Linear discriminant analysis as it is learned from a stream (Hayes and Kanan, 2020,
+    https://arxiv.org/abs/1909.01520): the log-likelihood of class c is, but for what all classes
+    share, μ_cᵀ Σ⁻¹ z − μ_cᵀ Σ⁻¹ μ_c / 2. A task's likelihood is the mean of its classes', so tasks
+    are equally likely beforehand. Of equally likely tasks the smaller label counts.
+
+    Args:
+        features: Of shape (n, d).
+        known: The classes, with their scatter; at least one.
+        shrinkage: How much of the covariance is replaced by that of equally spread features, in
+            (0, 1]: Σ = (1 − shrinkage) · S + shrinkage · trace(S) / d · I.
+
+    Returns:
+        Task labels, int64 of shape (n,).
+
+    Raises:
+        ValueError: If the scatter was not kept, or `shrinkage` is outside its range.
+    """
+    if known.scatter is None:
+        raise ValueError("a discriminant needs the scatter of the classes, which was not kept")
+    if not 0 < shrinkage <= 1:
+        raise ValueError(f"shrinkage must be in (0, 1], got {shrinkage}")
+    covariance = known.scatter.double() / max(1, int(known.counts.sum()) - len(known.counts))
+    size = len(covariance)
+    # Where rows do not scatter at all, any covariance gives the nearest mean.
+    spread = float(covariance.trace()) / size or 1.0
+    identity = torch.eye(size, dtype=torch.float64)
+    means = known.means.double()
+    mixed = (1 - shrinkage) * covariance + shrinkage * spread * identity
+    weights = torch.linalg.solve(mixed, means.T)
+    scores = features.detach().cpu().double() @ weights - (means * weights.T).sum(1) / 2
+    labels = known.tasks.unique()
+    of_tasks = [
+        scores[:, known.tasks == label].logsumexp(1) - float((known.tasks == label).sum().log())
+        for label in labels
+    ]
+    return labels[torch.stack(of_tasks, dim=1).argmax(1)]

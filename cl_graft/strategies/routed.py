@@ -1,0 +1,205 @@
+"""Answers without task labels: a router picks the task of every text that is to be answered.
+
+Tasks are learned as ever, with their labels. In evaluation the label of an experience is not
+looked at: the router says of each row which task it belongs to, and that task's entry answers it.
+So an answer is one of the labels of all tasks learned so far.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, cast
+
+import torch
+from avalanche.core import SupervisedPlugin
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor, nn
+
+from cl_graft.bank import GraftBank
+from cl_graft.examples import Examples
+from cl_graft.models import TaskModel
+from cl_graft.passes import Passes
+from cl_graft.routing import ClassStatistics
+from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.multitask import widened
+
+__all__ = ["AnswerRouter", "FeatureRouter", "Learner", "RoutedText", "Router"]
+
+Answers = tuple[Tensor, Tensor]
+"""The task label that answers each row, (n,), and logits as wide as the widest task's."""
+
+
+class Learner(Protocol):
+    """A plugin that learns tasks into a bank, such as `GraftingPlugin`."""
+
+    bank: GraftBank | None
+    seconds: dict[int, dict[str, float]]
+    passes: dict[int, dict[str, Passes]]
+
+    @property
+    def learning(self) -> bool:
+        """Whether an experience is training."""
+        ...
+
+    def carry(self, model: nn.Module, position: int | None) -> None:
+        """Make the model carry the answer of an entry; None: the base."""
+        ...
+
+
+class Router(Protocol):
+    """Picks tasks, and has them answer."""
+
+    def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
+        """Answer a batch of texts."""
+        ...
+
+
+class RoutedText(SupervisedTemplate):
+    """A strategy that is not told in evaluation which task a text belongs to.
+
+    What is evaluated while a task trains is answered with the label given: a router knows finished
+    tasks only.
+
+    Args:
+        learner: Learns the tasks: a plugin.
+        router: Picks the tasks; a plugin where it learns, too.
+        plugins: More plugins; they run after these.
+        **host: As for `SupervisedTemplate`; the model is a `MultiTaskText`.
+
+    Attributes:
+        answered_by: The task label that answered each row of the batch, (n,); None if the label
+            was given.
+    """
+
+    def __init__(
+        self, *, learner: Learner, router: Router, plugins: Sequence[Any] = (), **host: Any
+    ) -> None:
+        own = [plugin for plugin in (learner, router) if isinstance(plugin, SupervisedPlugin)]
+        super().__init__(plugins=[*own, *plugins], **host)
+        self.answered_by: Tensor | None = None
+        self.learner = learner
+        self.router = router
+
+    @property
+    def bank(self) -> GraftBank | None:
+        """What was learned so far; None before the first task."""
+        return self.learner.bank
+
+    def labels(self) -> list[int]:
+        """Return the task labels that can be answered, in the order in which they were learned."""
+        return list(dict.fromkeys(entry.label for entry in self.bank.entries)) if self.bank else []
+
+    def carry(self, label: int | None) -> None:
+        """Make the model carry the answer of a task; None: the base."""
+        bank = self.bank
+        position = bank.find(label=label) if bank is not None and label is not None else None
+        self.learner.carry(self.model, position)
+
+    def forward(self) -> Tensor:
+        """Return the logits of the batch; in evaluation from the tasks that the router picks."""
+        self.answered_by = None
+        if self.is_training or self.learner.learning or not self.labels():
+            return super().forward()
+        self.answered_by, logits = self.router.answer(self, self.mb_x)
+        return logits
+
+
+class FeatureRouter(SupervisedPlugin, supports_distributed=False):
+    """Pick tasks by the features that the frozen base gives a text.
+
+    A text costs two forward passes: one of the base, one of its task. Training rows of a task go
+    through the base once, when it is learned; only sums over them are kept.
+
+    Runs at: after_training_exp. Give it after the plugin that learns the tasks.
+
+    Args:
+        rule: From features, (n, d), and what is kept to task labels, (n,).
+        size: Number of features.
+        scatter: Whether the rule needs the scatter of the classes.
+
+    Attributes:
+        known: What is kept.
+    """
+
+    def __init__(
+        self, rule: Callable[[Tensor, ClassStatistics], Tensor], *, size: int, scatter: bool
+    ) -> None:
+        super().__init__()
+        self.rule = rule
+        self.known = ClassStatistics.empty(size, scatter=scatter)
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Learn the task's classes."""
+        started = time.perf_counter()
+        experience = strategy.experience
+        label = int(experience.task_label)
+        if label not in strategy.labels():
+            return
+        tensors = getattr(experience, "encoded", None)
+        rows = Examples(experience.dataset.eval(), tensors=tensors)
+        order, size = rows.alike(range(len(rows))), strategy.eval_mb_size
+        batches = [rows.batch(order[first : first + size]) for first in range(0, len(order), size)]
+        strategy.model.eval()
+        strategy.carry(None)
+        with torch.no_grad():
+            features = [_features(strategy, inputs.to(strategy.device)) for inputs, _ in batches]
+        strategy.carry(label)
+        strategy.model.train()
+        targets = torch.cat([targets for _, targets in batches])
+        self.known = self.known.with_rows(torch.cat(features), targets, task=label)
+        strategy.learner.passes[label]["router"] = Passes(forward=len(rows))
+        strategy.learner.seconds[label]["router"] = time.perf_counter() - started
+
+    def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
+        """Pick tasks, then have each answer its own rows."""
+        strategy.carry(None)
+        labels = self.rule(_features(strategy, x), self.known).to(x.device)
+        parts = {label: (labels == label).nonzero().squeeze(1) for label in strategy.labels()}
+        answers: list[Tensor] = []
+        for label, part in parts.items():
+            if len(part):
+                strategy.carry(label)
+                answers.append(strategy.model(x[part], labels[part]))
+        order = torch.cat(list(parts.values())).argsort()
+        return labels, torch.cat(answers)[order]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what is kept, by name; nothing before the first task."""
+        known = vars(self.known) if len(self.known.counts) else {}
+        return {name: tensor for name, tensor in known.items() if tensor is not None}
+
+    def load_(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `tensors` returned."""
+        self.known = replace(self.known, **dict(tensors))
+
+
+class AnswerRouter:
+    """Pick tasks by the answers of all of them.
+
+    A text costs as many forward passes as there are tasks; nothing is kept.
+
+    Args:
+        rule: From each task's own logits, by label, to task labels, (n,).
+    """
+
+    def __init__(self, rule: Callable[[Mapping[int, Tensor]], Tensor]) -> None:
+        self.rule = rule
+
+    def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
+        """Have every task answer all rows, and keep the answers of those picked."""
+        model: Any = strategy.model
+        answers: dict[int, Tensor] = {}
+        for label in strategy.labels():
+            strategy.carry(label)
+            answers[label] = model.forward_single_task(x, label)
+        labels = self.rule(answers).to(x.device)
+        wide = torch.stack([widened(own, model.max_class_label) for own in answers.values()])
+        places = (labels[None] == torch.tensor(list(answers), device=x.device)[:, None]).long()
+        return labels, wide[places.argmax(0), torch.arange(len(x), device=x.device)]
+
+
+def _features(strategy: Any, x: Tensor) -> Tensor:
+    model: nn.Module = carrier_of(strategy.model)
+    return cast(TaskModel, model).text_features(x)

@@ -1,0 +1,139 @@
+"""The rows of grafting without task labels in the table of strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor
+
+from cl_graft.routing import discriminant, least_energy, least_entropy, nearest_prototype
+from cl_graft.strategies.baselines.held import bytes_of
+from cl_graft.strategies.graft_rows import (
+    ADDS_ENTRY,
+    REGION_RATES,
+    grafting_plugin,
+    plugins_of_regions,
+)
+from cl_graft.strategies.ingredients import Ingredients
+from cl_graft.strategies.routed import AnswerRouter, FeatureRouter, RoutedText, Router
+from cl_graft.strategies.row import Memory, StrategyRow
+from cl_graft.strategies.settings import Setting
+
+__all__ = ["ROWS", "by_prototypes", "recall", "remember"]
+
+
+def _routed(
+    router: Callable[[Ingredients], Router],
+) -> Callable[[Ingredients], SupervisedTemplate]:
+    def build(given: Ingredients) -> SupervisedTemplate:
+        return RoutedText(
+            **given.host(),
+            learner=grafting_plugin(given),
+            router=router(given),
+            plugins=plugins_of_regions(given),
+        )
+
+    return build
+
+
+def by_prototypes(given: Ingredients) -> Router:
+    """Return the router by the nearest class mean."""
+    return FeatureRouter(nearest_prototype, size=given.model.task_model.hidden_size, scatter=False)
+
+
+def _by_discriminant(given: Ingredients) -> Router:
+    rule = partial(discriminant, shrinkage=given.settings["shrinkage"])
+    return FeatureRouter(rule, size=given.model.task_model.hidden_size, scatter=True)
+
+
+def _by_entropy(given: Ingredients) -> Router:
+    return AnswerRouter(least_entropy)
+
+
+def _by_energy(given: Ingredients) -> Router:
+    return AnswerRouter(least_energy)
+
+
+def remember(strategy: SupervisedTemplate) -> dict[str, Tensor]:
+    """Return what a strategy's router keeps, if it has one and that keeps something."""
+    router = getattr(strategy, "router", None)
+    return router.tensors() if isinstance(router, FeatureRouter) else {}
+
+
+def recall(
+    strategy: SupervisedTemplate, learned: Sequence[Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Know what the router keeps; the plugin was made with the bank."""
+    router = getattr(strategy, "router", None)
+    if isinstance(router, FeatureRouter):
+        router.load_(tensors)
+
+
+def _held(strategy: SupervisedTemplate) -> int:
+    return bytes_of(remember(strategy))
+
+
+def _row(
+    name: str,
+    source: str,
+    router: Callable[[Ingredients], Router],
+    *,
+    adds: str = ADDS_ENTRY,
+    settings: tuple[Setting, ...] = (),
+) -> StrategyRow:
+    return StrategyRow(
+        name,
+        "grafting",
+        source,
+        "region",
+        "entry",
+        _routed(router),
+        Memory(remember, recall),
+        settings=settings,
+        grid=REGION_RATES,
+        holds=_held,
+        adds=adds,
+        encoders_only=True,
+        picks_task=True,
+    )
+
+
+ROWS = (
+    _row(
+        "grafting_by_prototypes",
+        "the task of the nearest class mean in the base's features: Rebuffi et al., 2017, "
+        "https://arxiv.org/abs/1611.07725",
+        by_prototypes,
+        adds=f"{ADDS_ENTRY}; the mean features of its classes",
+    ),
+    _row(
+        "grafting_by_discriminant",
+        "linear discriminant analysis of the base's features: Hayes and Kanan, 2020, "
+        "https://arxiv.org/abs/1909.01520",
+        _by_discriminant,
+        adds=f"{ADDS_ENTRY}; the mean features of its classes; the first task their covariance",
+        settings=(
+            Setting(
+                "shrinkage",
+                0.1,
+                "Share of the covariance that is replaced by that of equally spread features.",
+                least=1e-6,
+                most=1,
+            ),
+        ),
+    ),
+    _row(
+        "grafting_by_entropy",
+        "the answer with the least entropy: Wortsman et al., 2020, "
+        "https://arxiv.org/abs/2006.14769",
+        _by_entropy,
+    ),
+    _row(
+        "grafting_by_energy",
+        "the answer with the least energy: Liu et al., 2020, https://arxiv.org/abs/2010.03759",
+        _by_energy,
+    ),
+)
