@@ -17,6 +17,7 @@ __all__ = ["Budget", "Family", "Memory", "StrategyRow", "listed_only"]
 
 Family = Literal[
     "grafting",
+    "merging",
     "lower bound",
     "upper bound",
     "penalty",

@@ -18,6 +18,7 @@ from cl_graft.strategies.baselines import (
     rehearsal,
 )
 from cl_graft.strategies.graft_rows import ROWS as GRAFTING
+from cl_graft.strategies.merged_rows import ROWS as MERGING
 from cl_graft.strategies.routed_rows import ROWS as ROUTED
 from cl_graft.strategies.row import StrategyRow, listed_only
 
@@ -60,6 +61,7 @@ STRATEGIES: Mapping[str, StrategyRow] = MappingProxyType(
         for row in (
             *GRAFTING,
             *ROUTED,
+            *MERGING,
             *bounds.ROWS,
             *penalties.ROWS,
             *distillation.ROWS,

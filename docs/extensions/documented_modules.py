@@ -93,6 +93,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.strategies.grafting",
         "cl_graft.strategies.plugin",
         "cl_graft.strategies.routed",
+        "cl_graft.strategies.merged",
         "cl_graft.strategies.session",
         "cl_graft.strategies.multitask",
         "cl_graft.strategies.steps",
@@ -140,7 +141,13 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.tasks.encoded",
         "cl_graft.tasks.generated",
     ),
-    "Routing": ("cl_graft.routing.features", "cl_graft.routing.answers"),
+    "Routing and merging": (
+        "cl_graft.routing.features",
+        "cl_graft.routing.answers",
+        "cl_graft.merging.table",
+        "cl_graft.merging.rules",
+        "cl_graft.merging.task_vectors",
+    ),
     "Measures": (
         "cl_graft.metrics.continual",
         "cl_graft.metrics.answers",

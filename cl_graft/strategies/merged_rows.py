@@ -1,0 +1,132 @@
+"""The rows of merging in the table of strategies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from avalanche.training.supervised import Naive
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor
+
+from cl_graft.errors import InputError
+from cl_graft.localization import find_localizer
+from cl_graft.merging import MERGES, merge_grafts
+from cl_graft.store.elias_fano import packed_size
+from cl_graft.strategies.baselines.held import bytes_of, plugin_of
+from cl_graft.strategies.ingredients import Ingredients
+from cl_graft.strategies.merged import MergingPlugin
+from cl_graft.strategies.routed import RoutedText
+from cl_graft.strategies.routed_rows import by_prototypes, recall, remember
+from cl_graft.strategies.row import Memory, StrategyRow
+from cl_graft.strategies.settings import Setting, Value
+
+__all__ = ["ROWS"]
+
+_TASK = Setting(
+    "task",
+    "given",
+    "Whose head answers: that of the task label given, or of the nearest class mean in the base's "
+    "features (prototypes).",
+    choices=("given", "prototypes"),
+)
+_COEFFICIENT = Setting("coefficient", 1.0, "What the merged vector is multiplied by.", least=0)
+_COEFFICIENTS: dict[str, tuple[Value, ...]] = {"coefficient": (0.4, 0.7, 1.0, 1.4)}
+
+
+def _build(rule: str) -> Callable[[Ingredients], SupervisedTemplate]:
+    def build(given: Ingredients) -> SupervisedTemplate:
+        plugin = _plugin(given, rule)
+        if given.settings["task"] == "given":
+            return Naive(**given.host(), plugins=given.plugins_around(plugin))
+        if given.model.task_model.family != "encoder":
+            raise InputError("prototypes are of an encoder's features; merge with task: given")
+        router, plugins = by_prototypes(given), given.plugins_around()
+        return RoutedText(**given.host(), learner=plugin, router=router, plugins=plugins)
+
+    return build
+
+
+def _plugin(given: Ingredients, rule: str) -> MergingPlugin:
+    localizer = next(iter(given.grafting.values())).localizer
+    if not find_localizer(localizer).needs_tuned:
+        raise InputError(
+            f"merging needs the values of a dense run, and the localizer {localizer!r} makes none; "
+            "choose another localizer"
+        )
+    own = {name: value for name, value in given.settings.items() if name != "task"}
+    return MergingPlugin(
+        partial(merge_grafts, rule=rule, seed=given.seed, **own),
+        given.grafting,
+        identity=given.identity,
+        dev=given.dev,
+        metrics=given.metrics,
+        cache=given.cache,
+        checkpoints=given.checkpoints,
+        progress=given.progress,
+    )
+
+
+def _know_by_cache(
+    strategy: SupervisedTemplate, learned: Sequence[Any], tensors: Mapping[str, Tensor]
+) -> None:
+    plugin_of(strategy, MergingPlugin).recall(strategy, learned)
+    recall(strategy, learned, tensors)
+
+
+def _held(strategy: SupervisedTemplate) -> int:
+    """Return the bytes of all standalone grafts, numbers packed as in files, and of the router."""
+    bank = plugin_of(strategy, MergingPlugin).bank
+    grafts = [entry.owned for entry in bank.entries] if bank else []
+    packed = sum(packed_size(len(graft), graft.region.layout.total) for graft in grafts)
+    return packed + bytes_of([[graft.values for graft in grafts], remember(strategy)])
+
+
+def _row(
+    rule: str,
+    *settings: Setting,
+    grid: Mapping[str, tuple[Value, ...]] | None = None,
+) -> StrategyRow:
+    merge = MERGES[rule]
+    return StrategyRow(
+        f"merging_by_{rule}",
+        "merging",
+        f"{merge.source}; on standalone grafts",
+        "nothing",
+        "head",
+        _build(rule),
+        Memory(remember, _know_by_cache),
+        settings=(*([_COEFFICIENT] if merge.scaled else []), *settings, _TASK),
+        grid={**(_COEFFICIENTS if merge.scaled else {}), **(grid or {})},
+        holds=_held,
+        adds="its head and its whole graft, with the values of the dense run",
+    )
+
+
+ROWS = (
+    _row("average"),
+    _row("task_arithmetic"),
+    _row(
+        "ties",
+        Setting("keep", 1.0, "Share of each graft that trimming leaves.", least=1e-6, most=1),
+    ),
+    _row(
+        "dare",
+        Setting("drop", 0.5, "Share of each graft that is dropped.", least=0, most=0.999),
+    ),
+    _row("magmax"),
+    _row(
+        "consensus",
+        Setting("threshold", 0.4, "How large a move must be beside those of others.", least=0),
+        Setting(
+            "agree",
+            1,
+            "How many tasks must find a coordinate important; 2 as in the paper leaves those at "
+            "the base that only one graft moves.",
+            least=1,
+        ),
+        grid={"coefficient": (0.4, 0.7, 1.0), "agree": (1, 2)},
+    ),
+    _row("localize_and_stitch"),
+)

@@ -1,0 +1,103 @@
+"""Merging as a strategy: what is merged, who answers, and what it costs."""
+
+import pytest
+import torch
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.verify import verify
+from cl_graft.graft import extract, named
+from cl_graft.merging import merge_grafts, standalone_grafts
+from cl_graft.store import load_bank
+from cl_graft.strategies.baselines.held import plugin_of
+from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.merged import MergingPlugin
+from cl_graft.strategies.table import STRATEGIES
+
+MERGED = [name for name, row in STRATEGIES.items() if row.family == "merging"]
+STANDALONE = {"keep_standalone": True, "refill": False}
+
+
+def test_what_is_merged_are_the_standalone_grafts_of_a_bank(kept_strategy, small_runs):
+    plugin = plugin_of(kept_strategy("merging_by_average"), MergingPlugin)
+    bank = load_bank(small_runs.folder("grafting", **STANDALONE) / "bank")
+    for entry, standalone in zip(plugin.bank.entries, standalone_grafts(bank), strict=True):
+        assert entry.owned.same_bits(standalone)
+
+
+def test_a_bank_is_merged_as_the_strategy_merges(kept_strategy, small_runs):
+    strategy = kept_strategy("merging_by_ties", keep=0.5, coefficient=0.7)
+    bank = load_bank(small_runs.folder("grafting", **STANDALONE) / "bank")
+    base = named(carrier_of(strategy.model), bank.layout)
+    found = merge_grafts(standalone_grafts(bank), base, rule="ties", coefficient=0.7, keep=0.5)
+    assert found.same_bits(plugin_of(strategy, MergingPlugin).merged)
+
+
+def test_a_bank_without_standalone_grafts_cannot_be_merged(small_runs):
+    bank = load_bank(small_runs.folder("grafting") / "bank")
+    with pytest.raises(InputError, match=r"sentiment, topic of the bank has no standalone graft"):
+        standalone_grafts(bank)
+
+
+def test_every_task_is_answered_by_one_encoder_and_the_base_comes_back(kept_strategy):
+    strategy = kept_strategy("merging_by_localize_and_stitch")
+    plugin, carrier = plugin_of(strategy, MergingPlugin), carrier_of(strategy.model)
+    before = extract(carrier, plugin.merged.region)
+    for position in (0, 1):
+        plugin.carry(strategy.model, position)
+        assert extract(carrier, plugin.merged.region).same_bits(plugin.merged)
+    plugin.carry(strategy.model, None)
+    assert extract(carrier, plugin.merged.region).same_bits(before)
+    assert not before.same_bits(plugin.merged)
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_a_task_adds_its_head_and_its_graft(small_runs, name):
+    heads = small_runs("naive").bytes
+    bank = load_bank(small_runs.folder("grafting", **STANDALONE) / "bank")
+    for entry, size in zip(bank.entries, small_runs(name).bytes.values(), strict=True):
+        extra = size - heads[entry.task]
+        assert 4 * len(entry.standalone) < extra < 6 * len(entry.standalone)
+
+
+def test_one_task_is_answered_by_the_graft_of_its_run(kept_strategy):
+    strategy = kept_strategy("merging_by_task_arithmetic", run_settings={"tasks": ["topic"]})
+    plugin = plugin_of(strategy, MergingPlugin)
+    assert plugin.merged.same_bits(plugin.bank.entries[0].standalone)
+
+
+def test_a_router_may_pick_the_head(small_runs):
+    routed = small_runs("merging_by_average", own={"task": "prototypes"})
+    told = small_runs("merging_by_average")
+    assert told.routed is None
+    assert told.passes_per_row == 1.0
+    assert routed.passes_per_row == 2.0
+    for score, sent, given in zip(routed.R[-1], routed.routed[-1], told.R[-1], strict=True):
+        assert score <= sent
+        assert given - (1 - sent) - 1e-9 <= score <= given + 1e-9
+    assert routed.routed == small_runs("grafting_by_prototypes").routed
+
+
+def test_a_run_of_merging_passes_verification(small_runs):
+    report = verify(small_runs.folder("merging_by_average"))
+    assert report.ok, report
+
+
+def test_a_localizer_without_a_dense_run_is_refused(small_runs):
+    with pytest.raises(InputError, match="the localizer 'base_gradient' makes none"):
+        small_runs("merging_by_average", localizer="base_gradient")
+
+
+def test_grids_are_of_settings_that_there_are():
+    for name in MERGED:
+        row = STRATEGIES[name]
+        assert set(row.grid) <= {setting.name for setting in row.settings}
+        scaled = "coefficient" in row.grid
+        assert scaled == (name not in ("merging_by_average", "merging_by_localize_and_stitch"))
+
+
+def test_dropping_is_random_by_the_seed_of_the_run(kept_strategy):
+    grafts = [
+        plugin_of(kept_strategy("merging_by_dare", drop=drop), MergingPlugin).merged
+        for drop in (0.5, 0.4)
+    ]
+    assert not torch.equal(grafts[0].values, grafts[1].values)
