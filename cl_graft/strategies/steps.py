@@ -95,7 +95,14 @@ class ClipGradient(SupervisedPlugin, supports_distributed=True):
     def before_update(self, strategy: Any, **kwargs: Any) -> None:
         """Clip."""
         held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
-        nn.utils.clip_grad_norm_([p for p in held if p.grad is not None], self.norm)
+        moved = [p for p in held if p.grad is not None]
+        if not moved:
+            return
+        norms = torch.stack([torch.linalg.vector_norm(p.grad) for p in moved])
+        # A penalty gives finished heads a gradient, of 0 if its weight is 0: how many terms a sum
+        # has decides its last digit, and without weight a penalty is Naive to the bit.
+        norm = torch.linalg.vector_norm(norms[norms != 0])
+        nn.utils.clip_grads_with_norm_(moved, self.norm, norm)
 
 
 class LinearDecay(SupervisedPlugin, supports_distributed=True):
