@@ -74,7 +74,7 @@ class ExperimentConfig(BaseModel):
     tasks: list[str] = Field(
         min_length=1,
         description="The tasks in the order of the stream: names of presets or of built-in tasks, "
-        "paths of files or folders, or hub names.",
+        "paths of files or folders, or hub names; shared-50-0..19 are 20 generated tasks.",
     )
     data: Path | None = Field(
         default=None,
@@ -340,6 +340,14 @@ class ExperimentConfig(BaseModel):
         if isinstance(value, str):
             return [part.strip() for part in value.split(",") if part.strip()]
         return [value] if isinstance(value, int) else value
+
+    @field_validator("tasks")
+    @classmethod
+    def _expand_ranges(cls, value: list[str]) -> list[str]:
+        # Imported here: the grammars build their word tables on import.
+        from cl_graft.tasks.generated import expanded
+
+        return [name for given in value for name in expanded(given)]
 
     @field_validator("tasks", "strategies", "seeds")
     @classmethod

@@ -6,10 +6,12 @@ load_task("generated:sentiment", shots=256)          # written by this package
 load_task("stanfordnlp/imdb")                        # the hub's, with ':config' where needed
 """
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cl_graft.errors import InputError, nearest
 from cl_graft.tasks.audit import audit, warn_of
@@ -23,7 +25,10 @@ from cl_graft.tasks.shots import few_shot, hold_out_test
 from cl_graft.tasks.task import Metric, Row, TextTask, check_task_name
 from cl_graft.tasks.text_files import Reading
 
-__all__ = ["DEFAULT_GENERATED_SHOTS", "GENERATED_TEST_ROWS", "load_task"]
+if TYPE_CHECKING:
+    from cl_graft.tasks.generated import GeneratedTask
+
+__all__ = ["DEFAULT_GENERATED_SHOTS", "GENERATED_TEST_ROWS", "load_task", "name_of"]
 
 DEFAULT_GENERATED_SHOTS = 1024
 GENERATED_TEST_ROWS = 1000
@@ -107,7 +112,7 @@ def load_task(
     names = loaded.label_names
     pair = loaded.train[0].text_pair is not None
     fallback: tuple[Prompt | None, Prompt | None] = (None, None)
-    if preset is not None or place.generated:
+    if preset is not None or (place.generated and place.name in PROMPTS):
         fallback = PROMPTS.get(place.name), CAUSAL_PROMPTS.get(place.name)
     elif names:
         fallback = default_prompts(names, pair=pair)
@@ -127,6 +132,15 @@ def load_task(
     counts = audit(task)
     warn_of(task, counts)
     return replace(task, source={**task.source, **counts})
+
+
+def name_of(name: str, *, data: Path | None = None) -> str:
+    """Return how the task will be called that `load_task` loads by a name, without reading rows.
+
+    Raises:
+        InputError: If the name is unknown.
+    """
+    return _find(name, data).name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +165,8 @@ class _Loaded:
 def _find(name: str, data: Path | None) -> _Place:
     if name.startswith(_GENERATED_PREFIX):
         own = name.removeprefix(_GENERATED_PREFIX)
-        if own not in _generated():
-            raise InputError(f"no generated task {own!r}; {nearest(own, _generated())}")
+        if _generated(own) is None:
+            raise InputError(f"no generated task {own!r}; {nearest(own, _generated_names())}")
         return _Place(name=own, generated=True)
     if not name.strip():
         raise InputError("the task's name is empty")
@@ -161,12 +175,12 @@ def _find(name: str, data: Path | None) -> _Place:
         if found is not None:
             return found
     path = Path(name).expanduser()
-    known = {*PRESETS, *_generated()}
+    known = {*PRESETS, *_generated_names()}
     # A folder that only happens to be called as a known task (a run's output) is not its data.
     meant = data is None and (name not in known or has_rows(path))
     if path.exists() and (meant or _looks_like_path(name)):
         return _Place(name=check_task_name(_stem(path)), path=path)
-    if name in _generated():
+    if _generated(name) is not None:
         return _Place(name=name, generated=True)
     hub_name = "/" in name and not _looks_like_path(name)
     if data is not None and not hub_name:
@@ -191,7 +205,7 @@ def _find_in(data: Path, name: str) -> _Place | None:
             return _Place(name=check_task_name(_stem(path)), path=path)
     if has_rows(data):
         return _Place(name=check_task_name(name), path=data)
-    if name not in _generated():
+    if _generated(name) is None:
         # What is there under the name but cannot be read says itself what is wrong with it.
         for path in candidates:
             if path.is_symlink() or path.exists():
@@ -211,7 +225,7 @@ def _refuse_other_kinds(data: Path, name: str) -> None:
 
 def _offered(data: Path) -> set[str]:
     folders = data.iterdir() if data.is_dir() else ()
-    return {_stem(path) for path in folders if has_rows(path)} | set(_generated())
+    return {_stem(path) for path in folders if has_rows(path)} | set(_generated_names())
 
 
 def _looks_like_path(name: str) -> bool:
@@ -323,8 +337,14 @@ def _three_splits(
     return train, None, test, f"80/20 of all rows, by data seed {data_seed}"
 
 
-def _generated() -> Mapping[str, Any]:
+def _generated(name: str) -> GeneratedTask | None:
     # The grammars build their word tables on import; who brings data of their own needs none.
+    from cl_graft.tasks.generated import find_generated
+
+    return find_generated(name)
+
+
+def _generated_names() -> Iterable[str]:
     from cl_graft.tasks.generated import GENERATED
 
     return GENERATED
@@ -332,8 +352,9 @@ def _generated() -> Mapping[str, Any]:
 
 def _load_generated(name: str, shots: int | None, data_seed: int) -> _Loaded:
     from cl_graft.tasks.generated import generate
+    from cl_graft.tasks.generated import label_names as label_names_of
 
-    label_names = tuple(_generated()[name].label_names)
+    label_names = label_names_of(name)
     shots = DEFAULT_GENERATED_SHOTS if shots is None else shots
     if shots < 1:
         raise InputError(f"shots must be at least 1 row a class, got {shots}")

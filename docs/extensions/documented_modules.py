@@ -140,6 +140,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.tasks.benchmark",
         "cl_graft.tasks.encoded",
         "cl_graft.tasks.generated",
+        "cl_graft.tasks.generated.divided",
     ),
     "Routing and merging": (
         "cl_graft.routing.features",

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from cl_graft.errors import InputError, nearest
 from cl_graft.tasks.generated.answer_entailment import ANSWER_ENTAILMENT
+from cl_graft.tasks.generated.divided import divided, expanded
 from cl_graft.tasks.generated.generate import draw
 from cl_graft.tasks.generated.generated_task import GeneratedTask
 from cl_graft.tasks.generated.paraphrase import PARAPHRASE
@@ -20,13 +21,18 @@ from cl_graft.tasks.generated.topic import TOPIC
 from cl_graft.tasks.generated.urgency import URGENCY
 from cl_graft.tasks.task import Row
 
-__all__ = ["GENERATED", "GeneratedTask", "generate", "label_names"]
+__all__ = ["GENERATED", "GeneratedTask", "expanded", "find_generated", "generate", "label_names"]
 
 GENERATED: Mapping[str, GeneratedTask] = {
     task.name: task
     for task in (SENTIMENT, TOPIC, QUESTION_TYPE, ANSWER_ENTAILMENT, PARAPHRASE, URGENCY)
 }
-"""The built-in tasks by name."""
+"""The built-in tasks by name, without the numbered ones of `divided`."""
+
+
+def find_generated(name: str) -> GeneratedTask | None:
+    """Return the built-in or numbered task of a name; None if there is none."""
+    return GENERATED.get(name) or divided(name)
 
 
 def generate(name: str, *, split: str, rows: int, seed: int) -> tuple[Row, ...]:
@@ -48,6 +54,7 @@ def label_names(name: str) -> tuple[str, ...]:
 
 
 def _known(name: str) -> GeneratedTask:
-    if name not in GENERATED:
+    task = find_generated(name)
+    if task is None:
         raise InputError(f"no generated task {name!r}: {nearest(name, GENERATED)}")
-    return GENERATED[name]
+    return task
