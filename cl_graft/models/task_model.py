@@ -159,6 +159,21 @@ class TaskModel(nn.Module):
         """Return the features of a batch as `forward` takes it; encoders only."""
         return self.features(*_trim(x))
 
+    def features_at(self, x: Tensor, depth: float) -> Tensor:
+        """Pool the states at some depth of an encoder to features of shape (n, hidden size), fp32.
+
+        Args:
+            x: A batch as `forward` takes it.
+            depth: 0 for the embeddings, 1 for the states after the last block, and between them
+                those after the nearest block.
+        """
+        ids, segments = _trim(x)
+        with autocast(self.precision, ids.device):
+            states = self.backbone(
+                **self._inputs(ids, segments), output_hidden_states=True
+            ).hidden_states
+        return POOLINGS[self.pooling](states[round(depth * (len(states) - 1))], segments != 0)
+
     def features(self, ids: Tensor, segments: Tensor) -> Tensor:
         """Pool an encoder's last states to features of shape (n, hidden size), fp32.
 

@@ -18,7 +18,7 @@ from cl_graft.strategies.baselines.held import bytes_of, plugin_of
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.merged import MergingPlugin
 from cl_graft.strategies.routed import RoutedText
-from cl_graft.strategies.routed_rows import by_prototypes, recall, remember
+from cl_graft.strategies.routed_rows import DEPTH, by_prototypes, recall, remember
 from cl_graft.strategies.row import Memory, StrategyRow
 from cl_graft.strategies.settings import Setting, Value
 
@@ -55,7 +55,11 @@ def _plugin(given: Ingredients, rule: str) -> MergingPlugin:
             f"merging needs the values of a dense run, and the localizer {localizer!r} makes none; "
             "choose another localizer"
         )
-    own = {name: value for name, value in given.settings.items() if name != "task"}
+    own = {
+        name: value
+        for name, value in given.settings.items()
+        if name not in (_TASK.name, DEPTH.name)
+    }
     return MergingPlugin(
         partial(merge_grafts, rule=rule, seed=given.seed, **own),
         given.grafting,
@@ -97,7 +101,7 @@ def _row(
         "head",
         _build(rule),
         Memory(remember, _know_by_cache),
-        settings=(*([_COEFFICIENT] if merge.scaled else []), *settings, _TASK),
+        settings=(*([_COEFFICIENT] if merge.scaled else []), *settings, _TASK, DEPTH),
         grid={**(_COEFFICIENTS if merge.scaled else {}), **(grid or {})},
         holds=_held,
         adds="its head and its whole graft, with the values of the dense run",

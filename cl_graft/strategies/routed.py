@@ -25,10 +25,14 @@ from cl_graft.routing import ClassStatistics
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.multitask import widened
 
-__all__ = ["AnswerRouter", "FeatureRouter", "Learner", "RoutedText", "Router"]
+__all__ = ["AnswerRouter", "FeatureRouter", "FeatureRule", "Learner", "RoutedText", "Router"]
 
 Answers = tuple[Tensor, Tensor]
 """The task label that answers each row, (n,), and logits as wide as the widest task's."""
+
+
+FeatureRule = Callable[[Tensor, ClassStatistics], Tensor]
+"""From features, (n, d), and what is known of classes to task labels, (n,)."""
 
 
 class Learner(Protocol):
@@ -115,8 +119,9 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
     Runs at: after_training_exp. Give it after the plugin that learns the tasks.
 
     Args:
-        rule: From features, (n, d), and what is kept to task labels, (n,).
+        rule: Picks tasks.
         size: Number of features.
+        depth: Where in the base features are taken, see `TaskModel.features_at`.
         scatter: Whether the rule needs the scatter of the classes.
 
     Attributes:
@@ -124,10 +129,16 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
     """
 
     def __init__(
-        self, rule: Callable[[Tensor, ClassStatistics], Tensor], *, size: int, scatter: bool
+        self,
+        rule: FeatureRule,
+        *,
+        size: int,
+        depth: float,
+        scatter: bool,
     ) -> None:
         super().__init__()
         self.rule = rule
+        self.depth = depth
         self.known = ClassStatistics.empty(size, scatter=scatter)
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
@@ -144,7 +155,9 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
         strategy.model.eval()
         strategy.carry(None)
         with torch.no_grad():
-            features = [_features(strategy, inputs.to(strategy.device)) for inputs, _ in batches]
+            features = [
+                self._features(strategy, inputs.to(strategy.device)) for inputs, _ in batches
+            ]
         strategy.carry(label)
         strategy.model.train()
         targets = torch.cat([targets for _, targets in batches])
@@ -155,7 +168,7 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
     def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
         """Pick tasks, then have each answer its own rows."""
         strategy.carry(None)
-        labels = self.rule(_features(strategy, x), self.known).to(x.device)
+        labels = self.rule(self._features(strategy, x), self.known).to(x.device)
         parts = {label: (labels == label).nonzero().squeeze(1) for label in strategy.labels()}
         answers: list[Tensor] = []
         for label, part in parts.items():
@@ -164,6 +177,9 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
                 answers.append(strategy.model(x[part], labels[part]))
         order = torch.cat(list(parts.values())).argsort()
         return labels, torch.cat(answers)[order]
+
+    def _features(self, strategy: Any, x: Tensor) -> Tensor:
+        return cast(TaskModel, carrier_of(strategy.model)).features_at(x, self.depth)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what is kept, by name; nothing before the first task."""
@@ -198,8 +214,3 @@ class AnswerRouter:
         wide = torch.stack([widened(own, model.max_class_label) for own in answers.values()])
         places = (labels[None] == torch.tensor(list(answers), device=x.device)[:, None]).long()
         return labels, wide[places.argmax(0), torch.arange(len(x), device=x.device)]
-
-
-def _features(strategy: Any, x: Tensor) -> Tensor:
-    model: nn.Module = carrier_of(strategy.model)
-    return cast(TaskModel, model).text_features(x)

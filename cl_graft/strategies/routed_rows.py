@@ -18,11 +18,26 @@ from cl_graft.strategies.graft_rows import (
     plugins_of_regions,
 )
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.routed import AnswerRouter, FeatureRouter, RoutedText, Router
+from cl_graft.strategies.routed import (
+    AnswerRouter,
+    FeatureRouter,
+    FeatureRule,
+    RoutedText,
+    Router,
+)
 from cl_graft.strategies.row import Memory, StrategyRow
-from cl_graft.strategies.settings import Setting
+from cl_graft.strategies.settings import Setting, Value
 
-__all__ = ["ROWS", "by_prototypes", "recall", "remember"]
+__all__ = ["DEPTH", "ROWS", "by_prototypes", "recall", "remember"]
+
+DEPTH = Setting(
+    "depth",
+    0.33,
+    "Where in the base a router takes features: 0 the embeddings, 1 the last block.",
+    least=0,
+    most=1,
+)
+_RATES_AND_DEPTHS = {**REGION_RATES, DEPTH.name: (0.33, 1.0)}
 
 
 def _routed(
@@ -41,12 +56,17 @@ def _routed(
 
 def by_prototypes(given: Ingredients) -> Router:
     """Return the router by the nearest class mean."""
-    return FeatureRouter(nearest_prototype, size=given.model.task_model.hidden_size, scatter=False)
+    return _by_features(given, nearest_prototype, scatter=False)
 
 
 def _by_discriminant(given: Ingredients) -> Router:
     rule = partial(discriminant, shrinkage=given.settings["shrinkage"])
-    return FeatureRouter(rule, size=given.model.task_model.hidden_size, scatter=True)
+    return _by_features(given, rule, scatter=True)
+
+
+def _by_features(given: Ingredients, rule: FeatureRule, *, scatter: bool) -> Router:
+    size, depth = given.model.task_model.hidden_size, given.settings[DEPTH.name]
+    return FeatureRouter(rule, size=size, depth=depth, scatter=scatter)
 
 
 def _by_entropy(given: Ingredients) -> Router:
@@ -83,6 +103,7 @@ def _row(
     *,
     adds: str = ADDS_ENTRY,
     settings: tuple[Setting, ...] = (),
+    grid: Mapping[str, tuple[Value, ...]] = REGION_RATES,
 ) -> StrategyRow:
     return StrategyRow(
         name,
@@ -93,7 +114,7 @@ def _row(
         _routed(router),
         Memory(remember, recall),
         settings=settings,
-        grid=REGION_RATES,
+        grid=grid,
         holds=_held,
         adds=adds,
         encoders_only=True,
@@ -108,6 +129,8 @@ ROWS = (
         "https://arxiv.org/abs/1611.07725",
         by_prototypes,
         adds=f"{ADDS_ENTRY}; the mean features of its classes",
+        settings=(DEPTH,),
+        grid=_RATES_AND_DEPTHS,
     ),
     _row(
         "grafting_by_discriminant",
@@ -118,12 +141,14 @@ ROWS = (
         settings=(
             Setting(
                 "shrinkage",
-                0.1,
+                0.03,
                 "Share of the covariance that is replaced by that of equally spread features.",
                 least=1e-6,
                 most=1,
             ),
+            DEPTH,
         ),
+        grid=_RATES_AND_DEPTHS,
     ),
     _row(
         "grafting_by_entropy",

@@ -324,3 +324,29 @@ def test_a_real_causal_lm_prefers_the_story_it_was_trained_on(models_dir):
         expected = hand_scores(loaded, text, strings)
         torch.testing.assert_close(row, expected, rtol=1e-4, atol=1e-4)
     assert scores.argmax(1).tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_features_at_a_depth_are_the_pooled_states_after_that_block(request, kind):
+    loaded = load(request, kind, "encoder", pooling="first")
+    x = encode(loaded, TEXTS)
+    seen: list[Tensor] = []
+    blocks = next(
+        module
+        for module in loaded.model.modules()
+        if isinstance(module, torch.nn.ModuleList) and len(module) == 2
+    )
+    for block in blocks:
+        block.register_forward_hook(
+            lambda *call: seen.append(call[2][0] if isinstance(call[2], tuple) else call[2])
+        )
+    with torch.no_grad():
+        last = loaded.model.text_features(x)
+        after_one = seen[0][:, 0]
+        assert torch.equal(loaded.model.features_at(x, 1.0), last)
+        assert torch.equal(loaded.model.features_at(x, 0.6), after_one)
+        assert torch.equal(loaded.model.features_at(x, 0.4), after_one)
+        embedded = loaded.model.features_at(x, 0.0)
+    # Embeddings know of no other token: the first one is the same in every text.
+    torch.testing.assert_close(embedded, embedded[:1].expand_as(embedded))
+    assert not torch.allclose(last, last[:1].expand_as(last))
