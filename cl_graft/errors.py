@@ -7,8 +7,9 @@ without a traceback. The `BankError` family is for files of ours: grafts, banks,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from typing import TypeVar
 
 __all__ = [
     "BankError",
@@ -25,11 +26,13 @@ __all__ = [
     "WrongArchitecture",
     "WrongBase",
     "WrongTokenizer",
+    "find",
     "listed",
     "nearest",
 ]
 
 _LISTED = 40
+_Row = TypeVar("_Row")
 
 
 class InputError(ValueError):
@@ -92,6 +95,22 @@ class ForeignFile(BankError):
 
 class FutureVersion(BankError):
     """The file was written by a newer version of the format."""
+
+
+def find(table: Mapping[str, _Row], name: str, *, missing: str) -> _Row:
+    """Look a name up in a table.
+
+    Args:
+        table: What there is, by name.
+        name: Which.
+        missing: Begins the message where there is none of it, such as ``"unknown strategy"``.
+
+    Raises:
+        InputError: If there is none of this name; the nearest one is named.
+    """
+    if name not in table:
+        raise InputError(f"{missing} {name!r}: {nearest(name, table)}")
+    return table[name]
 
 
 def listed(names: Iterable[str]) -> str:

@@ -22,7 +22,8 @@ from cl_graft.caching import Cache, cache_key
 from cl_graft.checkpointing import Checkpoint, Checkpoints, State
 from cl_graft.dropout import without_dropout
 from cl_graft.errors import DivergedError
-from cl_graft.graft import copy_, gather, grafted, snapshot
+from cl_graft.graft import gather, grafted, snapshot
+from cl_graft.keeping import holding, only_training
 from cl_graft.learning import (
     GraftingSettings,
     Progress,
@@ -94,42 +95,38 @@ def locate_task(
     k = min(settings.coordinates(layout.total), left)
     if k < 1:
         return start.at(Region.empty(layout), None, 0.0, Passes())
-    head_before = snapshot(task.head)
-    flags = [(p, p.requires_grad) for p in task.model.parameters()]
     count = Count()
     task.model.eval()
     # Gradient checkpointing acts in train mode alone.
     mode = without_dropout(task.model) if task.recomputes else nullcontext()
-    try:
-        copy_(task.head, start.head)
-        task.model.requires_grad_(False)
-        for parameter in task.parameters.values():
-            parameter.requires_grad_(True)
-        with mode, in_phase("localization"), _named(settings.localizer):
-            problem = pose(
-                task,
-                settings,
-                tuned=start.tuned or {},
-                path=start.path or {},
-                count=count,
-                progress=progress,
-            )
-            ranking = _ranking(
-                problem,
-                task,
-                settings,
-                count,
-                k=k,
-                taken=taken,
-                most=layout.total if choice is None else len(choice),
-                cache=cache,
-                checkpoints=checkpoints,
-            )
-            claimed, graft_dev = _budget(problem, ranking, settings, k, without, start)
-    finally:
-        copy_(task.head, head_before)
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
+    alone = only_training(task.model, task.parameters.values())
+    with (
+        holding(task.head, start.head),
+        alone,
+        mode,
+        in_phase("localization"),
+        _named(settings.localizer),
+    ):
+        problem = pose(
+            task,
+            settings,
+            tuned=start.tuned or {},
+            path=start.path or {},
+            count=count,
+            progress=progress,
+        )
+        ranking = _ranking(
+            problem,
+            task,
+            settings,
+            count,
+            k=k,
+            taken=taken,
+            most=layout.total if choice is None else len(choice),
+            cache=cache,
+            checkpoints=checkpoints,
+        )
+        claimed, graft_dev = _budget(problem, ranking, settings, k, without, start)
     return start.at(claimed, graft_dev, time.perf_counter() - started, count.passes)
 
 

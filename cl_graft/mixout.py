@@ -19,7 +19,8 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from cl_graft.graft import copy_, snapshot
+from cl_graft.graft import copy_
+from cl_graft.keeping import keeping
 from cl_graft.randomness import generator
 from cl_graft.region import Parameters
 
@@ -48,15 +49,12 @@ def mixed_training(
     if not 0 <= p < 1:
         raise ValueError(f"p must be in [0, 1), got {p}")
     own = {name: parameters[name] for name in base}
-    before = snapshot(own)
     kept = {name: _drawn(value, 1 - p, seed, step, name) for name, value in base.items()}
-    try:
+    with keeping(own) as before:
         for name, value in base.items():
             moved = (before[name] - value) * kept[name] / (1 - p)
             copy_(own, {name: value + moved})
         yield
-    finally:
-        copy_(own, before)
     for name, parameter in own.items():
         if parameter.grad is not None:
             parameter.grad.mul_(kept[name]).div_(1 - p)
@@ -76,14 +74,11 @@ def mixed_evaluation(
     if not 0 <= p <= 1:
         raise ValueError(f"p must be in [0, 1], got {p}")
     own = {name: parameters[name] for name in base}
-    before = snapshot(own)
-    try:
+    with keeping(own) as before:
         for name, value in base.items():
             fallen = _drawn(value, p, seed, 0, name)
             copy_(own, {name: torch.where(fallen, value, before[name])})
         yield
-    finally:
-        copy_(own, before)
 
 
 def _drawn(like: Tensor, chance: float, seed: int, step: int, name: str) -> Tensor:

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from cl_graft.errors import DivergedError, InputError, nearest
+from cl_graft.errors import DivergedError, find
 
 __all__ = ["PRECISIONS", "LossScale", "autocast", "loss_scale", "safe_scale"]
 
@@ -37,13 +37,12 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
     Raises:
         InputError: If there is no precision of this name.
     """
-    if precision not in PRECISIONS:
-        raise InputError(f"no precision {precision!r}: {nearest(precision, PRECISIONS)}")
+    dtype = find(PRECISIONS, precision, missing="no precision")
     if precision == "fp32":
         return nullcontext()
     # Without its cache of cast weights: who switches weights inside a forward pass would get old
     # ones, and a weight is used once a pass anyway.
-    return torch.autocast(device.type, dtype=PRECISIONS[precision], cache_enabled=False)
+    return torch.autocast(device.type, dtype=dtype, cache_enabled=False)
 
 
 def loss_scale(precision: str) -> LossScale | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
@@ -29,6 +29,7 @@ from cl_graft.checkpointing import (
 )
 from cl_graft.errors import DivergedError, NotFinite
 from cl_graft.graft import copy_, snapshot
+from cl_graft.keeping import only_training
 from cl_graft.mixout import mixed_training
 from cl_graft.precision import LossScale
 from cl_graft.proximal import shrink_movement_
@@ -148,10 +149,6 @@ def fine_tune(
     Raises:
         DivergedError: If a loss or a weight that would be returned is NaN or infinite.
     """
-    trained = {id(p) for p in parameters.values()}
-    flags = [(p, p.requires_grad) for p in model.parameters()]
-    for parameter, _ in flags:
-        parameter.requires_grad_(id(parameter) in trained)
     optimizer = _optimizer(parameters, settings)
     looks = _looks(settings) if dev_score else set()
     best: FineTuned | None = None
@@ -160,7 +157,9 @@ def fine_tune(
     left = checkpoint.load()
     if left is not None:
         best, losses = _take_up_(left, parameters, optimizer, walked, scale)
-    try:
+    with ExitStack() as after:
+        after.callback(model.eval)
+        after.enter_context(only_training(model, parameters.values()))
         for step in range(len(losses), settings.steps):
             model.train()
             freeze_statistics(model)
@@ -187,11 +186,6 @@ def fine_tune(
                 if best is None or best.dev is None or beats(score, best.dev):
                     best = _keep(best, parameters, walked, step=step + 1, dev=score)
             checkpoint.offer(partial(_state, parameters, optimizer, walked, scale, best, losses))
-    finally:
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
-            parameter.grad = None
-        model.eval()
     if best is None:
         gathered = walked.total if walked is not None else {}
         best = FineTuned(snapshot(parameters), settings.steps, None, path=gathered)

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from cl_graft.graft import copy_, named, snapshot
+from cl_graft.graft import copy_, named
+from cl_graft.keeping import keeping
 from cl_graft.region import Parameters, Region
 
 __all__ = ["only"]
@@ -27,11 +28,8 @@ def only(model: nn.Module, tuned: Parameters, region: Region) -> Iterator[nn.Mod
     back bit for bit.
     """
     parameters = named(model, region.layout)
-    before, masks = snapshot(parameters), region.masks()
-    try:
-        for name, mask in masks.items():
+    with keeping(parameters):
+        for name, mask in region.masks().items():
             inside = mask.to(tuned[name].device)
             copy_(parameters, {name: torch.where(inside, tuned[name], 0)})
         yield model
-    finally:
-        copy_(parameters, before)

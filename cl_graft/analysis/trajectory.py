@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.examples import Examples
+from cl_graft.keeping import keeping_modes
 from cl_graft.learning import DenseRun, TaskProblem, fine_tune_task
 from cl_graft.training import FineTuning
 
@@ -45,13 +46,9 @@ def along(
         del phase, steps
         if step not in at:
             return
-        modes = [(module, module.training) for module in task.model.modules()]
-        task.model.eval()
-        try:
+        with keeping_modes(task.model):
+            task.model.eval()
             visit(step)
-        finally:
-            for module, mode in modes:
-                module.training = mode
 
     return fine_tune_task(task, settings, seed=seed, progress=step_done)
 

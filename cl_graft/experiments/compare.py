@@ -144,6 +144,8 @@ def _compare(
         stop.check()
     logger.info("cache: %s answered, %s computed", dict(cache.hits), dict(cache.misses))
     summary = _sum_up(config, done, failed, out, started_by)
+    if not failed and summary["ranks"]:
+        draw_ranks(summary["ranks"], out)
     return Comparison(out, tuple(_in_order(config, done)), tuple(failed), summary)
 
 
@@ -227,8 +229,6 @@ def _sum_up(
     replace_file(out / "summary.csv", comparison_csv(summary).encode())
     replace_file(out / "summary.tex", comparison_latex(summary).encode())
     write_comparison_summary(summary, out)
-    if summary["ranks"] and len(results) == len(config.strategies) * len(config.seeds):
-        draw_ranks(summary["ranks"], out)
     return summary
 
 

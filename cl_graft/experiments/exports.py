@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cl_graft.metrics.figures import png
 from cl_graft.metrics.rank_diagram import rank_diagram
 from cl_graft.store.files import replace_file
 
@@ -81,10 +82,8 @@ def draw_ranks(found: Mapping[str, Any], folder: Path) -> None:
         found: ``"ranks"`` of the summary.
         folder: The comparison's.
     """
-    picture = io.BytesIO()
     figure = rank_diagram(found["ranks"], found["critical_difference"])
-    figure.savefig(picture, format="png", dpi=150)
-    replace_file(folder / "ranks.png", picture.getvalue())
+    replace_file(folder / "ranks.png", png(figure))
 
 
 def _best(column: list[dict[str, Any]], *, lowest: bool) -> float | None:

@@ -6,7 +6,7 @@ experiments share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -25,10 +25,12 @@ from cl_graft.experiments.schedule import (
     region_schedule,
 )
 from cl_graft.experiments.tasks import check_tasks, load_tasks
-from cl_graft.graft import Graft, copy_, gather, grafted, snapshot
+from cl_graft.graft import Graft, gather, grafted, snapshot
+from cl_graft.keeping import holding, only_training
 from cl_graft.laboratory.retraining import retrain
 from cl_graft.learning import DenseRun, TaskProblem, fine_tune_task
 from cl_graft.localization import Ranking, find_localizer, localize
+from cl_graft.localization.rules import biases
 from cl_graft.metrics import ece, score
 from cl_graft.posing import Count, pose
 from cl_graft.region import Layout, Parameters, Region
@@ -37,7 +39,7 @@ from cl_graft.strategies.problems import task_problem
 from cl_graft.tasks.benchmark import TextStream, text_stream
 from cl_graft.training import FineTuning
 
-__all__ = ["Answers", "Bench", "holding"]
+__all__ = ["Answers", "Bench"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,17 +70,6 @@ class Answers:
     def ece(self) -> float:
         """Expected calibration error, in [0, 1]."""
         return ece(self.probabilities, self.targets)
-
-
-@contextmanager
-def holding(parameters: Mapping[str, nn.Parameter], values: Parameters) -> Iterator[None]:
-    """Give parameters other values for a `with` block, and their own back, bit for bit."""
-    before = snapshot({name: parameters[name] for name in values})
-    try:
-        copy_(parameters, values)
-        yield
-    finally:
-        copy_(parameters, before)
 
 
 class Bench:
@@ -208,20 +199,37 @@ class Bench:
             localizer=localizer,
         )
         k = min(k, len(row.among(task.model, task.parameters)) if row.among else k)
-        flags = [(p, p.requires_grad) for p in task.model.parameters()]
-        try:
-            task.model.requires_grad_(False)
-            for parameter in task.parameters.values():
-                parameter.requires_grad_(True)
-            with holding(task.head, dense.head):
-                problem = pose(
-                    task, settings, tuned=dense.tuned, path=dense.path or {}, count=Count()
-                )
-                steps = steps or settings.mask_steps
-                return localize(problem, localizer, k=k, steps=steps, depth=depth)
-        finally:
-            for parameter, flag in flags:
-                parameter.requires_grad_(flag)
+        with only_training(task.model, task.parameters.values()), holding(task.head, dense.head):
+            problem = pose(task, settings, tuned=dense.tuned, path=dense.path or {}, count=Count())
+            steps = steps or settings.mask_steps
+            return localize(problem, localizer, k=k, steps=steps, depth=depth)
+
+    def region(
+        self,
+        label: int,
+        dense: DenseRun,
+        *,
+        localizer: str | None = None,
+        steps: int | None = None,
+        task: TaskProblem | None = None,
+    ) -> Region:
+        """Choose a task's region of the config's density.
+
+        Args:
+            label: Which task.
+            dense: As in `ranking`.
+            localizer: How; None means the config's.
+            steps: As in `ranking`.
+            task: As in `ranking`.
+        """
+        k, localizer = self.size(self.density), localizer or self.config.localizer
+        ranked = self.ranking(label, localizer, k=k, dense=dense, depth=k, steps=steps, task=task)
+        return ranked.top(k)
+
+    def biases(self, label: int) -> Region:
+        """Return the region of all biases, which BitFit trains."""
+        task = self.problem(label)
+        return biases(task.model, task.parameters)
 
     def retrained(
         self, label: int, region: Region, *, head: Parameters | None = None, **changes: Any
@@ -237,6 +245,11 @@ class Bench:
             seed=self.seed,
             decay=self.config.region_decay,
         )
+
+    def retrained_answers(self, label: int, region: Region) -> Answers:
+        """Answer with a region of a task trained alone from the base."""
+        graft, head = self.retrained(label, region)
+        return self.graft_answers(label, graft, head)
 
     def answers(self, label: int, *, split: str = "test", through: int | None = None) -> Answers:
         """Answer the rows of a task with the model as it is now.

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from cl_graft.analysis import anatomy, generalization_bound, only, sparsity_sweep, variance_bound
-from cl_graft.laboratory.bench import Answers, Bench, holding
+from cl_graft.keeping import holding
+from cl_graft.laboratory.bench import Answers, Bench
 from cl_graft.laboratory.readings import Reading
-from cl_graft.localization.rules import biases
 from cl_graft.metrics import agreement, top_probability_histogram
 from cl_graft.region import Region
 
@@ -37,25 +37,20 @@ def graft_and_peers(bench: Bench) -> Iterator[Reading]:
     """Compare fine-tuning, the graft, its re-training and BitFit (Table 1)."""
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
-        k = bench.size(bench.density)
-        region = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        region = bench.region(label, run)
         yield from _read(name, "fine-tuning", bench.tuned_answers(label, run))
         yield from _read(
             name, "grafting", bench.graft_answers(label, bench.cut(run, region), run.head)
         )
-        yield from _read(name, "re-trained graft", _retrained(bench, label, region))
-        task = bench.problem(label)
-        yield from _read(
-            name, "BitFit", _retrained(bench, label, biases(task.model, task.parameters))
-        )
+        yield from _read(name, "re-trained graft", bench.retrained_answers(label, region))
+        yield from _read(name, "BitFit", bench.retrained_answers(label, bench.biases(label)))
 
 
 def calibrated_grafts(bench: Bench) -> Iterator[Reading]:
     """Compare fine-tuning and the graft in score, calibration and answers (Tables 2 and 9)."""
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
-        k = bench.size(bench.density)
-        region = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        region = bench.region(label, run)
         tuned = bench.tuned_answers(label, run)
         graft = bench.graft_answers(label, bench.cut(run, region), run.head)
         yield from _read(name, "fine-tuning", tuned)
@@ -87,9 +82,7 @@ def regions_by_density(bench: Bench) -> Iterator[Reading]:
 def bias_grafts(bench: Bench) -> Iterator[Reading]:
     """Sweep grafts of biases alone against grafts of anything (Fig. 4a)."""
     for label in range(len(bench.names)):
-        task = bench.problem(label)
-        inside = biases(task.model, task.parameters)
-        others = Region.full(bench.layout) - inside
+        others = Region.full(bench.layout) - bench.biases(label)
         yield from _swept(bench, label, bench.config.localizer, method="any parameter")
         yield from _swept(
             bench, label, bench.config.localizer, method="biases only", without=others
@@ -128,8 +121,7 @@ def top_probabilities(bench: Bench) -> Iterator[Reading]:
     bins = 10
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
-        k = bench.size(bench.density)
-        region = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        region = bench.region(label, run)
         models = {
             "fine-tuning": bench.tuned_answers(label, run),
             "grafting": bench.graft_answers(label, bench.cut(run, region), run.head),
@@ -177,8 +169,7 @@ def train_test_gaps(bench: Bench) -> Iterator[Reading]:
     """Measure the gap between train and test, and what Theorems D.2 and D.4 allow (App. D)."""
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
-        k = bench.size(bench.density)
-        region = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        region = bench.region(label, run)
         rows = len(bench.problem(label).train)
         values, head = bench.retrained(label, region)
         models = {
@@ -195,7 +186,7 @@ def train_test_gaps(bench: Bench) -> Iterator[Reading]:
             yield Reading(name, method, "train score", train)
             yield Reading(name, method, "test score", test)
             yield Reading(name, method, "gap", train - test)
-            size = bench.layout.total if method == "fine-tuning" else k
+            size = bench.layout.total if method == "fine-tuning" else len(region)
             variance = variance_bound(
                 size=size,
                 values=2**16,
@@ -208,9 +199,7 @@ def train_test_gaps(bench: Bench) -> Iterator[Reading]:
 
 def _regions(bench: Bench) -> Iterator[tuple[str, Region]]:
     for label, name in enumerate(bench.names):
-        k = bench.size(bench.density)
-        run = bench.dense(label)
-        yield name, bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        yield name, bench.region(label, bench.dense(label))
 
 
 def _swept(
@@ -242,11 +231,6 @@ def _swept(
     full = bench.tuned_answers(label, run).score
     whole = f"{method}: fine-tuning" if changes else "fine-tuning"
     yield Reading(name, whole, "score", full, 1.0)
-
-
-def _retrained(bench: Bench, label: int, region: Region) -> Answers:
-    values, head = bench.retrained(label, region)
-    return bench.graft_answers(label, values, head)
 
 
 def _read(name: str, method: str, answers: Answers, *, x: float | None = None) -> Sequence[Reading]:

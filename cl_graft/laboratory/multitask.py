@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 
 from cl_graft.analysis import relative_gain
-from cl_graft.graft import copy_, gather, grafted, snapshot
-from cl_graft.laboratory.bench import Bench, holding
+from cl_graft.graft import gather, grafted, snapshot
+from cl_graft.keeping import holding, keeping, only_training
+from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.learning import DenseRun
 from cl_graft.passes import Passes
@@ -50,12 +51,7 @@ def adamw_l1_regions(bench: Bench) -> Iterator[Reading]:
 def _regions(bench: Bench, changes: Mapping[str, Any]) -> Iterator[Reading]:
     labels, names = range(len(bench.names)), bench.names
     run, heads = _learn_all(bench, changes)
-    k = bench.size(bench.density)
-    regions: list[Region] = []
-    for label in labels:
-        own = replace(run, head=heads[label])
-        ranking = bench.ranking(label, bench.config.localizer, k=k, dense=own, depth=k)
-        regions.append(ranking.top(k))
+    regions = [bench.region(label, replace(run, head=heads[label])) for label in labels]
     base = _scores(bench, heads)
     everything = Region.full(bench.layout)
     with grafted(bench.problem(0).model, gather(run.tuned, everything)):
@@ -87,8 +83,7 @@ def _learn_all(
     schedule = replace(schedule, steps=schedule.steps * len(tasks))
     shared, first = tasks[0].parameters, tasks[0]
     heads = {name: p for task in tasks for name, p in task.head.items()}
-    before = snapshot({**shared, **heads})
-    try:
+    with keeping({**shared, **heads}) as before:
         fine_tune(
             first.model,
             {**shared, **heads},
@@ -98,10 +93,7 @@ def _learn_all(
             anchor={name: before[name] for name in shared},
         )
         run = DenseRun(snapshot(shared), {}, None, Passes())
-        learned = [snapshot(task.head) for task in tasks]
-    finally:
-        copy_({**shared, **heads}, before)
-    return run, learned
+        return run, [snapshot(task.head) for task in tasks]
 
 
 def _mixed(
@@ -130,25 +122,20 @@ def _purified(
     """Take a few joint steps on a group's union from its grafted values (Fig. 8d)."""
     model, schedule = bench.problem(0).model, bench.schedule(0)
     loss = _mixed(bench, labels, schedule.batch_size, "purify")
-    flags = [(p, p.requires_grad) for p in model.parameters()]
-    model.requires_grad_(False)
-    try:
-        with ExitStack() as stack:
-            stack.enter_context(grafted(model, gather(run.tuned, region)))
-            for label in labels:
-                stack.enter_context(holding(bench.problem(label).head, heads[label]))
-            live = stack.enter_context(RegionParameters(model, region))
-            optimizer = torch.optim.SGD([live.vector], lr=bench.config.region_lr)
-            for step in range(_JOINT_STEPS):
-                optimizer.zero_grad()
-                loss(step).backward()
-                torch.nn.utils.clip_grad_norm_([live.vector], bench.config.clip)
-                optimizer.step()
-                live.write_()
-            values = live.graft()
-    finally:
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
+    with ExitStack() as stack:
+        stack.enter_context(only_training(model))
+        stack.enter_context(grafted(model, gather(run.tuned, region)))
+        for label in labels:
+            stack.enter_context(holding(bench.problem(label).head, heads[label]))
+        live = stack.enter_context(RegionParameters(model, region))
+        optimizer = torch.optim.SGD([live.vector], lr=bench.config.region_lr)
+        for step in range(_JOINT_STEPS):
+            optimizer.zero_grad()
+            loss(step).backward()
+            torch.nn.utils.clip_grad_norm_([live.vector], bench.config.clip)
+            optimizer.step()
+            live.write_()
+        values = live.graft()
     tuned = {name: value.clone() for name, value in run.tuned.items()}
     for name, inside, place in region.by_parameter():
         tuned[name].view(-1)[inside] = values.values[place].to(tuned[name])

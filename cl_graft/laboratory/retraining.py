@@ -7,9 +7,12 @@ single task: SGD on the region's vector and the head, the best point on dev kept
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+
 from torch import Tensor, nn, optim
 
-from cl_graft.graft import Graft, copy_, extract, snapshot, write_
+from cl_graft.graft import Graft, extract, snapshot, write_
+from cl_graft.keeping import holding, only_training
 from cl_graft.learning import TaskProblem
 from cl_graft.randomness import BatchOrder, derive, seeded
 from cl_graft.region import Parameters, Region
@@ -43,43 +46,35 @@ def retrain(
     """
     own = derive(seed, task.content, "re-training")
     order = BatchOrder(len(task.train), settings.batch_size, own, "batches")
-    base, head_before = extract(task.model, region), snapshot(task.head)
-    flags = [(p, p.requires_grad) for p in task.model.parameters()]
-    task.model.requires_grad_(False)
-    for parameter in task.head.values():
-        parameter.requires_grad_(True)
-    copy_(task.head, head)
     every = max(1, settings.steps // settings.evaluations) if settings.evaluations else 0
     best: tuple[float, Graft, dict[str, Tensor]] | None = None
-    try:
-        with RegionParameters(task.model, region) as live:
-            trained = [live.vector, *task.head.values()]
-            optimizer = optim.SGD(trained, lr=settings.lr)
-            for step in range(settings.steps):
-                if decay:
-                    optimizer.param_groups[0]["lr"] = settings.lr * (1 - step / settings.steps)
-                task.model.train()
-                freeze_statistics(task.model)
-                optimizer.zero_grad()
-                with seeded(own, "dropout", step):
-                    task.loss(order(step)).backward()
-                if settings.clip:
-                    nn.utils.clip_grad_norm_(trained, settings.clip)
-                optimizer.step()
-                live.write_()
-                done = step + 1
-                if done == settings.steps or (every and done % every == 0):
-                    task.model.eval()
-                    score = task.dev_score() if every else 0.0
-                    if best is None or beats(score, best[0]):
-                        best = score, live.graft(), snapshot(task.head)
-    finally:
-        task.model.eval()
-        write_(task.model, base)
-        copy_(task.head, head_before)
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
-            parameter.grad = None
+    base = extract(task.model, region)
+    with ExitStack() as after:
+        after.callback(task.model.eval)
+        after.callback(write_, task.model, base)
+        after.enter_context(holding(task.head, head))
+        after.enter_context(only_training(task.model, task.head.values()))
+        live = after.enter_context(RegionParameters(task.model, region))
+        trained = [live.vector, *task.head.values()]
+        optimizer = optim.SGD(trained, lr=settings.lr)
+        for step in range(settings.steps):
+            if decay:
+                optimizer.param_groups[0]["lr"] = settings.lr * (1 - step / settings.steps)
+            task.model.train()
+            freeze_statistics(task.model)
+            optimizer.zero_grad()
+            with seeded(own, "dropout", step):
+                task.loss(order(step)).backward()
+            if settings.clip:
+                nn.utils.clip_grad_norm_(trained, settings.clip)
+            optimizer.step()
+            live.write_()
+            done = step + 1
+            if done == settings.steps or (every and done % every == 0):
+                task.model.eval()
+                score = task.dev_score() if every else 0.0
+                if best is None or beats(score, best[0]):
+                    best = score, live.graft(), snapshot(task.head)
     if best is None:
         raise ValueError("no step was taken")
     return best[1], best[2]

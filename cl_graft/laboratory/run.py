@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, find
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig, config_from, override_
 from cl_graft.experiments.devices import pick_device
@@ -22,6 +22,8 @@ from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.pictures import picture
 from cl_graft.laboratory.readings import Reading, Summary, summarize, table
 from cl_graft.laboratory.table import SCALES, SEEDS, Experiment, find_experiment
+from cl_graft.metrics.figures import png
+from cl_graft.store.files import replace_file
 
 __all__ = ["Outcome", "experiment_config", "run_experiment"]
 
@@ -57,11 +59,10 @@ def experiment_config(
     Raises:
         InputError: If there is no such scale, or a setting is wrong.
     """
-    if scale not in SCALES:
-        raise InputError(f"unknown scale {scale!r}: there are {', '.join(SCALES)}")
-    values: dict[str, Any] = {**SCALES[scale], **experiment.settings}
+    given = find(SCALES, scale, missing="unknown scale")
+    values: dict[str, Any] = {**given, **experiment.settings}
     if scale == "smoke":
-        values |= {"shots": SCALES[scale]["shots"], "density": SCALES[scale]["density"]}
+        values |= {"shots": given["shots"], "density": given["density"]}
     values["tasks"] = list(experiment.built_in if scale == "smoke" else experiment.tasks)
     if data is not None:
         values["data"] = str(data)
@@ -109,7 +110,7 @@ def run_experiment(
             bench = Bench(config, data_seed=seed, cache=DirectoryCache(out / "cache"))
             cell = list(experiment.run(bench))
             stored = {"config": own, "readings": [asdict(reading) for reading in cell]}
-            _write(file, json.dumps(stored, indent=1, allow_nan=True))
+            replace_file(file, json.dumps(stored, indent=1, allow_nan=True).encode())
         cells.append(cell)
         if on_cell is not None:
             on_cell(place + 1, len(seeds))
@@ -139,8 +140,8 @@ def _concluded(
         "versions": versions(device),
         "machine": machine(device),
     }
-    _write(folder / "results.json", json.dumps(stored, indent=1))
-    _write(folder / "table.md", text)
+    replace_file(folder / "results.json", json.dumps(stored, indent=1).encode())
+    replace_file(folder / "table.md", text.encode())
     drawn = picture(
         rows,
         title=experiment.title,
@@ -148,7 +149,7 @@ def _concluded(
         axis=experiment.axis,
         logarithmic=experiment.logarithmic,
     )
-    drawn.savefig(folder / "picture.png")
+    replace_file(folder / "picture.png", png(drawn, dpi=120))
     return Outcome(experiment, rows, text, folder)
 
 
@@ -166,10 +167,3 @@ def _kept(file: Path, config: dict[str, Any]) -> list[Reading] | None:
             f"{file} was run with other settings; choose another output folder, or delete it"
         )
     return [Reading(**reading) for reading in stored["readings"]]
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a file whole or not at all."""
-    scratch = file.with_suffix(".part")
-    scratch.write_text(text, encoding="utf-8")
-    scratch.replace(file)

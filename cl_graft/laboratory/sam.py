@@ -15,7 +15,6 @@ from cl_graft.laboratory.bench import Answers, Bench
 from cl_graft.laboratory.readings import Reading, Summary
 from cl_graft.learning import DenseRun
 from cl_graft.localization import find_localizer
-from cl_graft.localization.rules import biases
 from cl_graft.passes import Passes
 from cl_graft.randomness import derive
 from cl_graft.region import Region
@@ -60,16 +59,13 @@ def perturbed_data(bench: Bench) -> Iterator[Reading]:
 
 def projections(bench: Bench) -> Iterator[Reading]:
     """Say how much of a projected region is another one after each more of steps (Fig. 3)."""
-    k = bench.size(bench.density)
     for label, name in enumerate(bench.names):
         run, steps = _at_base(bench, label), bench.config.mask_steps
         before: Region | None = None
         for number in range(1, 5):
-            region = bench.ranking(
-                label, "child_pruning", k=k, dense=run, depth=k, steps=steps * number
-            ).top(k)
+            region = bench.region(label, run, localizer="child_pruning", steps=steps * number)
             if before is not None:
-                changed = 1 - len(region & before) / k
+                changed = 1 - len(region & before) / len(region)
                 yield Reading(name, "ChildPruning", "share of the region that changed", changed,
                               float(steps * number))  # fmt: skip
             before = region
@@ -100,10 +96,9 @@ def times(bench: Bench) -> Iterator[Reading]:
 
 def ratios(bench: Bench) -> Iterator[Reading]:
     """Say which share of the graftable parameters each method tunes (Table 4)."""
-    task = bench.problem(0)
     total = bench.layout.total
     yield Reading("any", "FullTuning", "share tuned", 1.0)
-    yield Reading("any", "BitFit", "share tuned", biases(task.model, task.parameters).density)
+    yield Reading("any", "BitFit", "share tuned", bench.biases(0).density)
     for method in METHODS:
         yield Reading("any", method, "share tuned", bench.size(bench.density) / total)
 
@@ -152,19 +147,14 @@ def _one(bench: Bench, label: int, method: str) -> Answers:
     if method == "MixOut":
         return bench.tuned_answers(label, bench.dense(label, mixout=0.9))
     if method == "BitFit":
-        task = bench.problem(label)
-        values, head = bench.retrained(label, biases(task.model, task.parameters))
-        return bench.graft_answers(label, values, head)
+        return bench.retrained_answers(label, bench.biases(label))
     return _sparse(bench, label, method)
 
 
 def _sparse(bench: Bench, label: int, method: str) -> Answers:
     row = find_localizer(METHODS[method])
     run = bench.dense(label) if row.needs_tuned else _at_base(bench, label)
-    k = bench.size(bench.density)
-    region = bench.ranking(label, row.name, k=k, dense=run, depth=k).top(k)
-    values, head = bench.retrained(label, region)
-    return bench.graft_answers(label, values, head)
+    return bench.retrained_answers(label, bench.region(label, run, localizer=row.name))
 
 
 def _at_base(bench: Bench, label: int) -> DenseRun:

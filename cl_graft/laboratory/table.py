@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from cl_graft.errors import InputError, nearest
+from cl_graft.errors import find
 from cl_graft.laboratory import grafts, multitask, sam, transfer
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading, Summary
@@ -168,6 +168,4 @@ def find_experiment(name: str) -> Experiment:
     Raises:
         InputError: If there is none of this name; the nearest one is named.
     """
-    if name not in EXPERIMENTS:
-        raise InputError(f"unknown experiment {name!r}: {nearest(name, EXPERIMENTS)}")
-    return EXPERIMENTS[name]
+    return find(EXPERIMENTS, name, missing="unknown experiment")

@@ -12,10 +12,10 @@ import torch
 
 from cl_graft.analysis import along, interpolated, self_labelled
 from cl_graft.graft import gather, grafted, snapshot
-from cl_graft.laboratory.bench import Answers, Bench, holding
+from cl_graft.keeping import holding
+from cl_graft.laboratory.bench import Answers, Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.learning import DenseRun
-from cl_graft.localization.rules import biases
 from cl_graft.passes import Passes
 from cl_graft.region import Region
 
@@ -33,12 +33,11 @@ def out_of_distribution(bench: Bench) -> Iterator[Reading]:
     """Learn the first task of each pair and answer the second (Table 3)."""
     for source, target in _pairs(bench):
         run = bench.dense(source)
-        k = bench.size(bench.density)
-        region = bench.ranking(source, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        region = bench.region(source, run)
         task = bench.problem(source)
         ways = {
             "re-trained graft": bench.retrained(source, region),
-            "BitFit": bench.retrained(source, biases(task.model, task.parameters)),
+            "BitFit": bench.retrained(source, bench.biases(source)),
             "grafting": (bench.cut(run, region), run.head),
         }
         everything = Region.full(bench.layout)
@@ -52,8 +51,7 @@ def wise(bench: Bench) -> Iterator[Reading]:
     """Walk from the base to the tuned and to the grafted model (Fig. 7)."""
     for source, target in _pairs(bench):
         run = bench.dense(source)
-        k = bench.size(bench.density)
-        region = bench.ranking(source, bench.config.localizer, k=k, dense=run, depth=k).top(k)
+        region = bench.region(source, run)
         task = bench.problem(source)
         for method, inside in (("WiSE-FT", None), ("WiSE-Graft", region)):
             for step in range(6):
@@ -93,8 +91,7 @@ def _followed(bench: Bench, label: int) -> list[Reading]:
     (run,) = there
     with holding(task.parameters, run.tuned), holding(task.head, run.head):
         labelled = self_labelled(task)
-    k, localizer = bench.size(bench.density), bench.config.localizer
-    region = bench.ranking(label, localizer, k=k, dense=run, depth=k, task=labelled).top(k)
+    region = bench.region(label, run, task=labelled)
     along(task, schedule, seed=bench.seed, at=marks, visit=look)
     return read
 

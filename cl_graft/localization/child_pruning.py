@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from cl_graft.graft import copy_, snapshot
+from cl_graft.graft import copy_
+from cl_graft.keeping import keeping
 from cl_graft.localization.problem import Problem, add_gradient_, steps_left
 from cl_graft.localization.ranking import rank_by_tensor
 from cl_graft.region import Parameters
@@ -31,12 +32,12 @@ def child_pruning(
         lr: Of SGD.
     """
     del depth
-    base, moved = snapshot(problem.parameters), problem.zeros()
+    moved = problem.zeros()
 
     def descend(name: str, gradient: Tensor) -> None:
         moved[name].sub_(gradient.float(), alpha=lr)
 
-    try:
+    with keeping(problem.parameters) as base:
         for step in steps_left(problem, moved, steps=steps):
             if step:
                 _project_(moved, k)
@@ -45,8 +46,6 @@ def child_pruning(
                     {name: (base[name].float() + delta) for name, delta in moved.items()},
                 )
             add_gradient_(problem, step, into=descend)
-    finally:
-        copy_(problem.parameters, base)
     return {name: delta.abs_() for name, delta in moved.items()}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cl_graft.graft import copy_, snapshot
+from cl_graft.keeping import keeping
 from cl_graft.localization.problem import Problem, add_gradient_, steps_left
 from cl_graft.region import Parameters
 
@@ -37,7 +37,7 @@ def averaged_gain(problem: Problem, *, k: int, steps: int, depth: int) -> dict[s
     """
     del k, depth
     points = min(4, steps)
-    gain, base = problem.zeros(), snapshot(problem.parameters)
+    gain = problem.zeros()
     owner = [
         (point, own)
         for point in range(points)
@@ -45,7 +45,7 @@ def averaged_gain(problem: Problem, *, k: int, steps: int, depth: int) -> dict[s
         for _ in own
     ]
     carried: int | None = None
-    try:
+    with keeping(problem.parameters) as base:
         for step in steps_left(problem, gain, steps=steps):
             point, own = owner[step]
             if point != carried:
@@ -57,8 +57,6 @@ def averaged_gain(problem: Problem, *, k: int, steps: int, depth: int) -> dict[s
                 add_gain_(gain[name], gradient, problem.tuned[name], base[name], scale=share)
 
             add_gradient_(problem, step, into=add)
-    finally:
-        copy_(problem.parameters, base)
     return gain
 
 

@@ -10,12 +10,12 @@ dropout of a step is a function of the problem's seed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from cl_graft.keeping import keeping_modes
 from cl_graft.localization.problem import Problem, add_gradient_, steps_left
 from cl_graft.randomness import seeded
 from cl_graft.training import freeze_statistics
@@ -55,22 +55,12 @@ def _summed(
         def add(name: str, part: Tensor, into: dict[str, Tensor] = gradient) -> None:
             into[name] += part
 
-        with seeded(problem.seed, "dropout", step), _train_mode(problem.model):
+        with seeded(problem.seed, "dropout", step), keeping_modes(problem.model):
+            problem.model.train()
+            freeze_statistics(problem.model)
             add_gradient_(problem, step, into=add)
         norm = torch.stack([tensor.norm() for tensor in gradient.values()]).norm()
         shrunk = (_CLIP / (norm + 1e-6)).clamp(max=1.0)  # as torch clips
         for name, tensor in gradient.items():
             fold(total[name], tensor * shrunk)
     return total
-
-
-@contextmanager
-def _train_mode(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    try:
-        model.train()
-        freeze_statistics(model)
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode

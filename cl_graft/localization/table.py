@@ -9,7 +9,7 @@ from typing import Protocol
 
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError, nearest
+from cl_graft.errors import find
 from cl_graft.graft import gather
 from cl_graft.localization.base_gradient import base_gradient, fisher
 from cl_graft.localization.child_pruning import child_pruning
@@ -267,9 +267,7 @@ def find_localizer(name: str) -> Localizer:
     Raises:
         InputError: If there is none of this name; the nearest one is named.
     """
-    if name not in LOCALIZERS:
-        raise InputError(f"unknown localizer {name!r}: {nearest(name, LOCALIZERS)}")
-    return LOCALIZERS[name]
+    return find(LOCALIZERS, name, missing="unknown localizer")
 
 
 def localize(

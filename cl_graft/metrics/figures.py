@@ -5,6 +5,7 @@ window, no global state, nothing to close. `figure.savefig(path)` writes it; a T
 `SummaryWriter` takes it with `add_figure`. Colours are readable without colour vision.
 """
 
+import io
 import math
 from collections.abc import Sequence
 
@@ -16,7 +17,7 @@ from matplotlib.figure import Figure
 from cl_graft.metrics.calibration import ReliabilityBins
 from cl_graft.metrics.continual import ScoreMatrix
 
-__all__ = ["overlap_heatmap", "r_matrix_heatmap", "reliability_diagram"]
+__all__ = ["overlap_heatmap", "png", "r_matrix_heatmap", "reliability_diagram"]
 
 _NUMBERED = 24
 """Tasks up to which each cell has its number and each row its name."""
@@ -162,6 +163,13 @@ def _heatmap(
             axes.text(j, i, text, ha="center", va="center", color=ink, fontsize="small")
     figure.colorbar(image, ax=axes, label=colour_label, shrink=0.85)
     return figure
+
+
+def png(figure: Figure, *, dpi: int = 150) -> bytes:
+    """Return a figure as the content of a PNG file."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=dpi)
+    return content.getvalue()
 
 
 def _figure(width: float, height: float) -> Figure:

@@ -6,7 +6,7 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from cl_graft.errors import InputError, NotFinite, nearest
+from cl_graft.errors import NotFinite, find
 
 __all__ = ["METRICS", "score"]
 
@@ -34,8 +34,7 @@ def score(logits: Tensor, labels: Tensor, metric: str, *, classes: int | None = 
         InputError: If the metric is unknown.
         ValueError: If shapes or values do not fit the metric.
     """
-    if metric not in METRICS:
-        raise InputError(f"unknown metric {metric!r}: {nearest(metric, METRICS)}")
+    measure = find(METRICS, metric, missing="unknown metric")
     if logits.ndim != 2 or labels.shape != logits.shape[:1] or 0 in logits.shape:
         raise ValueError(
             "expected logits of shape (n, K) and labels of shape (n,) with at least one row, "
@@ -44,7 +43,7 @@ def score(logits: Tensor, labels: Tensor, metric: str, *, classes: int | None = 
     if not torch.isfinite(logits).all():
         raise NotFinite("logits hold NaN or infinite values; did the training diverge?")
     own = logits.shape[1] if classes is None else classes
-    return METRICS[metric](logits.detach().cpu(), labels.detach().cpu(), own)
+    return measure(logits.detach().cpu(), labels.detach().cpu(), own)
 
 
 # torchmetrics is imported where it is used: its import pulls in transformers and takes seconds.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from cl_graft.errors import InputError, nearest
+from cl_graft.errors import InputError, find, nearest
 from cl_graft.models.task_model import FAMILIES, TaskModel
 from cl_graft.precision import PRECISIONS
 from cl_graft.torchvision_ops import declare_missing_operators
@@ -118,10 +118,8 @@ def check_types(dtype: str, precision: str) -> None:
     Raises:
         InputError: If there is no such dtype or precision, or they do not go together.
     """
-    if dtype not in DTYPES:
-        raise InputError(f"no dtype {dtype!r}: {nearest(dtype, DTYPES)}")
-    if precision not in PRECISIONS:
-        raise InputError(f"no precision {precision!r}: {nearest(precision, PRECISIONS)}")
+    find(DTYPES, dtype, missing="no dtype")
+    find(PRECISIONS, precision, missing="no precision")
     if precision != "fp32" and dtype != "float32":
         raise InputError(
             f"precision {precision!r} is for float32 parameters, got dtype {dtype!r}: "

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cl_graft.errors import InputError, nearest
+from cl_graft.errors import InputError, find, nearest
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.models.heads import LabelStrings
 from cl_graft.models.pooling import POOLINGS
@@ -65,8 +65,7 @@ class TaskModel(nn.Module):
     ) -> None:
         if family not in FAMILIES:
             raise InputError(f"no model family {family!r}: {nearest(family, FAMILIES)}")
-        if pooling not in POOLINGS:
-            raise InputError(f"no pooling {pooling!r}: {nearest(pooling, POOLINGS)}")
+        find(POOLINGS, pooling, missing="no pooling")
         if family == "masked_lm" and mask_token_id is None:
             raise InputError(f"{name or 'the model'} has no mask token, so it is no masked LM")
         autocast(precision, torch.device("cpu"))

@@ -8,12 +8,13 @@ localizers find crowd together more and keep less of the activations.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from cl_graft.coordinate_gradient import Coordinates, pick_kernel
+from cl_graft.keeping import only_training
 from cl_graft.planning.hollow import HollowModel
 from cl_graft.sparse import deal, linear_owners, region_forward
 
@@ -34,13 +35,9 @@ def hollow_region(hollow: HollowModel, size: int) -> Iterator[nn.Parameter]:
         The vector of the region's values.
     """
     parameters = hollow.parameters
-    flags = [(p, p.requires_grad) for p in hollow.model.parameters()]
     owners = linear_owners(hollow.model)
-    patched: list[nn.Module] = []
-    hooks: list[torch.utils.hooks.RemovableHandle] = []
     held: list[object] = []
-    try:
-        hollow.model.requires_grad_(False)
+    with only_training(hollow.model), ExitStack() as after:
         with hollow.mode:
             vector = nn.Parameter(torch.empty(size))
             held.append(torch.empty(size, dtype=torch.int64))  # the region's own index
@@ -52,22 +49,15 @@ def hollow_region(hollow: HollowModel, size: int) -> Iterator[nn.Parameter]:
                 transposed = not isinstance(layers[0], nn.Linear)
                 where = _coordinates(count, weight, transposed=transposed)
                 for layer in layers:
-                    patched.append(layer)
                     layer.forward = region_forward(layer, handle, where)
+                    after.callback(layer.__dict__.pop, "forward")
             for parameter, count in shares:
                 if id(parameter) not in owners:
                     parameter.requires_grad_(True)
                     gather = _gatherer(vector, count)
-                    hooks.append(parameter.register_post_accumulate_grad_hook(gather))
+                    hook = parameter.register_post_accumulate_grad_hook(gather)
+                    after.callback(hook.remove)
         yield vector
-    finally:
-        for hook in hooks:
-            hook.remove()
-        for layer in patched:
-            del layer.__dict__["forward"]
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
-            parameter.grad = None
 
 
 def _shares(parameters: dict[str, nn.Parameter], size: int) -> Iterator[tuple[str, int]]:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from cl_graft.dropout import without_dropout
 from cl_graft.graft import snapshot
+from cl_graft.keeping import keeping_flags
 from cl_graft.learning import TaskProblem, fine_tune_task
 from cl_graft.localization.problem import Problem, add_gradient_
 from cl_graft.planning.hollow import HollowModel
@@ -115,16 +116,12 @@ def measure_phase(
         work: How much goes through it.
         known: What was measured of other phases with the same model and work.
     """
-    flags = [(p, p.requires_grad) for p in hollow.model.parameters()]
     ledger = Ledger(hollow.tensors())
     try:
-        with ledger:
+        with keeping_flags(hollow.model), ledger:
             kept = phase.run(hollow, work, ledger)
     finally:
         hollow.model.eval()
-        for parameter, flag in flags:
-            parameter.requires_grad_(flag)
-            parameter.grad = None
     if not phase.like:
         return PhaseMemory(kept, ledger.peak - kept)
     same = known.get(phase.like) or measure_phase(PHASES[phase.like], hollow, work)

@@ -48,10 +48,6 @@ def _grafting(given: Ingredients) -> SupervisedTemplate:
     return GraftingContinual(**given.host(), grafting=plugin, plugins=plugins)
 
 
-def _nothing(strategy: SupervisedTemplate) -> dict[str, Tensor]:
-    return {}
-
-
 def _know_by_bank(
     strategy: SupervisedTemplate, learned: Sequence[Any], tensors: Mapping[str, Tensor]
 ) -> None:
@@ -66,7 +62,7 @@ ROWS = (
         "region",
         "entry",
         _grafting,
-        Memory(_nothing, _know_by_bank),
+        Memory(_know_by_bank),
         grid=REGION_RATES,
         adds=ADDS_ENTRY,
     ),
@@ -78,7 +74,7 @@ ROWS = (
         "region",
         "entry",
         _grafting,
-        Memory(_nothing, _know_by_bank),
+        Memory(_know_by_bank),
         grid=REGION_RATES,
         adds=ADDS_ENTRY,
         imposes={

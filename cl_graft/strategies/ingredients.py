@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.supervised import Naive
+from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
 from cl_graft.bank import BaseIdentity, GraftBank
@@ -28,6 +29,8 @@ from cl_graft.tasks.benchmark import TextStream
 from cl_graft.training import FineTuning
 
 __all__ = ["Ingredients"]
+
+_Host = TypeVar("_Host", bound=SupervisedTemplate)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +147,20 @@ class Ingredients:
         before = (SeededLoop(self.seed), StopDiverged(), ClipGradient(self.clip))
         return self.plugins_around(*before, *own, whole_batches=whole_batches)
 
+    def hosted(
+        self, kind: type[_Host], *own: SupervisedPlugin, whole_batches: bool = False, **more: Any
+    ) -> _Host:
+        """Make a strategy of Avalanche that trains every weight with SGD.
+
+        Args:
+            kind: Its class.
+            *own: Plugins of the strategy's.
+            whole_batches: As in `plugins_around`.
+            **more: What else the class is constructed with.
+        """
+        host = self.host(weight_decay=self.first_schedule.weight_decay)
+        return kind(**host, **more, plugins=self.looped(*own, whole_batches=whole_batches))
+
     def naive(self, *own: SupervisedPlugin, whole_batches: bool = False) -> Naive:
         """Make Avalanche's Naive with a strategy's own plugins.
 
@@ -151,5 +168,4 @@ class Ingredients:
             *own: The strategy's.
             whole_batches: As in `plugins_around`.
         """
-        plugins = self.looped(*own, whole_batches=whole_batches)
-        return Naive(**self.host(weight_decay=self.first_schedule.weight_decay), plugins=plugins)
+        return self.hosted(Naive, *own, whole_batches=whole_batches)

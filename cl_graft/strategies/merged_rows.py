@@ -100,7 +100,7 @@ def _row(
         "nothing",
         "head",
         _build(rule),
-        Memory(remember, _know_by_cache),
+        Memory(_know_by_cache, remember=remember),
         settings=(*([_COEFFICIENT] if merge.scaled else []), *settings, _TASK, DEPTH),
         grid={**(_COEFFICIENTS if merge.scaled else {}), **(grid or {})},
         holds=_held,

@@ -112,7 +112,7 @@ def _row(
         "region",
         "entry",
         _routed(router),
-        Memory(remember, recall),
+        Memory(recall, remember=remember),
         settings=settings,
         grid=grid,
         holds=_held,

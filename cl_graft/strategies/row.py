@@ -33,17 +33,13 @@ class Memory:
     """How a strategy goes on after tasks that another process learned.
 
     Attributes:
-        remember: Returns what the strategy knows beside the bank and the cache: tensors by name.
         recall: Makes a new strategy know it, given the experiences that were learned; the model
             has their heads already.
+        remember: Returns what the strategy knows beside the bank and the cache: tensors by name.
     """
 
-    remember: Callable[[SupervisedTemplate], dict[str, Tensor]]
     recall: Callable[[SupervisedTemplate, Sequence[Any], Mapping[str, Tensor]], None]
-
-
-def _nothing(strategy: SupervisedTemplate) -> int:
-    return 0
+    remember: Callable[[SupervisedTemplate], dict[str, Tensor]] = lambda strategy: {}
 
 
 @dataclass(frozen=True)
@@ -87,7 +83,7 @@ class StrategyRow:
     memory: Memory | None = None
     settings: tuple[Setting, ...] = ()
     grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
-    holds: Callable[[SupervisedTemplate], int] = _nothing
+    holds: Callable[[SupervisedTemplate], int] = lambda strategy: 0
     adds: str = "its head"
     budget: Budget = "task"
     imposes: Mapping[str, Any] = field(default_factory=dict)

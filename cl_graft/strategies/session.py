@@ -23,6 +23,7 @@ from cl_graft.dropout import dropout_off
 from cl_graft.errors import DivergedError
 from cl_graft.fingerprint import environment, hash_tensors
 from cl_graft.graft import copy_, extract, gather, named, snapshot, write_
+from cl_graft.keeping import keeping_modes, only_training
 from cl_graft.learning import GraftingSettings, TaskProblem
 from cl_graft.locating import Located
 from cl_graft.passes import Passes
@@ -89,12 +90,11 @@ class Session:
         if settings.region_start == "tuned" and located.tuned is not None:
             write_(carrier, gather(located.tuned, free))
         copy_(task.head, located.head)
-        self._flags = [(p, p.requires_grad) for p in strategy.model.parameters()]
-        strategy.model.requires_grad_(False)
         self._until_closed = ExitStack()
+        self._until_closed.enter_context(only_training(strategy.model))
         if not settings.region_dropout:
             self._until_closed.enter_context(dropout_off(strategy.model))
-        self._live = RegionParameters(carrier, free)
+        self._live = self._until_closed.enter_context(RegionParameters(carrier, free))
         head_parameters = list(task.head.values()) if head else []
         for parameter in head_parameters:
             parameter.requires_grad_(True)
@@ -234,23 +234,17 @@ class Session:
         """Put back everything but the head."""
         self.home()
         self._until_closed.close()
-        self._live.close()
         write_(self._carrier, self._base)
-        for parameter, flag in self._flags:
-            parameter.requires_grad_(flag)
-            parameter.grad = None
         for group, parameters in zip(self._optimizer.param_groups, self._groups, strict=True):
             group["params"] = parameters
         self._optimizer.state = defaultdict(dict)
         torch.set_rng_state(self._rng)
 
     def _remember(self) -> None:
-        modes = [(module, module.training) for module in self._model.modules()]
-        self._model.eval()
-        score = self._task.dev_score()
+        with keeping_modes(self._model):
+            self._model.eval()
+            score = self._task.dev_score()
         self.passes["region"] += Passes(forward=len(self._task.dev))
-        for module, mode in modes:
-            module.training = mode
         if self._best is None or beats(score, self._best[0]):
             vector = self._live.vector.detach().clone()
             self._best = (score, vector, snapshot(self._task.head))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from cl_graft.errors import InputError, nearest
+from cl_graft.errors import find
 from cl_graft.strategies.baselines import (
     bounds,
     distillation,
@@ -92,6 +92,4 @@ def find_strategy(name: str) -> StrategyRow:
     Raises:
         InputError: If there is none of this name; the nearest one is named.
     """
-    if name not in STRATEGIES:
-        raise InputError(f"unknown strategy {name!r}; {nearest(name, STRATEGIES)}")
-    return STRATEGIES[name]
+    return find(STRATEGIES, name, missing="unknown strategy")

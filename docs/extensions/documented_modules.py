@@ -46,6 +46,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.serving",
         "cl_graft.flat",
         "cl_graft.sparse",
+        "cl_graft.keeping",
         "cl_graft.errors",
     ),
     "Files": (

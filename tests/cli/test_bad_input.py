@@ -28,7 +28,7 @@ EXPECTED = {
     "too few rows": "too few training rows for 500 shots",
     "unknown task": "unknown task 'sentimnt'; did you mean 'sentiment'?",
     "unknown model": "did you mean 'minilm'?",
-    "unknown strategy": "unknown strategy 'graftin'; did you mean 'grafting'?",
+    "unknown strategy": "unknown strategy 'graftin': did you mean 'grafting'?",
     "unknown localizer": "unknown localizer 'learned_mas'",
     "density 0": "density: must be in (0, 1] or 'auto', got 0.0",
     "density above 1": "density: must be in (0, 1] or 'auto', got 1.5",

@@ -58,7 +58,7 @@ def test_own_settings_of_every_row_are_in_their_own_ranges():
 @pytest.mark.parametrize(
     ("own", "said"),
     [
-        ({"ewk": {}}, "unknown strategy 'ewk'; did you mean 'ewc'"),
+        ({"ewk": {}}, "unknown strategy 'ewk': did you mean 'ewc'"),
         ({"ewc": {"ewc_lamda": 1}}, "ewc: unknown setting 'ewc_lamda'; did you mean 'ewc_lambda'"),
         ({"ewc": {"ewc_lambda": -1}}, "ewc.ewc_lambda must be at least 0, got -1"),
         ({"ewc": {"ewc_lambda": "big"}}, "ewc.ewc_lambda must be a number, got 'big'"),

@@ -133,10 +133,6 @@ def _know_by_weights(
     load_(strategy.model, tensors)
 
 
-def _nothing(strategy: SupervisedTemplate) -> dict[str, Tensor]:
-    return {}
-
-
 def _know_by_cache(
     strategy: SupervisedTemplate, learned: Sequence[Any], tensors: Mapping[str, Tensor]
 ) -> None:
@@ -145,7 +141,7 @@ def _know_by_cache(
             plugin.recall(strategy, learned)
 
 
-WEIGHTS = Memory(_weights, _know_by_weights)
+WEIGHTS = Memory(_know_by_weights, remember=_weights)
 """Of strategies that know nothing but the model's weights."""
 
 ROWS = (
@@ -195,7 +191,7 @@ ROWS = (
         "nothing",
         "model",
         _independent,
-        Memory(_nothing, _know_by_cache),
+        Memory(_know_by_cache),
         adds="a whole model",
     ),
 )

@@ -148,7 +148,7 @@ def _recall(
         plugin.values[label] = part_of(tensors, str(label))
 
 
-OWN_VALUES = Memory(_remember, _recall)
+OWN_VALUES = Memory(_recall, remember=_remember)
 """Of strategies whose tasks are the values that `OwnValues` keeps, and their heads."""
 
 OPTIMIZER = Setting(

@@ -104,8 +104,7 @@ def _cope(given: Ingredients) -> SupervisedTemplate:
         alpha=own["alpha"],
         temperature=own["temperature"],
     )
-    host = given.host(weight_decay=given.first_schedule.weight_decay)
-    return OnFeatures(**host, plugins=given.looped(plugin, whole_batches=True))
+    return given.hosted(OnFeatures, plugin, whole_batches=True)
 
 
 def _held_by_cope(strategy: SupervisedTemplate) -> int:

@@ -126,32 +126,27 @@ class InterferedReplay(SupervisedPlugin, supports_distributed=False):
         return after - before
 
 
-class AGEMOnHeads(AGEMPlugin):
-    """Avalanche's `AGEMPlugin`, whose projection reaches the heads of finished tasks too.
+class _OnHeads(SupervisedPlugin, supports_distributed=False):
+    """Lets the plugin behind it project the heads of finished tasks too.
 
-    The plugin leaves parameters without a gradient alone, so the part of the projection that lies
-    in those heads would be missing, and the step would still harm the kept rows.
+    Avalanche's plugins leave parameters without a gradient alone, so the part of the projection
+    that lies in those heads would be missing, and the step would still harm the kept rows.
     """
 
     def after_backward(self, strategy: Any, **kwargs: Any) -> None:
         """Project."""
-        _with_every_gradient(strategy.model)
+        for parameter in strategy.model.parameters():
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
         super().after_backward(strategy, **kwargs)
 
 
-class GEMOnHeads(GEMPlugin):
+class AGEMOnHeads(_OnHeads, AGEMPlugin):
+    """Avalanche's `AGEMPlugin`, whose projection reaches the heads of finished tasks too."""
+
+
+class GEMOnHeads(_OnHeads, GEMPlugin):
     """Avalanche's `GEMPlugin`, whose projection reaches the heads of finished tasks too."""
-
-    def after_backward(self, strategy: Any, **kwargs: Any) -> None:
-        """Project."""
-        _with_every_gradient(strategy.model)
-        super().after_backward(strategy, **kwargs)
-
-
-def _with_every_gradient(model: nn.Module) -> None:
-    for parameter in model.parameters():
-        if parameter.requires_grad and parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
 
 
 def _replay(given: Ingredients) -> SupervisedTemplate:
@@ -190,28 +185,28 @@ def _mir(given: Ingredients) -> SupervisedTemplate:
 
 
 def _der(given: Ingredients) -> SupervisedTemplate:
-    own, schedule = given.settings, given.first_schedule
+    own = given.settings
     # Logits of all tasks are kept in one table, so all are as wide as the widest task's.
     given.model.max_class_label = max(task.task.num_classes for task in given.stream.tasks)
-    strategy = DER(
-        **given.host(weight_decay=schedule.weight_decay),
+    strategy = given.hosted(
+        DER,
+        whole_batches=True,
         mem_size=own["mem_size"],
-        batch_size_mem=own["batch_size_mem"] or schedule.batch_size,
+        batch_size_mem=own["batch_size_mem"] or given.first_schedule.batch_size,
         alpha=own["alpha"],
         beta=own["beta"],
-        plugins=given.looped(whole_batches=True),
     )
     strategy.storage_policy = LogitsOfTasks(own["mem_size"], adaptive_size=True)
     return strategy
 
 
 def _er_ace(given: Ingredients) -> SupervisedTemplate:
-    own, schedule = given.settings, given.first_schedule
-    return ER_ACE(
-        **given.host(weight_decay=schedule.weight_decay),
+    own = given.settings
+    return given.hosted(
+        ER_ACE,
+        whole_batches=True,
         mem_size=own["mem_size"],
-        batch_size_mem=own["batch_size_mem"] or schedule.batch_size,
-        plugins=given.looped(whole_batches=True),
+        batch_size_mem=own["batch_size_mem"] or given.first_schedule.batch_size,
     )
 
 
