@@ -43,6 +43,7 @@ from cl_graft.strategies import (
     ClipGradient,
     GraftingContinual,
     GraftingPlugin,
+    LinearDecay,
     MicroBatches,
     MultiTaskText,
     ScaleLoss,
@@ -55,7 +56,7 @@ from cl_graft.tasks import TextTask
 from cl_graft.tasks.benchmark import TextStream, text_stream
 from cl_graft.trouble import about_task, in_phase
 
-__all__ = ["Added", "add_task"]
+__all__ = ["Added", "add_task", "writing_to"]
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def add_task(
         BankError: If the bank cannot be read, or the base is another one.
     """
     where = bank_folder(folder)
-    with _writing_to(where):
+    with writing_to(where):
         bank = load_bank(where)
         config = _config(bank, task, columns or {}, settings or {}, sets)
         seed = config.seeds[0]
@@ -168,7 +169,7 @@ def add_task(
 
 
 @contextmanager
-def _writing_to(bank: Path) -> Iterator[None]:
+def writing_to(bank: Path) -> Iterator[None]:
     """Hold a bank, and the run that it stands in: a bank that is being made belongs to its run."""
     with ExitStack() as held:
         if (bank.parent / CONFIG).is_file():
@@ -253,6 +254,7 @@ def _learn(
             TextBatches(seed, group_by_length=config.group_by_length),
             *([MicroBatches(config.micro_batch, scale=scale)] if config.micro_batch else []),
             ClipGradient(config.clip),
+            *([LinearDecay(schedule.lr, schedule.steps)] if config.region_decay else []),
             stop,
             reporter,
             *([ScaleLoss(scale)] if scale else []),

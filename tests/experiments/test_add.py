@@ -52,6 +52,14 @@ def test_what_is_not_said_is_as_in_the_banks_own_run(bank):
     assert added.test_rows == 20
 
 
+def test_a_task_is_learned_to_the_bits_of_a_run_that_had_it_in_its_stream(
+    bank, tiny_bert, tmp_path
+):
+    add_task(bank, "paraphrase")
+    run = tiny_run(tmp_path / "run", tiny_bert, ["sentiment", "topic", "paraphrase"])
+    assert file_hashes(bank) == file_hashes(run / "bank")
+
+
 def test_settings_can_be_changed_by_name_and_as_text(bank):
     added = add_task(bank, "paraphrase", settings={"density": 0.02}, sets=["max_test=10"])
     assert added.density == pytest.approx(0.02, abs=1e-4)
