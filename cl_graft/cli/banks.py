@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Data, Device, On_bad_row, Quiet, Sets, Trusted
+from cl_graft.cli.options import As_json, Data, Device, Moved, On_bad_row, Quiet, Sets, Trusted
 from cl_graft.cli.output import Output, apart, given, table
 from cl_graft.cli.progress import meter
 
@@ -17,22 +17,12 @@ if TYPE_CHECKING:
 
 __all__ = ["add_command", "inspect_command", "verify_command"]
 
-_Moved = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="NAME",
-        help="Where the base model is now, if it is no longer where the bank says.",
-        show_default=False,
-    ),
-]
-
 
 def verify_command(
     folder: Annotated[
         Path, typer.Argument(metavar="RUN_OR_BANK", help="A run of any strategy, or a bank.")
     ],
-    model: _Moved = None,
+    model: Moved = None,
     device: Device = None,
     trust_remote_code: Trusted = False,
     quiet: Quiet = False,
@@ -188,7 +178,7 @@ def add_command(
     ] = None,
     on_bad_row: On_bad_row = None,
     sets: Sets = None,
-    model: _Moved = None,
+    model: Moved = None,
     device: Device = None,
     trust_remote_code: Trusted = False,
     quiet: Quiet = False,

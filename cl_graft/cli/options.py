@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["As_json", "Data", "Device", "Model", "On_bad_row", "Quiet", "Resume", "Sets", "Trusted"]
+__all__ = [
+    "As_json",
+    "Data",
+    "Device",
+    "Model",
+    "Moved",
+    "On_bad_row",
+    "Quiet",
+    "Resume",
+    "Sets",
+    "Trusted",
+]
 
 _LOOKS = "How it looks"
 
@@ -43,6 +54,15 @@ Model = Annotated[
     typer.Option(
         metavar="NAME",
         help="'minilm', a hub name such as FacebookAI/roberta-base, or a checkpoint's folder.",
+        show_default=False,
+    ),
+]
+Moved = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="NAME",
+        help="Where the base model is now, if it is no longer where the bank says.",
         show_default=False,
     ),
 ]

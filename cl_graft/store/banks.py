@@ -1,8 +1,8 @@
 """A bank in a folder, one file an entry.
 
 `bank.json` names every entry file with its SHA-256 and is replaced last, so a crash while an
-entry is being added leaves the old bank in force. Entry files are never rewritten. One process
-writes at a time (`only_writer`); any number may read.
+entry is being added leaves the old bank in force. A file that `bank.json` lists is never rewritten.
+One process writes at a time (`only_writer`); any number may read.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
@@ -23,6 +24,7 @@ from cl_graft.store.files import (
     VERSION,
     check_json,
     check_version_1,
+    is_partial,
     replace_file,
     to_json,
     valid,
@@ -40,11 +42,12 @@ from cl_graft.store.records import (
 )
 from cl_graft.store.seals import BLANK, JSON_START, checksum, intact
 
-__all__ = ["append_entry", "holds_entry", "load_bank", "save_bank"]
+__all__ = ["append_entry", "holds_entry", "load_bank", "replace_entries", "save_bank"]
 
 _FORMAT = "cl-graft-bank"
 _INDEX = "bank.json"
-_FILE = re.compile(r"(entries|standalone)/[0-9]{3,}-[A-Za-z0-9._-]{1,64}\.safetensors")
+_KINDS = ("entries", "standalone")
+_FILE = re.compile(rf"({'|'.join(_KINDS)})/[0-9]{{3,}}-[A-Za-z0-9._-]{{1,64}}\.safetensors")
 _LARGEST_INDEX = 2**26
 """Bytes of `bank.json`, some 150,000 entries: it is parsed before it can be checked."""
 
@@ -103,13 +106,61 @@ def _append(bank: GraftBank, folder: Path) -> None:
             f"{folder} holds {len(records)} entries, so it cannot take entry number {len(bank)}; "
             "did another process add one?"
         )
-    for record, entry in zip(records, bank.entries, strict=False):
-        if any(record[key] != value for key, value in _record(entry).items()):
-            raise BankError(
-                f"{folder} holds another bank: its {record['task']!r} is not the {entry.task!r} "
-                "that stands at the same place of this one"
-            )
+    _check_same(records, bank, folder)
     _write_index(bank, [*records, _write_entry(bank, len(bank) - 1, folder)], folder)
+
+
+def replace_entries(bank: GraftBank, folder: Path | str, *, first: int) -> None:
+    """Put the entries of `bank` from number `first` on in the place of those that a folder holds.
+
+    At every moment the folder is the old bank or the new one; afterwards it holds no byte of the
+    entries that went.
+
+    Args:
+        bank: What the folder is to hold; its entries below `first` are those of the folder.
+        folder: A bank of the same base.
+        first: The first entry to replace.
+
+    Raises:
+        BankError: If the folder's entries below `first` are others.
+        InUse: If another process writes to it.
+    """
+    folder = Path(folder)
+    with only_writer(folder):
+        records = _records(folder, bank)
+        if not first <= min(len(records), len(bank)):
+            raise ValueError(f"first must be at most {min(len(records), len(bank))}, got {first}")
+        _check_same(records[:first], bank, folder)
+        places = range(first, len(bank))
+        kept = records[:first]
+        listed = {path for record in records for path in _paths(record)}
+        meant = {name for place in places for name, _ in _files(bank, place).values()}
+        if listed & meant:
+            # Names of the old bank are taken until `bank.json` says otherwise.
+            aside = len(records)
+            moved = [_write_entry(bank, place, folder, number=aside + place) for place in places]
+            _write_index(bank, [*kept, *moved], folder)
+        _write_index(bank, [*kept, *(_write_entry(bank, p, folder) for p in places)], folder)
+        sweep_entries(folder)
+
+
+def sweep_entries(folder: Path | str) -> None:
+    """Delete the files in a bank's folders of entries that it does not list.
+
+    Raises:
+        BankError: If the folder holds no bank that can be read.
+        InUse: If another process writes to it.
+    """
+    folder = Path(folder)
+    with only_writer(folder):
+        index, _ = _read_index(folder)
+        listed = {folder / name for record in index["entries"] for name in _paths(record)}
+        for path in [path for kind in _KINDS for path in (folder / kind).glob("*")]:
+            if path not in listed and (is_partial(path) or _FILE.fullmatch(_name(path))):
+                path.unlink()
+        for kind in _KINDS:
+            with suppress(OSError):  # it is not empty, or not there
+                (folder / kind).rmdir()
 
 
 def holds_entry(bank: GraftBank, folder: Path | str) -> bool:
@@ -147,8 +198,14 @@ def load_bank(
     index, bank = _read_index(folder)
     check_layout(bank.layout, layout, name=str(folder))
     check_base(bank.base, expect, name=str(folder))
-    with valid(str(folder / _INDEX)):
-        return bank.extend([_read_entry(record, folder, bank) for record in index["entries"]])
+    try:
+        with valid(str(folder / _INDEX)):
+            return bank.extend([_read_entry(record, folder, bank) for record in index["entries"]])
+    except BankError:
+        if _read_index(folder)[0] == index:
+            raise
+    # A writer took entries away in between.
+    return load_bank(folder, expect=expect, layout=layout)
 
 
 def _read_index(folder: Path) -> tuple[dict[str, Any], GraftBank]:
@@ -204,6 +261,20 @@ def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
     return index["entries"]
 
 
+def _check_same(records: list[dict[str, Any]], bank: GraftBank, folder: Path) -> None:
+    """Refuse a folder whose entries are not the first ones of `bank`.
+
+    Raises:
+        BankError: If they are others.
+    """
+    for record, entry in zip(records, bank.entries, strict=False):
+        if any(record[key] != value for key, value in _record(entry).items()):
+            raise BankError(
+                f"{folder} holds another bank: its {record['task']!r} is not the {entry.task!r} "
+                "that stands at the same place of this one"
+            )
+
+
 def _write_index(bank: GraftBank, records: list[dict[str, Any]], folder: Path) -> None:
     rows = ",".join(f"\n  {to_json(record)}" for record in records)
     parts = {
@@ -226,10 +297,16 @@ def _write_index(bank: GraftBank, records: list[dict[str, Any]], folder: Path) -
     replace_file(folder / _INDEX, data)
 
 
-def _files(bank: GraftBank, position: int) -> dict[str, tuple[str, bytes]]:
-    """Return name and bytes of the files of an entry, under ``"entry"`` and ``"standalone"``."""
+def _files(
+    bank: GraftBank, position: int, *, number: int | None = None
+) -> dict[str, tuple[str, bytes]]:
+    """Return name and bytes of the files of an entry, under ``"entry"`` and ``"standalone"``.
+
+    Their names begin with `number`, or with the entry's position.
+    """
     entry = bank.entries[position]
-    name = f"{position:03d}-{_safe(entry.task)}.safetensors"
+    number = position if number is None else number
+    name = f"{number:03d}-{_safe(entry.task)}.safetensors"
     files = {"entry": (f"entries/{name}", pack_entry(entry, bank))}
     if entry.standalone is not None:
         stored = StoredGraft(entry.standalone, bank.base, entry.task)
@@ -237,11 +314,13 @@ def _files(bank: GraftBank, position: int) -> dict[str, tuple[str, bytes]]:
     return files
 
 
-def _write_entry(bank: GraftBank, position: int, folder: Path) -> dict[str, Any]:
-    """Write the files of an entry and return its line of `bank.json`."""
+def _write_entry(
+    bank: GraftBank, position: int, folder: Path, *, number: int | None = None
+) -> dict[str, Any]:
+    """Write the files of an entry, as `_files` calls them; return its line of `bank.json`."""
     entry = bank.entries[position]
     listed: dict[str, dict[str, object]] = {}
-    for key, (name, data) in _files(bank, position).items():
+    for key, (name, data) in _files(bank, position, number=number).items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         replace_file(folder / name, data)
         listed[key] = {"file": name, "sha256": _sha256(data), "bytes": len(data)}
@@ -278,6 +357,17 @@ def _record(entry: Entry) -> dict[str, object]:
         "density": entry.claimed.density,
         "weights_sha256": entry.weights_sha256,
     }
+
+
+def _paths(record: Mapping[str, Any]) -> list[str]:
+    """Return the names of the files that a line of `bank.json` lists."""
+    standalone = record.get("standalone")
+    return [record["file"], *([standalone["file"]] if standalone else [])]
+
+
+def _name(path: Path) -> str:
+    """Return what `bank.json` would call a file."""
+    return f"{path.parent.name}/{path.name}"
 
 
 def _bytes(listed: Mapping[str, Any], folder: Path) -> bytes:

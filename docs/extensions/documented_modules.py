@@ -165,6 +165,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.experiments.add",
         "cl_graft.experiments.verify",
         "cl_graft.experiments.inspect",
+        "cl_graft.experiments.forget",
     ),
     "Fingerprints and randomness": ("cl_graft.fingerprint", "cl_graft.randomness"),
 }

@@ -1,0 +1,123 @@
+"""Entries of a bank on disk are replaced all together, and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from stored_banks import bank_of, content, same_bank
+
+from cl_graft.bank import GraftBank
+from cl_graft.errors import BankError
+from cl_graft.store import load_bank, save_bank
+from cl_graft.store.banks import replace_entries, sweep_entries
+
+
+def without_the_first(bank: GraftBank) -> GraftBank:
+    return replace(bank, entries=bank.entries[1:])
+
+
+def of_one_name(bank: GraftBank) -> GraftBank:
+    """All entries under one name, so that file names of the old and the new bank clash."""
+    return replace(bank, entries=tuple(replace(entry, task="qnli") for entry in bank.entries))
+
+
+@pytest.mark.parametrize("named", [lambda bank: bank, of_one_name])
+def test_the_files_are_those_of_a_bank_that_was_saved_so(tmp_path: Path, named) -> None:
+    bank = named(bank_of(mode="isolated"))
+    save_bank(bank, tmp_path / "bank")
+    left = without_the_first(bank)
+    replace_entries(left, tmp_path / "bank", first=0)
+    save_bank(left, tmp_path / "never")
+    assert content(tmp_path / "bank") == content(tmp_path / "never")
+
+
+def test_entries_before_the_first_are_not_written(tmp_path: Path) -> None:
+    bank = bank_of()
+    save_bank(bank, tmp_path)
+    before = content(tmp_path)
+    replace_entries(replace(bank, entries=bank.entries[:2]), tmp_path, first=2)
+    after = content(tmp_path)
+    assert {name for name in before if name not in after} == {
+        name for name in before if "/002-" in name
+    }
+    assert all(after[name] == before[name] for name in after if name != "bank.json")
+
+
+@pytest.mark.parametrize("named", [lambda bank: bank, of_one_name])
+def test_a_crash_at_any_write_leaves_the_old_or_the_new_bank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named
+) -> None:
+    bank = named(bank_of(mode="isolated"))
+    left = without_the_first(bank)
+    really, writes = os.replace, 0
+    for crash_at in range(20):
+        folder = tmp_path / str(crash_at)
+        save_bank(bank, folder)
+        writes = 0
+
+        def crash(source: Path, target: Path, limit: int = crash_at) -> None:
+            nonlocal writes
+            writes += 1
+            if writes > limit:
+                raise OSError("no power")
+            really(source, target)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "replace", crash)
+            try:
+                replace_entries(left, folder, first=0)
+            except OSError:
+                found = load_bank(folder)
+                assert same_bank(found, bank) or same_bank(found, left)
+                sweep_entries(folder)
+                assert same_bank(load_bank(folder), found)
+                continue
+        break
+    assert writes == crash_at > 2
+    assert same_bank(load_bank(folder), left)
+
+
+def test_files_that_a_killed_call_left_are_swept_and_those_of_others_stay(tmp_path: Path) -> None:
+    save_bank(bank_of(tasks=2), tmp_path)
+    before = content(tmp_path)
+    (tmp_path / "entries" / "007-gone.safetensors").write_bytes(b"old")
+    (tmp_path / "entries" / ".001-gone.safetensors.0123abcd.tmp").write_bytes(b"part")
+    sweep_entries(tmp_path)
+    assert content(tmp_path) == before
+    (tmp_path / "entries" / "notes.txt").write_text("mine")
+    sweep_entries(tmp_path)
+    assert (tmp_path / "entries" / "notes.txt").is_file()
+
+
+def test_other_entries_before_the_first_are_refused(tmp_path: Path) -> None:
+    bank = bank_of()
+    save_bank(bank, tmp_path)
+    before = content(tmp_path)
+    other = replace(bank.entries[0], task="another")
+    with pytest.raises(BankError, match="holds another bank"):
+        replace_entries(replace(bank, entries=(other, *bank.entries[1:])), tmp_path, first=1)
+    with pytest.raises(ValueError, match="first must be at most 2, got 3"):
+        replace_entries(replace(bank, entries=bank.entries[:2]), tmp_path, first=3)
+    assert content(tmp_path) == before
+
+
+def test_a_reader_whose_entry_goes_while_it_reads_gets_the_new_bank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cl_graft.store import banks
+
+    bank = bank_of()
+    save_bank(bank, tmp_path)
+    left = replace(bank, entries=bank.entries[:1])
+    really = banks._read_entry
+
+    def late(*arguments):
+        monkeypatch.undo()
+        replace_entries(left, tmp_path, first=1)
+        return really(*arguments)
+
+    monkeypatch.setattr(banks, "_read_entry", late)
+    assert same_bank(load_bank(tmp_path), left)
