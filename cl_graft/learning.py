@@ -62,6 +62,8 @@ class GraftingSettings:
             their whole budget; off, a region loses what earlier tasks own, as in the paper.
         region_start: Where region training starts: ``"base"`` (re-training, the reading that
             fits the paper's Table 4) or ``"tuned"`` (the values of the independent run).
+        retrain: Whether the region is trained; off, it keeps the values of the independent run, as
+            it does the head's.
         region_dropout: Whether the model's dropout acts while the region trains; so few weights
             overfit little, and without it a step is cheaper.
         look_every: Steps between looks at dev while the region trains; the best values are kept,
@@ -83,6 +85,7 @@ class GraftingSettings:
     micro_batch: int = 32
     refill: bool = True
     region_start: Literal["base", "tuned"] = "base"
+    retrain: bool = True
     region_dropout: bool = True
     look_every: int = 0
     mode: Literal["prefix", "isolated"] = "prefix"
@@ -106,6 +109,7 @@ class GraftingSettings:
             self.localizer,
             density=self.density,
             region_start=self.region_start,
+            retrain=self.retrain,
             keep_standalone=self.keep_standalone,
         )
 
@@ -123,7 +127,12 @@ class GraftingSettings:
 
 
 def check_dense_run(
-    localizer: str, *, density: float | str, region_start: str, keep_standalone: bool
+    localizer: str,
+    *,
+    density: float | str,
+    region_start: str,
+    retrain: bool,
+    keep_standalone: bool,
 ) -> None:
     """Refuse settings that need a dense run beside a localizer that does without one.
 
@@ -135,6 +144,7 @@ def check_dense_run(
     asks = {
         "density='auto'": density == "auto",
         "region_start='tuned'": region_start == "tuned",
+        "retrain=False": not retrain,
         "keep_standalone": keep_standalone,
     }
     refused = ", ".join(name for name, asked in asks.items() if asked)

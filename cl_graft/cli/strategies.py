@@ -40,13 +40,15 @@ def strategies_command(as_json: As_json = False) -> None:
             row.source,
         )
         for row in rows
-        if not row.unavailable
+        if not row.unavailable and row.family != "ablation"
     ]
+    ablations = ", ".join(row.name for row in rows if row.family == "ablation")
     missing = [f"Not available: {row.name}: {row.unavailable}" for row in rows if row.unavailable]
     columns = ("name", "family", "a task adds", "its own settings", "source")
     Output(as_json=as_json).result(
         content,
         table("The strategies", columns, shown),
         *missing,
+        f"Ablations of grafting: {ablations}",
         "Set their own settings as in: --set strategy_settings.ewc.ewc_lambda=10",
     )

@@ -274,6 +274,10 @@ class ExperimentConfig(BaseModel):
         default="base",
         description="Where region training starts: at the base, or at the dense values.",
     )
+    retrain: bool = Field(
+        default=True,
+        description="Train the region; off, it keeps the values of the independent run.",
+    )
     region_dropout: bool = Field(
         default=True,
         description="Let the model's dropout act while the region trains; a step is cheaper "
@@ -291,7 +295,8 @@ class ExperimentConfig(BaseModel):
     strategies: list[str] = Field(
         default_factory=lambda: ["grafting", "naive", "independent"],
         min_length=1,
-        description="The strategies to run; 'all' means all that can run here.",
+        description="The strategies to run; 'all' means all that can run here but the ablations of "
+        "grafting, which 'ablations' means.",
     )
     strategy_settings: dict[str, dict[str, float | int | str | bool]] = Field(
         default_factory=dict,
@@ -363,11 +368,14 @@ class ExperimentConfig(BaseModel):
         # Imported here: it loads Avalanche, which takes seconds.
         from cl_graft.strategies.table import available, find_strategy
 
-        if value == ["all"]:
-            return available(encoder=info.data.get("family") == "encoder")
+        encoder = info.data.get("family") == "encoder"
+        names: list[str] = []
         for name in value:
-            find_strategy(name)
-        return value
+            if name in ("all", "ablations"):
+                names += available(encoder=encoder, ablations=name == "ablations")
+            else:
+                names.append(find_strategy(name).name)
+        return list(dict.fromkeys(names))
 
     @field_validator("strategy_settings")
     @classmethod
@@ -429,6 +437,7 @@ def config_from(values: Mapping[str, Any], *, source: str = "config") -> Experim
     Args:
         values: Settings by name.
         source: Where they came from, for messages.
+            retrain=self.retrain,
 
     Raises:
         InputError: If a key or name is unknown (with the nearest known one) or a value is out of

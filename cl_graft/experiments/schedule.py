@@ -90,6 +90,7 @@ def grafting_settings(
         mask_candidates=config.mask_candidates,
         refill=config.refill,
         region_start=config.region_start,
+        retrain=config.retrain,
         region_dropout=config.region_dropout,
         look_every=math.ceil(dense.steps / looks) if looks else 0,
         mode=config.mode,

@@ -9,6 +9,7 @@ from avalanche.core import SupervisedPlugin
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
+from cl_graft.localization import LOCALIZERS
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.plugin import GraftingPlugin
@@ -54,11 +55,29 @@ def _know_by_bank(
     """Do nothing: the plugin was made with the bank."""
 
 
+def _ablation(name: str, source: str, grid: Mapping[str, Any], **imposes: Any) -> StrategyRow:
+    """Make the row of grafting with some settings of its own."""
+    return StrategyRow(
+        name,
+        "ablation",
+        source,
+        "region",
+        "entry",
+        _grafting,
+        Memory(_know_by_bank),
+        grid=grid,
+        adds=ADDS_ENTRY,
+        imposes=imposes,
+    )
+
+
+_SOURCE = "Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600"
+
 ROWS = (
     StrategyRow(
         "grafting",
         "grafting",
-        "Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600",
+        _SOURCE,
         "region",
         "entry",
         _grafting,
@@ -83,5 +102,15 @@ ROWS = (
             "refill": False,
             "region_start": "base",
         },
+    ),
+    *(
+        _ablation(f"grafting_{row.name}", row.source, REGION_RATES, localizer=row.name)
+        for row in LOCALIZERS.values()
+    ),
+    _ablation(
+        "grafting_without_retraining",
+        f"{_SOURCE}; the values of the independent run stay",
+        {},
+        retrain=False,
     ),
 )

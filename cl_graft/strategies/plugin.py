@@ -176,8 +176,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
                 label,
                 " through its own head" if task.head else "",
             )
-            if not task.head:
-                strategy.stop_training()
+        if not settings.retrain or not (len(free) or task.head):
+            strategy.stop_training()
 
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         """Make the epoch's data order a function of (seed, task, epoch)."""

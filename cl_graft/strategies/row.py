@@ -17,6 +17,7 @@ __all__ = ["Budget", "Family", "Memory", "StrategyRow", "listed_only"]
 
 Family = Literal[
     "grafting",
+    "ablation",
     "merging",
     "lower bound",
     "upper bound",
@@ -48,7 +49,7 @@ class StrategyRow:
 
     Attributes:
         name: As configs and the command line know it.
-        family: Its kind.
+        family: Its kind; ablations are of grafting.
         source: Paper or library.
         trains: What the strategy's own loop trains: every weight, a region (at the region's
             learning rate), parts of a task's own, or nothing.

@@ -87,7 +87,8 @@ class Session:
         self._base = extract(carrier, free)
         self._model = strategy.model
         self._head_before = snapshot(task.head)
-        if settings.region_start == "tuned" and located.tuned is not None:
+        starts_tuned = settings.region_start == "tuned" or not settings.retrain
+        if starts_tuned and located.tuned is not None:
             write_(carrier, gather(located.tuned, free))
         copy_(task.head, located.head)
         self._until_closed = ExitStack()

@@ -77,12 +77,19 @@ STRATEGIES: Mapping[str, StrategyRow] = MappingProxyType(
 )
 
 
-def available(*, encoder: bool = True) -> list[str]:
-    """Return the names of the strategies that can run here, on an encoder or on other models."""
+def available(*, encoder: bool = True, ablations: bool = False) -> list[str]:
+    """Return the names of the strategies that can run here.
+
+    Args:
+        encoder: On an encoder, or on other models.
+        ablations: The ablations of grafting, or all others.
+    """
     return [
         name
         for name, row in STRATEGIES.items()
-        if not row.unavailable and (encoder or not row.encoders_only)
+        if not row.unavailable
+        and (encoder or not row.encoders_only)
+        and (row.family == "ablation") == ablations
     ]
 
 

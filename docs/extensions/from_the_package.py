@@ -114,7 +114,7 @@ def strategies() -> str:
                 row.source,
             )
             for row in STRATEGIES.values()
-            if not row.broken
+            if not row.broken and row.family != "ablation"
         ),
     )
 
@@ -144,7 +144,7 @@ def grids_of_strategies() -> str:
                 str(math.prod(map(len, row.grid.values()))),
             )
             for row in STRATEGIES.values()
-            if row.grid
+            if row.grid and row.family != "ablation"
         ),
     )
 

@@ -1,0 +1,63 @@
+"""Ablations of grafting: every localizer, and regions that are not trained again."""
+
+import pytest
+import torch
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.setup import imposed
+from cl_graft.experiments.verify import verify
+from cl_graft.localization import LOCALIZERS
+from cl_graft.store import load_bank
+from cl_graft.strategies.table import STRATEGIES, available
+
+PLAIN = "grafting_without_retraining"
+
+
+def test_there_is_an_ablation_for_every_localizer():
+    config = config_from({"tasks": ["sentiment"]})
+    for name in LOCALIZERS:
+        assert imposed(STRATEGIES[f"grafting_{name}"], config).localizer == name
+    assert available(ablations=True) == [*(f"grafting_{name}" for name in LOCALIZERS), PLAIN]
+
+
+def test_ablations_are_named_together_and_no_part_of_all():
+    names = config_from({"tasks": ["sentiment"], "strategies": "naive,ablations"}).strategies
+    assert names == ["naive", *available(ablations=True)]
+    every = config_from({"tasks": ["sentiment"], "strategies": "all"}).strategies
+    assert not set(every) & set(available(ablations=True))
+    both = config_from({"tasks": ["sentiment"], "strategies": "naive,all"}).strategies
+    assert len(both) == len(set(both)) == len(every)
+
+
+@pytest.mark.parametrize("localizer", ["movement", "random"])
+def test_an_ablation_is_grafting_with_its_localizer(small_runs, localizer):
+    own = small_runs(f"grafting_{localizer}")
+    same = small_runs("grafting", localizer=localizer)
+    assert own.logit_hashes == same.logit_hashes
+    assert own.coordinates == same.coordinates
+
+
+def test_without_retraining_a_region_keeps_the_values_of_the_independent_run(small_runs):
+    isolated = {"mode": "isolated", "keep_standalone": True}
+    kept = load_bank(small_runs.folder(PLAIN, **isolated) / "bank")
+    trained = load_bank(small_runs.folder("grafting", **isolated) / "bank")
+    for own, other in zip(kept.entries, trained.entries, strict=True):
+        assert own.owned.region == other.owned.region
+        assert torch.equal(own.owned.values, other.standalone.values)
+        assert not torch.equal(other.owned.values, other.standalone.values)
+
+
+def test_without_retraining_no_row_is_differentiated_for_the_region_and_the_bank_is_whole(
+    small_runs,
+):
+    result = small_runs(PLAIN)
+    for phases in result.passes.values():
+        assert phases["region"]["forward_backward"] == 0
+    assert result.forgetting == 0.0
+    assert verify(small_runs.folder(PLAIN)).ok
+
+
+def test_there_are_no_values_to_keep_without_an_independent_run():
+    with pytest.raises(InputError, match=r"retrain=False needs densely fine-tuned weights"):
+        config_from({"tasks": ["sentiment"], "localizer": "random", "retrain": False})
