@@ -120,7 +120,7 @@ BELOW: dict[str, set[str]] = {
     "tasks": FOUNDATION,
     "analysis": LIBRARY,
     "strategies": LIBRARY | HOST_METRICS,
-    "experiments": LIBRARY | HOST_METRICS | {"strategies"},
+    "experiments": LIBRARY | HOST_METRICS | {"strategies", "planning"},
     "planning": LIBRARY,
     "laboratory": LIBRARY | HOST_METRICS | {"strategies", "experiments"},
     "cli": LIBRARY | HOST_METRICS | {"strategies", "experiments", "planning", "laboratory"},

@@ -224,6 +224,14 @@ def compare_command(
             "two tasks.",
         ),
     ] = False,
+    bytes_per_task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="100kB",
+            help="Make every strategy as large as fits into so many bytes a task.",
+            **_HIDDEN,
+        ),
+    ] = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -299,6 +307,8 @@ def compare_command(
 
       cl-graft compare stream.yaml --strategies all --seeds 0,1,2 --tune --out tuned
 
+      cl-graft compare stream.yaml --strategies grafting,lora,bitfit --bytes-per-task 100kB
+
       cl-graft compare --resume first
     """  # noqa: E501  a command is one line
     from cl_graft.cli.report import comparison_table, data_notes, run_tables
@@ -311,7 +321,8 @@ def compare_command(
         data=data, tasks=tasks, model=model, family=family, pooling=pooling,
         precision=precision, shots=shots,
         shots_short=shots_short, max_length=max_length, max_test=max_test, on_bad_row=on_bad_row,
-        strategies=strategies, seeds=seeds, tune=tune or None, preset=preset, steps=steps,
+        strategies=strategies, seeds=seeds, tune=tune or None, bytes_per_task=bytes_per_task,
+        preset=preset, steps=steps,
         batch_size=batch_size, lr=lr, region_lr=region_lr, density=density, localizer=localizer,
         mode=mode, device=device,
     )  # fmt: skip
@@ -330,6 +341,7 @@ def compare_command(
         comparison_table(comparison.cells),
         *data_notes(comparison.cells),
         *_failures(comparison),
+        *_unmet(comparison),
         f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}",
     )
     if comparison.failed:
@@ -367,6 +379,11 @@ def _failures(comparison: Comparison) -> list[str]:
         f"FAILED: {failure.strategy} seed {failure.seed}: {failure.error}"
         for failure in comparison.failed
     ]
+
+
+def _unmet(comparison: Comparison) -> list[str]:
+    budget = comparison.summary.get("budget") or {"unmet": {}}
+    return [f"Left out: {name}: {reason}" for name, reason in budget["unmet"].items()]
 
 
 def _as_sets(options: dict[str, object]) -> list[str]:

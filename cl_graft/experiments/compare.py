@@ -1,16 +1,17 @@
 """Several strategies and seeds on one stream, side by side.
 
-With `tune`, values of a strategy's own are chosen before its first cell. The cells share a cache,
-so independent fine-tuning costs nothing where grafting ran before. The same comparison into the
-same folder goes on: finished cells are read, not computed again, and one that was stopped or killed
-is taken up where it was; seeds and strategies can be added.
+With `bytes_per_task`, strategies are made as large as that allows; with `tune`, values of a
+strategy's own are chosen before its first cell. The cells share a cache, so independent fine-tuning
+costs nothing where grafting ran before. The same comparison into the same folder goes on: finished
+cells are read, not computed again, and one that was stopped or killed is taken up where it was;
+seeds and strategies can be added.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
@@ -28,6 +29,7 @@ from cl_graft.experiments.report import mean_ece, write_comparison_summary
 from cl_graft.experiments.results import Comparison, Failure, RunResult, command
 from cl_graft.experiments.run import run
 from cl_graft.experiments.setup import check_strategy
+from cl_graft.experiments.sizing import Sized, sized, sizes_within
 from cl_graft.experiments.statistics import differences_of, over_seeds, ranks_of
 from cl_graft.experiments.tasks import check_tasks, data_seed_of, load_tasks
 from cl_graft.experiments.tuning import stored_tuning, tune, with_values
@@ -88,20 +90,26 @@ def _compare(
     config: ExperimentConfig, out: Path, progress: Progress, started_by: str, stop: Stop
 ) -> Comparison:
     folders.check_out(out, config)
-    cells = [(strategy, seed) for seed in config.seeds for strategy in config.strategies]
-    tuned = {name: stored_tuning(config, name, out=out) for name in config.strategies}
+    tasks = _load_all(config)
+    budget = _budget(config, next(iter(tasks.values())))
+    own = {
+        name: sized(config, name, Sized(**budget["sizes"][name]) if budget else Sized())
+        for name in config.strategies
+        if not budget or name in budget["sizes"]
+    }
+    cells = [(strategy, seed) for seed in config.seeds for strategy in own]
+    tuned = {name: stored_tuning(config, name, out=out) for name, config in own.items()}
     done: dict[tuple[str, int], RunResult] = {}
     for strategy, seed in cells:
         if (choice := tuned[strategy]) is not None:
-            own = with_values(config, find_strategy(strategy), choice.chosen)
-            result = folders.finished(folders.run_folder(out, strategy, seed), own)
+            asked = with_values(own[strategy], find_strategy(strategy), choice.chosen)
+            result = folders.finished(folders.run_folder(out, strategy, seed), asked)
             done |= {(strategy, seed): result} if result is not None else {}
-    tasks = _load_all(config)
     for (_, seed), result in done.items():
         _same_data(result, tasks[data_seed_of(config, seed)])
     if len(done) < len(cells):
         pick_device(config.device)
-        for strategy in config.strategies:
+        for strategy in own:
             check_strategy(find_strategy(strategy), config)
         loaded = load_base_model(config)
         for stream in tasks.values():
@@ -116,7 +124,7 @@ def _compare(
             continue
         try:
             choice = tuned[strategy] = tuned[strategy] or tune(
-                config,
+                own[strategy],
                 strategy,
                 out=out,
                 cache=cache,
@@ -125,7 +133,7 @@ def _compare(
                 started_by=started_by,
             )
             done[strategy, seed] = run(
-                with_values(config, find_strategy(strategy), choice.chosen),
+                with_values(own[strategy], find_strategy(strategy), choice.chosen),
                 strategy=strategy,
                 seed=seed,
                 out=out,
@@ -140,10 +148,10 @@ def _compare(
         except Exception as error:
             logger.exception("%s with seed %s failed", strategy, seed)
             failed.append(Failure(strategy, seed, f"{type(error).__name__}: {error}"))
-        _sum_up(config, done, failed, out, started_by)
+        _sum_up(config, done, failed, out, started_by, budget)
         stop.check()
     logger.info("cache: %s answered, %s computed", dict(cache.hits), dict(cache.misses))
-    summary = _sum_up(config, done, failed, out, started_by)
+    summary = _sum_up(config, done, failed, out, started_by, budget)
     if not failed and summary["ranks"]:
         draw_ranks(summary["ranks"], out)
     return Comparison(out, tuple(_in_order(config, done)), tuple(failed), summary)
@@ -155,6 +163,7 @@ def summarize(
     failed: Sequence[Failure] = (),
     *,
     started_by: str | None = None,
+    budget: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Sum up finished runs: every measure over seeds, by strategy, and which strategies differ.
 
@@ -163,6 +172,7 @@ def summarize(
         results: The finished runs.
         failed: The others.
         started_by: The command to note; None means this process's.
+        budget: What the strategies were sized to, their sizes, and why others do not fit.
     """
     first = results[0]
     strategies = {
@@ -179,6 +189,7 @@ def summarize(
         "strategies": strategies,
         "differences": differences_of(results, reference=_reference(list(strategies))),
         "ranks": ranks_of(results),
+        "budget": budget,
         "failed": [{"strategy": f.strategy, "seed": f.seed, "error": f.error} for f in failed],
         "config": config.model_dump(mode="json"),
         "data": first.data,
@@ -193,6 +204,17 @@ def _load_all(config: ExperimentConfig) -> dict[int, tuple[TextTask, ...]]:
     """Load the tasks for every data seed: whatever is wrong with the data is said at once."""
     seeds = {data_seed_of(config, seed): seed for seed in config.seeds}
     return {data_seed: load_tasks(config, seed=seed) for data_seed, seed in seeds.items()}
+
+
+def _budget(config: ExperimentConfig, tasks: Sequence[TextTask]) -> dict[str, Any] | None:
+    """Size the strategies to the bytes a task that a config asks for, if it does."""
+    if config.bytes_per_task is None:
+        return None
+    for strategy in config.strategies:
+        check_strategy(find_strategy(strategy), config)
+    sizes, unmet = sizes_within(config.bytes_per_task, config, load_base_model(config), tasks)
+    shown = {name: asdict(size) for name, size in sizes.items()}
+    return {"bytes_per_task": config.bytes_per_task, "sizes": shown, "unmet": unmet}
 
 
 def _same_data(result: RunResult, tasks: Sequence[TextTask]) -> None:
@@ -218,13 +240,14 @@ def _sum_up(
     failed: Sequence[Failure],
     out: Path,
     started_by: str,
+    budget: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Write both summaries of what is finished; an empty one if nothing is."""
     results = list(_in_order(config, done))
     if not results:
         return {"failed": [{"strategy": f.strategy, "seed": f.seed, "error": f.error}
                            for f in failed]}  # fmt: skip
-    summary = summarize(config, results, failed, started_by=started_by)
+    summary = summarize(config, results, failed, started_by=started_by, budget=budget)
     replace_file(out / "summary.json", f"{json.dumps(summary, indent=1)}\n".encode())
     replace_file(out / "summary.csv", comparison_csv(summary).encode())
     replace_file(out / "summary.tex", comparison_latex(summary).encode())
@@ -252,6 +275,7 @@ def _row(results: Sequence[RunResult], tasks: Sequence[str]) -> dict[str, Any]:
         "sent_right": over_seeds(_sent_right(result) for result in results),
         "passes_per_row": over_seeds(result.passes_per_row for result in results),
         "bytes_per_task": over_seeds(mean(result.bytes.values()) for result in results),
+        "most_bytes": over_seeds(max(result.bytes.values()) for result in results),
         "seconds": over_seeds(result.total_seconds for result in results),
         "forward_backward": over_seeds(result.total_passes.forward_backward for result in results),
         "forward": over_seeds(result.total_passes.forward for result in results),

@@ -307,6 +307,12 @@ class ExperimentConfig(BaseModel):
         description="Choose each strategy's own values from its grid, on dev rows of the first two "
         "tasks, before it is compared; what strategy_settings give is not tuned.",
     )
+    bytes_per_task: int | None = Field(
+        default=None,
+        ge=1,
+        description="Make every strategy of a comparison as large as fits into this many bytes a "
+        "task, its head and indices counted, such as 100kB; null: as the settings say.",
+    )
     seeds: list[int] = Field(
         default_factory=lambda: [0], min_length=1, description="The seeds to run each with."
     )
@@ -338,6 +344,15 @@ class ExperimentConfig(BaseModel):
         if isinstance(value, bool) and wanted is not bool:
             raise ValueError(f"got {value}; YAML reads yes, no, on and off so, unless quoted")
         return value
+
+    @field_validator("bytes_per_task", mode="before")
+    @classmethod
+    def _read_bytes(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        from cl_graft.planning.sizes import parse_bytes
+
+        return parse_bytes(value)
 
     @field_validator("tasks", "strategies", "seeds", mode="before")
     @classmethod
@@ -422,6 +437,7 @@ class ExperimentConfig(BaseModel):
             self.localizer,
             density=self.density,
             region_start=self.region_start,
+            retrain=self.retrain,
             keep_standalone=self.keep_standalone,
         )
         return self
@@ -437,7 +453,6 @@ def config_from(values: Mapping[str, Any], *, source: str = "config") -> Experim
     Args:
         values: Settings by name.
         source: Where they came from, for messages.
-            retrain=self.retrain,
 
     Raises:
         InputError: If a key or name is unknown (with the nearest known one) or a value is out of

@@ -25,7 +25,14 @@ _MEASURES = (
     "forward_transfer_over_stream",
     "sent_right",
 )
-_COSTS = ("bytes_per_task", "seconds", "forward_backward", "forward", "passes_per_row")
+_COSTS = (
+    "bytes_per_task",
+    "most_bytes",
+    "seconds",
+    "forward_backward",
+    "forward",
+    "passes_per_row",
+)
 _SPECIAL = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"})
 
 

@@ -85,7 +85,7 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
         if row["of_independent"] is not None and name != "independent":
             share = f"{row['of_independent']:.3f}"
             lines.append(f"Average accuracy of {name}: {share} of independent fine-tuning's.")
-    lines += _differences(summary) + _tuned(rows)
+    lines += _budget(summary["budget"], rows) + _differences(summary) + _tuned(rows)
     if summary["failed"]:
         lines += ["", "## Not finished", ""]
         lines += [f"- {f['strategy']}, seed {f['seed']}: {f['error']}" for f in summary["failed"]]
@@ -119,6 +119,34 @@ def _differences(summary: Mapping[str, Any]) -> list[str]:
         lines += ["", f"Over {found['comparisons']} scores at the end, a task with a seed each; "
                   f"ranks less than {found['critical_difference']:.2f} apart do not differ "
                   "significantly (Nemenyi, 5 %)."]  # fmt: skip
+    return lines
+
+
+def _budget(budget: Mapping[str, Any] | None, rows: Mapping[str, Any]) -> list[str]:
+    """Compare at equal bytes a task: how large each strategy was made, and what it stored."""
+    if budget is None:
+        return []
+    limit = budget["bytes_per_task"]
+    head = ["strategy", "its size", "bytes a task", "of the budget", "largest task"]
+    lines = ["", f"## At most {limit:,} bytes a task", ""]
+    lines += _table([*head, "average accuracy", "forgetting"], [
+        [
+            name,
+            f"{size['setting']} {size['value']:g}" if size["setting"] else "as it is",
+            _spread(row["bytes_per_task"], scale=1, digits=0),
+            f"{row['bytes_per_task']['mean'] / limit:.0%}",
+            _spread(row["most_bytes"], scale=1, digits=0),
+            _spread(row["average_accuracy"]),
+            _spread(row["forgetting"]),
+        ]
+        for name, row in rows.items()
+        for size in [budget["sizes"][name]]
+    ])  # fmt: skip
+    lines += ["", "Bytes as they were stored, heads and indices counted, the mean over tasks; "
+              "bounds run as they are."]  # fmt: skip
+    if budget["unmet"]:
+        lines += ["", "Cannot meet it:", ""]
+        lines += [f"- {name}: {reason}" for name, reason in budget["unmet"].items()]
     return lines
 
 

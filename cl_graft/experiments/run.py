@@ -115,17 +115,18 @@ def run(
         tuning: How values of the config were chosen, for the results.
 
     Raises:
-        InputError: If the config asks for tuning, which a comparison does, the folder already holds
-            a run, or another one than is to go on, another process runs there, or model or data
-            cannot be used; nothing is computed then.
+        InputError: If the config asks for what a comparison does, the folder already holds a run,
+            or another one than is to go on, another process runs there, or model or data cannot be
+            used; nothing is computed then.
         CannotWrite: If the disk is full or read-only; what was saved before is whole.
         OutOfMemory: If a phase needs more memory than there is; the phase and task are named.
         DivergedError: If a loss, a score or a weight is NaN or infinite.
         Stopped: If `stop` asked for it.
     """
-    if config.tune:
+    if config.tune or config.bytes_per_task is not None:
         raise InputError(
-            "tune makes several runs to choose among, and this is one: cl-graft compare tunes"
+            "tune and bytes_per_task choose settings for a comparison, and this is one run with "
+            "its settings as they are: cl-graft compare takes them"
         )
     row = find_strategy(strategy)
     folder = run_folder(out, strategy, seed)

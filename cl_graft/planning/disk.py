@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from cl_graft.bank import BaseIdentity, Canary, Entry, GraftBank
 from cl_graft.fingerprint import environment
 from cl_graft.graft import Graft
-from cl_graft.planning.hollow import HollowModel
+from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.region import Layout, Region
 from cl_graft.store.elias_fano import packed_size
 from cl_graft.store.entries import pack_entry
@@ -58,39 +59,40 @@ class EntryBytes:
         return self.indices + self.values + self.head + self.canary + self.rest
 
 
-def entry_bytes(hollow: HollowModel, *, size: int, length: int) -> EntryBytes:
+def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) -> EntryBytes:
     """Return what the entry of a region of `size` coordinates takes on disk.
 
     It is what writing a region of one coordinate takes, and the arithmetic of the store for the
     others. No coordinate is lost to earlier tasks, as when regions are refilled.
 
     Args:
-        hollow: The model with the task's head.
+        model: The model; it may be hollow.
+        head: The task's head.
         size: Coordinates of the region.
         length: Tokens a row.
     """
-    layout = Layout.of(hollow.parameters)
-    dtype = next(iter(hollow.parameters.values())).dtype
-    vocabulary = getattr(hollow.model.backbone.config, "vocab_size", 2)
-    classes = hollow.classes
+    parameters = graftable_parameters(model)
+    layout = Layout.of(parameters)
+    dtype = next(iter(parameters.values())).dtype
+    vocabulary = getattr(model.backbone.config, "vocab_size", 2)
+    classes = head.out_features if isinstance(head, nn.Linear) else len(head.get_buffer("token_ids"))
     inputs = torch.ones(_CANARY_ROWS, 2, length, dtype=torch.int64)
     inputs[:, 0] = vocabulary - 1
-    state = hollow.model.heads["0"].state_dict()
-    head = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in state.items()}
+    state = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in head.state_dict().items()}
     region = Region.of(layout, [0])
     entry = Entry(
         task="sentiment",
         label=0,
         claimed=region,
         owned=Graft(region, torch.zeros(1, dtype=dtype)),
-        head=head,
+        head=state,
         weights_sha256="0" * 64,
         canary=Canary(inputs, torch.zeros(_CANARY_ROWS, classes), environment()),
         facts=_FACTS,
     )
-    base = BaseIdentity("0" * 64, hollow.model.name, str(dtype).removeprefix("torch."))
+    base = BaseIdentity("0" * 64, model.name, str(dtype).removeprefix("torch."))
     written = len(pack_entry(entry, GraftBank(layout, base)))
-    head_bytes = sum(t.numel() * t.element_size() for t in head.values())
+    head_bytes = sum(t.numel() * t.element_size() for t in state.values())
     token_bytes = 2 if vocabulary <= 2**16 else 4
     canary_bytes = _CANARY_ROWS * (length * (token_bytes + 1) + 4 * classes)
     one = packed_size(1, layout.total) + dtype.itemsize

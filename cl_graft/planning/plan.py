@@ -172,7 +172,8 @@ def make_plan(
         region=region,
         candidates=min(total, region * settings.mask_candidates),
     )
-    entry = entry_bytes(hollow, size=region, length=settings.max_length)
+    head = hollow.model.heads["0"]
+    entry = entry_bytes(hollow.model, head, size=region, length=settings.max_length)
     backbone = hollow.model.backbone
     model_bytes = _bytes([*backbone.parameters(), *backbone.buffers()])
     phases: list[PlannedPhase] = []

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.settings import Setting, Value
+from cl_graft.strategies.size import Size
 
 __all__ = ["Budget", "Family", "Memory", "StrategyRow", "listed_only"]
 
@@ -65,6 +66,8 @@ class StrategyRow:
         holds: Returns the bytes that it holds between two tasks beside the one model with its
             heads: copies of weights, importances, rows of earlier tasks.
         adds: What a task adds, in words.
+        size: The same in bytes, and what sets it; None where that is a copy of something, or an
+            entry of a bank, which the density sets.
         budget: Whose steps a task may take: its own, those of all tasks so far together (as many
             passes over each row as its own task takes), or those of the whole stream at once.
         imposes: Fields of the experiment's config that it sets, whatever the config says.
@@ -86,6 +89,7 @@ class StrategyRow:
     grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     holds: Callable[[SupervisedTemplate], int] = lambda strategy: 0
     adds: str = "its head"
+    size: Size | None = None
     budget: Budget = "task"
     imposes: Mapping[str, Any] = field(default_factory=dict)
     encoders_only: bool = False

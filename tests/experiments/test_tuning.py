@@ -133,5 +133,5 @@ def test_values_that_diverge_are_passed_over(tmp_path, config, monkeypatch):
 
 
 def test_a_single_run_does_not_tune(tmp_path, config):
-    with pytest.raises(InputError, match="cl-graft compare tunes"):
+    with pytest.raises(InputError, match="cl-graft compare takes them"):
         run(config, strategy="der", seed=0, out=tmp_path)

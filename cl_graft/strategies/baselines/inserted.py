@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError
 from cl_graft.models import TaskModel, block_stacks, graftable_parameters
 from cl_graft.randomness import generator
+from cl_graft.strategies.baselines.held import bytes_of
 from cl_graft.strategies.baselines.own_values import (
     OPTIMIZER,
     OWN_VALUES,
@@ -28,6 +29,7 @@ from cl_graft.strategies.baselines.own_values import (
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.row import StrategyRow
 from cl_graft.strategies.settings import Setting
+from cl_graft.strategies.size import Room, Size
 
 __all__ = ["ROWS", "Bottleneck", "add_adapters_", "add_prompt_", "biases"]
 
@@ -102,7 +104,7 @@ def add_prompt_(model: TaskModel, *, tokens: int, seed: int) -> None:
         InputError: If texts of the model's full length would no longer fit; it has a limit then.
     """
     backbone = cast(Any, model.backbone)
-    words = backbone.get_input_embeddings().weight.detach()
+    words = _words(model)
     picked = torch.randint(len(words), (tokens,), generator=generator(seed, "prompt"))
     backbone.register_parameter(_PROMPT, nn.Parameter(words[picked.to(words.device)].clone()))
     backbone.register_forward_pre_hook(_before, with_kwargs=True)
@@ -137,6 +139,14 @@ def _without(backbone: Any, inputs: Any, output: Any) -> Any:
     return output
 
 
+def _words(model: TaskModel) -> Tensor:
+    return cast(Any, model.backbone).get_input_embeddings().weight.detach()
+
+
+def _positions(model: TaskModel) -> int | None:
+    return getattr(model.backbone.config, "max_position_embeddings", None)
+
+
 def _named(parts: Sequence[str]) -> Any:
     def choose(model: nn.Module) -> dict[str, nn.Parameter]:
         return {n: p for n, p in model.named_parameters() if any(part in n for part in parts)}
@@ -155,7 +165,7 @@ def _adapters(given: Ingredients) -> SupervisedTemplate:
 
 def _prompt(given: Ingredients) -> SupervisedTemplate:
     model, tokens = given.model.task_model, given.settings["tokens"]
-    longest = getattr(model.backbone.config, "max_position_embeddings", None)
+    longest = _positions(model)
     length = given.stream.tasks[0].splits["train"][0].shape[-1]
     if longest is not None and length + tokens > longest:
         raise InputError(
@@ -164,6 +174,24 @@ def _prompt(given: Ingredients) -> SupervisedTemplate:
         )
     add_prompt_(model, tokens=tokens, seed=given.seed)
     return with_own_optimizer(given, OwnValues(_named([_PROMPT])))
+
+
+def _bias_bytes(room: Room, value: int) -> float:
+    return bytes_of(biases(room.model))
+
+
+def _adapter_bytes(room: Room, size: int) -> float:
+    model = room.model
+    blocks = sum(len(cast(nn.ModuleList, model.get_submodule(p))) for p in block_stacks(model))
+    return 4 * blocks * (2 * model.hidden_size * size + size + model.hidden_size)
+
+
+def _prompt_bytes(room: Room, tokens: int) -> float:
+    return tokens * bytes_of(_words(room.model)[0])
+
+
+def _most_tokens(room: Room) -> int:
+    return max(1, (_positions(room.model) or 2**20) - room.length)
 
 
 ROWS = (
@@ -179,6 +207,7 @@ ROWS = (
         grid=RATES,
         holds=held_values,
         adds="its head and all biases",
+        size=Size(_bias_bytes),
     ),
     StrategyRow(
         "adapters",
@@ -197,6 +226,7 @@ ROWS = (
         grid=RATES,
         holds=held_values,
         adds="its head and an adapter a block",
+        size=Size(_adapter_bytes, "size"),
     ),
     StrategyRow(
         "prompt_tuning",
@@ -214,6 +244,7 @@ ROWS = (
         grid={"lr": (3e-3, 1e-2, 3e-2)},
         holds=held_values,
         adds="its head and the prompt",
+        size=Size(_prompt_bytes, "tokens", _most_tokens),
         encoders_only=True,
     ),
 )

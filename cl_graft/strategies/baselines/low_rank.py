@@ -31,6 +31,7 @@ from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.row import StrategyRow
 from cl_graft.strategies.settings import Setting
+from cl_graft.strategies.size import Room, Size
 
 __all__ = ["ROWS", "OrthogonalLoRA", "add_lora_", "lora_parameters"]
 
@@ -98,12 +99,7 @@ def add_lora_(model: TaskModel, *, rank: int, alpha: int, seed: int) -> None:
     """
     from peft import LoraConfig, inject_adapter_in_model
 
-    chosen = set(graftable_parameters(model))
-    places = [
-        name.removeprefix("backbone.")
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear | Conv1D) and f"{name}.weight" in chosen
-    ]
+    places = [name.removeprefix("backbone.") for name in _linears(model)]
     transposed = any(isinstance(module, Conv1D) for module in model.modules())
     config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=places, fan_in_fan_out=transposed)  # pyright: ignore[reportCallIssue]
     with seeded(seed, "lora"):
@@ -114,6 +110,16 @@ def add_lora_(model: TaskModel, *, rank: int, alpha: int, seed: int) -> None:
 def lora_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the A and B of a model by their full names."""
     return {name: p for name, p in model.named_parameters() if ".lora_" in name}
+
+
+def _linears(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the graftable linear layers by their paths."""
+    chosen = set(graftable_parameters(model))
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear | Conv1D) and f"{name}.weight" in chosen
+    }
 
 
 def _lora_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
@@ -150,6 +156,11 @@ def _held_by_o_lora(strategy: SupervisedTemplate) -> int:
     return bytes_of(plugin_of(strategy, OrthogonalLoRA).bases)
 
 
+def _lora_bytes(room: Room, rank: int) -> float:
+    sides = (sum(layer.get_parameter("weight").shape) for layer in _linears(room.model).values())
+    return 4 * rank * sum(sides)
+
+
 _RANK = Setting("rank", 1, "Rank of the updates.", least=1)
 _ALPHA = Setting("alpha", 2, "Updates are scaled by alpha / rank.", least=0)
 _COMMON = (_RANK, _ALPHA, OPTIMIZER, learning_rate(2e-3))
@@ -168,6 +179,7 @@ ROWS = (
         grid=RATES,
         holds=held_values,
         adds="its head and a LoRA",
+        size=Size(_lora_bytes, "rank"),
         needs="peft",
     ),
     StrategyRow(

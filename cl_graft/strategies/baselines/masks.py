@@ -11,6 +11,7 @@ pretrained, so scores start at the weights' magnitudes: the first choice is the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
@@ -32,6 +33,7 @@ from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.row import StrategyRow
 from cl_graft.strategies.settings import Setting
+from cl_graft.strategies.size import Room, Size
 
 __all__ = ["ROWS", "ChosenWeights", "MaskedMatrices", "above", "largest"]
 
@@ -228,6 +230,15 @@ def _held(strategy: SupervisedTemplate) -> int:
     return plugin_of(strategy, MaskedMatrices).held(strategy.model)
 
 
+def _mask_bytes(room: Room, value: int) -> float:
+    return sum(math.ceil(weight.numel() / 8) for _, weight in _matrices(room.model))
+
+
+def _mask_and_score_bytes(room: Room, value: int) -> float:
+    scores = bytes_of([weight for _, weight in _matrices(room.model)])
+    return _mask_bytes(room, value) + scores / room.tasks
+
+
 ROWS = (
     StrategyRow(
         "piggyback",
@@ -240,6 +251,7 @@ ROWS = (
         grid={"lr": (1e-4, 3e-4, 1e-3)},
         holds=_held,
         adds="its head and a bit for each weight of the matrices",
+        size=Size(_mask_bytes),
     ),
     StrategyRow(
         "supsup",
@@ -256,6 +268,7 @@ ROWS = (
         grid={"share": (0.7, 0.9), "lr": (3e-4, 1e-3, 3e-3)},
         holds=_held,
         adds="its head and a bit for each weight of the matrices",
+        size=Size(_mask_bytes),
     ),
     StrategyRow(
         "wsn",
@@ -272,5 +285,6 @@ ROWS = (
         grid={"share": (0.5, 0.7, 0.9), "lr": (3e-4, 1e-3)},
         holds=_held,
         adds="its head and a bit for each weight of the matrices; the first task the scores",
+        size=Size(_mask_and_score_bytes),
     ),
 )

@@ -26,6 +26,7 @@ from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.row import StrategyRow
 from cl_graft.strategies.settings import Setting
+from cl_graft.strategies.size import Room, Size
 
 __all__ = ["ROWS", "PackedWeights"]
 
@@ -159,6 +160,10 @@ def _held(strategy: SupervisedTemplate) -> int:
     return bytes_of(plugin_of(strategy, PackedWeights).owners)
 
 
+def _owner_bytes(room: Room, value: int) -> float:
+    return sum(p.numel() for p in _matrices(room.model).values()) / room.tasks
+
+
 ROWS = (
     StrategyRow(
         "packnet",
@@ -174,5 +179,6 @@ ROWS = (
         grid={"prune": (0.25, 0.5, 0.75)},
         holds=_held,
         adds="its head; the first task a byte for each weight of the matrices",
+        size=Size(_owner_bytes),
     ),
 )

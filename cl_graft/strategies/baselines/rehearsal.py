@@ -27,6 +27,7 @@ from cl_graft.strategies.baselines.held import bytes_of, plugin_of, row_bytes
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.row import StrategyRow
 from cl_graft.strategies.settings import Setting
+from cl_graft.strategies.size import Room, Size
 
 __all__ = ["ROWS", "AGEMOnHeads", "GEMOnHeads", "InterferedReplay", "LogitsOfTasks"]
 
@@ -248,10 +249,27 @@ def _held_by_gem(strategy: SupervisedTemplate) -> int:
     return bytes_of([plugin.memory_x, plugin.memory_y, plugin.memory_tid])
 
 
+def _row_bytes(room: Room, rows: int) -> float:
+    return rows * room.row
+
+
+def _shared_row_bytes(room: Room, rows: int) -> float:
+    return rows * room.row / room.tasks
+
+
+def _answered_row_bytes(room: Room, rows: int) -> float:
+    return rows * (room.row + 4 * room.classes) / room.tasks
+
+
+def _numbered_row_bytes(room: Room, rows: int) -> float:
+    return rows * (room.row + 16)
+
+
 _MEMORY = Setting("mem_size", 200, "Rows kept, of all tasks together.", least=1)
 _BATCH = Setting("batch_size_mem", 0, "Kept rows a step; 0: as many as new ones.", least=0)
 _PATTERNS = Setting("patterns_per_experience", 64, "Rows kept of each task.", least=1)
 _FIXED = "rows, `mem_size` in all"
+_IN_ALL = Size(_shared_row_bytes, "mem_size")
 
 ROWS = (
     StrategyRow(
@@ -264,6 +282,7 @@ ROWS = (
         settings=(_MEMORY, _BATCH),
         holds=_rows_of_plugin(ReplayPlugin),
         adds=_FIXED,
+        size=_IN_ALL,
     ),
     StrategyRow(
         "gdumb",
@@ -290,6 +309,7 @@ ROWS = (
         ),
         holds=_held_by_agem,
         adds="`patterns_per_experience` rows",
+        size=Size(_row_bytes, "patterns_per_experience"),
     ),
     StrategyRow(
         "gem",
@@ -305,6 +325,7 @@ ROWS = (
         grid={"memory_strength": (0.0, 0.5, 1.0)},
         holds=_held_by_gem,
         adds="`patterns_per_experience` rows",
+        size=Size(_numbered_row_bytes, "patterns_per_experience"),
         needs="quadprog",
     ),
     StrategyRow(
@@ -324,6 +345,7 @@ ROWS = (
         grid={"alpha": (0.1, 0.3, 1.0), "beta": (0.5, 1.0)},
         holds=_rows_of_strategy,
         adds="rows with their logits, `mem_size` in all",
+        size=Size(_answered_row_bytes, "mem_size"),
     ),
     StrategyRow(
         "er_ace",
@@ -335,6 +357,7 @@ ROWS = (
         settings=(_MEMORY, _BATCH),
         holds=_rows_of_strategy,
         adds=_FIXED,
+        size=_IN_ALL,
     ),
     StrategyRow(
         "mir",
@@ -350,5 +373,6 @@ ROWS = (
         ),
         holds=_rows_of_plugin(InterferedReplay),
         adds=_FIXED,
+        size=_IN_ALL,
     ),
 )
