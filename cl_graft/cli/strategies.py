@@ -27,6 +27,7 @@ def strategies_command(as_json: As_json = False) -> None:
             "adds": row.adds,
             "unavailable": row.unavailable or None,
             "settings": [asdict(setting) for setting in row.settings],
+            "refuses": dict(row.refuses),
             "grid": {name: list(values) for name, values in row.grid.items()},
         }
         for row in rows
@@ -42,6 +43,7 @@ def strategies_command(as_json: As_json = False) -> None:
         for row in rows
         if not row.unavailable and row.family != "ablation"
     ]
+    by_label = ", ".join(row.name for row in rows if row.refuses and row.family != "ablation")
     ablations = ", ".join(row.name for row in rows if row.family == "ablation")
     missing = [f"Not available: {row.name}: {row.unavailable}" for row in rows if row.unavailable]
     columns = ("name", "family", "a task adds", "its own settings", "source")
@@ -50,5 +52,6 @@ def strategies_command(as_json: As_json = False) -> None:
         table("The strategies", columns, shown),
         *missing,
         f"Ablations of grafting: {ablations}",
+        f"Not in every scenario (--json says why): {by_label}",
         "Set their own settings as in: --set strategy_settings.ewc.ewc_lambda=10",
     )

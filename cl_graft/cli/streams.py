@@ -174,6 +174,24 @@ def compare_command(
             **_HIDDEN,
         ),
     ] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Option(
+            metavar="task|domain|class",
+            help="A head a task, picked by the task's label; or one head and no task labels, for "
+            "tasks with the same labels, or for the labels of all tasks.",
+            rich_help_panel=_STREAM,
+            **_HIDDEN,
+        ),
+    ] = None,
+    classes_per_experience: Annotated[
+        int | None,
+        typer.Option(
+            help="Split tasks into experiences of so many classes (scenario class).",
+            rich_help_panel=_STREAM,
+            **_HIDDEN,
+        ),
+    ] = None,
     model: Model = None,
     family: Annotated[
         str | None,
@@ -318,8 +336,8 @@ def compare_command(
     output = Output(quiet, as_json)
     trusted = given(trust_remote_code=trust_remote_code or None)
     options = given(
-        data=data, tasks=tasks, model=model, family=family, pooling=pooling,
-        precision=precision, shots=shots,
+        data=data, tasks=tasks, scenario=scenario, classes_per_experience=classes_per_experience,
+        model=model, family=family, pooling=pooling, precision=precision, shots=shots,
         shots_short=shots_short, max_length=max_length, max_test=max_test, on_bad_row=on_bad_row,
         strategies=strategies, seeds=seeds, tune=tune or None, bytes_per_task=bytes_per_task,
         preset=preset, steps=steps,
@@ -358,6 +376,8 @@ def _compare(
 
     tasks = len(config.tasks) * len(config.strategies) * len(config.seeds)
     tasks += min(2, len(config.tasks)) * runs_to_choose(config)
+    if config.classes_per_experience is not None:
+        tasks = 0  # not known before the data are read
     with (
         stoppable(resume_command("compare", out, config), out) as stop,
         apart(),

@@ -76,6 +76,18 @@ class ExperimentConfig(BaseModel):
         description="The tasks in the order of the stream: names of presets or of built-in tasks, "
         "paths of files or folders, or hub names; shared-50-0..19 are 20 generated tasks.",
     )
+    scenario: Literal["task", "domain", "class"] = Field(
+        default="task",
+        description="'task': a head a task, picked by the task's label. 'domain': tasks with the "
+        "same labels, one head, no task label. 'class': the labels of all tasks in one head, no "
+        "task label.",
+    )
+    classes_per_experience: int | None = Field(
+        default=None,
+        ge=1,
+        description="In the scenario 'class', split tasks into experiences of so many classes; "
+        "null: a task is one experience.",
+    )
     data: Path | None = Field(
         default=None,
         description="Folder that holds one folder or file a task; relative to where you are.",
@@ -387,7 +399,9 @@ class ExperimentConfig(BaseModel):
         names: list[str] = []
         for name in value:
             if name in ("all", "ablations"):
-                names += available(encoder=encoder, ablations=name == "ablations")
+                ablations = name == "ablations"
+                scenario = info.data.get("scenario", "task")
+                names += available(encoder=encoder, ablations=ablations, scenario=scenario)
             else:
                 names.append(find_strategy(name).name)
         return list(dict.fromkeys(names))
@@ -421,6 +435,19 @@ class ExperimentConfig(BaseModel):
         if self.precision != "fp32" and self.dtype != "float32":
             raise ValueError(
                 f"precision {self.precision!r} is for dtype float32, got {self.dtype!r}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fit_the_scenario(self) -> Self:
+        if self.classes_per_experience is not None and self.scenario != "class":
+            raise ValueError(
+                f"classes_per_experience is for scenario 'class', and scenario is {self.scenario!r}"
+            )
+        if self.scenario == "class" and self.family != "encoder":
+            raise ValueError(
+                "scenario 'class' is for encoders, whose head can hold the labels of all tasks; "
+                f"family is {self.family!r}"
             )
         return self
 

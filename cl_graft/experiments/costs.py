@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from avalanche.training.templates import SupervisedTemplate
@@ -61,7 +61,9 @@ def stored_bytes(
     if row.keeps == "entry":
         return entry_bytes(bank)[task]
     carrier = carrier_of(strategy.model)
-    tensors = list(head_state(carrier, label).values())
+    heads = cast(TaskModel, carrier).heads
+    known = any(heads[str(label)] is heads[str(earlier)] for earlier in range(label))
+    tensors = [] if known else list(head_state(carrier, label).values())
     if row.keeps == "model":
         tensors += [p.detach() for p in graftable_parameters(carrier).values()]
     return tensor_bytes(tensors)

@@ -56,10 +56,11 @@ class RunResult:
         ece: Expected calibration errors, cells as in `R`.
         average_accuracy: Mean of the last row of `R`.
         backward_transfer: See `cl_graft.metrics.backward_transfer`.
-        forward_transfer: See `cl_graft.metrics.forward_transfer`; null for encoders.
+        forward_transfer: See `cl_graft.metrics.forward_transfer`; null where a task has a head of
+            its own that it trains.
         forgetting: See `cl_graft.metrics.forgetting`.
         metrics: What `R` holds, by task.
-        baseline: Scores before any training, for prompts.
+        baseline: Scores before any training, for prompts and in the scenario ``"domain"``.
         coordinates: Region sizes by task: claimed, owned, density, share lost to earlier tasks.
         overlap: |γ_i ∩ γ_j| / |γ_j| in row i and column j, for grafting.
         bytes: What each task adds to what must be stored.

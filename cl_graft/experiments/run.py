@@ -204,8 +204,10 @@ class _Run:
         self.stop = StopAfter(1)
         self.passes = PassCounter(setup.model.task_model)
         self.bank = self._first_entries()
-        # A prompt can be asked before its task was learned; a head would answer by chance.
-        self.zero_shot = config.family != "encoder" and row.trains != "nothing"
+        # A prompt can be asked before its task was learned, and so can a head that others have
+        # trained; a task's own would answer by chance.
+        early = config.family != "encoder" or config.scenario == "domain"
+        self.zero_shot = early and row.trains != "nothing"
         self.scores = StreamScores(
             {label: facts.metric for label, facts in setup.facts.items()},
             zero_shot=self.zero_shot,

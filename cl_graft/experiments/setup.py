@@ -43,7 +43,7 @@ class Setup:
 
 
 def check_strategy(row: StrategyRow, config: ExperimentConfig) -> None:
-    """Make sure that a strategy can run here, on a model of the config's family.
+    """Make sure that a strategy can run here, on the config's model and in its scenario.
 
     Raises:
         InputError: If it cannot.
@@ -53,6 +53,11 @@ def check_strategy(row: StrategyRow, config: ExperimentConfig) -> None:
     if row.encoders_only and config.family != "encoder":
         raise InputError(
             f"strategy {row.name!r} works on an encoder's features; family is {config.family!r}"
+        )
+    if reason := row.refuses.get(config.scenario):
+        raise InputError(
+            f"strategy {row.name!r} cannot run in the scenario {config.scenario!r}: {reason}; "
+            "strategies: all takes those that can"
         )
 
 
@@ -90,6 +95,7 @@ def set_up(
         loaded.tokenizer,
         family=config.family,
         max_length=config.max_length,
+        one_head=config.scenario != "task",
         cache=cache,
     )
     length = stream.tasks[0].splits["train"][0].shape[-1]
@@ -116,7 +122,8 @@ def set_up(
         machine=machine(device),
         data=data_report(stream),
     )
-    model = MultiTaskText(loaded.model, heads_for(loaded.model, stream, seed=seed)).to(device)
+    heads = heads_for(loaded.model, stream, seed=seed)
+    model = MultiTaskText(loaded.model, heads, one_head=stream.one_head).to(device)
     with in_phase("dense fine-tuning"):
         record.memory = measure_memory(model.task_model, stream, config)
     return Setup(

@@ -10,6 +10,7 @@ from torch import nn
 
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config import ExperimentConfig, TaskSettings
+from cl_graft.experiments.forms import formed
 from cl_graft.models import Loaded, TaskModel
 from cl_graft.tasks import TextTask, load_task
 from cl_graft.tasks.encoded import encode_task
@@ -25,10 +26,10 @@ def data_seed_of(config: ExperimentConfig, seed: int) -> int:
 
 
 def load_tasks(config: ExperimentConfig, *, seed: int) -> tuple[TextTask, ...]:
-    """Load the tasks of a config for the run with a seed.
+    """Load the tasks of a config for the run with a seed, in the form that it asks for.
 
     Raises:
-        InputError: If a task is unknown or its data cannot be used.
+        InputError: If a task is unknown, its data cannot be used, or it does not fit the form.
     """
     for name in config.task_settings:
         if name not in config.tasks:
@@ -42,7 +43,7 @@ def load_tasks(config: ExperimentConfig, *, seed: int) -> tuple[TextTask, ...]:
             raise InputError(
                 f"task {task.name!r} is a regression; experiments run classification tasks"
             )
-    return tasks
+    return formed(tasks, config)
 
 
 def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, config: ExperimentConfig) -> None:

@@ -1,8 +1,10 @@
 """The measures of a stream as a metric plugin of Avalanche.
 
 `StreamScores` fills R[i][j], the score on experience j of a test stream after training on
-experience i, and with it calibration and a hash of the logits, all on the task's own classes. Of a
-strategy that picks tasks by itself, what another task answers is an answer, too, and a wrong one.
+        everything = logits
+        # Where tasks share a head, columns would tell the task.
+        one_head = getattr(strategy.model, "one_head", False)
+        if isinstance(strategy.model, MultiTaskModule) and not one_head:
 """
 
 from __future__ import annotations
@@ -214,7 +216,9 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         here = torch.cat(parts) if parts else None
         self._batches = []
         everything = logits
-        if isinstance(strategy.model, MultiTaskModule):
+        # Where tasks share a head, columns would tell the task.
+        one_head = getattr(strategy.model, "one_head", False)
+        if isinstance(strategy.model, MultiTaskModule) and not one_head:
             logits, targets = _own(logits, targets, experience)
         classes = logits.shape[1]
         if here is not None:

@@ -75,7 +75,9 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
     layout = Layout.of(parameters)
     dtype = next(iter(parameters.values())).dtype
     vocabulary = getattr(model.backbone.config, "vocab_size", 2)
-    classes = head.out_features if isinstance(head, nn.Linear) else len(head.get_buffer("token_ids"))
+    classes = (
+        head.out_features if isinstance(head, nn.Linear) else len(head.get_buffer("token_ids"))
+    )
     inputs = torch.ones(_CANARY_ROWS, 2, length, dtype=torch.int64)
     inputs[:, 0] = vocabulary - 1
     state = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in head.state_dict().items()}

@@ -13,7 +13,7 @@ from cl_graft.localization import LOCALIZERS
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.plugin import GraftingPlugin
-from cl_graft.strategies.row import Memory, StrategyRow
+from cl_graft.strategies.row import BY_LABEL, Memory, StrategyRow
 from cl_graft.strategies.steps import ClipGradient, LinearDecay
 
 __all__ = ["ADDS_ENTRY", "REGION_RATES", "ROWS", "grafting_plugin", "plugins_of_regions"]
@@ -66,6 +66,7 @@ def _ablation(name: str, source: str, grid: Mapping[str, Any], **imposes: Any) -
         _grafting,
         Memory(_know_by_bank),
         grid=grid,
+        refuses=BY_LABEL,
         adds=ADDS_ENTRY,
         imposes=imposes,
     )
@@ -83,6 +84,7 @@ ROWS = (
         _grafting,
         Memory(_know_by_bank),
         grid=REGION_RATES,
+        refuses=BY_LABEL,
         adds=ADDS_ENTRY,
     ),
     StrategyRow(
@@ -95,6 +97,7 @@ ROWS = (
         _grafting,
         Memory(_know_by_bank),
         grid=REGION_RATES,
+        refuses=BY_LABEL,
         adds=ADDS_ENTRY,
         imposes={
             "localizer": "movement",

@@ -19,7 +19,7 @@ from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.merged import MergingPlugin
 from cl_graft.strategies.routed import RoutedText
 from cl_graft.strategies.routed_rows import DEPTH, by_prototypes, recall, remember
-from cl_graft.strategies.row import Memory, StrategyRow
+from cl_graft.strategies.row import OWN_HEADS, Memory, StrategyRow
 from cl_graft.strategies.settings import Setting, Value
 
 __all__ = ["ROWS"]
@@ -104,6 +104,7 @@ def _row(
         settings=(*([_COEFFICIENT] if merge.scaled else []), *settings, _TASK, DEPTH),
         grid={**(_COEFFICIENTS if merge.scaled else {}), **(grid or {})},
         holds=_held,
+        refuses=OWN_HEADS,
         adds="its head and its whole graft, with the values of the dense run",
     )
 

@@ -1,7 +1,8 @@
 """A `TaskModel` under Avalanche: one head a task label, chosen by the batch's task labels.
 
-Heads are made by a function of the task label alone, so a head's first values never depend on the
-order in which tasks arrive.
+Where all tasks share a head, it stands under every label, and labels choose nothing. Heads are made
+by a function of the task label alone, so a head's first values never depend on the order in which
+tasks arrive.
 """
 
 from __future__ import annotations
@@ -32,19 +33,30 @@ class MultiTaskText(MultiTaskModule):
     Args:
         task_model: The backbone and its heads.
         make_head: Makes the head of a task label when Avalanche first meets it.
+        one_head: Whether the first head is that of all labels.
     """
 
-    def __init__(self, task_model: TaskModel, make_head: Callable[[int], nn.Module]) -> None:
+    def __init__(
+        self,
+        task_model: TaskModel,
+        make_head: Callable[[int], nn.Module],
+        *,
+        one_head: bool = False,
+    ) -> None:
         super().__init__()
         self.task_model = task_model
+        self.one_head = one_head
         self._make_head = make_head
 
     def adaptation(self, experience: Any) -> None:
         """Add the heads that the experience's task labels need."""
         super().adaptation(experience)
         for label in sorted({int(label) for label in experience.task_labels}):
-            if str(label) not in self.task_model.heads:
-                self.task_model.add_head(label, self._make_head(label))
+            heads = self.task_model.heads
+            if str(label) not in heads:
+                shared = next(iter(heads.values()), None) if self.one_head else None
+                head = self._make_head(label) if shared is None else shared
+                self.task_model.add_head(label, head)
 
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, x: Tensor, task_labels: Tensor | int | None
@@ -58,7 +70,7 @@ class MultiTaskText(MultiTaskModule):
         if isinstance(task_labels, int):
             return self.forward_single_task(x, task_labels)
         labels = task_labels.unique().tolist()
-        if len(labels) == 1:
+        if len(labels) == 1 or self.one_head:
             return self._widened(self.forward_single_task(x, int(labels[0])))
         parts = [task_labels == label for label in labels]
         answers = [
@@ -69,6 +81,12 @@ class MultiTaskText(MultiTaskModule):
         for part, answer in zip(parts, answers, strict=True):
             out[part] = answer
         return out
+
+    def forward_all_tasks(self, x: Tensor) -> dict[int, Tensor]:
+        """Return the logits of every task that was trained, by label; of one head, once."""
+        labels = sorted(self.known_train_tasks_labels)
+        asked = labels[:1] if self.one_head else labels
+        return {label: self.forward_single_task(x, label) for label in asked}
 
     def forward_single_task(self, x: Tensor, task_label: int) -> Tensor:
         """Return the task's own logits, (n, classes of the task)."""

@@ -25,8 +25,9 @@ from cl_graft.strategies.routed import (
     RoutedText,
     Router,
 )
-from cl_graft.strategies.row import Memory, StrategyRow
+from cl_graft.strategies.row import OWN_HEADS, Memory, StrategyRow
 from cl_graft.strategies.settings import Setting, Value
+from cl_graft.strategies.size import Room, Size
 
 __all__ = ["DEPTH", "ROWS", "by_prototypes", "recall", "remember"]
 
@@ -96,6 +97,14 @@ def _held(strategy: SupervisedTemplate) -> int:
     return bytes_of(remember(strategy))
 
 
+def _mean_bytes(room: Room, value: int) -> float:
+    return room.classes * (4 * room.model.hidden_size + 24)
+
+
+def _mean_and_scatter_bytes(room: Room, value: int) -> float:
+    return _mean_bytes(room, value) + 4 * room.model.hidden_size**2 / room.tasks
+
+
 def _row(
     name: str,
     source: str,
@@ -104,6 +113,7 @@ def _row(
     adds: str = ADDS_ENTRY,
     settings: tuple[Setting, ...] = (),
     grid: Mapping[str, tuple[Value, ...]] = REGION_RATES,
+    size: Size | None = None,
 ) -> StrategyRow:
     return StrategyRow(
         name,
@@ -117,6 +127,8 @@ def _row(
         grid=grid,
         holds=_held,
         adds=adds,
+        size=size,
+        refuses=OWN_HEADS,
         encoders_only=True,
         picks_task=True,
     )
@@ -129,6 +141,7 @@ ROWS = (
         "https://arxiv.org/abs/1611.07725",
         by_prototypes,
         adds=f"{ADDS_ENTRY}; the mean features of its classes",
+        size=Size(_mean_bytes),
         settings=(DEPTH,),
         grid=_RATES_AND_DEPTHS,
     ),
@@ -138,6 +151,7 @@ ROWS = (
         "https://arxiv.org/abs/1909.01520",
         _by_discriminant,
         adds=f"{ADDS_ENTRY}; the mean features of its classes; the first task their covariance",
+        size=Size(_mean_and_scatter_bytes),
         settings=(
             Setting(
                 "shrinkage",

@@ -14,7 +14,7 @@ from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.settings import Setting, Value
 from cl_graft.strategies.size import Size
 
-__all__ = ["Budget", "Family", "Memory", "StrategyRow", "listed_only"]
+__all__ = ["BY_LABEL", "OWN_HEADS", "Budget", "Family", "Memory", "StrategyRow", "listed_only"]
 
 Family = Literal[
     "grafting",
@@ -27,6 +27,14 @@ Family = Literal[
     "rehearsal",
     "isolation",
 ]
+_BY_LABEL = "what is a task's own is picked by the task's label"
+BY_LABEL: Mapping[str, str] = {"domain": _BY_LABEL, "class": _BY_LABEL}
+"""What `StrategyRow.refuses` says of strategies that cannot answer without task labels."""
+
+_OWN_HEADS = "each task has a head of its own, as in the scenario 'task'"
+OWN_HEADS: Mapping[str, str] = {"domain": _OWN_HEADS, "class": _OWN_HEADS}
+"""The same of strategies that answer task-labelled streams without labels."""
+
 Budget = Literal["task", "so far", "stream"]
 
 
@@ -66,11 +74,12 @@ class StrategyRow:
         holds: Returns the bytes that it holds between two tasks beside the one model with its
             heads: copies of weights, importances, rows of earlier tasks.
         adds: What a task adds, in words.
-        size: The same in bytes, and what sets it; None where that is a copy of something, or an
-            entry of a bank, which the density sets.
+        size: The same in bytes, and what sets it; None where that is a copy of something. Of what
+            is sized by the density (entries of a bank, merged grafts), the bytes beside the graft.
         budget: Whose steps a task may take: its own, those of all tasks so far together (as many
             passes over each row as its own task takes), or those of the whole stream at once.
         imposes: Fields of the experiment's config that it sets, whatever the config says.
+        refuses: Why it cannot run in a scenario of the experiment's config, by scenario.
         encoders_only: Whether it needs an encoder's features.
         picks_task: Whether it is asked without task labels: its answers are among the labels of all
             tasks learned so far.
@@ -92,6 +101,7 @@ class StrategyRow:
     size: Size | None = None
     budget: Budget = "task"
     imposes: Mapping[str, Any] = field(default_factory=dict)
+    refuses: Mapping[str, str] = field(default_factory=dict)
     encoders_only: bool = False
     picks_task: bool = False
     needs: str = ""

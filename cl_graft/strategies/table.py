@@ -77,12 +77,15 @@ STRATEGIES: Mapping[str, StrategyRow] = MappingProxyType(
 )
 
 
-def available(*, encoder: bool = True, ablations: bool = False) -> list[str]:
+def available(
+    *, encoder: bool = True, ablations: bool = False, scenario: str = "task"
+) -> list[str]:
     """Return the names of the strategies that can run here.
 
     Args:
         encoder: On an encoder, or on other models.
         ablations: The ablations of grafting, or all others.
+        scenario: In which form of a stream.
     """
     return [
         name
@@ -90,6 +93,7 @@ def available(*, encoder: bool = True, ablations: bool = False) -> list[str]:
         if not row.unavailable
         and (encoder or not row.encoders_only)
         and (row.family == "ablation") == ablations
+        and scenario not in row.refuses
     ]
 
 

@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.utils.data import TensorDataset
 
 from cl_graft.caching import Cache
+from cl_graft.errors import InputError
 from cl_graft.tasks.encoded import EncodedTask, encode_task
 from cl_graft.tasks.encoding import Family
 from cl_graft.tasks.task import TextTask
@@ -43,11 +44,13 @@ class TextStream:
         tasks: The encoded tasks; task label i is ``first_label + i``.
         benchmark: Avalanche's benchmark with ``train_stream``, ``valid_stream``, ``test_stream``.
         first_label: Label of the first task; above 0 when a bank grows.
+        one_head: Whether all tasks are answered by one head, so that their labels mean the same.
     """
 
     tasks: tuple[EncodedTask, ...]
     benchmark: Any
     first_label: int = 0
+    one_head: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -62,6 +65,7 @@ def text_stream(
     family: Family,
     max_length: int | None = None,
     first_label: int = 0,
+    one_head: bool = False,
     cache: Cache | None = None,
 ) -> TextStream:
     """Encode tasks and make the Avalanche benchmark over them.
@@ -72,10 +76,12 @@ def text_stream(
         family: ``"encoder"``, ``"masked_lm"`` or ``"causal_lm"``.
         max_length: Tokens a sample for all tasks; None means the largest of the tasks' own.
         first_label: Task label of the first task.
+        one_head: Whether all tasks share one head; a task's classes are then those of its rows.
         cache: Keeps the tokens of tasks, which are then not tokenized again.
 
     Raises:
-        InputError: If a prompt does not fit the family or a label word has several tokens.
+        InputError: If a prompt does not fit the family, a label word has several tokens, or tasks
+            that share a head have other classes or label words.
         ValueError: If there is no task.
     """
     if not tasks:
@@ -85,6 +91,8 @@ def text_stream(
         encode_task(task, tokenizer, family=family, max_length=length, cache=cache)
         for task in tasks
     )
+    if one_head:
+        _check_head(encoded)
     benchmark: Any = with_task_labels(
         benchmark_from_datasets(
             **{
@@ -101,12 +109,30 @@ def text_stream(
         for experience, task in zip(stream, encoded, strict=True):
             experience.encoded = task.splits[stream.name]
             classes = list(range(task.task.num_classes))
+            if one_head:
+                classes = sorted({int(label) for label in task.splits["train"][1]})
             experience.classes_in_this_experience = classes
             experience.previous_classes = list(seen)
             seen = sorted({*seen, *classes})
             experience.classes_seen_so_far = list(seen)
             experience.future_classes = []
-    return TextStream(encoded, benchmark, first_label)
+    return TextStream(encoded, benchmark, first_label, one_head)
+
+
+def _check_head(tasks: Sequence[EncodedTask]) -> None:
+    """Raise an InputError unless one head can answer all tasks."""
+    first = tasks[0]
+    for task in tasks[1:]:
+        if task.task.num_classes != first.task.num_classes:
+            raise InputError(
+                f"one head for all tasks: {first.task.name!r} has {first.task.num_classes} "
+                f"classes, {task.task.name!r} has {task.task.num_classes}"
+            )
+        if task.label_tokens != first.label_tokens:
+            raise InputError(
+                f"one head for all tasks: the prompts of {first.task.name!r} and "
+                f"{task.task.name!r} have other label words"
+            )
 
 
 def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:

@@ -149,6 +149,22 @@ def grids_of_strategies() -> str:
     )
 
 
+def scenarios_of_strategies() -> str:
+    """Which strategies run in which form of a stream, and why the others do not."""
+    from cl_graft.strategies.table import STRATEGIES
+
+    rows: dict[tuple[str, str, str], list[str]] = {}
+    for row in STRATEGIES.values():
+        if not row.broken and row.family != "ablation":
+            reasons = "; ".join(dict.fromkeys(row.refuses.values()))
+            forms = ("no" if form in row.refuses else "yes" for form in ("domain", "class"))
+            rows.setdefault((*forms, reasons), []).append(f"`{row.name}`")
+    return table(
+        ("strategies", "task", "domain", "class", "why not"),
+        ((", ".join(names), "yes", *how) for how, names in rows.items()),
+    )
+
+
 def strategies_that_cannot_run() -> str:
     """The strategies that are listed with the reason why they cannot run."""
     from cl_graft.strategies.table import STRATEGIES
@@ -300,6 +316,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "strategies": strategies,
     "settings of strategies": settings_of_strategies,
     "grids of strategies": grids_of_strategies,
+    "scenarios of strategies": scenarios_of_strategies,
     "strategies that cannot run": strategies_that_cannot_run,
     "task presets": task_presets,
     "generated tasks": generated_tasks,

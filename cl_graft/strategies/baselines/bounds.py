@@ -24,7 +24,7 @@ from cl_graft.strategies.baselines.held import bytes_of
 from cl_graft.strategies.batches import shuffled_batches
 from cl_graft.strategies.independent import IndependentPlugin
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import Memory, StrategyRow
+from cl_graft.strategies.row import BY_LABEL, Memory, StrategyRow
 
 __all__ = ["ROWS", "WEIGHTS", "RowsOf"]
 
@@ -192,6 +192,7 @@ ROWS = (
         "model",
         _independent,
         Memory(_know_by_cache),
+        refuses=BY_LABEL,
         adds="a whole model",
     ),
 )

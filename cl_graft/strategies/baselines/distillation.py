@@ -16,7 +16,7 @@ from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.row import StrategyRow
 from cl_graft.strategies.settings import Setting
 
-__all__ = ["ROWS", "LessForgetfulText"]
+__all__ = ["ROWS", "DistilOneHead", "LessForgetfulText"]
 
 
 class LessForgetfulText(LFLPlugin):
@@ -38,9 +38,26 @@ class LessForgetfulText(LFLPlugin):
         return now.text_features(x), before
 
 
+class DistilOneHead(LwFPlugin):
+    """Avalanche's `LwFPlugin` for tasks that share a head.
+
+    The plugin would distil the classes of each task apart, and ask the same head for each.
+    """
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Keep a copy of the model, and all classes seen as those of the first task."""
+        super().after_training_exp(strategy, **kwargs)
+        seen = self.lwf.prev_classes_by_task
+        classes = set().union(*seen.values())
+        first = min(seen)
+        seen.clear()
+        seen[first] = classes
+
+
 def _lwf(given: Ingredients) -> SupervisedTemplate:
     own = given.settings
-    plugin = LwFPlugin(alpha=own["alpha"], temperature=own["temperature"])
+    kind = DistilOneHead if given.model.one_head else LwFPlugin
+    plugin = kind(alpha=own["alpha"], temperature=own["temperature"])
     return given.naive(plugin, whole_batches=True)
 
 
@@ -83,6 +100,7 @@ ROWS = (
         grid={"lambda_e": (0.1, 1.0, 10.0)},
         holds=_held_by_lfl,
         adds="the first task a copy of the model, others a copy of their head",
+        refuses={"class": "it freezes the head after the first task, so no later class is learned"},
         encoders_only=True,
     ),
 )

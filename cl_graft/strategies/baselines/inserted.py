@@ -27,7 +27,7 @@ from cl_graft.strategies.baselines.own_values import (
     with_own_optimizer,
 )
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import StrategyRow
+from cl_graft.strategies.row import BY_LABEL, StrategyRow
 from cl_graft.strategies.settings import Setting
 from cl_graft.strategies.size import Room, Size
 
@@ -206,6 +206,7 @@ ROWS = (
         settings=(OPTIMIZER, learning_rate(2e-3)),
         grid=RATES,
         holds=held_values,
+        refuses=BY_LABEL,
         adds="its head and all biases",
         size=Size(_bias_bytes),
     ),
@@ -225,6 +226,7 @@ ROWS = (
         ),
         grid=RATES,
         holds=held_values,
+        refuses=BY_LABEL,
         adds="its head and an adapter a block",
         size=Size(_adapter_bytes, "size"),
     ),
@@ -243,6 +245,7 @@ ROWS = (
         ),
         grid={"lr": (3e-3, 1e-2, 3e-2)},
         holds=held_values,
+        refuses=BY_LABEL,
         adds="its head and the prompt",
         size=Size(_prompt_bytes, "tokens", _most_tokens),
         encoders_only=True,

@@ -29,7 +29,7 @@ from cl_graft.strategies.baselines.own_values import (
 )
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import StrategyRow
+from cl_graft.strategies.row import BY_LABEL, StrategyRow
 from cl_graft.strategies.settings import Setting
 from cl_graft.strategies.size import Room, Size
 
@@ -178,6 +178,7 @@ ROWS = (
         settings=_COMMON,
         grid=RATES,
         holds=held_values,
+        refuses=BY_LABEL,
         adds="its head and a LoRA",
         size=Size(_lora_bytes, "rank"),
         needs="peft",

@@ -31,7 +31,7 @@ from cl_graft.strategies.baselines.own_values import (
 )
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import StrategyRow
+from cl_graft.strategies.row import BY_LABEL, StrategyRow
 from cl_graft.strategies.settings import Setting
 from cl_graft.strategies.size import Room, Size
 
@@ -250,6 +250,7 @@ ROWS = (
         settings=(OPTIMIZER, learning_rate(3e-4)),
         grid={"lr": (1e-4, 3e-4, 1e-3)},
         holds=_held,
+        refuses=BY_LABEL,
         adds="its head and a bit for each weight of the matrices",
         size=Size(_mask_bytes),
     ),
@@ -267,6 +268,7 @@ ROWS = (
         ),
         grid={"share": (0.7, 0.9), "lr": (3e-4, 1e-3, 3e-3)},
         holds=_held,
+        refuses=BY_LABEL,
         adds="its head and a bit for each weight of the matrices",
         size=Size(_mask_bytes),
     ),
@@ -284,6 +286,7 @@ ROWS = (
         ),
         grid={"share": (0.5, 0.7, 0.9), "lr": (3e-4, 1e-3)},
         holds=_held,
+        refuses=BY_LABEL,
         adds="its head and a bit for each weight of the matrices; the first task the scores",
         size=Size(_mask_and_score_bytes),
     ),

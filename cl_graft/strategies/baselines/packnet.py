@@ -24,7 +24,7 @@ from cl_graft.strategies.baselines.held import bytes_of, plugin_of
 from cl_graft.strategies.baselines.own_values import frozen_but
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import StrategyRow
+from cl_graft.strategies.row import BY_LABEL, StrategyRow
 from cl_graft.strategies.settings import Setting
 from cl_graft.strategies.size import Room, Size
 
@@ -178,6 +178,7 @@ ROWS = (
         ),
         grid={"prune": (0.25, 0.5, 0.75)},
         holds=_held,
+        refuses=BY_LABEL,
         adds="its head; the first task a byte for each weight of the matrices",
         size=Size(_owner_bytes),
     ),

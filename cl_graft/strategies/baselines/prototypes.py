@@ -20,6 +20,7 @@ from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.row import StrategyRow
 from cl_graft.strategies.settings import Setting
+from cl_graft.tasks.benchmark import TextStream
 
 __all__ = ["ROWS", "OnFeatures", "PrototypesOfTasks"]
 
@@ -41,7 +42,7 @@ class PrototypesOfTasks(CoPEPlugin):
     answers are the similarities to the prototypes of the task.
 
     Args:
-        classes: Number of classes by task label.
+        classes: Numbers of the classes in all, by task label.
         size: Size of the features.
         mem_size: Rows kept, of all tasks together.
         alpha: What is kept of a prototype when it moves, in [0, 1].
@@ -50,22 +51,18 @@ class PrototypesOfTasks(CoPEPlugin):
 
     def __init__(
         self,
-        classes: Mapping[int, int],
+        classes: Mapping[int, range],
         *,
         size: int,
         mem_size: int,
         alpha: float,
         temperature: float,
     ) -> None:
-        count = sum(classes.values())
+        count = max(own.stop for own in classes.values())
         super().__init__(
             mem_size=mem_size, n_classes=count, p_size=size, alpha=alpha, T=temperature
         )
-        self._ranges: dict[int, range] = {}
-        first = 0
-        for label, number in classes.items():
-            self._ranges[label] = range(first, first + number)
-            first += number
+        self._ranges = dict(classes)
 
     def before_training(self, strategy: Any, **kwargs: Any) -> None:
         """Draw prototypes, once, and train with the loss on them."""
@@ -90,21 +87,33 @@ class PrototypesOfTasks(CoPEPlugin):
     def after_eval_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Turn features into one logit a class of the task."""
         own = self._ranges[int(strategy.experience.task_label)]
+        if not self.initialized:  # before any training, all classes are alike
+            strategy.mb_output = strategy.mb_output.new_zeros(len(strategy.mb_output), len(own))
+            return
         prototypes = torch.cat([self.p_mem[number] for number in own])
         strategy.mb_output = strategy.mb_output @ prototypes.T / self.T
 
 
 def _cope(given: Ingredients) -> SupervisedTemplate:
     own = given.settings
-    first = given.stream.first_label
     plugin = PrototypesOfTasks(
-        {first + place: task.task.num_classes for place, task in enumerate(given.stream.tasks)},
+        _numbers(given.stream),
         size=given.model.task_model.hidden_size,
         mem_size=own["mem_size"],
         alpha=own["alpha"],
         temperature=own["temperature"],
     )
     return given.hosted(OnFeatures, plugin, whole_batches=True)
+
+
+def _numbers(stream: TextStream) -> dict[int, range]:
+    """Number the classes of all tasks through; those of tasks that share a head are the same."""
+    numbers: dict[int, range] = {}
+    first = 0
+    for label, encoded in enumerate(stream.tasks, start=stream.first_label):
+        numbers[label] = range(first, first + encoded.task.num_classes)
+        first += 0 if stream.one_head else encoded.task.num_classes
+    return numbers
 
 
 def _held_by_cope(strategy: SupervisedTemplate) -> int:

@@ -1,0 +1,177 @@
+"""Forms of a stream without task labels: one head for shifting domains, one for growing classes."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small_runs import SMALL, Runs
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.forms import formed
+from cl_graft.experiments.run import run
+from cl_graft.experiments.setup import check_strategy
+from cl_graft.experiments.tasks import load_tasks
+from cl_graft.models import linear_head, load_model
+from cl_graft.strategies import MultiTaskText
+from cl_graft.strategies.table import STRATEGIES, available
+
+TASKS = ["sentiment", "topic"]
+DOMAINS = ["shared-0-4", "shared-0-5"]
+
+
+def config(**settings):
+    small = {"tasks": TASKS, "shots": 8, "max_test": 20, "strategies": ["naive"]}
+    return config_from({**small, **settings})
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return load_tasks(config(), seed=0)
+
+
+@pytest.fixture(scope="module")
+def runs(still_bert, tmp_path_factory):
+    return Runs(still_bert, tmp_path_factory.mktemp("forms"))
+
+
+@pytest.fixture(scope="module")
+def domain_runs(still_bert, tmp_path_factory):
+    """Runs of two tasks with the same labels."""
+    settings = {"tasks": DOMAINS, "scenario": "domain"}
+    return Runs(still_bert, tmp_path_factory.mktemp("domains"), settings)
+
+
+CLASS = {"scenario": "class", "classes_per_experience": 3}
+OWN_WAYS = ["joint", "ewc_online", "lwf", "lfl", "gdumb", "agem", "der", "cope", "o_lora"]
+"""Strategies that look at labels, heads or the model before training in ways of their own."""
+
+
+def test_classes_of_all_tasks_are_numbered_through(plain):
+    sentiment, topic = plain
+    both = formed(plain, config(scenario="class"))
+    assert [task.name for task in both] == TASKS
+    names = (*(f"sentiment {n}" for n in sentiment.label_names),
+             *(f"topic {n}" for n in topic.label_names))  # fmt: skip
+    assert {task.label_names for task in both} == {names}
+    first = sentiment.num_classes
+    for split in ("train", "dev", "test"):
+        assert getattr(both[0], split) == getattr(sentiment, split)
+        shifted = [(row.text, row.label - first) for row in getattr(both[1], split)]
+        assert shifted == [(row.text, row.label) for row in getattr(topic, split)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_task_is_split_into_experiences_of_its_classes(plain, size):
+    topic = plain[1]
+    parts = formed([topic], config(tasks=["topic"], scenario="class", classes_per_experience=size))
+    seen = [sorted({row.label for row in part.train}) for part in parts]
+    assert [label for group in seen for label in group] == list(range(topic.num_classes))
+    assert all(len(group) == size for group in seen[:-1])
+    assert {part.label_names for part in parts} == {topic.label_names}
+    assert sum(len(part.test) for part in parts) == len(topic.test)
+    assert len({part.name for part in parts}) == len(parts)
+
+
+def test_a_class_without_rows_is_told(plain):
+    topic = plain[1]
+    few = replace(topic, dev=tuple(row for row in topic.dev if row.label != 0))
+    with pytest.raises(InputError, match="task 'topic' has no dev rows of the classes"):
+        formed([few], config(tasks=["topic"], scenario="class", classes_per_experience=1))
+
+
+def test_domains_have_the_same_labels(plain):
+    domains = load_tasks(config(tasks=DOMAINS), seed=0)
+    assert formed(domains, config(scenario="domain")) == domains
+    with pytest.raises(InputError, match=r"task_settings\.topic\.label_names can name them alike"):
+        formed(plain, config(scenario="domain"))
+
+
+def test_wrong_settings_of_a_form_are_refused():
+    with pytest.raises(InputError, match="classes_per_experience is for scenario 'class'"):
+        config(classes_per_experience=2)
+    with pytest.raises(InputError, match="scenario 'class' is for encoders"):
+        config(scenario="class", family="masked_lm")
+
+
+@pytest.mark.parametrize("scenario", ["domain", "class"])
+def test_what_picks_parts_by_label_is_left_out_or_refused_with_the_reason(scenario):
+    own = config(scenario=scenario, strategies="all")
+    every = own.strategies
+    assert every == available(scenario=scenario)
+    left_out = {name for name in available() if STRATEGIES[name].refuses.get(scenario)}
+    assert set(available()) - set(every) == left_out
+    assert {"grafting", "lt_sft", "lora", "packnet", "independent"} <= left_out
+    with pytest.raises(InputError, match="picked by the task's label; strategies: all takes"):
+        check_strategy(STRATEGIES["grafting"], own)
+
+
+@pytest.mark.parametrize("name", available(scenario="class"))
+def test_a_strategy_learns_classes_as_they_come(runs, name):
+    result = runs(name, tasks=["topic"], shots=4, batch_size=8, **CLASS)
+    assert result.complete
+    assert len(result.R) == len(result.tasks) > 1
+    assert set(result.metrics.values()) == {"accuracy"}
+
+
+def test_every_way_of_its_own_is_one_of_domains():
+    assert set(OWN_WAYS) <= set(available(scenario="domain"))
+
+
+@pytest.mark.parametrize("name", OWN_WAYS)
+def test_a_strategy_learns_domains_as_they_come(domain_runs, name):
+    result = domain_runs(name)
+    assert result.complete
+    assert result.forward_transfer is not None
+    assert all(value is not None for row in result.R for value in row)
+
+
+def test_the_head_counts_once(runs):
+    result = runs("naive", tasks=["topic"], shots=4, **CLASS)
+    classes = 2 * (len(result.tasks) - 1)
+    first, *others = result.bytes.values()
+    assert first >= 4 * 33 * classes
+    assert set(others) == {0}
+
+
+def test_without_labels_later_classes_take_over(still_bert, tmp_path):
+    """What class-incremental streams are known for: naive answers with the last classes."""
+    learned = {"tasks": DOMAINS, "shots": 96, "steps": 60, "batch_size": 16, "lr": 1.0}
+    runs = Runs(still_bert, tmp_path, {**learned, "max_length": 12, "scenario": "class"})
+    naive = runs("naive")
+    assert naive.R[0][0] > 0.7
+    assert naive.R[1][0] < 0.1
+    assert naive.R[1][1] > 0.7
+
+
+def test_one_head_is_asked_once_for_rows_of_several_tasks(still_bert):
+    carrier = load_model(str(still_bert)).model
+    head = linear_head(carrier.hidden_size, 3, seed=0)
+    model = MultiTaskText(carrier, lambda label: head, one_head=True).eval()
+    for label in range(2):
+        carrier.add_head(label, head)
+    ids = torch.randint(5, 50, (4, 9), generator=torch.Generator().manual_seed(0))
+    rows = torch.stack([ids, torch.ones_like(ids)], dim=1)
+    asked = []
+    carrier.register_forward_hook(lambda *_: asked.append(1))
+    mixed = model(rows, torch.tensor([0, 1, 0, 1]))
+    assert asked == [1]
+    assert torch.equal(mixed, model(rows, 0))
+    assert sum(p.numel() for p in carrier.heads.parameters()) == 3 * (carrier.hidden_size + 1)
+
+
+def test_a_run_without_labels_goes_on_where_it_was(still_bert, tmp_path):
+    settings = {"model": str(still_bert), "tasks": ["topic"], "shots": 4, **CLASS}
+    own = config_from({**SMALL, **settings, "classes_per_experience": 2})
+
+    def stumble(step):
+        if step.phase == "train" and step.task.endswith("2-3"):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run(own, strategy="naive", seed=0, out=tmp_path / "cut", progress=stumble)
+    left = run(own, strategy="naive", seed=0, out=tmp_path / "cut", go_on=True)
+    whole = run(own, strategy="naive", seed=0, out=tmp_path / "whole")
+    assert left.processes == 2
+    assert left.logit_hashes == whole.logit_hashes
+    assert left.bytes == whole.bytes
