@@ -131,6 +131,7 @@ TEXT = TORCH | {"transformers", "datasets", "huggingface_hub", "pandas", "pyarro
 EVERYTHING = TEXT | {
     "avalanche",
     "matplotlib",
+    "packaging",
     "pydantic",
     "rich",
     "scipy",

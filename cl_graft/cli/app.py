@@ -16,6 +16,7 @@ import typer
 import cl_graft
 from cl_graft.allocator import keep_freed_memory
 from cl_graft.cli.banks import add_command, inspect_command, verify_command
+from cl_graft.cli.doctor import doctor_command
 from cl_graft.cli.forgetting import forget_command
 from cl_graft.cli.laboratory import experiment_command
 from cl_graft.cli.output import visible
@@ -42,9 +43,9 @@ it was learned with.
   cl-graft verify first/grafting/seed0   prove that nothing was forgotten
 """
 
-_EPILOG = """[b]Exit codes[/b]: 0 all is well; 1 verify found a difference, or a part of a
-comparison failed; 2 what was asked cannot be done, and one sentence says why; 130 and 143 stopped
-by Ctrl-C and SIGTERM, with what was reached saved and one sentence on how to go on."""
+_EPILOG = """[b]Exit codes[/b]: 0 all is well; 1 verify found a difference, doctor a fault, or a
+part of a comparison failed; 2 what was asked cannot be done, and one sentence says why; 130 and 143
+stopped by Ctrl-C and SIGTERM, with what was reached saved and one sentence on how to go on."""
 
 _LONGEST = 2000
 
@@ -66,6 +67,7 @@ app.command("inspect")(inspect_command)
 app.command("verify")(verify_command)
 app.command("forget")(forget_command)
 app.command("plan")(plan_command)
+app.command("doctor")(doctor_command)
 app.command("strategies")(strategies_command)
 app.command("experiment")(experiment_command)
 

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from cl_graft.activations import activation_bytes
 from cl_graft.batching import by_length, text_lengths
 from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.keeping import keeping_modes
 from cl_graft.models import TaskModel, make_head
 from cl_graft.randomness import seeded
 from cl_graft.tasks.benchmark import TextStream
@@ -44,18 +45,15 @@ def measure_memory(
     head = make_head(
         model, classes=task.task.num_classes, label_token_ids=task.label_tokens, seed=0
     )
-    modes = [(module, module.training) for module in model.modules()]
     model.add_head(_LABEL, head)
     try:
-        model.train()
-        with seeded(0, "memory"):
+        with keeping_modes(model), seeded(0, "memory"):
+            model.train()
             activations = activation_bytes(
                 model, lambda: nn.functional.cross_entropy(model(inputs, _LABEL), targets)
             )
     finally:
         del model.heads[str(_LABEL)]
-        for module, mode in modes:
-            module.training = mode
     return {
         "parameters": sum(p.numel() * p.element_size() for p in model.parameters()),
         "activations": activations,

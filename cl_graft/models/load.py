@@ -32,6 +32,7 @@ __all__ = [
     "load_model",
     "minilm_path",
     "read_config",
+    "why_hub_is_silent",
 ]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -183,6 +184,17 @@ def minilm_path() -> Path:
     return folder
 
 
+def why_hub_is_silent(name: str = _MINILM_HUB_ID) -> str:
+    """Say why the Hugging Face hub does not give a model's config; nothing if it does."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    try:
+        get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=_HUB_TIMEOUT_SECONDS)
+    except Exception as error:  # whatever it is, a cached copy or a folder will do
+        return _first_line(error)
+    return ""
+
+
 def _find_for(name: str, family: str) -> _Source:
     """Find a model of a family that exists."""
     if family not in FAMILIES:
@@ -207,7 +219,6 @@ def _find(name: str) -> _Source:
                 "tokenizer, as save_pretrained writes it"
             )
         return _Source(str(folder), True, "")
-    from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.utils import HFValidationError, validate_repo_id
 
     try:
@@ -218,12 +229,9 @@ def _find(name: str) -> _Source:
         raise InputError(
             f"no model {name!r}: there is no such folder, and it is no hub id (owner/name)"
         ) from error
-    try:
-        get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=_HUB_TIMEOUT_SECONDS)
-    except Exception as error:  # whatever keeps the hub from answering, a cached copy will do
-        why = f"there is no folder of that name, the hub did not give it ({_first_line(error)})"
-        return _Source(name, True, why)
-    return _Source(name, False, "")
+    silence = why_hub_is_silent(name)
+    why = f"there is no folder of that name, the hub did not give it ({silence})"
+    return _Source(name, bool(silence), why if silence else "")
 
 
 def _read_config(name: str, source: _Source, options: dict[str, Any]) -> PreTrainedConfig:

@@ -1,0 +1,34 @@
+"""`doctor`: what an installation has, and what to do about what it lacks."""
+
+from __future__ import annotations
+
+import typer
+
+from cl_graft.cli.options import As_json
+from cl_graft.cli.output import Output, table
+
+__all__ = ["doctor_command"]
+
+
+def doctor_command(as_json: As_json = False) -> None:
+    """Look at Python, packages, devices, memory, disk, models and the hub.
+
+    Exit code 1 means that something is missing without which nothing works.
+
+    [b]Example[/b]: cl-graft doctor
+    """
+    from cl_graft.experiments.doctor import examine
+
+    findings = examine()
+    faults = [finding for finding in findings if finding.state == "fault"]
+    notes = [finding for finding in findings if finding.state == "note"]
+    shown = [(f.subject, f.found, f.state) for f in findings]
+    remedies = [f"{f.subject}: {f.remedy}" for f in (*faults, *notes) if f.remedy]
+    Output(as_json=as_json).result(
+        findings,
+        table("This installation", ("what", "found", "state"), shown),
+        *remedies,
+        f"{len(faults)} fault(s), {len(notes)} note(s)",
+    )
+    if faults:
+        raise typer.Exit(1)

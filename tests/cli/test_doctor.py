@@ -1,0 +1,58 @@
+"""`cl-graft doctor` says what is there, what is not, and what to do about it."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cl_graft.experiments.doctor import examine
+
+
+def _doctor(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "cl_graft.cli", "doctor", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9", **environment},
+    )
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, dict[str, str]]:
+    ran = _doctor("--json")
+    assert ran.returncode == 0, ran.stderr
+    return {finding["subject"]: finding for finding in json.loads(ran.stdout)}
+
+
+def test_a_sound_installation_has_no_fault(found):
+    assert {finding["state"] for finding in found.values()} <= {"ok", "note"}
+    assert found["torch"]["state"] == "ok"
+    assert "threads" in found["processor"]["found"]
+
+
+def test_a_silent_hub_is_a_note_with_its_remedy(found):
+    assert found["Hugging Face hub"]["state"] == "note"
+    assert "--model" in found["Hugging Face hub"]["remedy"]
+
+
+def test_what_is_not_ok_has_a_remedy(found):
+    assert all(finding["remedy"] for finding in found.values() if finding["state"] != "ok")
+
+
+def test_a_package_that_is_too_old_is_a_fault(tmp_path):
+    old = tmp_path / "numpy-0.1.dist-info"
+    old.mkdir()
+    (old / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 0.1\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    ran = _doctor(PYTHONPATH=path)
+    assert ran.returncode == 1, ran.stdout
+    assert "0.1, but >=2 is needed" in " ".join(ran.stdout.split())
+    assert "numpy: pip install 'numpy>=2'" in ran.stdout
+
+
+def test_a_hub_that_answers_is_ok():
+    (hub,) = [f for f in examine(hub=lambda: "") if f.subject == "Hugging Face hub"]
+    assert (hub.state, hub.remedy) == ("ok", "")
