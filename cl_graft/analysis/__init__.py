@@ -2,6 +2,14 @@
 
 from cl_graft.analysis.anatomy import Anatomy, anatomy
 from cl_graft.analysis.bound import generalization_bound, variance_bound
+from cl_graft.analysis.capacity import (
+    claim_counts,
+    drop_threshold,
+    expected_lost,
+    owned_in_orders,
+    predicted_lost,
+    task_that_loses,
+)
 from cl_graft.analysis.gain import relative_gain
 from cl_graft.analysis.interpolation import interpolated, wise_curve
 from cl_graft.analysis.lottery import only
@@ -17,18 +25,24 @@ __all__ = [
     "along",
     "anatomy",
     "average_ranks",
+    "claim_counts",
     "critical_difference",
+    "drop_threshold",
+    "expected_lost",
     "generalization_bound",
     "holm",
     "interpolated",
     "mean_interval",
     "only",
+    "owned_in_orders",
     "paired_t_test",
+    "predicted_lost",
     "relative_gain",
     "self_labelled",
     "sparsity_sweep",
     "spearman",
     "stability",
+    "task_that_loses",
     "variance_bound",
     "wise_curve",
     "without_a_share",

@@ -16,6 +16,7 @@ import typer
 import cl_graft
 from cl_graft.allocator import keep_freed_memory
 from cl_graft.cli.banks import add_command, inspect_command, verify_command
+from cl_graft.cli.capacity import capacity_command
 from cl_graft.cli.doctor import doctor_command
 from cl_graft.cli.forgetting import forget_command
 from cl_graft.cli.laboratory import experiment_command
@@ -65,6 +66,7 @@ app.command("compare")(compare_command)
 app.command("add")(add_command)
 app.command("inspect")(inspect_command)
 app.command("verify")(verify_command)
+app.command("capacity")(capacity_command)
 app.command("forget")(forget_command)
 app.command("plan")(plan_command)
 app.command("doctor")(doctor_command)

@@ -157,6 +157,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.metrics.calibration",
         "cl_graft.metrics.task_score",
         "cl_graft.metrics.figures",
+        "cl_graft.analysis.capacity",
     ),
     "Experiments": (
         "cl_graft.experiments.config",
@@ -169,6 +170,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.experiments.add",
         "cl_graft.experiments.verify",
         "cl_graft.experiments.inspect",
+        "cl_graft.experiments.capacity",
         "cl_graft.experiments.forget",
     ),
     "Fingerprints and randomness": ("cl_graft.fingerprint", "cl_graft.randomness"),

@@ -1,4 +1,4 @@
-"""`cl-graft forget` as its users meet it."""
+"""`cl-graft forget` and `capacity` as their users meet them."""
 
 import shutil
 from pathlib import Path
@@ -11,6 +11,8 @@ from tiny_runs import Told, cl_graft_each
 def told(bank: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
     mine = shutil.copytree(bank.parent, tmp_path_factory.mktemp("forgetting") / "run")
     commands: dict[str, list[object]] = {
+        "capacity": ["capacity", mine],
+        "capacity json": ["capacity", mine, "--json"],
         "dry": ["forget", mine, "topic", "--dry-run"],
         "refused": ["forget", mine, "sentiment", "--quiet"],
         "unknown": ["forget", mine, "sentimant"],
@@ -46,3 +48,11 @@ def test_the_last_task_goes_and_the_rest_verifies(told):
     assert (done.json["positions"], done.json["exact"], done.json["done"]) == ([1], True, True)
     assert done.err == ""
     assert "All 1 entries answer" in told["verify"].out
+
+
+def test_capacity_says_what_it_cannot_tell_and_why(told):
+    assert "cannot tell" in told["capacity"].out
+    found = told["capacity json"].json
+    assert [task["task"] for task in found["tasks"]] == ["sentiment", "topic"]
+    assert found["prediction"]["drops_at"] is None
+    assert found["prediction"]["reason"]
