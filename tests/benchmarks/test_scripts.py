@@ -44,3 +44,26 @@ def test_localizers_are_compared_and_finished_cells_are_not_computed_again(
         jaccard = {cell["multiple"]: cell["jaccard"]["ag_news"] for cell in stored["cells"]}
         assert jaccard[None] == 1.0
         assert 0.5 < jaccard[5] <= jaccard[50] <= 1.0
+
+
+@pytest.mark.slow
+def test_routers_stand_beside_the_oracle_and_finished_cells_are_not_computed_again(
+    data_dir, minilm, tmp_path
+):
+    asked = ("--scale", "smoke", "--data", data_dir, "--set", "tasks=[sst2_sent,qnli]")
+    chosen = ("--comparisons", "routers")
+    places = ("--out", tmp_path / "runs", "--results", tmp_path / "results")
+    tables = []
+    for _ in range(2):
+        done = run_script("routers.py", *asked, *chosen, *places, folder=tmp_path)
+        tables.append(done.stdout[done.stdout.index("|") :])
+    assert tables[0] == tables[1] == (tmp_path / "results" / "routers-smoke.md").read_text()
+    stored = json.loads((tmp_path / "results" / "routers-smoke.json").read_text())
+    rows = {row["strategy"]: row for row in stored["rows"]}
+    assert rows["grafting"]["below_the_oracle"]["mean"] == 0.0
+    assert rows["grafting"]["told"] == "the task"
+    assert rows["grafting_by_discriminant"]["told"] == "nothing"
+    assert rows["grafting_by_discriminant"]["sent_right"]["mean"] > 0.8
+    for row in rows.values():
+        assert row["below_the_oracle"]["mean"] >= 0.0
+    assert str(tmp_path) not in json.dumps(stored)

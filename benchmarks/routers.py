@@ -1,0 +1,183 @@
+"""Without task ids: how far routers and merged encoders fall behind grafting that is told the task.
+
+On a stream of real tasks, for every seed: grafting with the task given (the oracle), grafting whose
+router picks the task of each text, and one encoder merged from standalone grafts, its coefficient
+chosen on dev rows of the first two tasks. Stated are accuracy with its label space, the share of
+texts sent to their own task, passes a text and bytes a task. Results go with command, versions and
+machine to ``benchmarks/results/routers-<scale>.json`` and ``.md``. The data is found through the
+environment variable CL_GRAFT_DATA or ``--data``.
+
+    python benchmarks/routers.py --scale cpu        # MiniLM, 128 shots, 150 steps, 3 seeds
+    python benchmarks/routers.py --scale smoke      # 16 shots, 4 steps: does it run?
+
+Every finished cell (a strategy with a seed) is a run and is not computed again, so an interrupted
+benchmark goes on where it stopped, and ``--seeds`` can add to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from cl_graft.experiments.compare import compare
+from cl_graft.experiments.config import load_config
+from cl_graft.experiments.results import RunResult
+from cl_graft.experiments.statistics import over_seeds
+from cl_graft.strategies.table import STRATEGIES
+
+RESULTS = Path(__file__).parent / "results"
+TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc"]
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {
+        "shots": 16,
+        "steps": 4,
+        "evaluations": 1,
+        "max_dev": 16,
+        "max_test": 32,
+        "mask_steps": 2,
+        "mask_batch": 32,
+        "seeds": [0],
+    },
+    "cpu": {
+        "shots": 128,
+        "steps": 150,
+        "evaluations": 3,
+        "max_test": 500,
+        "mask_steps": 8,
+        "mask_batch": 64,
+        "density": 0.003,
+        "seeds": [0, 1, 2],
+    },
+}
+ORACLE = "grafting"
+ROUTED = [ORACLE, *(name for name, row in STRATEGIES.items() if row.picks_task)]
+MERGED = [name for name, row in STRATEGIES.items() if row.family == "merging"]
+COMPARISONS: dict[str, dict[str, Any]] = {
+    "routers": {"strategies": ROUTED},
+    "merging": {"strategies": MERGED, "tune": True},
+}
+"""Their own settings; the folder of each is in OUT."""
+
+
+def main() -> None:
+    """Run the missing cells, and write the summary of all."""
+    parser = argparse.ArgumentParser(description="Grafting and merging without task ids.")
+    parser.add_argument("--scale", choices=SCALES, default="cpu")
+    parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
+    parser.add_argument("--out", type=Path, help="where runs go; default runs/routers-<scale>")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the summary goes")
+    parser.add_argument(
+        "--seeds", help="the seeds to run, such as 0,2; default: those of the scale"
+    )
+    parser.add_argument("--comparisons", default=",".join(COMPARISONS), help="default: all")
+    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE")
+    arguments = parser.parse_args()
+    if arguments.data is None:
+        parser.error("no data: set CL_GRAFT_DATA or give --data")
+    values = {"tasks": TASKS, "data": str(arguments.data), **SCALES[arguments.scale]}
+    if arguments.seeds:
+        values["seeds"] = [int(seed) for seed in arguments.seeds.split(",")]
+    out = arguments.out or Path("runs") / f"routers-{arguments.scale}"
+    results: list[RunResult] = []
+    summaries: dict[str, Any] = {}
+    for name in arguments.comparisons.split(","):
+        own = {**values, **COMPARISONS[name]}
+        config = load_config(
+            None, [*(f"{k}={json.dumps(v)}" for k, v in own.items()), *arguments.sets]
+        )
+        done = compare(config, out=out / name)
+        results += done.cells
+        summaries[name] = done.summary
+        for failure in done.failed:
+            sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")
+    places = {str(arguments.data): "$CL_GRAFT_DATA", str(out): "OUT"}
+    rows = summarize(results)
+    command = shlex.join(["python", "benchmarks/routers.py", *sys.argv[1:]])
+    stored = json.dumps({"command": command, "rows": rows, "comparisons": summaries}, indent=1)
+    table = table_of(rows, summaries)
+    for path, place in places.items():
+        stored, table = stored.replace(path, place), table.replace(path, place)
+    stem = arguments.results / f"routers-{arguments.scale}"
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    stem.with_suffix(".json").write_text(stored + "\n")
+    stem.with_suffix(".md").write_text(table)
+    sys.stdout.write(table)
+
+
+def summarize(results: Sequence[RunResult]) -> list[dict[str, Any]]:
+    """Return one row a strategy: what it is told, its scores beside the oracle's, and its costs.
+
+    Shortfalls are those of seeds that the oracle has finished, too.
+    """
+    oracle = {r.seed: r.average_accuracy for r in results if r.strategy == ORACLE}
+    rows: list[dict[str, Any]] = []
+    for name in dict.fromkeys(result.strategy for result in results):
+        own = [result for result in results if result.strategy == name]
+        told = "nothing" if own[0].routed else "the task"
+        rows.append(
+            {
+                "strategy": name,
+                "told": f"{told}, for its head" if name in MERGED else told,
+                "average_accuracy": over_seeds(r.average_accuracy for r in own),
+                "below_the_oracle": over_seeds(
+                    oracle[r.seed] - r.average_accuracy
+                    for r in own
+                    if oracle.get(r.seed) is not None and r.average_accuracy is not None
+                ),
+                "tasks": {
+                    task: over_seeds(r.R[-1][j] for r in own) for j, task in enumerate(own[0].tasks)
+                },
+                "sent_right": over_seeds(mean(r.routed[-1]) if r.routed else None for r in own),
+                "passes_per_row": over_seeds(r.passes_per_row for r in own),
+                "bytes_per_task": over_seeds(mean(r.bytes.values()) for r in own),
+            }
+        )
+    return rows
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any]) -> str:
+    """Return the rows as a Markdown table, and where they come from."""
+    tasks = list(rows[0]["tasks"])
+    head = ["strategy", "is told", "average", "below the oracle", *tasks]
+    head += ["sent right", "passes a text", "kB a task"]
+    lines = [head, ["---", "---", *["---:"] * (len(head) - 2)]]
+    lines += [
+        [
+            row["strategy"],
+            row["told"],
+            *(_points(row[measure]) for measure in ("average_accuracy", "below_the_oracle")),
+            *(_points(row["tasks"][task]) for task in tasks),
+            _points(row["sent_right"]),
+            f"{row['passes_per_row']['mean']:.2f}",
+            f"{row['bytes_per_task']['mean'] / 1000:.0f}",
+        ]
+        for row in rows
+    ]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    first = next(iter(summaries.values()))
+    seeds = ", ".join(str(seed) for seed in first["seeds"])
+    return (
+        f"{table}\n\nScores in %, mean ± sd over the seeds {seeds}; *below the oracle* in points. "
+        "Who is told the task answers among its labels, who is told nothing among the labels of "
+        "all tasks, and a text that is sent to another task counts as wrong. "
+        f"Model {first['model']['name']}, {first['config']['shots']} shots, "
+        f"{first['config']['steps']} steps, density {first['config']['density']}.\n"
+    )
+
+
+def _points(stated: Mapping[str, Any]) -> str:
+    if stated["mean"] is None:
+        return "–"
+    text = f"{100 * stated['mean'] + 0.0:.1f}"
+    return text if stated["sd"] is None else f"{text} ± {100 * stated['sd']:.1f}"
+
+
+if __name__ == "__main__":
+    main()
