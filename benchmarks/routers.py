@@ -62,6 +62,11 @@ MERGED = [name for name, row in STRATEGIES.items() if row.family == "merging"]
 COMPARISONS: dict[str, dict[str, Any]] = {
     "routers": {"strategies": ROUTED},
     "merging": {"strategies": MERGED, "tune": True},
+    "merging and routing": {
+        "strategies": MERGED,
+        "tune": True,
+        "strategy_settings": {name: {"task": "discriminant"} for name in MERGED},
+    },
 }
 """Their own settings; the folder of each is in OUT."""
 
@@ -85,15 +90,15 @@ def main() -> None:
     if arguments.seeds:
         values["seeds"] = [int(seed) for seed in arguments.seeds.split(",")]
     out = arguments.out or Path("runs") / f"routers-{arguments.scale}"
-    results: list[RunResult] = []
+    results: dict[str, list[RunResult]] = {}
     summaries: dict[str, Any] = {}
     for name in arguments.comparisons.split(","):
         own = {**values, **COMPARISONS[name]}
         config = load_config(
             None, [*(f"{k}={json.dumps(v)}" for k, v in own.items()), *arguments.sets]
         )
-        done = compare(config, out=out / name)
-        results += done.cells
+        done = compare(config, out=out / name.replace(" ", "_"))
+        results[name] = list(done.cells)
         summaries[name] = done.summary
         for failure in done.failed:
             sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")
@@ -111,20 +116,24 @@ def main() -> None:
     sys.stdout.write(table)
 
 
-def summarize(results: Sequence[RunResult]) -> list[dict[str, Any]]:
+def summarize(results: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
     """Return one row a strategy: what it is told, its scores beside the oracle's, and its costs.
 
     Shortfalls are those of seeds that the oracle has finished, too.
+
+    Args:
+        results: The finished cells, by comparison.
     """
-    oracle = {r.seed: r.average_accuracy for r in results if r.strategy == ORACLE}
+    cells = [(kind, cell) for kind, done in results.items() for cell in done]
+    oracle = {cell.seed: cell.average_accuracy for _, cell in cells if cell.strategy == ORACLE}
     rows: list[dict[str, Any]] = []
-    for name in dict.fromkeys(result.strategy for result in results):
-        own = [result for result in results if result.strategy == name]
+    for kind, name in dict.fromkeys((kind, cell.strategy) for kind, cell in cells):
+        own = [cell for cell in results[kind] if cell.strategy == name]
         told = "nothing" if own[0].routed else "the task"
         rows.append(
             {
                 "strategy": name,
-                "told": f"{told}, for its head" if name in MERGED else told,
+                "told": "the task, for its head" if kind == "merging" else told,
                 "average_accuracy": over_seeds(r.average_accuracy for r in own),
                 "below_the_oracle": over_seeds(
                     oracle[r.seed] - r.average_accuracy
@@ -134,7 +143,7 @@ def summarize(results: Sequence[RunResult]) -> list[dict[str, Any]]:
                 "tasks": {
                     task: over_seeds(r.R[-1][j] for r in own) for j, task in enumerate(own[0].tasks)
                 },
-                "sent_right": over_seeds(mean(r.routed[-1]) if r.routed else None for r in own),
+                "sent_right": over_seeds(r.sent_right for r in own),
                 "passes_per_row": over_seeds(r.passes_per_row for r in own),
                 "bytes_per_task": over_seeds(mean(r.bytes.values()) for r in own),
             }

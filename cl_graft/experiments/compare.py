@@ -272,7 +272,7 @@ def _row(results: Sequence[RunResult], tasks: Sequence[str]) -> dict[str, Any]:
         "final": {
             task: over_seeds(result.R[-1][j] for result in results) for j, task in enumerate(tasks)
         },
-        "sent_right": over_seeds(_sent_right(result) for result in results),
+        "sent_right": over_seeds(result.sent_right for result in results),
         "passes_per_row": over_seeds(result.passes_per_row for result in results),
         "bytes_per_task": over_seeds(mean(result.bytes.values()) for result in results),
         "most_bytes": over_seeds(max(result.bytes.values()) for result in results),
@@ -281,9 +281,3 @@ def _row(results: Sequence[RunResult], tasks: Sequence[str]) -> dict[str, Any]:
         "forward": over_seeds(result.total_passes.forward for result in results),
         "tuning": results[0].tuning,
     }
-
-
-def _sent_right(result: RunResult) -> float | None:
-    """Average the shares of texts that were sent to their own tasks, after the last one."""
-    last = [share for share in (result.routed[-1] if result.routed else []) if share is not None]
-    return mean(last) if last else None

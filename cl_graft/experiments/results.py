@@ -127,6 +127,12 @@ class RunResult:
     passes_per_row: float = 1.0
 
     @property
+    def sent_right(self) -> float | None:
+        """Mean of the last row of `routed`; None if the strategy was given the task."""
+        shares = [share for share in (self.routed[-1] if self.routed else []) if share is not None]
+        return sum(shares) / len(shares) if shares else None
+
+    @property
     def total_passes(self) -> Passes:
         """Rows of all tasks and phases, with those of phases that the cache answered."""
         phases = (phases for task in self.passes.values() for phases in task.values())

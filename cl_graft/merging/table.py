@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.bank import GraftBank
-from cl_graft.errors import InputError, nearest
+from cl_graft.errors import InputError, find
 from cl_graft.graft import Graft
 from cl_graft.merging import rules
 from cl_graft.merging.task_vectors import TaskVectors
@@ -99,9 +99,7 @@ def merge_grafts(
         InputError: If there is no such rule.
         ValueError: If there is no graft, or a setting does not fit.
     """
-    if rule not in MERGES:
-        raise InputError(f"no rule of merging {rule!r}: {nearest(rule, MERGES)}")
-    merge = MERGES[rule]
+    merge = find(MERGES, rule, missing="no rule of merging")
     if merge.random:
         settings["generator"] = torch.Generator().manual_seed(seed)
     vectors = TaskVectors.of(grafts, base)

@@ -18,7 +18,14 @@ from cl_graft.strategies.baselines.held import bytes_of, plugin_of
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.merged import MergingPlugin
 from cl_graft.strategies.routed import RoutedText
-from cl_graft.strategies.routed_rows import DEPTH, by_prototypes, recall, remember
+from cl_graft.strategies.routed_rows import (
+    DEPTH,
+    SHRINKAGE,
+    by_discriminant,
+    by_prototypes,
+    recall,
+    remember,
+)
 from cl_graft.strategies.row import OWN_HEADS, Memory, StrategyRow
 from cl_graft.strategies.settings import Setting, Value
 
@@ -27,10 +34,12 @@ __all__ = ["ROWS"]
 _TASK = Setting(
     "task",
     "given",
-    "Whose head answers: that of the task label given, or of the nearest class mean in the base's "
-    "features (prototypes).",
-    choices=("given", "prototypes"),
+    "Whose head answers: that of the task label given, or of the task that a router picks as "
+    "grafting_by_prototypes or grafting_by_discriminant does.",
+    choices=("given", "prototypes", "discriminant"),
 )
+_ROUTERS = {"prototypes": by_prototypes, "discriminant": by_discriminant}
+_OF_HEADS = (_TASK, SHRINKAGE, DEPTH)
 _COEFFICIENT = Setting("coefficient", 1.0, "What the merged vector is multiplied by.", least=0)
 _COEFFICIENTS: dict[str, tuple[Value, ...]] = {"coefficient": (0.4, 0.7, 1.0, 1.4)}
 
@@ -38,11 +47,11 @@ _COEFFICIENTS: dict[str, tuple[Value, ...]] = {"coefficient": (0.4, 0.7, 1.0, 1.
 def _build(rule: str) -> Callable[[Ingredients], SupervisedTemplate]:
     def build(given: Ingredients) -> SupervisedTemplate:
         plugin = _plugin(given, rule)
-        if given.settings["task"] == "given":
+        if given.settings[_TASK.name] == "given":
             return Naive(**given.host(), plugins=given.plugins_around(plugin))
         if given.model.task_model.family != "encoder":
-            raise InputError("prototypes are of an encoder's features; merge with task: given")
-        router, plugins = by_prototypes(given), given.plugins_around()
+            raise InputError("routers need an encoder's features; merge with task: given")
+        router, plugins = _ROUTERS[given.settings[_TASK.name]](given), given.plugins_around()
         return RoutedText(**given.host(), learner=plugin, router=router, plugins=plugins)
 
     return build
@@ -55,11 +64,8 @@ def _plugin(given: Ingredients, rule: str) -> MergingPlugin:
             f"merging needs the values of a dense run, and the localizer {localizer!r} makes none; "
             "choose another localizer"
         )
-    own = {
-        name: value
-        for name, value in given.settings.items()
-        if name not in (_TASK.name, DEPTH.name)
-    }
+    of_heads = {setting.name for setting in _OF_HEADS}
+    own = {name: value for name, value in given.settings.items() if name not in of_heads}
     return MergingPlugin(
         partial(merge_grafts, rule=rule, seed=given.seed, **own),
         given.grafting,
@@ -101,7 +107,7 @@ def _row(
         "head",
         _build(rule),
         Memory(_know_by_cache, remember=remember),
-        settings=(*([_COEFFICIENT] if merge.scaled else []), *settings, _TASK, DEPTH),
+        settings=(*([_COEFFICIENT] if merge.scaled else []), *settings, *_OF_HEADS),
         grid={**(_COEFFICIENTS if merge.scaled else {}), **(grid or {})},
         holds=_held,
         refuses=OWN_HEADS,

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from cl_graft.bank import GraftBank
 from cl_graft.examples import Examples
+from cl_graft.keeping import keeping_modes
 from cl_graft.models import TaskModel
 from cl_graft.passes import Passes
 from cl_graft.routing import ClassStatistics
@@ -152,14 +153,13 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
         rows = Examples(experience.dataset.eval(), tensors=tensors)
         order, size = rows.alike(range(len(rows))), strategy.eval_mb_size
         batches = [rows.batch(order[first : first + size]) for first in range(0, len(order), size)]
-        strategy.model.eval()
         strategy.carry(None)
-        with torch.no_grad():
+        with keeping_modes(strategy.model), torch.no_grad():
+            strategy.model.eval()
             features = [
                 self._features(strategy, inputs.to(strategy.device)) for inputs, _ in batches
             ]
         strategy.carry(label)
-        strategy.model.train()
         targets = torch.cat([targets for _, targets in batches])
         self.known = self.known.with_rows(torch.cat(features), targets, task=label)
         strategy.learner.passes[label]["router"] = Passes(forward=len(rows))

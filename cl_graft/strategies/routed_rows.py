@@ -29,8 +29,15 @@ from cl_graft.strategies.row import OWN_HEADS, Memory, StrategyRow
 from cl_graft.strategies.settings import Setting, Value
 from cl_graft.strategies.size import Room, Size
 
-__all__ = ["DEPTH", "ROWS", "by_prototypes", "recall", "remember"]
+__all__ = ["DEPTH", "ROWS", "SHRINKAGE", "by_discriminant", "by_prototypes", "recall", "remember"]
 
+SHRINKAGE = Setting(
+    "shrinkage",
+    0.03,
+    "Share of the covariance that is replaced by that of equally spread features.",
+    least=1e-6,
+    most=1,
+)
 DEPTH = Setting(
     "depth",
     0.33,
@@ -60,8 +67,9 @@ def by_prototypes(given: Ingredients) -> Router:
     return _by_features(given, nearest_prototype, scatter=False)
 
 
-def _by_discriminant(given: Ingredients) -> Router:
-    rule = partial(discriminant, shrinkage=given.settings["shrinkage"])
+def by_discriminant(given: Ingredients) -> Router:
+    """Return the router by linear discriminant analysis."""
+    rule = partial(discriminant, shrinkage=given.settings[SHRINKAGE.name])
     return _by_features(given, rule, scatter=True)
 
 
@@ -149,19 +157,10 @@ ROWS = (
         "grafting_by_discriminant",
         "linear discriminant analysis of the base's features: Hayes and Kanan, 2020, "
         "https://arxiv.org/abs/1909.01520",
-        _by_discriminant,
+        by_discriminant,
         adds=f"{ADDS_ENTRY}; the mean features of its classes; the first task their covariance",
         size=Size(_mean_and_scatter_bytes),
-        settings=(
-            Setting(
-                "shrinkage",
-                0.03,
-                "Share of the covariance that is replaced by that of equally spread features.",
-                least=1e-6,
-                most=1,
-            ),
-            DEPTH,
-        ),
+        settings=(SHRINKAGE, DEPTH),
         grid=_RATES_AND_DEPTHS,
     ),
     _row(

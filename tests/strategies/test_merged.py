@@ -65,8 +65,9 @@ def test_one_task_is_answered_by_the_graft_of_its_run(kept_strategy):
     assert plugin.merged.same_bits(plugin.bank.entries[0].standalone)
 
 
-def test_a_router_may_pick_the_head(small_runs):
-    routed = small_runs("merging_by_average", own={"task": "prototypes"})
+@pytest.mark.parametrize("router", ["prototypes", "discriminant"])
+def test_a_router_may_pick_the_head(small_runs, router):
+    routed = small_runs("merging_by_average", own={"task": router})
     told = small_runs("merging_by_average")
     assert told.routed is None
     assert told.passes_per_row == 1.0
@@ -74,7 +75,7 @@ def test_a_router_may_pick_the_head(small_runs):
     for score, sent, given in zip(routed.R[-1], routed.routed[-1], told.R[-1], strict=True):
         assert score <= sent
         assert given - (1 - sent) - 1e-9 <= score <= given + 1e-9
-    assert routed.routed == small_runs("grafting_by_prototypes").routed
+    assert routed.routed == small_runs(f"grafting_by_{router}").routed
 
 
 def test_a_run_of_merging_passes_verification(small_runs):
