@@ -102,7 +102,11 @@ def main() -> None:
         summaries[name] = done.summary
         for failure in done.failed:
             sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")
-    places = {str(arguments.data): "$CL_GRAFT_DATA", str(out): "OUT"}
+    places = {
+        str(arguments.data): "$CL_GRAFT_DATA",
+        str(out): "OUT",
+        str(arguments.results): "RESULTS",
+    }
     rows = summarize(results)
     command = shlex.join(["python", "benchmarks/routers.py", *sys.argv[1:]])
     stored = json.dumps({"command": command, "rows": rows, "comparisons": summaries}, indent=1)
