@@ -122,7 +122,7 @@ def _size(
         return _density(row, budget, room, head)
     own, heads = row.size, _bytes(head)
     if own is None:
-        raise InputError(f"a task adds {row.adds}: there is no size to set")
+        raise InputError(f"there is no size to set: it adds {row.adds}")
     given = config.strategy_settings.get(row.name, {}).get(own.setting, 0)
     if not own.setting or given:
         value, within = int(given), int(own.bytes(room, int(given))) + heads

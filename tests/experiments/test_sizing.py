@@ -15,8 +15,8 @@ from cl_graft.strategies.table import available
 
 BUDGET = 12_000
 GRAFTS = ["grafting", "lt_sft", "grafting_by_prototypes", "grafting_by_discriminant"]
-SIZED = [*GRAFTS, "merging_by_average", "lora", "adapters", "prompt_tuning"]
-ROWS = ["replay", "er_ace", "mir", "der", "agem"]
+SIZED = [*GRAFTS, "merging_by_average", "lora", "o_lora", "adapters", "prompt_tuning"]
+ROWS = ["replay", "er_ace", "mir", "der", "agem", "cope"]
 FIXED = ["bitfit", "piggyback", "supsup", "wsn", "packnet"]
 
 
@@ -59,7 +59,7 @@ def test_what_fits_has_a_size_and_what_does_not_a_reason(fits):
         assert 0 < sizes[name].bytes <= BUDGET
     for name in ("naive", "joint", "independent"):
         assert sizes[name] == Sized()
-    assert unmet["ewc"] == "a task adds two copies of all weights: there is no size to set"
+    assert unmet["ewc"] == "there is no size to set: it adds two copies of all weights"
     larger, _ = fits(2 * BUDGET)
     for name in SIZED + ROWS:
         assert larger[name].value > sizes[name].value
@@ -115,7 +115,7 @@ def test_a_comparison_at_equal_bytes_tells_sizes_stored_bytes_and_refusals(tmp_p
     assert max(adapters.bytes.values()) <= BUDGET
     told = (tmp_path / "summary.md").read_text()
     assert "## At most 12,000 bytes a task" in told
-    assert "- ewc: a task adds two copies of all weights" in told
+    assert "- ewc: there is no size to set: it adds two copies of all weights" in told
 
     steps = []
     compare(equal, out=tmp_path, progress=steps.append)

@@ -161,6 +161,14 @@ def _lora_bytes(room: Room, rank: int) -> float:
     return 4 * rank * sum(sides)
 
 
+def _basis_bytes(room: Room, rank: int) -> float:
+    inputs = (
+        layer.get_parameter("weight").shape[0 if isinstance(layer, Conv1D) else 1]
+        for layer in _linears(room.model).values()
+    )
+    return 4 * rank * sum(inputs)
+
+
 _RANK = Setting("rank", 1, "Rank of the updates.", least=1)
 _ALPHA = Setting("alpha", 2, "Updates are scaled by alpha / rank.", least=0)
 _COMMON = (_RANK, _ALPHA, OPTIMIZER, learning_rate(2e-3))
@@ -208,6 +216,7 @@ ROWS = (
         grid={**RATES, "orthogonality": (0.5, 5.0)},
         holds=_held_by_o_lora,
         adds="its head and the A of its LoRA",
+        size=Size(_basis_bytes, "rank"),
         needs="peft",
     ),
 )

@@ -20,6 +20,7 @@ from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.row import StrategyRow
 from cl_graft.strategies.settings import Setting
+from cl_graft.strategies.size import Room, Size
 from cl_graft.tasks.benchmark import TextStream
 
 __all__ = ["ROWS", "OnFeatures", "PrototypesOfTasks"]
@@ -121,6 +122,10 @@ def _held_by_cope(strategy: SupervisedTemplate) -> int:
     return row_bytes([plugin.storage_policy.buffer]) + bytes_of(plugin.p_mem)
 
 
+def _bytes(room: Room, rows: int) -> float:
+    return rows * room.row / room.tasks + 4 * room.classes * room.model.hidden_size
+
+
 ROWS = (
     StrategyRow(
         "cope",
@@ -137,6 +142,7 @@ ROWS = (
         grid={"temperature": (0.05, 0.1, 0.2)},
         holds=_held_by_cope,
         adds="rows, `mem_size` in all; the first task all prototypes",
+        size=Size(_bytes, "mem_size"),
         encoders_only=True,
     ),
 )
