@@ -234,6 +234,15 @@ def compare_command(
     seeds: Annotated[
         str | None, typer.Option(metavar="0,1,2", help="Default: 0.", **_HIDDEN)
     ] = None,
+    orders: Annotated[
+        str | None,
+        typer.Option(
+            metavar="N|all",
+            help="Compare on so many orders of the tasks, the given one first.",
+            rich_help_panel=_STREAM,
+            **_HIDDEN,
+        ),
+    ] = None,
     tune: Annotated[
         bool,
         typer.Option(
@@ -327,6 +336,8 @@ def compare_command(
 
       cl-graft compare stream.yaml --strategies grafting,lora,bitfit --bytes-per-task 100kB
 
+      cl-graft compare --tasks sentiment,topic,paraphrase --orders all --out orders
+
       cl-graft compare --resume first
     """  # noqa: E501  a command is one line
     from cl_graft.cli.report import comparison_table, data_notes, run_tables
@@ -339,8 +350,8 @@ def compare_command(
         data=data, tasks=tasks, scenario=scenario, classes_per_experience=classes_per_experience,
         model=model, family=family, pooling=pooling, precision=precision, shots=shots,
         shots_short=shots_short, max_length=max_length, max_test=max_test, on_bad_row=on_bad_row,
-        strategies=strategies, seeds=seeds, tune=tune or None, bytes_per_task=bytes_per_task,
-        preset=preset, steps=steps,
+        strategies=strategies, seeds=seeds, orders=orders, tune=tune or None,
+        bytes_per_task=bytes_per_task, preset=preset, steps=steps,
         batch_size=batch_size, lr=lr, region_lr=region_lr, density=density, localizer=localizer,
         mode=mode, device=device,
     )  # fmt: skip
@@ -352,7 +363,8 @@ def compare_command(
         settings = load_config(config, [*_as_sets(options | trusted), *(sets or ())])
         started_by = None
     comparison = _compare(settings, out, output, started_by=started_by)
-    tables = [made for cell in comparison.cells for made in run_tables(cell)]
+    shown = comparison.cells if settings.orders == 1 else ()
+    tables = [made for cell in shown for made in run_tables(cell)]
     output.result(
         {"comparison": comparison.summary, "runs": comparison.cells},
         *tables,
@@ -370,12 +382,13 @@ def _compare(
     config: ExperimentConfig, out: Path, output: Output, *, started_by: str | None = None
 ) -> Comparison:
     """Learn the cells of a config with progress shown and signals caught."""
-    from cl_graft.experiments.compare import compare
     from cl_graft.experiments.folders import resume_command
+    from cl_graft.experiments.orders import compare_orders, orders_of
     from cl_graft.experiments.tuning import runs_to_choose
 
     tasks = len(config.tasks) * len(config.strategies) * len(config.seeds)
     tasks += min(2, len(config.tasks)) * runs_to_choose(config)
+    tasks *= len(orders_of(config))
     if config.classes_per_experience is not None:
         tasks = 0  # not known before the data are read
     with (
@@ -383,7 +396,8 @@ def _compare(
         apart(),
         meter(output, tasks=tasks) as progress,
     ):
-        return compare(config, out=out, progress=progress.step, started_by=started_by, stop=stop)
+        how = {"progress": progress.step, "started_by": started_by, "stop": stop}
+        return compare_orders(config, out=out, **how)
 
 
 def _alone(option: str, config: Path | None, sets: list[str] | None, others: object) -> None:

@@ -44,7 +44,7 @@ from cl_graft.store.files import replace_file
 from cl_graft.strategies.table import find_strategy
 from cl_graft.tasks import TextTask
 
-__all__ = ["compare", "summarize"]
+__all__ = ["compare", "summarize", "write_summary"]
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +62,7 @@ def compare(
     progress: Progress = silent,
     started_by: str | None = None,
     stop: Stop | None = None,
+    cache: DirectoryCache | None = None,
 ) -> Comparison:
     """Run all strategies and seeds of a config into a folder, and sum them up there.
 
@@ -75,19 +76,29 @@ def compare(
         progress: Called after every step of every phase.
         started_by: The command to note as the comparison's; None means this process's.
         stop: Asked after every step whether to stop.
+        cache: Keeps tokens, dense runs and rankings; None means ``OUT/cache``.
 
     Raises:
         InputError: If the folder holds a comparison with another config, another process writes
-            to it, or model or data cannot be used; nothing is computed then.
+            to it, model or data cannot be used, or the config asks for several orders; nothing is
+            computed then.
         Stopped: If `stop` asked for it.
     """
+    if config.orders != 1:
+        raise InputError("several orders are several comparisons: compare_orders makes them")
     out = Path(out)
     with only_writer(out):
-        return _compare(config, out, progress, started_by or command(), stop or Stop())
+        cache = DirectoryCache(out / folders.CACHE) if cache is None else cache
+        return _compare(config, out, progress, started_by or command(), stop or Stop(), cache)
 
 
 def _compare(
-    config: ExperimentConfig, out: Path, progress: Progress, started_by: str, stop: Stop
+    config: ExperimentConfig,
+    out: Path,
+    progress: Progress,
+    started_by: str,
+    stop: Stop,
+    cache: DirectoryCache,
 ) -> Comparison:
     folders.check_out(out, config)
     tasks = _load_all(config)
@@ -98,7 +109,7 @@ def _compare(
         if not budget or name in budget["sizes"]
     }
     cells = [(strategy, seed) for seed in config.seeds for strategy in own]
-    tuned = {name: stored_tuning(config, name, out=out) for name, config in own.items()}
+    tuned = {name: stored_tuning(settings, name, out=out) for name, settings in own.items()}
     done: dict[tuple[str, int], RunResult] = {}
     for strategy, seed in cells:
         if (choice := tuned[strategy]) is not None:
@@ -116,7 +127,6 @@ def _compare(
             check_tasks(stream, loaded, config)
     cells_of = {"strategies": config.strategies, "seeds": config.seeds}
     folders.write_config(config, out, **cells_of, command=started_by)
-    cache = DirectoryCache(out / folders.CACHE)
     failed: list[Failure] = []
     for strategy, seed in cells:
         if (strategy, seed) in done:
@@ -151,9 +161,7 @@ def _compare(
         _sum_up(config, done, failed, out, started_by, budget)
         stop.check()
     logger.info("cache: %s answered, %s computed", dict(cache.hits), dict(cache.misses))
-    summary = _sum_up(config, done, failed, out, started_by, budget)
-    if not failed and summary["ranks"]:
-        draw_ranks(summary["ranks"], out)
+    summary = _sum_up(config, done, failed, out, started_by, budget, whole=not failed)
     return Comparison(out, tuple(_in_order(config, done)), tuple(failed), summary)
 
 
@@ -200,6 +208,22 @@ def summarize(
     }
 
 
+def write_summary(summary: Mapping[str, Any], out: Path, *, whole: bool) -> None:
+    """Write a summary in all its forms.
+
+    Args:
+        summary: What `summarize` returned.
+        out: The folder.
+        whole: Whether all cells are in it: ranks are drawn then.
+    """
+    replace_file(out / "summary.json", f"{json.dumps(summary, indent=1)}\n".encode())
+    replace_file(out / "summary.csv", comparison_csv(summary).encode())
+    replace_file(out / "summary.tex", comparison_latex(summary).encode())
+    write_comparison_summary(summary, out)
+    if whole and summary["ranks"]:
+        draw_ranks(summary["ranks"], out)
+
+
 def _load_all(config: ExperimentConfig) -> dict[int, tuple[TextTask, ...]]:
     """Load the tasks for every data seed: whatever is wrong with the data is said at once."""
     seeds = {data_seed_of(config, seed): seed for seed in config.seeds}
@@ -241,6 +265,8 @@ def _sum_up(
     out: Path,
     started_by: str,
     budget: Mapping[str, Any] | None,
+    *,
+    whole: bool = False,
 ) -> dict[str, Any]:
     """Write both summaries of what is finished; an empty one if nothing is."""
     results = list(_in_order(config, done))
@@ -248,10 +274,7 @@ def _sum_up(
         return {"failed": [{"strategy": f.strategy, "seed": f.seed, "error": f.error}
                            for f in failed]}  # fmt: skip
     summary = summarize(config, results, failed, started_by=started_by, budget=budget)
-    replace_file(out / "summary.json", f"{json.dumps(summary, indent=1)}\n".encode())
-    replace_file(out / "summary.csv", comparison_csv(summary).encode())
-    replace_file(out / "summary.tex", comparison_latex(summary).encode())
-    write_comparison_summary(summary, out)
+    write_summary(summary, out, whole=whole)
     return summary
 
 
@@ -270,7 +293,7 @@ def _row(results: Sequence[RunResult], tasks: Sequence[str]) -> dict[str, Any]:
         },
         "ece": over_seeds(mean_ece(result) for result in results),
         "final": {
-            task: over_seeds(result.R[-1][j] for result in results) for j, task in enumerate(tasks)
+            task: over_seeds(r.R[-1][r.tasks.index(task)] for r in results) for task in tasks
         },
         "sent_right": over_seeds(result.sent_right for result in results),
         "passes_per_row": over_seeds(result.passes_per_row for result in results),

@@ -314,6 +314,11 @@ class ExperimentConfig(BaseModel):
         default_factory=dict,
         description="By strategy: its own settings, such as {ewc: {ewc_lambda: 10}}.",
     )
+    orders: int | Literal["all"] = Field(
+        default=1,
+        description="Orders of the tasks on which strategies are compared: the given one alone, "
+        "so many different ones, or 'all' (of up to five tasks).",
+    )
     tune: bool = Field(
         default=False,
         description="Choose each strategy's own values from its grid, on dev rows of the first two "
@@ -355,6 +360,13 @@ class ExperimentConfig(BaseModel):
         wanted = cls.model_fields[info.field_name or ""].annotation
         if isinstance(value, bool) and wanted is not bool:
             raise ValueError(f"got {value}; YAML reads yes, no, on and off so, unless quoted")
+        return value
+
+    @field_validator("orders")
+    @classmethod
+    def _bound_the_orders(cls, value: int | str) -> int | str:
+        if isinstance(value, int) and value < 1:
+            raise ValueError(f"must be at least 1 or 'all', got {value}")
         return value
 
     @field_validator("bytes_per_task", mode="before")

@@ -51,9 +51,13 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
     tasks, rows = summary["tasks"], summary["strategies"]
     seeds = ", ".join(str(seed) for seed in summary["seeds"])
     many = len(summary["seeds"]) > 1
-    lines = [f"# {' → '.join(tasks)}", ""]
-    lines += [f"Seeds: {seeds}. {'Mean ± standard deviation over them; s' if many else 'S'}cores, "
-              "transfers, forgetting and ECE in points.", ""]  # fmt: skip
+    orders = summary.get("orders", [])
+    title = f"{', '.join(tasks)} in {len(orders)} orders" if orders else " → ".join(tasks)
+    what = "them and all orders" if orders else "them"
+    many = many or bool(orders)
+    lines = [f"# {title}", ""]
+    lines += [f"Seeds: {seeds}. {f'Mean ± standard deviation over {what}; s' if many else 'S'}"
+              "cores, transfers, forgetting and ECE in points.", ""]  # fmt: skip
     head = ["strategy", "average accuracy", "backward transfer", "forgetting", "ECE"]
     head += [f"{task} at the end" for task in tasks] + ["bytes a task", "seconds", "rows"]
     routed = any(row["sent_right"]["mean"] is not None for row in rows.values())

@@ -33,21 +33,22 @@ def over_seeds(values: Iterable[float | None]) -> dict[str, Any]:
 
 
 def differences_of(results: Sequence[RunResult], *, reference: str) -> list[dict[str, Any]]:
-    """Test every strategy against one: paired by seed, on the average accuracy.
+    """Test every strategy against one: paired by order and seed, on the average accuracy.
 
     Args:
         results: Finished runs.
         reference: The strategy that the others are compared with.
 
     Returns:
-        By strategy: how much better the reference is on average over the seeds that both have, the
+        By strategy: how much better the reference is on average over the runs that both have, the
         95 % interval of that, p of the paired t-test, and p after Holm's correction for all of
-        them. Empty where no other strategy shares two seeds with the reference.
+        them. Empty where no other strategy shares two runs with the reference.
     """
-    scores: dict[str, dict[int, float]] = {}
+    scores: dict[str, dict[tuple[tuple[str, ...], int], float]] = {}
     for result in results:
         if result.average_accuracy is not None:
-            scores.setdefault(result.strategy, {})[result.seed] = result.average_accuracy
+            cell = tuple(result.tasks), result.seed
+            scores.setdefault(result.strategy, {})[cell] = result.average_accuracy
     own, found = scores.pop(reference, {}), []
     for name, others in scores.items():
         seeds = sorted({*own} & {*others})
@@ -78,11 +79,12 @@ def ranks_of(results: Sequence[RunResult]) -> dict[str, Any] | None:
         number of ``"comparisons"``; None with fewer than three strategies. A task with a seed
         counts if all strategies have a score there.
     """
-    cells: dict[tuple[int, str], dict[str, float]] = {}
+    cells: dict[tuple[tuple[str, ...], int, str], dict[str, float]] = {}
     for result in results:
         for task, value in zip(result.tasks, result.R[-1], strict=True):
             if value is not None:
-                cells.setdefault((result.seed, task), {})[result.strategy] = value
+                cell = tuple(result.tasks), result.seed, task
+                cells.setdefault(cell, {})[result.strategy] = value
     names = list(dict.fromkeys(result.strategy for result in results))
     whole = [cell for cell in cells.values() if len(cell) == len(names)]
     if len(names) < 3 or not whole:
