@@ -29,23 +29,46 @@ def formed(tasks: Sequence[TextTask], config: ExperimentConfig) -> tuple[TextTas
         InputError: If the tasks do not fit the form.
     """
     if config.scenario == "domain":
-        _check_labels(tasks)
+        return _alike(tasks)
     if config.scenario == "class":
         return _numbered_through(tasks, size=config.classes_per_experience)
     return tuple(tasks)
 
 
-def _check_labels(tasks: Sequence[TextTask]) -> None:
-    """Raise an InputError unless all tasks have the same labels in the same order."""
+def _alike(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
+    """Return tasks with the same labels in the order of the first's.
+
+    Raises:
+        InputError: If one has other labels.
+    """
     first = tasks[0]
     for task in tasks[1:]:
-        if task.label_names != first.label_names:
+        if set(task.label_names) != set(first.label_names):
             raise InputError(
                 "domain-incremental tasks share their labels, but those of "
                 f"{first.name!r} are {', '.join(first.label_names)}, and those of {task.name!r} "
                 f"{', '.join(task.label_names)}; task_settings.{task.name}.label_names can name "
                 "them alike"
             )
+    return tuple(_reordered(task, first.label_names) for task in tasks)
+
+
+def _reordered(task: TextTask, names: tuple[str, ...]) -> TextTask:
+    """Number a task's labels in the order of `names`."""
+    if task.label_names == names:
+        return task
+    numbers = [names.index(name) for name in task.label_names]
+
+    def renumbered(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        return tuple(Row(row.text, row.text_pair, numbers[int(row.label)]) for row in rows)
+
+    return replace(
+        task,
+        label_names=names,
+        train=renumbered(task.train),
+        dev=renumbered(task.dev),
+        test=renumbered(task.test),
+    )
 
 
 def _numbered_through(tasks: Sequence[TextTask], *, size: int | None) -> tuple[TextTask, ...]:

@@ -83,6 +83,11 @@ def test_a_class_without_rows_is_told(plain):
 def test_domains_have_the_same_labels(plain):
     domains = load_tasks(config(tasks=DOMAINS), seed=0)
     assert formed(domains, config(scenario="domain")) == domains
+    first, second = domains
+    turned = replace(second, label_names=second.label_names[::-1])
+    _, own = formed([first, turned], config(scenario="domain"))
+    assert own.label_names == first.label_names
+    assert [row.label for row in own.test] == [1 - row.label for row in second.test]
     with pytest.raises(InputError, match=r"task_settings\.topic\.label_names can name them alike"):
         formed(plain, config(scenario="domain"))
 
