@@ -1,9 +1,9 @@
 """Forms of a stream: what is told with a text when it is answered.
 
-    task     the task's label, which picks its head (task-incremental)
-    domain   nothing: all tasks have the same labels and share one head (domain-incremental)
-    class    nothing: one head over the labels of all tasks, which never saw two tasks
-             together (class-incremental)
+- task: the task's label, which picks its head (task-incremental).
+- domain: nothing; all tasks have the same labels and share one head (domain-incremental).
+- class: nothing; one head over the labels of all tasks, which never saw two tasks together
+  (class-incremental).
 
 In the class-incremental form the classes of all tasks are numbered through, and a task may be split
 into experiences of a few classes each. The head has an output for every class from the start
