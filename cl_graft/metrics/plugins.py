@@ -1,10 +1,8 @@
 """The measures of a stream as a metric plugin of Avalanche.
 
 `StreamScores` fills R[i][j], the score on experience j of a test stream after training on
-        everything = logits
-        # Where tasks share a head, columns would tell the task.
-        one_head = getattr(strategy.model, "one_head", False)
-        if isinstance(strategy.model, MultiTaskModule) and not one_head:
+experience i, and with it calibration and a hash of the logits: on the task's own classes where each
+task has a head of its own, on all classes where tasks share one.
 """
 
 from __future__ import annotations
