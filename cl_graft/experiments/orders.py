@@ -17,7 +17,7 @@ from cl_graft.experiments import folders
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.compare import compare, summarize, write_summary
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.progress import Progress, Step, silent
+from cl_graft.experiments.progress import Progress, reported_as, silent
 from cl_graft.experiments.results import Comparison, RunResult, command
 from cl_graft.randomness import permutation
 from cl_graft.stopping import Stop
@@ -92,7 +92,7 @@ def compare_orders(
             compare(
                 config.model_copy(update={"tasks": tasks, "orders": 1}),
                 out=out / f"order{place}",
-                progress=_of_order(progress, place),
+                progress=reported_as(progress, f"order {place} {{}}".format),
                 started_by=started_by,
                 stop=stop,
                 cache=cache,
@@ -131,12 +131,3 @@ def _joined(
     summary["orders"] = orders
     write_summary(summary, out, whole=not failed)
     return Comparison(out, tuple(cells), tuple(failed), summary)
-
-
-def _of_order(progress: Progress, place: int) -> Progress:
-    """Report the steps of an order under its number."""
-
-    def report(step: Step) -> None:
-        progress(replace(step, strategy=f"order {place} {step.strategy}"))
-
-    return report

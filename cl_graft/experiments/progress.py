@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-__all__ = ["Progress", "Step", "silent"]
+__all__ = ["Progress", "Step", "reported_as", "silent"]
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,20 @@ class Step:
 
 Progress = Callable[[Step], None]
 """Called after every step."""
+
+
+def reported_as(progress: Progress, name: Callable[[str], str]) -> Progress:
+    """Return `progress` with steps under another name than their strategy's.
+
+    Args:
+        progress: What is called.
+        name: The strategy's name to the other one.
+    """
+
+    def report(step: Step) -> None:
+        progress(replace(step, strategy=name(step.strategy)))
+
+    return report
 
 
 def silent(step: Step) -> None:

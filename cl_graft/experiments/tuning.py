@@ -20,7 +20,7 @@ from cl_graft.errors import BankError, DivergedError, InputError
 from cl_graft.experiments import folders
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.progress import Progress, Step, silent
+from cl_graft.experiments.progress import Progress, reported_as, silent
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.stopping import Stop
@@ -162,7 +162,7 @@ def tune(
                 out=folder / name,
                 tasks=tasks,
                 cache=cache,
-                progress=_named(progress, f"{strategy} {name}"),
+                progress=reported_as(progress, f"{{}} {name}".format),
                 go_on=True,
                 started_by=started_by,
                 stop=stop,
@@ -227,12 +227,3 @@ def _folder(out: Path, strategy: str) -> Path:
 def _name(values: Mapping[str, Value]) -> str:
     """Return a combination as the name of a folder, such as ``"lr=0.002,share=0.5"``."""
     return ",".join(f"{name}={value}" for name, value in values.items())
-
-
-def _named(progress: Progress, name: str) -> Progress:
-    """Report the steps of a combination under its own name."""
-
-    def report(step: Step) -> None:
-        progress(replace(step, strategy=name))
-
-    return report
