@@ -9,6 +9,7 @@ seeds and strategies can be added.
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,12 +33,13 @@ from cl_graft.experiments.setup import check_strategy
 from cl_graft.experiments.sizing import Sized, sized, sizes_within
 from cl_graft.experiments.statistics import differences_of, over_seeds, ranks_of
 from cl_graft.experiments.tasks import check_tasks, data_seed_of, load_tasks
-from cl_graft.experiments.tuning import stored_tuning, tune, with_values
+from cl_graft.experiments.tuning import Tuning, stored_tuning, tune, with_values
 from cl_graft.metrics import (
     accuracy_over_stream,
     backward_transfer_over_stream,
     forward_transfer_over_stream,
 )
+from cl_graft.models import Loaded
 from cl_graft.stopping import Stop
 from cl_graft.store import only_writer
 from cl_graft.store.files import replace_file
@@ -102,7 +104,17 @@ def _compare(
 ) -> Comparison:
     folders.check_out(out, config)
     tasks = _load_all(config)
-    budget = _budget(config, next(iter(tasks.values())))
+
+    @functools.cache
+    def base() -> Loaded:
+        """Load the base model, for strategies that can all run."""
+        for strategy in config.strategies:
+            check_strategy(find_strategy(strategy), config)
+        return load_base_model(config)
+
+    budget: dict[str, Any] | None = None
+    if config.bytes_per_task is not None:
+        budget = _budget(config, config.bytes_per_task, base(), next(iter(tasks.values())))
     own = {
         name: sized(config, name, Sized(**budget["sizes"][name]) if budget else Sized())
         for name in config.strategies
@@ -110,21 +122,23 @@ def _compare(
     }
     cells = [(strategy, seed) for seed in config.seeds for strategy in own]
     tuned = {name: stored_tuning(settings, name, out=out) for name, settings in own.items()}
+
+    def asked(strategy: str, choice: Tuning) -> ExperimentConfig:
+        """Return the config of a strategy's runs."""
+        return with_values(own[strategy], find_strategy(strategy), choice.chosen)
+
     done: dict[tuple[str, int], RunResult] = {}
     for strategy, seed in cells:
         if (choice := tuned[strategy]) is not None:
-            asked = with_values(own[strategy], find_strategy(strategy), choice.chosen)
-            result = folders.finished(folders.run_folder(out, strategy, seed), asked)
+            folder = folders.run_folder(out, strategy, seed)
+            result = folders.finished(folder, asked(strategy, choice))
             done |= {(strategy, seed): result} if result is not None else {}
     for (_, seed), result in done.items():
         _same_data(result, tasks[data_seed_of(config, seed)])
     if len(done) < len(cells):
         pick_device(config.device)
-        for strategy in own:
-            check_strategy(find_strategy(strategy), config)
-        loaded = load_base_model(config)
         for stream in tasks.values():
-            check_tasks(stream, loaded, config)
+            check_tasks(stream, base(), config)
     cells_of = {"strategies": config.strategies, "seeds": config.seeds}
     folders.write_config(config, out, **cells_of, command=started_by)
     failed: list[Failure] = []
@@ -143,7 +157,7 @@ def _compare(
                 started_by=started_by,
             )
             done[strategy, seed] = run(
-                with_values(own[strategy], find_strategy(strategy), choice.chosen),
+                asked(strategy, choice),
                 strategy=strategy,
                 seed=seed,
                 out=out,
@@ -230,15 +244,13 @@ def _load_all(config: ExperimentConfig) -> dict[int, tuple[TextTask, ...]]:
     return {data_seed: load_tasks(config, seed=seed) for data_seed, seed in seeds.items()}
 
 
-def _budget(config: ExperimentConfig, tasks: Sequence[TextTask]) -> dict[str, Any] | None:
-    """Size the strategies to the bytes a task that a config asks for, if it does."""
-    if config.bytes_per_task is None:
-        return None
-    for strategy in config.strategies:
-        check_strategy(find_strategy(strategy), config)
-    sizes, unmet = sizes_within(config.bytes_per_task, config, load_base_model(config), tasks)
+def _budget(
+    config: ExperimentConfig, budget: int, loaded: Loaded, tasks: Sequence[TextTask]
+) -> dict[str, Any]:
+    """Size the strategies to so many bytes a task."""
+    sizes, unmet = sizes_within(budget, config, loaded, tasks)
     shown = {name: asdict(size) for name, size in sizes.items()}
-    return {"bytes_per_task": config.bytes_per_task, "sizes": shown, "unmet": unmet}
+    return {"bytes_per_task": budget, "sizes": shown, "unmet": unmet}
 
 
 def _same_data(result: RunResult, tasks: Sequence[TextTask]) -> None:
