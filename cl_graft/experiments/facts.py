@@ -7,6 +7,7 @@ from typing import Any
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.strategies import TaskFacts
 from cl_graft.tasks import Prompt, TextTask
+from cl_graft.tasks.encoded import prompt_of
 
 __all__ = ["task_facts"]
 
@@ -21,14 +22,13 @@ def task_facts(
         config: The experiment's settings.
         max_length: Tokens a row; None means the config's, or else the task's own.
     """
-    prompts = {"encoder": None, "masked_lm": task.prompt, "causal_lm": task.causal_prompt}
     return TaskFacts(
         name=task.name,
         metric=task.metric,
         facts={
             "label_names": list(task.label_names),
             "pair": task.pair,
-            "prompt": _prompt(prompts[config.family]),
+            "prompt": _prompt(prompt_of(task, config.family)),
             "max_length": max_length or config.max_length or task.max_length,
             "rows": {split: len(getattr(task, split)) for split in ("train", "dev", "test")},
             "shots": config.shots,

@@ -19,12 +19,13 @@ from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.tuning import with_values
 from cl_graft.models import Loaded, graftable_parameters, make_head
 from cl_graft.planning.disk import entry_bytes
+from cl_graft.strategies.baselines.held import bytes_of
 from cl_graft.strategies.row import StrategyRow
 from cl_graft.strategies.settings import Value
 from cl_graft.strategies.size import Room
 from cl_graft.strategies.table import find_strategy
 from cl_graft.tasks import TextTask
-from cl_graft.tasks.encoding import label_token_ids
+from cl_graft.tasks.encoded import label_tokens_of
 
 __all__ = ["Sized", "largest_within", "sized", "sizes_within"]
 
@@ -120,7 +121,7 @@ def _size(
         return Sized()
     if row.keeps == "entry" or row.family == "merging":
         return _density(row, budget, room, head)
-    own, heads = row.size, _bytes(head)
+    own, heads = row.size, bytes_of(head.state_dict())
     if own is None:
         raise InputError(f"there is no size to set: it adds {row.adds}")
     given = config.strategy_settings.get(row.name, {}).get(own.setting, 0)
@@ -155,13 +156,5 @@ def _density(row: StrategyRow, budget: int, room: Room, head: nn.Module) -> Size
 
 
 def _head(task: TextTask, loaded: Loaded, config: ExperimentConfig) -> nn.Module:
-    prompt = task.causal_prompt if config.family == "causal_lm" else task.prompt
-    tokens = None
-    if config.family != "encoder" and prompt is not None:
-        names = task.label_names
-        tokens = label_token_ids(loaded.tokenizer, prompt, names, family=config.family)
+    tokens = label_tokens_of(task, loaded.tokenizer, config.family)
     return make_head(loaded.model, classes=task.num_classes, label_token_ids=tokens, seed=0)
-
-
-def _bytes(module: nn.Module) -> int:
-    return sum(t.numel() * t.element_size() for t in module.state_dict().values())

@@ -25,7 +25,7 @@ from cl_graft.tasks.tokenizer import tokenizer_text
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["EncodedTask", "encode_task"]
+__all__ = ["EncodedTask", "encode_task", "label_tokens_of", "prompt_of"]
 
 _ENCODING = 2
 """Goes up whenever `encode` gives other tokens than before, or more is kept with them."""
@@ -50,6 +50,25 @@ class EncodedTask:
     cut: dict[str, int]
 
 
+def prompt_of(task: TextTask, family: Family) -> Prompt | None:
+    """Return the prompt by which a model of a family answers a task; None for encoders."""
+    return {"encoder": None, "masked_lm": task.prompt, "causal_lm": task.causal_prompt}[family]
+
+
+def label_tokens_of(
+    task: TextTask, tokenizer: Tokenizer, family: Family
+) -> tuple[tuple[int, ...], ...] | None:
+    """Return the tokens of every label of a task; None without a prompt.
+
+    Raises:
+        InputError: If a label word has several tokens, and the family answers with one.
+    """
+    prompt = prompt_of(task, family)
+    if family == "encoder" or prompt is None:
+        return None
+    return label_token_ids(tokenizer, prompt, task.label_names, family=family)
+
+
 def encode_task(
     task: TextTask,
     tokenizer: Tokenizer,
@@ -70,10 +89,7 @@ def encode_task(
     Raises:
         InputError: If a prompt does not fit the family or a label word has several tokens.
     """
-    prompt = {"encoder": None, "masked_lm": task.prompt, "causal_lm": task.causal_prompt}[family]
-    tokens = None
-    if family != "encoder" and prompt is not None:
-        tokens = label_token_ids(tokenizer, prompt, task.label_names, family=family)
+    prompt, tokens = prompt_of(task, family), label_tokens_of(task, tokenizer, family)
     kind = torch.float32 if task.regression else torch.int64
     texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
     inputs, cut = _inputs(task, texts, tokenizer, family, prompt, max_length, cache)
