@@ -102,8 +102,8 @@ def _ordered(found: Capacity) -> list[str]:
     if orders is None or len(found.tasks) < 2 or found.mode == "isolated":
         return []
     names = [task.task for task in found.tasks]
-    which = f"all {orders.orders:,}" if orders.exact else f"{orders.orders:,} drawn by seed "
-    which = which if orders.exact else f"{which}{orders.seed}"
+    drawn = f"{orders.orders:,} drawn by seed {orders.seed}"
+    which = f"all {orders.orders:,}" if orders.exact else drawn
     lines = [
         f"In other orders ({which}) the task that owns least would own "
         f"{orders.worst_off_worst:.1%} to {orders.worst_off_best:.1%} of its region, here "

@@ -24,7 +24,7 @@ from cl_graft.analysis.capacity import (
 )
 from cl_graft.bank import GraftBank
 from cl_graft.errors import InputError
-from cl_graft.experiments.folders import BANK, run_folder
+from cl_graft.experiments.folders import run_folder, run_of
 from cl_graft.experiments.results import RESULTS, RunResult, read_result
 from cl_graft.experiments.verify import bank_folder
 from cl_graft.store import load_bank
@@ -258,9 +258,9 @@ def _reason(
 
 def _scores(where: Path, bank: GraftBank) -> tuple[str, dict[int, tuple[float, float]]]:
     """Return by position what tasks score, beside what they do without having lost anything."""
-    run = where.parent
+    run = run_of(where)
     found: dict[int, tuple[float, float]] = {}
-    pair = _runs(run) if where.name == BANK else None
+    pair = _runs(run) if run is not None else None
     if pair is not None:
         ours, alone = (_learned(result) for result in pair)
         for place, entry in enumerate(bank.entries):

@@ -38,6 +38,7 @@ __all__ = [
     "refuse_taken",
     "resume_command",
     "run_folder",
+    "run_of",
     "settings_of",
     "sweep",
     "told_how_to_go_on",
@@ -55,6 +56,12 @@ _BESIDE = ("strategy", "seed", "command", "processes", "tuning")
 def run_folder(out: Path | str, strategy: str, seed: int) -> Path:
     """Return the folder of a run."""
     return Path(out) / strategy / f"seed{seed}"
+
+
+def run_of(bank: Path) -> Path | None:
+    """Return the run that made a bank, if the bank's folder lies in it."""
+    run = bank.parent
+    return run if bank.name == BANK and (run / CONFIG).is_file() else None
 
 
 def refuse_taken(folder: Path) -> None:

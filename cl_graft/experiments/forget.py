@@ -24,7 +24,7 @@ from cl_graft.experiments.add import add_task, writing_to
 from cl_graft.experiments.base import config_of
 from cl_graft.experiments.config import ExperimentConfig, override_
 from cl_graft.experiments.devices import pick_device
-from cl_graft.experiments.folders import BANK, CACHE, CONFIG, read_config, settings_of
+from cl_graft.experiments.folders import CACHE, read_config, run_of, settings_of
 from cl_graft.experiments.progress import Progress, Step, silent
 from cl_graft.experiments.rebuild import OpenedBank, find_entry, open_bank
 from cl_graft.experiments.results import RESULTS, read_result
@@ -208,7 +208,7 @@ def _asked(
     Raises:
         InputError: If they cannot be found, or are others.
     """
-    run = _run_of(where)
+    run = run_of(where)
     stored = settings_of((run and read_config(run)) or {})
     place = Path(data) if data is not None else stored.get("data") and Path(stored["data"])
     name = entry.task
@@ -349,7 +349,7 @@ def _refuse_unfinished(where: Path) -> None:
     Raises:
         InputError: If the run is not finished.
     """
-    run = _run_of(where)
+    run = run_of(where)
     if run and not ((run / RESULTS).is_file() and read_result(run).complete):
         raise InputError(
             f"the run {run} is not finished; go on with it (cl-graft run --resume {run}), and let "
@@ -359,14 +359,8 @@ def _refuse_unfinished(where: Path) -> None:
 
 def _traces(where: Path, task: str) -> tuple[Path, ...]:
     """Return what tells of a task beside the bank."""
-    run = _run_of(where)
+    run = run_of(where)
     if run is None or not (run / RESULTS).is_file() or task not in read_result(run).tasks:
         return ()
     cache = run.parent.parent / CACHE
     return (run, cache) if cache.is_dir() else (run,)
-
-
-def _run_of(where: Path) -> Path | None:
-    """Return the run that made a bank, if the bank lies in it."""
-    run = where.parent
-    return run if where.name == BANK and (run / CONFIG).is_file() else None
