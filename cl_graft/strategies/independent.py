@@ -20,7 +20,7 @@ from cl_graft.graft import load_, snapshot
 from cl_graft.learning import fine_tune_task
 from cl_graft.passes import Passes
 from cl_graft.strategies.heads import carrier_of
-from cl_graft.strategies.problems import task_problem
+from cl_graft.strategies.problems import Problems
 from cl_graft.training import FineTuning
 
 __all__ = ["IndependentPlugin"]
@@ -63,8 +63,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
         self.passes: dict[int, dict[str, Passes]] = {}
         self._fine_tuning = dict(fine_tuning)
         self._base = base
-        self._dev = {int(e.task_label): e for e in dev} if dev is not None else {}
-        self._metrics = dict(metrics or {})
+        self._problems = Problems(dev, metrics)
         self._seed = seed
         self._cache = cache
         self._checkpoints = checkpoints
@@ -100,17 +99,8 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
 
     def _learn(self, strategy: Any, experience: Any) -> None:
         label = int(experience.task_label)
-        task = task_problem(
-            strategy.model,
-            experience,
-            label=label,
-            criterion=strategy._criterion,
-            base=self._base,
-            device=strategy.device,
-            dev=self._dev.get(label),
-            metric=self._metrics.get(label, "accuracy"),
-            seed=self._seed,
-        )
+        base, seed = self._base, self._seed
+        task = self._problems.of(strategy, experience, label=label, base=base, seed=seed)
         started = time.perf_counter()
         dense = fine_tune_task(
             task,

@@ -24,7 +24,7 @@ from cl_graft.locating import locate_task
 from cl_graft.passes import Passes
 from cl_graft.region import Layout, Region
 from cl_graft.strategies.heads import carrier_of, head_state
-from cl_graft.strategies.problems import task_problem
+from cl_graft.strategies.problems import Problems
 
 __all__ = ["MergingPlugin"]
 
@@ -75,8 +75,7 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
             for label, own in settings.items()
         }
         self._identity = identity
-        self._dev = {int(e.task_label): e for e in dev} if dev is not None else {}
-        self._metrics = dict(metrics or {})
+        self._problems = Problems(dev, metrics)
         self._cache = cache
         self._checkpoints = checkpoints
         self._progress = progress
@@ -118,17 +117,8 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
     def _learn(self, strategy: Any, experience: Any) -> None:
         self.carry(strategy.model, None)
         label = int(experience.task_label)
-        task = task_problem(
-            strategy.model,
-            experience,
-            label=label,
-            criterion=strategy._criterion,
-            base=self._identity.fingerprint,
-            device=strategy.device,
-            dev=self._dev.get(label),
-            metric=self._metrics.get(label, "accuracy"),
-            seed=self._settings[label].seed,
-        )
+        base, seed = self._identity.fingerprint, self._settings[label].seed
+        task = self._problems.of(strategy, experience, label=label, base=base, seed=seed)
         layout = Layout.of(task.parameters)
         located = locate_task(
             task,

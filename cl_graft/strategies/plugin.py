@@ -43,7 +43,7 @@ from cl_graft.strategies.heads import (
     load_head_,
 )
 from cl_graft.strategies.host import check_plugins, single_label_stream
-from cl_graft.strategies.problems import task_problem
+from cl_graft.strategies.problems import Problems
 from cl_graft.strategies.session import Session, TaskFacts
 from cl_graft.strategies.watch import check_loss
 from cl_graft.switch import Switch
@@ -111,8 +111,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         self.bank = bank
         self.seconds: dict[int, dict[str, float]] = {}
         self.passes: dict[int, dict[str, Passes]] = {}
-        self._dev = {int(e.task_label): e for e in dev} if dev is not None else {}
         self._facts = dict(facts or {})
+        metrics = {label: own.metric for label, own in self._facts.items()}
+        self._problems = Problems(dev, metrics)
         self._identity = identity
         self._keep = keep
         self._cache = cache
@@ -349,18 +350,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
         )
 
     def _problem(self, strategy: Any, label: int) -> TaskProblem:
-        facts = self._facts.get(label)
-        return task_problem(
-            strategy.model,
+        return self._problems.of(
+            strategy,
             strategy.experience,
             label=label,
-            criterion=strategy._criterion,
             base=self.bank.base.fingerprint if self.bank is not None else "",
-            device=strategy.device,
-            dev=self._dev.get(label),
-            metric=facts.metric if facts else "accuracy",
-            keep=self._keep,
             seed=self.settings.seed,
+            keep=self._keep,
         )
 
     def _name(self, label: int) -> str:

@@ -20,9 +20,47 @@ from cl_graft.models import graftable_parameters
 from cl_graft.randomness import derive
 from cl_graft.strategies.heads import carrier_of, has_task_heads, head_module, head_paths
 
-__all__ = ["task_problem"]
+__all__ = ["Problems", "task_problem"]
 
 _DEV_SHARE = 0.05
+
+
+class Problems:
+    """What a plugin was told beside the experiences that it learns, to make problems of them.
+
+    Args:
+        dev: Experiences with the rows for choosing, matched by task label; where one is missing,
+            5 % of the training rows are set aside.
+        metrics: The dev score by task label; ``"accuracy"`` where a task is not named.
+    """
+
+    def __init__(self, dev: Any = None, metrics: Mapping[int, str] | None = None) -> None:
+        self._dev = {int(e.task_label): e for e in dev} if dev is not None else {}
+        self._metrics = dict(metrics or {})
+
+    def of(
+        self,
+        strategy: Any,
+        experience: Any,
+        *,
+        label: int,
+        base: str,
+        seed: int,
+        keep: Callable[[str], bool] | None = None,
+    ) -> TaskProblem:
+        """Make the problem of learning an experience with a strategy's model, as `task_problem`."""
+        return task_problem(
+            strategy.model,
+            experience,
+            label=label,
+            criterion=strategy._criterion,
+            base=base,
+            device=strategy.device,
+            dev=self._dev.get(label),
+            metric=self._metrics.get(label, "accuracy"),
+            keep=keep,
+            seed=seed,
+        )
 
 
 def task_problem(
