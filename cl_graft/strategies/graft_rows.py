@@ -13,7 +13,7 @@ from cl_graft.localization import LOCALIZERS
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.plugin import GraftingPlugin
-from cl_graft.strategies.row import BY_LABEL, Memory, StrategyRow
+from cl_graft.strategies.row import BY_LABEL, Family, Memory, StrategyRow
 from cl_graft.strategies.steps import ClipGradient, LinearDecay
 
 __all__ = ["ADDS_ENTRY", "REGION_RATES", "ROWS", "grafting_plugin", "plugins_of_regions"]
@@ -55,11 +55,13 @@ def _know_by_bank(
     """Do nothing: the plugin was made with the bank."""
 
 
-def _ablation(name: str, source: str, grid: Mapping[str, Any], **imposes: Any) -> StrategyRow:
+def _row(
+    name: str, family: Family, source: str, grid: Mapping[str, Any], **imposes: Any
+) -> StrategyRow:
     """Make the row of grafting with some settings of its own."""
     return StrategyRow(
         name,
-        "ablation",
+        family,
         source,
         "region",
         "entry",
@@ -75,43 +77,25 @@ def _ablation(name: str, source: str, grid: Mapping[str, Any], **imposes: Any) -
 _SOURCE = "Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600"
 
 ROWS = (
-    StrategyRow(
-        "grafting",
-        "grafting",
-        _SOURCE,
-        "region",
-        "entry",
-        _grafting,
-        Memory(_know_by_bank),
-        grid=REGION_RATES,
-        refuses=BY_LABEL,
-        adds=ADDS_ENTRY,
-    ),
-    StrategyRow(
+    _row("grafting", "grafting", _SOURCE, REGION_RATES),
+    _row(
         "lt_sft",
         "isolation",
         "Ansell et al., 2022, https://arxiv.org/abs/2110.07560; grafting in isolated mode with "
         "the localizer `movement`",
-        "region",
-        "entry",
-        _grafting,
-        Memory(_know_by_bank),
-        grid=REGION_RATES,
-        refuses=BY_LABEL,
-        adds=ADDS_ENTRY,
-        imposes={
-            "localizer": "movement",
-            "mode": "isolated",
-            "refill": False,
-            "region_start": "base",
-        },
+        REGION_RATES,
+        localizer="movement",
+        mode="isolated",
+        refill=False,
+        region_start="base",
     ),
     *(
-        _ablation(f"grafting_{row.name}", row.source, REGION_RATES, localizer=row.name)
+        _row(f"grafting_{row.name}", "ablation", row.source, REGION_RATES, localizer=row.name)
         for row in LOCALIZERS.values()
     ),
-    _ablation(
+    _row(
         "grafting_without_retraining",
+        "ablation",
         f"{_SOURCE}; the values of the independent run stay",
         {},
         retrain=False,
