@@ -17,13 +17,14 @@ import cl_graft
 from cl_graft.allocator import keep_freed_memory
 from cl_graft.cli.banks import add_command, inspect_command, verify_command
 from cl_graft.cli.capacity import capacity_command
+from cl_graft.cli.comparison import compare_command
 from cl_graft.cli.doctor import doctor_command
 from cl_graft.cli.forgetting import forget_command
 from cl_graft.cli.laboratory import experiment_command
 from cl_graft.cli.output import visible
 from cl_graft.cli.plan import plan_command
 from cl_graft.cli.strategies import strategies_command
-from cl_graft.cli.streams import compare_command, demo_command, run_command
+from cl_graft.cli.streams import demo_command, run_command
 from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
 from cl_graft.stopping import Stopped, stoppable
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from cl_graft.errors import InputError
 
 __all__ = [
     "As_json",
@@ -18,6 +21,8 @@ __all__ = [
     "Resume",
     "Sets",
     "Trusted",
+    "as_sets",
+    "refuse_others",
 ]
 
 _LOOKS = "How it looks"
@@ -89,3 +94,20 @@ On_bad_row = Annotated[
         show_default=False,
     ),
 ]
+
+
+def refuse_others(option: str, config: Path | None, sets: list[str] | None, others: object) -> None:
+    """Refuse settings beside an option that takes them from a folder.
+
+    Raises:
+        InputError: If there are any.
+    """
+    if config is not None or sets or others:
+        raise InputError(
+            f"{option} goes on with the settings that the folder holds: give no others"
+        )
+
+
+def as_sets(options: dict[str, object]) -> list[str]:
+    """Write options as the overrides that `load_config` reads; JSON is YAML."""
+    return [f"{name}={json.dumps(value, default=str)}" for name, value in options.items()]

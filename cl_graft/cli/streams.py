@@ -1,37 +1,29 @@
-"""`demo`, `run` and `compare`: learning a stream of tasks."""
+"""`demo` and `run`: learning a stream of tasks."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
+from cl_graft.cli.comparison import failures_of, watched_comparison
 from cl_graft.cli.options import (
     As_json,
-    Data,
-    Device,
-    Model,
     On_bad_row,
     Quiet,
     Resume,
     Sets,
     Trusted,
+    as_sets,
+    refuse_others,
 )
 from cl_graft.cli.output import Output, apart, given
 from cl_graft.cli.progress import meter
 from cl_graft.errors import InputError
 from cl_graft.stopping import stoppable
 
-if TYPE_CHECKING:
-    from cl_graft.experiments.config import ExperimentConfig
-    from cl_graft.experiments.results import Comparison
-
-__all__ = ["compare_command", "demo_command", "run_command"]
-
-_HIDDEN: dict[str, Any] = {"show_default": False}
-_STREAM, _TRAINING, _REGION = "The stream", "Training", "The region"
+__all__ = ["demo_command", "run_command"]
 
 
 def demo_command(
@@ -58,8 +50,8 @@ def demo_command(
 
     output = Output(quiet, as_json)
     defaults = demo_config().model_dump(mode="json", exclude_unset=True)
-    config = load_config(None, [*_as_sets(defaults), *(sets or ())])
-    comparison = _compare(config, out, output)
+    config = load_config(None, [*as_sets(defaults), *(sets or ())])
+    comparison = watched_comparison(config, out, output)
     seeds = [cell.seed for cell in comparison.cells if cell.strategy == "grafting"]
     reports = []
     with apart(), meter(output) as progress:
@@ -74,7 +66,7 @@ def demo_command(
         *tables,
         comparison_table(comparison.cells),
         f"cl-graft verify: the bank {said} with the bits it was learned with.",
-        *_failures(comparison),
+        *failures_of(comparison),
         f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}",
     )
     if comparison.failed or not ok:
@@ -87,10 +79,10 @@ def run_command(
     ] = None,
     strategy: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Default: the first in the config.", **_HIDDEN),
+        typer.Option(metavar="NAME", help="Default: the first in the config.", show_default=False),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Default: the first in the config.", **_HIDDEN)
+        int | None, typer.Option(help="Default: the first in the config.", show_default=False)
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
     on_bad_row: On_bad_row = None,
@@ -126,12 +118,12 @@ def run_command(
     chosen = given(strategies=strategy, seeds=seed, on_bad_row=on_bad_row)
     trusted = given(trust_remote_code=trust_remote_code or None)
     if resume is not None:
-        _alone("--resume", config, sets, chosen)
+        refuse_others("--resume", config, sets, chosen)
         where = find_run(resume)
         out = where.parent.parent
         settings = stored_config(where, trust_remote_code=trust_remote_code)
     elif config is not None:
-        settings = load_config(config, [*(sets or ()), *_as_sets(chosen | trusted)])
+        settings = load_config(config, [*(sets or ()), *as_sets(chosen | trusted)])
         where = run_folder(out, settings.strategies[0], settings.seeds[0])
     else:
         raise InputError("give a config to run, or --resume with the folder of a run")
@@ -156,270 +148,3 @@ def run_command(
         *data_notes([result]),
         f"Results: {where}",
     )
-
-
-def compare_command(
-    config: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG.yaml", help="Settings; the options go before them."),
-    ] = None,
-    data: Data = None,
-    tasks: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Tasks in the order of the stream: presets (qnli), built-in ones (sentiment), "
-            "paths, hub names.",
-            rich_help_panel=_STREAM,
-            **_HIDDEN,
-        ),
-    ] = None,
-    scenario: Annotated[
-        str | None,
-        typer.Option(
-            metavar="task|domain|class",
-            help="A head a task, picked by the task's label; or one head and no task labels, for "
-            "tasks with the same labels, or for the labels of all tasks.",
-            rich_help_panel=_STREAM,
-            **_HIDDEN,
-        ),
-    ] = None,
-    classes_per_experience: Annotated[
-        int | None,
-        typer.Option(
-            help="Split tasks into experiences of so many classes (scenario class).",
-            rich_help_panel=_STREAM,
-            **_HIDDEN,
-        ),
-    ] = None,
-    model: Model = None,
-    family: Annotated[
-        str | None,
-        typer.Option(metavar="encoder|masked_lm|causal_lm", help="How it answers.", **_HIDDEN),
-    ] = None,
-    pooling: Annotated[
-        str | None, typer.Option(metavar="mean|first", help="Of an encoder's states.", **_HIDDEN)
-    ] = None,
-    precision: Annotated[
-        str | None, typer.Option(metavar="fp32|bf16|fp16", help="In which it computes.", **_HIDDEN)
-    ] = None,
-    shots: Annotated[
-        int | None,
-        typer.Option(help="Training rows a class.", rich_help_panel=_STREAM, **_HIDDEN),
-    ] = None,
-    shots_short: Annotated[
-        str | None,
-        typer.Option(
-            metavar="error|all",
-            help="What to do with a class that has fewer.",
-            rich_help_panel=_STREAM,
-            **_HIDDEN,
-        ),
-    ] = None,
-    max_length: Annotated[
-        int | None, typer.Option(help="Tokens a row.", rich_help_panel=_STREAM, **_HIDDEN)
-    ] = None,
-    max_test: Annotated[
-        int | None, typer.Option(help="Most test rows a task.", rich_help_panel=_STREAM, **_HIDDEN)
-    ] = None,
-    on_bad_row: On_bad_row = None,
-    strategies: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,C",
-            help="Default: grafting,naive,independent. all: see cl-graft strategies.",
-            **_HIDDEN,
-        ),
-    ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(metavar="0,1,2", help="Default: 0.", **_HIDDEN)
-    ] = None,
-    orders: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N|all",
-            help="Compare on so many orders of the tasks, the given one first.",
-            rich_help_panel=_STREAM,
-            **_HIDDEN,
-        ),
-    ] = None,
-    tune: Annotated[
-        bool,
-        typer.Option(
-            "--tune",
-            help="First choose each strategy's own values from its grid, on dev rows of the first "
-            "two tasks.",
-        ),
-    ] = False,
-    bytes_per_task: Annotated[
-        str | None,
-        typer.Option(
-            metavar="100kB",
-            help="Make every strategy as large as fits into so many bytes a task.",
-            **_HIDDEN,
-        ),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="default|paper|fast",
-            help="paper: its schedule, its grid, its mask, density 1e-4: hours, not minutes. "
-            "fast: regions from a few gradients at the base, no dense run.",
-            rich_help_panel=_TRAINING,
-            **_HIDDEN,
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None,
-        typer.Option(help="Steps of each training.", rich_help_panel=_TRAINING, **_HIDDEN),
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Rows a step.", rich_help_panel=_TRAINING, **_HIDDEN)
-    ] = None,
-    lr: Annotated[
-        float | None,
-        typer.Option(help="Learning rate, dense.", rich_help_panel=_TRAINING, **_HIDDEN),
-    ] = None,
-    region_lr: Annotated[
-        float | None,
-        typer.Option(help="Learning rate, region.", rich_help_panel=_TRAINING, **_HIDDEN),
-    ] = None,
-    density: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Share of the weights in a region, in (0, 1], or auto.",
-            rich_help_panel=_REGION,
-            **_HIDDEN,
-        ),
-    ] = None,
-    localizer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="How a region is found: learned_mask, movement, …",
-            rich_help_panel=_REGION,
-            **_HIDDEN,
-        ),
-    ] = None,
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            metavar="prefix|isolated",
-            help="Answer with all grafts so far, or with a task's own alone.",
-            rich_help_panel=_REGION,
-            **_HIDDEN,
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
-    resume: Resume = None,
-    trust_remote_code: Trusted = False,
-    sets: Sets = None,
-    device: Device = None,
-    quiet: Quiet = False,
-    as_json: As_json = False,
-) -> None:
-    """Learn a stream with several strategies and seeds, and compare them.
-
-    Writes OUT/STRATEGY/seedN for each, and OUT/summary.md. What an option does not say is as in
-    the config file, or the default.
-
-    [b]Examples[/b]
-
-      cl-graft compare --tasks sentiment,topic,paraphrase --out first
-
-      cl-graft compare --data glue --tasks qnli,ag_news,sst2_sent --shots 512 --density 0.002 --seeds 0,1,2 --out table4
-
-      cl-graft compare stream.yaml --strategies grafting --set mask_steps=20
-
-      cl-graft compare stream.yaml --strategies all --seeds 0,1,2 --tune --out tuned
-
-      cl-graft compare stream.yaml --strategies grafting,lora,bitfit --bytes-per-task 100kB
-
-      cl-graft compare --tasks sentiment,topic,paraphrase --orders all --out orders
-
-      cl-graft compare --resume first
-    """  # noqa: E501  a command is one line
-    from cl_graft.cli.report import comparison_table, data_notes, run_tables
-    from cl_graft.experiments.config import load_config
-    from cl_graft.experiments.resume import stored_comparison
-
-    output = Output(quiet, as_json)
-    trusted = given(trust_remote_code=trust_remote_code or None)
-    options = given(
-        data=data, tasks=tasks, scenario=scenario, classes_per_experience=classes_per_experience,
-        model=model, family=family, pooling=pooling, precision=precision, shots=shots,
-        shots_short=shots_short, max_length=max_length, max_test=max_test, on_bad_row=on_bad_row,
-        strategies=strategies, seeds=seeds, orders=orders, tune=tune or None,
-        bytes_per_task=bytes_per_task, preset=preset, steps=steps,
-        batch_size=batch_size, lr=lr, region_lr=region_lr, density=density, localizer=localizer,
-        mode=mode, device=device,
-    )  # fmt: skip
-    if resume is not None:
-        _alone("--resume", config, sets, options)
-        out = resume
-        settings, started_by = stored_comparison(out, trust_remote_code=trust_remote_code)
-    else:
-        settings = load_config(config, [*_as_sets(options | trusted), *(sets or ())])
-        started_by = None
-    comparison = _compare(settings, out, output, started_by=started_by)
-    shown = comparison.cells if settings.orders == 1 else ()
-    tables = [made for cell in shown for made in run_tables(cell)]
-    output.result(
-        {"comparison": comparison.summary, "runs": comparison.cells},
-        *tables,
-        comparison_table(comparison.cells),
-        *data_notes(comparison.cells),
-        *_failures(comparison),
-        *_unmet(comparison),
-        f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}",
-    )
-    if comparison.failed:
-        raise typer.Exit(1)
-
-
-def _compare(
-    config: ExperimentConfig, out: Path, output: Output, *, started_by: str | None = None
-) -> Comparison:
-    """Learn the cells of a config with progress shown and signals caught."""
-    from cl_graft.experiments.folders import resume_command
-    from cl_graft.experiments.orders import compare_orders, orders_of
-    from cl_graft.experiments.tuning import runs_to_choose
-
-    tasks = len(config.tasks) * len(config.strategies) * len(config.seeds)
-    tasks += min(2, len(config.tasks)) * runs_to_choose(config)
-    tasks *= len(orders_of(config))
-    if config.classes_per_experience is not None:
-        tasks = 0  # not known before the data are read
-    with (
-        stoppable(resume_command("compare", out, config), out) as stop,
-        apart(),
-        meter(output, tasks=tasks) as progress,
-    ):
-        how = {"progress": progress.step, "started_by": started_by, "stop": stop}
-        return compare_orders(config, out=out, **how)
-
-
-def _alone(option: str, config: Path | None, sets: list[str] | None, others: object) -> None:
-    """Refuse settings beside an option that takes them from a folder."""
-    if config is not None or sets or others:
-        raise InputError(
-            f"{option} goes on with the settings that the folder holds: give no others"
-        )
-
-
-def _failures(comparison: Comparison) -> list[str]:
-    return [
-        f"FAILED: {failure.strategy} seed {failure.seed}: {failure.error}"
-        for failure in comparison.failed
-    ]
-
-
-def _unmet(comparison: Comparison) -> list[str]:
-    budget = comparison.summary.get("budget") or {"unmet": {}}
-    return [f"Left out: {name}: {reason}" for name, reason in budget["unmet"].items()]
-
-
-def _as_sets(options: dict[str, object]) -> list[str]:
-    """Write options as the overrides that `load_config` reads; JSON is YAML."""
-    return [f"{name}={json.dumps(value, default=str)}" for name, value in options.items()]
