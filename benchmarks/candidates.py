@@ -14,10 +14,7 @@ Finished cells are files and are not computed again.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -27,57 +24,36 @@ from typing import Any
 
 import torch
 from localizer_cells import Bench
+from scales import SMOKE, command_of, config_of, parsed, parser_of, without_places
 
 from cl_graft.experiments.cache import DirectoryCache
-from cl_graft.experiments.config import ExperimentConfig, load_config
+from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.results import machine, versions
 
-RESULTS = Path(__file__).parent / "results"
 TASKS = ["sst2_sent", "ag_news"]
 MULTIPLES = (5, 10, 20, 50)
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {
-        "shots": 16,
-        "steps": 4,
-        "evaluations": 1,
-        "max_dev": 16,
-        "max_test": 32,
-        "mask_steps": 2,
-        "mask_batch": 32,
-        "seeds": [0],
-    },
+    "smoke": SMOKE,
     "cpu": {"shots": 512, "steps": 300, "evaluations": 2, "max_test": 800, "density": 0.001},
 }
 
 
 def main() -> None:
     """Run the missing cells, and write the summary of all."""
-    parser = argparse.ArgumentParser(description="Mask learning on candidates.")
-    parser.add_argument("--scale", choices=SCALES, default="cpu")
-    parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
-    parser.add_argument("--out", type=Path, help="where cells go; default runs/candidates-<scale>")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where the summary goes")
+    parser = parser_of("Mask learning on candidates.", SCALES)
     parser.add_argument(
         "--multiples",
         default=",".join(map(str, MULTIPLES)),
         help="candidates, in multiples of the region's size",
     )
-    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE")
-    arguments = parser.parse_args()
-    if arguments.data is None:
-        parser.error("no data: set CL_GRAFT_DATA or give --data")
-    values = {"tasks": TASKS, "data": str(arguments.data), **SCALES[arguments.scale]}
-    config = load_config(
-        None, [*(f"{k}={json.dumps(v)}" for k, v in values.items()), *arguments.sets]
-    )
-    out = arguments.out or Path("runs") / f"candidates-{arguments.scale}"
-    out.mkdir(parents=True, exist_ok=True)
-    cells = run_cells(config, out, [int(number) for number in arguments.multiples.split(",")])
-    command = shlex.join(["python", "benchmarks/candidates.py", *sys.argv[1:]])
-    for path, name in {str(arguments.data): "$CL_GRAFT_DATA", str(out): "OUT"}.items():
-        command = command.replace(path, name)
+    arguments = parsed(parser, "candidates")
+    values = {"tasks": TASKS, **SCALES[arguments.scale]}
+    config = config_of(values, arguments.data, arguments.sets)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    multiples = [int(number) for number in arguments.multiples.split(",")]
+    cells = run_cells(config, arguments.out, multiples)
     stored = {
-        "command": command,
+        "command": without_places(command_of("candidates.py"), arguments),
         "config": {**config.model_dump(mode="json"), "data": "$CL_GRAFT_DATA"},
         "machine": machine(torch.device("cpu")),
         "versions": versions(torch.device("cpu")),

@@ -19,8 +19,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -32,25 +30,16 @@ import torch
 from localizer_cells import Bench
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, without_places
 
 from cl_graft.experiments.cache import DirectoryCache
-from cl_graft.experiments.config import ExperimentConfig, load_config
+from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.results import machine, versions
 from cl_graft.passes import Passes
 
-RESULTS = Path(__file__).parent / "results"
 TASKS = ["sst2_sent", "ag_news", "qnli", "mnli"]
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {
-        "shots": 16,
-        "steps": 4,
-        "evaluations": 1,
-        "max_dev": 16,
-        "max_test": 32,
-        "mask_steps": 2,
-        "mask_batch": 32,
-        "seeds": [0],
-    },
+    "smoke": SMOKE,
     "cpu": {
         "shots": 384,
         "steps": 160,
@@ -86,32 +75,15 @@ MEASURES = {
 
 def main() -> None:
     """Run the missing cells, and write the summary of all."""
-    parser = argparse.ArgumentParser(description="Accuracy against passes, by localizer.")
-    parser.add_argument("--scale", choices=SCALES, default="cpu")
-    parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
-    parser.add_argument("--out", type=Path, help="where cells go; default runs/frontier-<scale>")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where the summary goes")
-    parser.add_argument(
-        "--seeds", help="the seeds to run, such as 0,2; default: those of the scale"
-    )
+    parser = parser_of("Accuracy against passes, by localizer.", SCALES, seeds=True)
     parser.add_argument("--localizers", help="the variants to run; default: all")
-    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE")
-    arguments = parser.parse_args()
-    if arguments.data is None:
-        parser.error("no data: set CL_GRAFT_DATA or give --data")
-    values = {"tasks": TASKS, "data": str(arguments.data), **SCALES[arguments.scale]}
-    config = load_config(
-        None, [*(f"{k}={json.dumps(v)}" for k, v in values.items()), *arguments.sets]
-    )
-    seeds = [int(seed) for seed in arguments.seeds.split(",")] if arguments.seeds else config.seeds
+    arguments = parsed(parser, "frontier")
+    values = {"tasks": TASKS, **SCALES[arguments.scale]}
+    config = config_of(values, arguments.data, arguments.sets)
     names = _chosen(arguments.localizers, parser)
-    out = arguments.out or Path("runs") / f"frontier-{arguments.scale}"
-    run_cells(config, seeds, names, out)
-    places = {str(arguments.data): "$CL_GRAFT_DATA", str(out): "OUT"}
-    command = shlex.join(["python", "benchmarks/frontier.py", *sys.argv[1:]])
-    for path, name in places.items():
-        command = command.replace(path, name)
-    write_summary(config, out, arguments.results / f"frontier-{arguments.scale}", command)
+    run_cells(config, seeds_of(arguments, config), names, arguments.out)
+    command = without_places(command_of("frontier.py"), arguments)
+    write_summary(config, arguments.out, arguments.results / f"frontier-{arguments.scale}", command)
 
 
 def run_cells(

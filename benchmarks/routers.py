@@ -16,35 +16,22 @@ benchmark goes on where it stopped, and ``--seeds`` can add to it.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, without_places
+
 from cl_graft.experiments.compare import compare
-from cl_graft.experiments.config import load_config
 from cl_graft.experiments.results import RunResult
 from cl_graft.experiments.statistics import over_seeds
 from cl_graft.strategies.table import STRATEGIES
 
-RESULTS = Path(__file__).parent / "results"
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc"]
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {
-        "shots": 16,
-        "steps": 4,
-        "evaluations": 1,
-        "max_dev": 16,
-        "max_test": 32,
-        "mask_steps": 2,
-        "mask_batch": 32,
-        "seeds": [0],
-    },
+    "smoke": SMOKE,
     "cpu": {
         "shots": 128,
         "steps": 150,
@@ -73,49 +60,27 @@ COMPARISONS: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Run the missing cells, and write the summary of all."""
-    parser = argparse.ArgumentParser(description="Grafting and merging without task ids.")
-    parser.add_argument("--scale", choices=SCALES, default="cpu")
-    parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
-    parser.add_argument("--out", type=Path, help="where runs go; default runs/routers-<scale>")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where the summary goes")
-    parser.add_argument(
-        "--seeds", help="the seeds to run, such as 0,2; default: those of the scale"
-    )
+    parser = parser_of("Grafting and merging without task ids.", SCALES, seeds=True)
     parser.add_argument("--comparisons", default=",".join(COMPARISONS), help="default: all")
-    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE")
-    arguments = parser.parse_args()
-    if arguments.data is None:
-        parser.error("no data: set CL_GRAFT_DATA or give --data")
-    values = {"tasks": TASKS, "data": str(arguments.data), **SCALES[arguments.scale]}
-    if arguments.seeds:
-        values["seeds"] = [int(seed) for seed in arguments.seeds.split(",")]
-    out = arguments.out or Path("runs") / f"routers-{arguments.scale}"
+    arguments = parsed(parser, "routers")
+    values = {"tasks": TASKS, **SCALES[arguments.scale]}
     results: dict[str, list[RunResult]] = {}
     summaries: dict[str, Any] = {}
     for name in arguments.comparisons.split(","):
-        own = {**values, **COMPARISONS[name]}
-        config = load_config(
-            None, [*(f"{k}={json.dumps(v)}" for k, v in own.items()), *arguments.sets]
-        )
-        done = compare(config, out=out / name.replace(" ", "_"))
+        config = config_of({**values, **COMPARISONS[name]}, arguments.data, arguments.sets)
+        config = config.model_copy(update={"seeds": seeds_of(arguments, config)})
+        done = compare(config, out=arguments.out / name.replace(" ", "_"))
         results[name] = list(done.cells)
         summaries[name] = done.summary
         for failure in done.failed:
             sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")
-    places = {
-        str(arguments.data): "$CL_GRAFT_DATA",
-        str(out): "OUT",
-        str(arguments.results): "RESULTS",
-    }
     rows = summarize(results)
-    command = shlex.join(["python", "benchmarks/routers.py", *sys.argv[1:]])
-    stored = json.dumps({"command": command, "rows": rows, "comparisons": summaries}, indent=1)
-    table = table_of(rows, summaries)
-    for path, place in places.items():
-        stored, table = stored.replace(path, place), table.replace(path, place)
+    stored = {"command": command_of("routers.py"), "rows": rows, "comparisons": summaries}
+    table = without_places(table_of(rows, summaries), arguments)
     stem = arguments.results / f"routers-{arguments.scale}"
     stem.parent.mkdir(parents=True, exist_ok=True)
-    stem.with_suffix(".json").write_text(stored + "\n")
+    text = without_places(json.dumps(stored, indent=1), arguments)
+    stem.with_suffix(".json").write_text(text + "\n")
     stem.with_suffix(".md").write_text(table)
     sys.stdout.write(table)
 

@@ -25,7 +25,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from table4 import RESULTS, config_of
+from scales import RESULTS, config_of
+from table4 import SCALES, TASKS
 
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.run import run, run_folder
@@ -47,7 +48,8 @@ def main() -> None:
     if given.data is None:
         parser.error("no data: set CL_GRAFT_DATA or give --data")
     torch.set_num_threads(given.threads)
-    config = config_of(given.scale, given.data, ["preset=fast", "density=0.003"])
+    values = {"tasks": TASKS, **SCALES[given.scale]}
+    config = config_of(values, given.data, ["preset=fast", "density=0.003"])
     seeds = [int(seed) for seed in given.seeds.split(",")]
     about = {"threads": given.threads, "shared": given.shared}
     for seed in seeds:

@@ -14,18 +14,14 @@ An interrupted benchmark goes on where it stopped when it is started again.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import shlex
 import sys
-from pathlib import Path
 from typing import Any
 
-from cl_graft.experiments.compare import compare
-from cl_graft.experiments.config import ExperimentConfig, load_config
+from scales import command_of, config_of, parsed, parser_of, without_places
 
-RESULTS = Path(__file__).parent / "results"
+from cl_graft.experiments.compare import compare
+
 TASKS = ["qnli", "ag_news", "sst2_sent"]
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
@@ -51,40 +47,19 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", choices=SCALES, default="cpu")
-    parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
-    parser.add_argument("--out", type=Path, help="where runs go; default runs/table4-<scale>")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where the summary goes")
-    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE")
-    arguments = parser.parse_args()
-    if arguments.data is None:
-        parser.error("no data: set CL_GRAFT_DATA or give --data")
-    config = config_of(arguments.scale, Path(arguments.data), arguments.sets)
-    out = arguments.out or Path("runs") / f"table4-{arguments.scale}"
-    compare(config, out=out)
-    places = {str(arguments.data): "$CL_GRAFT_DATA", str(out): "OUT"}
-    summary = json.loads(_without_places((out / "summary.json").read_text(), places))
-    table = _without_places((out / "summary.md").read_text(), places)
+    parser = parser_of(str(__doc__).splitlines()[0], SCALES)
+    arguments = parsed(parser, "table4")
+    out = arguments.out
+    values = {"tasks": TASKS, **SCALES[arguments.scale]}
+    compare(config_of(values, arguments.data, arguments.sets), out=out)
+    summary = json.loads(without_places((out / "summary.json").read_text(), arguments))
+    table = without_places((out / "summary.md").read_text(), arguments)
     arguments.results.mkdir(parents=True, exist_ok=True)
-    command = _without_places(shlex.join(["python", "benchmarks/table4.py", *sys.argv[1:]]), places)
-    stored = {**summary, "command": command}
+    stored = {**summary, "command": without_places(command_of("table4.py"), arguments)}
     name = f"table4-{arguments.scale}"
     (arguments.results / f"{name}.json").write_text(json.dumps(stored, indent=1) + "\n")
     (arguments.results / f"{name}.md").write_text(table)
     sys.stdout.write(table)
-
-
-def config_of(scale: str, data: Path, sets: list[str]) -> ExperimentConfig:
-    values = {"tasks": TASKS, "data": str(data), **SCALES[scale]}
-    return load_config(None, [*(f"{k}={json.dumps(v)}" for k, v in values.items()), *sets])
-
-
-def _without_places(text: str, places: dict[str, str]) -> str:
-    """Say by name where things lay, not by path."""
-    for path, name in places.items():
-        text = text.replace(path, name)
-    return text
 
 
 if __name__ == "__main__":

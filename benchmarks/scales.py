@@ -1,0 +1,91 @@
+"""What benchmarks on real streams share: the smoke scale, the options, the config, the places."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cl_graft.experiments.config import ExperimentConfig, load_config
+
+RESULTS = Path(__file__).parent / "results"
+SMOKE: dict[str, Any] = {
+    "shots": 16,
+    "steps": 4,
+    "evaluations": 1,
+    "max_dev": 16,
+    "max_test": 32,
+    "mask_steps": 2,
+    "mask_batch": 32,
+    "seeds": [0],
+}
+"""Settings that only say whether it runs."""
+
+
+def parser_of(
+    description: str, scales: Mapping[str, Any], *, seeds: bool = False
+) -> argparse.ArgumentParser:
+    """Return a parser of the options that all have.
+
+    Args:
+        description: What the benchmark shows.
+        scales: The scales; ``"cpu"`` is the default.
+        seeds: Whether some of a scale's seeds can be asked for.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--scale", choices=scales, default="cpu")
+    parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
+    parser.add_argument("--out", type=Path, help="where runs go; default runs/<name>-<scale>")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the summary goes")
+    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE")
+    if seeds:
+        parser.add_argument(
+            "--seeds", help="the seeds to run, such as 0,2; default: those of the scale"
+        )
+    return parser
+
+
+def parsed(parser: argparse.ArgumentParser, name: str) -> argparse.Namespace:
+    """Parse the command line; without data it ends there.
+
+    Args:
+        parser: Made by `parser_of`.
+        name: The benchmark's, of the folder that runs go to by default.
+    """
+    arguments = parser.parse_args()
+    if arguments.data is None:
+        parser.error("no data: set CL_GRAFT_DATA or give --data")
+    arguments.out = arguments.out or Path("runs") / f"{name}-{arguments.scale}"
+    return arguments
+
+
+def config_of(
+    values: Mapping[str, Any], data: Path | str, sets: Sequence[str] = ()
+) -> ExperimentConfig:
+    """Return the config of some settings on a folder of data, changed by what --set says."""
+    given = {**values, "data": str(data)}
+    return load_config(None, [*(f"{k}={json.dumps(v)}" for k, v in given.items()), *sets])
+
+
+def command_of(script: str) -> str:
+    """Return the command that was given, the script by its place in the project."""
+    return shlex.join(["python", f"benchmarks/{script}", *sys.argv[1:]])
+
+
+def without_places(text: str, arguments: argparse.Namespace) -> str:
+    """Say by name where things lay, not by path."""
+    places = {arguments.data: "$CL_GRAFT_DATA", arguments.out: "OUT", arguments.results: "RESULTS"}
+    for path, name in places.items():
+        text = text.replace(str(path), name)
+    return text
+
+
+def seeds_of(arguments: argparse.Namespace, config: ExperimentConfig) -> Sequence[int]:
+    """Return the seeds that were asked for; else the config's."""
+    asked = arguments.seeds
+    return [int(seed) for seed in asked.split(",")] if asked else config.seeds
