@@ -50,6 +50,7 @@ docs: $(STAMP)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 torture: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[audit]'
 	$(BIN)/python -W ignore benchmarks/torture.py
 
 bench-table4: $(STAMP)
