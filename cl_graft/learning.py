@@ -194,6 +194,10 @@ class TaskProblem:
         """Score the model as it is now on dev."""
         return self._score(self.dev, range(len(self.dev)))
 
+    def dev_logits(self) -> tuple[Tensor, Tensor]:
+        """Answer dev with the model as it is now: logits, (n, K), and their targets, on the CPU."""
+        return self._logits(self.dev, range(len(self.dev)))
+
     def train_score(self, *, rows: int, seed: int) -> float:
         """Score the model as it is now on the first `rows` shuffled training rows."""
         order = permutation(len(self.train), seed, "train score").tolist()
@@ -217,6 +221,9 @@ class TaskProblem:
             yield self.loss(part) * (len(part) / len(places))
 
     def _score(self, examples: Examples, places: Sequence[int]) -> float:
+        return self.score(*self._logits(examples, places))
+
+    def _logits(self, examples: Examples, places: Sequence[int]) -> tuple[Tensor, Tensor]:
         logits, targets = [], []
         places = examples.alike(places)
         with torch.no_grad():
@@ -224,7 +231,7 @@ class TaskProblem:
                 inputs, target = examples.batch(places[first : first + 64])
                 logits.append(self.forward(inputs.to(self.device)).float().cpu())
                 targets.append(target)
-        return self.score(torch.cat(logits), torch.cat(targets))
+        return torch.cat(logits), torch.cat(targets)
 
 
 @dataclass(frozen=True, eq=False)

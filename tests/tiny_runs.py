@@ -66,9 +66,9 @@ class Told:
         return f"exit code {self.code}\n{self.out}\n{self.err}"
 
 
-def cl_graft(*arguments: object, **variables: str) -> Told:
+def cl_graft(*arguments: object, stdin: str = "", **variables: str) -> Told:
     """Run the command line as a process of its own."""
-    answer = _process(["-m", "cl_graft.cli", *map(str, arguments)], "", variables)
+    answer = _process(["-m", "cl_graft.cli", *map(str, arguments)], stdin, variables)
     return Told(answer.returncode, answer.stdout, answer.stderr)
 
 

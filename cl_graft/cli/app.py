@@ -23,6 +23,7 @@ from cl_graft.cli.forgetting import forget_command
 from cl_graft.cli.laboratory import experiment_command
 from cl_graft.cli.output import visible
 from cl_graft.cli.plan import plan_command
+from cl_graft.cli.predict import predict_command
 from cl_graft.cli.strategies import strategies_command
 from cl_graft.cli.streams import demo_command, run_command
 from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
@@ -64,6 +65,7 @@ app = typer.Typer(
 app.command("demo")(demo_command)
 app.command("run")(run_command)
 app.command("compare")(compare_command)
+app.command("predict")(predict_command)
 app.command("add")(add_command)
 app.command("inspect")(inspect_command)
 app.command("verify")(verify_command)

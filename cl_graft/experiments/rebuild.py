@@ -37,10 +37,21 @@ class Answer:
     Attributes:
         label: Name of the likeliest label; the number itself for a regression.
         probabilities: By label name, summing to 1; empty for a regression.
+        logits: What the model gave, in the order of the labels.
+        temperature: What the logits were divided by, so that the probability of an answer is how
+            often such answers were right on dev; None if the bank holds none: the probabilities are
+            those of the model, which tend to be too sure.
     """
 
     label: str | float
     probabilities: Mapping[str, float]
+    logits: tuple[float, ...] = ()
+    temperature: float | None = None
+
+    @property
+    def confidence(self) -> float | None:
+        """Probability of the label; None for a regression."""
+        return self.probabilities.get(str(self.label))
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,10 +263,17 @@ def _rows(
 def _answers(logits: Tensor, facts: Mapping[str, Any]) -> list[Answer]:
     names = [str(name) for name in facts.get("label_names", [])]
     if not names and logits.shape[1] == 1:
-        return [Answer(float(value), {}) for value in logits[:, 0]]
+        return [Answer(float(value), {}, (float(value),)) for value in logits[:, 0]]
     names = names or [str(number) for number in range(logits.shape[1])]
-    shares = logits.softmax(-1)
+    found = facts.get("temperature")
+    temperature = float(found["value"]) if isinstance(found, Mapping) else None
+    shares = (logits.double() / (temperature or 1.0)).softmax(-1)
     return [
-        Answer(names[int(row.argmax())], dict(zip(names, row.tolist(), strict=True)))
-        for row in shares
+        Answer(
+            names[int(row.argmax())],
+            dict(zip(names, share.tolist(), strict=True)),
+            tuple(row.tolist()),
+            temperature,
+        )
+        for row, share in zip(logits, shares, strict=True)
     ]

@@ -17,17 +17,20 @@ from cl_graft.metrics.continual import (
     forward_transfer_over_stream,
 )
 from cl_graft.metrics.task_score import METRICS, score
+from cl_graft.metrics.temperature import Temperature, fit_temperature
 
 __all__ = [
     "METRICS",
     "ReliabilityBins",
     "ScoreMatrix",
+    "Temperature",
     "accuracy_over_stream",
     "agreement",
     "average_accuracy",
     "backward_transfer",
     "backward_transfer_over_stream",
     "ece",
+    "fit_temperature",
     "forgetting",
     "forward_transfer",
     "forward_transfer_over_stream",

@@ -31,6 +31,12 @@ _FACTS: dict[str, object] = {
     "dense_dev": 0.87890625,
     "graft_dev": 0.87890625,
     "trained_dev": 0.87890625,
+    "temperature": {
+        "value": 1.2345678901234567,
+        "rows": 256,
+        "ece_before": 0.01234567890123456,
+        "ece_after": 0.01234567890123456,
+    },
 }
 """What the facts of a task look like; their length is that of any other task's, nearly."""
 

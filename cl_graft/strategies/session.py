@@ -26,6 +26,7 @@ from cl_graft.graft import copy_, extract, gather, named, snapshot, write_
 from cl_graft.keeping import keeping_modes, only_training
 from cl_graft.learning import GraftingSettings, TaskProblem
 from cl_graft.locating import Located
+from cl_graft.metrics import fit_temperature
 from cl_graft.passes import Passes
 from cl_graft.randomness import derive
 from cl_graft.region import Region
@@ -219,6 +220,7 @@ class Session:
                 "dense_dev": located.dense_dev,
                 "graft_dev": located.graft_dev,
                 "trained_dev": trained_dev,
+                "temperature": self._temperature(),
             },
         )
         grown = bank.append(entry)
@@ -272,6 +274,12 @@ class Session:
     def _versions(self) -> list[int]:
         """Return torch's counts of in-place writes into the graftable parameters."""
         return [parameter._version for parameter in self._task.parameters.values()]
+
+    def _temperature(self) -> dict[str, Any] | None:
+        """Fit the temperature that makes confidence honest on dev; None where there is none."""
+        fitted = fit_temperature(*self._task.dev_logits())
+        self.passes["region"] += Passes(forward=len(self._task.dev))
+        return asdict(fitted) if fitted else None
 
     def _canary(self) -> Canary:
         dev = self._task.dev

@@ -24,7 +24,7 @@ from cl_graft.tasks.records import Record, RecordFile
 from cl_graft.tasks.task import Row
 from cl_graft.tasks.texts import fault_of
 
-__all__ = ["Columns", "LabelledRows", "to_rows"]
+__all__ = ["Columns", "LabelledRows", "find_texts", "to_rows"]
 
 _logger = logging.getLogger(__name__)
 
@@ -146,18 +146,34 @@ class _Draft:
     place: str
 
 
-def _find_columns(file: RecordFile, asked: Columns, preset: Columns | None) -> Columns:
+def find_texts(
+    file: RecordFile, asked: Columns, preset: Columns | None = None
+) -> tuple[str, str | None]:
+    """Return the columns of the text and of the second one, None where there is none.
+
+    Args:
+        file: Records.
+        asked: What the caller named; the others are found by their usual names.
+        preset: Columns to look for before the usual names.
+
+    Raises:
+        InputError: If a named column is not there, or no text is found.
+    """
     for name in (asked.text, asked.text_pair, asked.label):
         if name is not None and name not in file.columns:
             raise InputError(
                 f"{file.place}: there is no column {name!r}; {nearest(name, file.columns)}"
             )
-    text, text_pair = asked.text, asked.text_pair
-    if text is None:
-        candidates = [*_preset_texts(preset), *_TEXTS]
-        if text_pair is not None:
-            candidates = [(first, text_pair) for first, _ in candidates if first != text_pair]
-        text, text_pair = _first_pair(file, candidates)
+    if asked.text is not None:
+        return asked.text, asked.text_pair
+    candidates = [*_preset_texts(preset), *_TEXTS]
+    if (pair := asked.text_pair) is not None:
+        candidates = [(first, pair) for first, _ in candidates if first != pair]
+    return _first_pair(file, candidates)
+
+
+def _find_columns(file: RecordFile, asked: Columns, preset: Columns | None) -> Columns:
+    text, text_pair = find_texts(file, asked, preset)
     labels = [asked.label] if asked.label else [preset.label] if preset and preset.label else []
     labels += [] if asked.label else list(_LABELS)
     label = next((name for name in labels if name in file.columns), None)

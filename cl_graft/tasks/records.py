@@ -27,6 +27,7 @@ __all__ = [
     "Record",
     "RecordFile",
     "check_rows",
+    "parse_records",
     "read_records",
     "strip_suffix",
 ]
@@ -90,24 +91,57 @@ def read_records(
     if strip_suffix(path.name) is None:
         raise InputError(f"{path}: unknown kind of file; read are {', '.join(SUFFIXES)}")
     kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[1]
-    class_names: Mapping[str, tuple[str, ...]] = {}
-    if kind == "parquet":
-        columns, rows, class_names = read_parquet(path, reading)
-        numbered = enumerate(rows, start=1)
-        records = _gather(path, (Record(v, f"{path}: row {n}") for n, v in numbered), reading)
-    else:
+    if kind != "parquet":
         text = read_text(path, reading, escape=bad.skip)
-        if not text.strip():
-            raise InputError(f"{path}: the file is empty")
-        if kind == "jsonl":
-            records = _gather(path, _json_records(path, text, bad), reading)
-            columns = tuple(dict.fromkeys(name for record in records for name in record.values))
-        else:
-            columns, records = _table(path, text, kind, reading, bad)
+        return parse_records(text, kind, place=path, reading=reading, bad_rows=bad)
+    columns, rows, class_names = read_parquet(path, reading)
+    numbered = enumerate(rows, start=1)
+    records = _gather(path, (Record(v, f"{path}: row {n}") for n, v in numbered), reading)
+    return _filled(path, columns, records, class_names, bad)
+
+
+def parse_records(
+    text: str,
+    kind: str,
+    *,
+    place: Path,
+    reading: Reading | None = None,
+    bad_rows: BadRows | None = None,
+) -> RecordFile:
+    """Read the text of a file of records, as `read_records` does.
+
+    Args:
+        text: The text.
+        kind: ``"jsonl"``, ``"csv"`` or ``"tsv"``.
+        place: What messages call the file.
+        reading: Limits.
+        bad_rows: What becomes of rows that cannot be read; None means they are errors.
+
+    Raises:
+        InputError: If the text is empty, or at the first row that cannot be read.
+    """
+    reading, bad = reading or Reading(), bad_rows or BadRows()
+    if not text.strip():
+        raise InputError(f"{place}: the file is empty")
+    if kind == "jsonl":
+        records = _gather(place, _json_records(place, text, bad), reading)
+        columns = tuple(dict.fromkeys(name for record in records for name in record.values))
+    else:
+        columns, records = _table(place, text, kind, reading, bad)
+    return _filled(place, columns, records, {}, bad)
+
+
+def _filled(
+    path: Path,
+    columns: tuple[str, ...],
+    records: tuple[Record, ...],
+    class_names: Mapping[str, tuple[str, ...]],
+    bad: BadRows,
+) -> RecordFile:
+    """Refuse a file without rows."""
     if not records and str(path) not in bad.counts:
-        raise InputError(
-            f"{path}: the file has {'no' if kind == 'parquet' else 'a header but no'} rows"
-        )
+        header = "" if path.name.lower().endswith(".parquet") else "a header but "
+        raise InputError(f"{path}: the file has {header}no rows")
     bad.refuse_none_left(str(path), len(records))
     return RecordFile(str(path), columns, records, class_names)
 

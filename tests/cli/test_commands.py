@@ -1,5 +1,6 @@
 """The commands as users call them, in processes of their own."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import cl_graft as package
 from cl_graft.store import StoredGraft
 from cl_graft.store.seals import read_sealed, sealed_json
 
-COMMANDS = ["demo", "run", "compare", "add", "inspect", "verify", "experiment"]
+COMMANDS = ["demo", "run", "compare", "predict", "add", "inspect", "verify", "experiment"]
 
 
 def test_help_is_quick_and_lists_every_command_and_the_exit_codes():
@@ -96,7 +97,10 @@ def session(
         "model": tiny_bert, "steps": 3, "shots": 8, "max_test": 20, "tasks": "sentiment,topic",
         "mask_steps": 2, "mask_batch": 16, "device": "cpu",
     }.items()]  # fmt: skip
+    (there / "mixed.csv").write_text("text,task\nIt rains.,topic\nIt was dull.,sentiment\n")
     commands: dict[str, list[object]] = {
+        "predict": ["predict", bank.parent, "It was a delight.", "Bad.", "--task", "sentiment"],
+        "predict file": ["predict", bank, "--file", there / "mixed.csv", "--json", "-q"],
         "verify": ["verify", bank.parent, "--json", "--quiet"],
         "again": [
             "compare", "--tasks", "sentiment,topic", "--model", tiny_bert, *settings,
@@ -138,6 +142,29 @@ def test_the_same_comparison_is_read_and_not_computed_again(session):
     runs = session["again"].json["runs"]
     assert [run["strategy"] for run in runs] == ["grafting", "naive", "independent"]
     assert session["again"].seconds < 20
+
+
+def test_predict_answers_each_text_and_says_what_confidence_means(session):
+    lines = [line.split("\t") for line in session["predict"].out.splitlines()]
+    assert [line[2] for line in lines] == ["It was a delight.", "Bad."]
+    assert {line[0] for line in lines} <= {"negative", "positive"}
+    assert all(0.5 <= float(line[1]) <= 1 for line in lines)
+    assert "sentiment: confidence is calibrated (temperature" in session["predict"].err
+
+
+def test_predict_writes_a_json_object_a_line_in_the_order_of_the_file(session, there):
+    lines = [json.loads(line) for line in session["predict file"].out.splitlines()]
+    assert [line["task"] for line in lines] == ["topic", "sentiment"]
+    assert [line["place"] for line in lines] == [f"{there / 'mixed.csv'}:{n}" for n in (2, 3)]
+    for line in lines:
+        assert line["calibrated"] is True
+        assert line["confidence"] == line["probabilities"][line["label"]]
+    assert session["predict file"].err == ""
+
+
+def test_predict_reads_stdin(bank):
+    told = cl_graft("predict", bank, "--task", "sentiment", "--json", stdin="One.\n\nTwo.\n")
+    assert [json.loads(line)["place"] for line in told.out.splitlines()] == ["stdin:1", "stdin:3"]
 
 
 def test_inspect_shows_the_bank_and_a_single_graft(session):

@@ -97,7 +97,7 @@ def test_a_run_without_a_dense_run_learns_forgets_nothing_and_says_what_it_cost(
     assert result.passes["sentiment"] == {
         "warm-up": {"forward_backward": 0, "forward": len(task.train)},
         "localize": {"forward_backward": 2 * 16, "forward": 0},
-        "region": {"forward_backward": 8 * 8, "forward": len(task.dev)},
+        "region": {"forward_backward": 8 * 8, "forward": 2 * len(task.dev)},
     }
     assert read_result(run_folder(tmp_path, "grafting", 0)) == result
     bank = load_bank(run_folder(tmp_path, "grafting", 0) / "bank")

@@ -1,0 +1,155 @@
+"""`predict`: text in, label and confidence out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cl_graft.cli.options import Device, Moved, Quiet, Trusted
+from cl_graft.cli.output import Output, apart, plain, visible
+from cl_graft.errors import InputError
+
+if TYPE_CHECKING:
+    from cl_graft.experiments.questions import Question
+    from cl_graft.experiments.rebuild import Answer
+
+__all__ = ["predict_command"]
+
+
+def predict_command(
+    folder: Annotated[
+        Path, typer.Argument(metavar="RUN_OR_BANK", help="A bank, or a run of grafting.")
+    ],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TEXT]...", help="Texts; none reads them from stdin."),
+    ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Which task answers. Rows of a file may name their own in a column 'task'.",
+            show_default=False,
+        ),
+    ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TEXT", help="The second text, once for each TEXT."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A text a line (.txt; a tab parts pairs), or a row (.csv, .tsv, .jsonl, "
+            ".parquet); - is stdin.",
+            show_default=False,
+        ),
+    ] = None,
+    form: Annotated[
+        str, typer.Option("--format", metavar="txt|csv|tsv|jsonl", help="Of stdin.")
+    ] = "txt",
+    text: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of the text.", show_default=False)
+    ] = None,
+    text_pair: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Column of the second text.", show_default=False),
+    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Texts computed at a time.")] = 32,
+    model: Moved = None,
+    device: Device = None,
+    trust_remote_code: Trusted = False,
+    quiet: Quiet = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json",
+            help="A JSON object a line, a line a text, in their order.",
+            rich_help_panel="How it looks",
+        ),
+    ] = False,
+) -> None:
+    """Answer texts: a label each, and how sure it is.
+
+    Confidence is calibrated with the temperature that was fitted on dev rows when the task was
+    learned; stderr (and each line of --json) says so, or that the bank holds none and it is the
+    model's plain softmax. Everything is read and checked before the first answer.
+
+    [b]Examples[/b]
+
+      cl-graft predict first/grafting/seed0 "It was a delight." --task sentiment
+
+      cl-graft predict my_bank --task tickets --file inbox.csv --text body --json > answers.jsonl
+
+      cl-graft predict my_bank --file mixed.jsonl
+
+      head -3 reviews.txt | cl-graft predict my_bank --task sentiment
+    """
+    from cl_graft.experiments.devices import pick_device
+    from cl_graft.experiments.predict import calibration_notes, check_questions, predict
+    from cl_graft.experiments.questions import questions_in, questions_of, read_questions
+    from cl_graft.experiments.rebuild import open_bank
+    from cl_graft.experiments.verify import bank_folder
+    from cl_graft.store import load_bank
+    from cl_graft.tasks.columns import Columns
+
+    output, columns = Output(quiet, as_json), Columns(text=text, text_pair=text_pair)
+    if texts and file is not None:
+        raise InputError("give texts, or a file, not both")
+    where = bank_folder(folder)
+    if texts:
+        questions = questions_of(texts, task=task, pairs=pair or ())
+    elif pair:
+        raise InputError("--pair goes with texts on the command line")
+    elif file is not None and str(file) != "-":
+        questions = read_questions(file, task=task, columns=columns)
+    else:
+        if sys.stdin.isatty():
+            output.note("a text a line; Ctrl-D ends")
+        read = sys.stdin.buffer.read()
+        questions = questions_in(read, form, task=task, columns=columns)
+    # Before the model is loaded, which takes longer.
+    check_questions(load_bank(where), questions)
+    with apart():
+        opened = open_bank(
+            where,
+            model=model,
+            device=pick_device(device or "cpu"),
+            trust_remote_code=trust_remote_code,
+        )
+    mixed = len({question.task for question in questions}) > 1
+    for note in calibration_notes(opened.bank, [question.task for question in questions]):
+        output.note(note)
+    for question, answer in predict(opened, questions, batch_size=batch_size):
+        if as_json:
+            line = json.dumps(plain(_content(question, answer)), ensure_ascii=False)
+        else:
+            line = _line(question, answer, mixed=mixed)
+        sys.stdout.write(f"{line}\n")
+
+
+def _content(question: Question, answer: Answer) -> dict[str, Any]:
+    return {
+        "place": question.place,
+        "task": question.task,
+        "label": answer.label,
+        "confidence": answer.confidence,
+        "calibrated": answer.temperature is not None,
+        "temperature": answer.temperature,
+        "probabilities": answer.probabilities,
+        "logits": answer.logits,
+    }
+
+
+def _line(question: Question, answer: Answer, *, mixed: bool) -> str:
+    """Write label, confidence, task where there are several, and the text, with tabs between."""
+    sure = answer.confidence
+    label = f"{answer.label:.4g}" if isinstance(answer.label, float) else answer.label
+    shown = " / ".join(filter(None, [question.text, question.pair]))
+    cells = [label, "–" if sure is None else f"{sure:.3f}"]
+    cells += [question.task] if mixed else []
+    return "\t".join(visible(" ".join(cell.split())) for cell in [*cells, shown])

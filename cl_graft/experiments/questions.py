@@ -1,0 +1,171 @@
+"""Texts to be answered: from arguments, from lines, from files whose rows may name their tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cl_graft.errors import InputError
+from cl_graft.tasks.columns import Columns, find_texts
+from cl_graft.tasks.records import (
+    SUFFIXES,
+    Record,
+    RecordFile,
+    parse_records,
+    read_records,
+    strip_suffix,
+)
+from cl_graft.tasks.text_files import Reading, decode, lines, read_text
+
+__all__ = ["KINDS", "TASK", "Question", "questions_in", "questions_of", "read_questions"]
+
+KINDS = ("txt", "csv", "tsv", "jsonl")
+"""Forms of a stream of texts that has no name."""
+
+TASK = "task"
+"""The column that names the task of each row."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A text that a task is to answer.
+
+    Attributes:
+        text: The text.
+        pair: The second text, for tasks on pairs.
+        task: The task's name.
+        place: Where the text came from, such as ``"tickets.csv:3"``.
+    """
+
+    text: str
+    pair: str | None
+    task: str
+    place: str
+
+
+def questions_of(
+    texts: Sequence[str], *, task: str | None, pairs: Sequence[str] = ()
+) -> list[Question]:
+    """Ask texts that were typed.
+
+    Args:
+        texts: The texts.
+        task: The task that answers them.
+        pairs: Their second texts; none for a task on single texts.
+
+    Raises:
+        InputError: If no task is named, or some texts have a second one and others none.
+    """
+    if pairs and len(pairs) != len(texts):
+        raise InputError(f"{len(texts)} texts and {len(pairs)} second texts do not pair up")
+    return [
+        Question(text, pairs[number] if pairs else None, _named(task), f"text {number + 1}")
+        for number, text in enumerate(texts)
+    ]
+
+
+def read_questions(
+    path: Path, *, task: str | None = None, columns: Columns | None = None
+) -> list[Question]:
+    """Ask the texts of a file: a line each of a `.txt`, else a row each of a table or JSON lines.
+
+    Args:
+        path: The file.
+        task: The task that answers them; None lets the column `task` say it, row by row.
+        columns: Columns of the texts; those that are not named are found by their usual names.
+
+    Raises:
+        InputError: With file and line, if something is wrong with it.
+    """
+    if path.name.lower().endswith((".txt", ".txt.gz")):
+        if not path.is_file():
+            raise InputError(f"{path}: there is no such file")
+        return _of_lines(read_text(path, Reading()), str(path), task)
+    if path.is_file() and strip_suffix(path.name) is None:
+        raise InputError(f"{path}: unknown kind of file; read are .txt, {', '.join(SUFFIXES)}")
+    return _of_records(read_records(path), task, columns or Columns())
+
+
+def questions_in(
+    data: bytes,
+    kind: str,
+    *,
+    place: str = "stdin",
+    task: str | None = None,
+    columns: Columns | None = None,
+) -> list[Question]:
+    """Ask the texts of a stream without a name.
+
+    Args:
+        data: All of it, UTF-8.
+        kind: One of `KINDS`.
+        place: What messages call it.
+        task: As in `read_questions`.
+        columns: As in `read_questions`.
+
+    Raises:
+        InputError: As `read_questions`, or if the kind is unknown.
+    """
+    if kind not in KINDS:
+        raise InputError(f"unknown form {kind!r} of {place}: expected one of {', '.join(KINDS)}")
+    text = decode(data, place)
+    if kind == "txt":
+        return _of_lines(text, place, task)
+    return _of_records(parse_records(text, kind, place=Path(place)), task, columns or Columns())
+
+
+def _of_lines(text: str, place: str, task: str | None) -> list[Question]:
+    """Take each line that is not empty; a tab parts the two texts of a pair."""
+    found: list[Question] = []
+    for number, line in enumerate(lines(text), start=1):
+        own = line[0].rstrip("\r\n")
+        if own.strip():
+            first, tab, second = own.partition("\t")
+            found.append(
+                Question(first, second if tab else None, _named(task), f"{place}:{number}")
+            )
+    if not found:
+        raise InputError(f"{place}: there is no text")
+    return found
+
+
+def _of_records(file: RecordFile, task: str | None, columns: Columns) -> list[Question]:
+    if task is None and TASK not in file.columns:
+        raise InputError(
+            f"{file.place}: no task is named: give --task, or a column {TASK!r} with a task's name "
+            "in every row"
+        )
+    text, pair = find_texts(file, columns)
+    return [
+        Question(
+            _text(record, text) or "",
+            _text(record, pair) if pair else None,
+            task or _text(record, TASK) or _no_task(record),
+            record.place,
+        )
+        for record in file.records
+    ]
+
+
+def _text(record: Record, column: str) -> str | None:
+    """Return what a column holds; None where it is empty, as a second text may be."""
+    value = record.values.get(column)
+    if value is None or (isinstance(value, float) and math.isnan(value)) or value == "":
+        return None
+    if not isinstance(value, str):
+        raise InputError(
+            f"{record.place}: column {column!r} must hold text, got {type(value).__name__}"
+        )
+    return value
+
+
+def _no_task(record: Record) -> str:
+    raise InputError(f"{record.place}: column {TASK!r} is empty, and --task names no other")
+
+
+def _named(task: str | None) -> str:
+    if task is None:
+        raise InputError("say which task is to answer, with --task")
+    return task
