@@ -7,7 +7,7 @@ STAMP := .venv/installed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow lint docs torture bench-table4 bench-speed bench-stream bench-frontier bench-routers clean
+.PHONY: help venv demo test test-slow lint docs torture bench-table4 bench-speed bench-stream bench-frontier bench-routers results clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-stream  a whole grafting stream against a naive one (needs CL_GRAFT_DATA)"
 	@echo "make bench-frontier  localizers: accuracy against passes (needs CL_GRAFT_DATA)"
 	@echo "make bench-routers  grafting and merging without task ids (needs CL_GRAFT_DATA)"
+	@echo "make results       the papers' tables and claims, from the stored numbers alone"
 	@echo "make venv          the environment that all of these use, .venv"
 	@echo "make clean         delete what these commands made, .venv included"
 
@@ -68,6 +69,10 @@ bench-frontier: $(STAMP)
 
 bench-routers: $(STAMP)
 	$(BIN)/python -W ignore benchmarks/routers.py
+
+# make results OUT=laboratory keeps what `cl-graft experiment` wrote there first.
+results: $(STAMP)
+	$(BIN)/python -W ignore benchmarks/laboratory_pages.py $(if $(OUT),--store $(OUT))
 
 clean:
 	rm -rf .venv docs/_build .pytest_cache .hypothesis .ruff_cache build dist *.egg-info

@@ -9,13 +9,29 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from cl_graft.laboratory.readings import Summary
+from cl_graft.laboratory.table import Experiment
 
-__all__ = ["picture"]
+__all__ = ["picture", "picture_of"]
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 _MARKS = "osD^vPX*"
 _MOST = 6
 """Tasks that have a panel of their own."""
+
+
+def picture_of(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
+    """Draw what an experiment's picture shows.
+
+    Raises:
+        ValueError: If nothing has its measure.
+    """
+    return picture(
+        rows,
+        title=experiment.title,
+        measure=experiment.measure,
+        axis=experiment.axis,
+        logarithmic=experiment.logarithmic,
+    )
 
 
 def picture(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cl_graft.analysis import stability
 
-__all__ = ["Reading", "Summary", "summarize", "table"]
+__all__ = ["Reading", "Summary", "summarize", "sweep", "table"]
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,7 @@ class Summary:
         mean: Mean over seeds.
         deviation: Sample standard deviation; 0 for one seed.
         seeds: How many seeds have it.
+        values: The number of each of them.
     """
 
     task: str
@@ -51,6 +52,7 @@ class Summary:
     mean: float
     deviation: float
     seeds: int
+    values: tuple[float, ...]
 
 
 def summarize(cells: Iterable[Sequence[Reading]]) -> list[Summary]:
@@ -63,7 +65,12 @@ def summarize(cells: Iterable[Sequence[Reading]]) -> list[Summary]:
     rows = []
     for (task, method, measure, x), values in found.items():
         spread = stability(values)
-        rows.append(Summary(task, method, measure, x, spread.mean, spread.deviation, spread.runs))
+        rows.append(
+            Summary(
+                task, method, measure, x,
+                spread.mean, spread.deviation, spread.runs, tuple(values),
+            )
+        )  # fmt: skip
     return rows
 
 
@@ -83,6 +90,22 @@ def table(rows: Sequence[Summary], *, axis: str) -> str:
     for (task, method, x), own in lines.items():
         place = [("" if x is None else f"{x:g}")] if with_axis else []
         written.append([task, method, *place, *(_cell(own.get(name)) for name in measures)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in written) + "\n"
+
+
+def sweep(rows: Sequence[Summary], *, measure: str) -> str:
+    """Write one measure as a Markdown table: one line a task and method, one column a place."""
+    own = [row for row in rows if row.measure == measure]
+    places = sorted({row.x for row in own if row.x is not None})
+    plain = any(row.x is None for row in own)
+    head = ["task", "method", *(["–"] if plain else []), *(f"{place:.3g}" for place in places)]
+    lines: dict[tuple[str, str], dict[float | None, Summary]] = {}
+    for row in own:
+        lines.setdefault((row.task, row.method), {})[row.x] = row
+    written = [head, ["---", "---", *["---:"] * (len(head) - 2)]]
+    columns: list[float | None] = [*([None] if plain else []), *places]
+    for (task, method), found in lines.items():
+        written.append([task, method, *(_cell(found.get(place)) for place in columns)])
     return "\n".join(f"| {' | '.join(line)} |" for line in written) + "\n"
 
 

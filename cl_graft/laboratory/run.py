@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +20,7 @@ from cl_graft.experiments.config import ExperimentConfig, config_from, override_
 from cl_graft.experiments.devices import pick_device
 from cl_graft.experiments.results import machine, versions
 from cl_graft.laboratory.bench import Bench
-from cl_graft.laboratory.pictures import picture
+from cl_graft.laboratory.pictures import picture_of
 from cl_graft.laboratory.readings import Reading, Summary, summarize, table
 from cl_graft.laboratory.table import SCALES, SEEDS, Experiment, find_experiment
 from cl_graft.metrics.figures import png
@@ -114,7 +115,8 @@ def run_experiment(
         cells.append(cell)
         if on_cell is not None:
             on_cell(place + 1, len(seeds))
-    return _concluded(experiment, config, cells, seeds, folder)
+    command = _command(name, scale, seeds=seeds, sets=sets, with_data=data is not None)
+    return _concluded(experiment, config, cells, seeds, folder, scale=scale, command=command)
 
 
 def _concluded(
@@ -123,6 +125,9 @@ def _concluded(
     cells: Sequence[Sequence[Reading]],
     seeds: Sequence[int],
     folder: Path,
+    *,
+    scale: str,
+    command: str,
 ) -> Outcome:
     rows = summarize(cells)
     if experiment.conclude is not None:
@@ -134,23 +139,36 @@ def _concluded(
         "experiment": experiment.name,
         "title": experiment.title,
         "source": experiment.source,
+        "scale": scale,
+        "command": command,
         "data_seeds": list(seeds),
         "rows": [asdict(row) for row in rows],
-        "config": {**config.model_dump(mode="json"), "data": None},
+        "config": {**config.model_dump(mode="json"), "data": None, "model": _named(config.model)},
         "versions": versions(device),
         "machine": machine(device),
     }
     replace_file(folder / "results.json", json.dumps(stored, indent=1).encode())
     replace_file(folder / "table.md", text.encode())
-    drawn = picture(
-        rows,
-        title=experiment.title,
-        measure=experiment.measure,
-        axis=experiment.axis,
-        logarithmic=experiment.logarithmic,
-    )
-    replace_file(folder / "picture.png", png(drawn, dpi=120))
+    replace_file(folder / "picture.png", png(picture_of(experiment, rows), dpi=120))
     return Outcome(experiment, rows, text, folder)
+
+
+def _command(
+    name: str, scale: str, *, seeds: Sequence[int], sets: Sequence[str], with_data: bool
+) -> str:
+    """Return what repeats an experiment, without this machine's folders."""
+    words = ["cl-graft", "experiment", name, "--scale", scale]
+    if list(seeds) != list(range(SEEDS[scale])):
+        words += ["--seeds", ",".join(str(seed) for seed in seeds)]
+    for override in sets:
+        key, _, value = override.partition("=")
+        words += ["--set", f"{key}={_named(value)}"]
+    return shlex.join(words) + (" --data $CL_GRAFT_DATA" if with_data else "")
+
+
+def _named(model: str) -> str:
+    """Return the name of a model that may be a folder."""
+    return Path(model).name if Path(model).is_dir() else model
 
 
 def _kept(file: Path, config: dict[str, Any]) -> list[Reading] | None:

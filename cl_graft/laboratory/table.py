@@ -60,6 +60,7 @@ _SAM = ("cola", "mrpc", "copa", "wsc")
 _SIX = ("sst2_sent", "cr", "mr", "mpqa", "ag_news", "qnli", "snli", "mnli", "mrpc", "qqp")
 _EIGHT = ("sst2_sent", "cr", "snli", "mnli", "qqp", "mrpc", "ag_news", "qnli")
 _TWO = ("sst2_sent", "qnli")
+_LARGE = ("sst2_sent", "ag_news", "qnli", "mnli")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +115,8 @@ _ROWS = (
     _of("table2", "Grafts keep score and calibrate", grafts.calibrated_grafts, _SIX),
     _of(
         "table3", "Grafts out of distribution", transfer.out_of_distribution,
-        ("sst2_sent", "yelp_polarity"), built_in=("sentiment", "urgency"),
+        ("sst2_sent", "yelp_polarity", "imdb", "qnli", "mnli", "snli"),
+        built_in=("sentiment", "urgency"),
         measure="accuracy out of distribution",
     ),
     _of("table5", "Larger data", grafts.densities, ("ag_news", "qnli", "snli"),
@@ -124,7 +126,7 @@ _ROWS = (
         settings={"family": "causal_lm", "density": 0.0005}),
     _of("fig2", "Learned, most moved and random regions", grafts.regions_by_density, _TWO,
         **_DENSITY),
-    _of("fig3", "Regions of standard fine-tuning", grafts.regions_by_density, _TWO,
+    _of("fig3", "Regions of standard fine-tuning", grafts.regions_by_density, _LARGE,
         settings=_STANDARD, **_DENSITY),
     _of("fig4a", "Grafts of biases", grafts.bias_grafts, _TWO, **_DENSITY),
     _of("fig4b", "Lottery tickets", grafts.lottery_tickets, _TWO, axis="density"),

@@ -5,7 +5,7 @@ Panigrahi et al., 2023, Table 3, Fig. 7 and Fig. 15 (https://arxiv.org/abs/2302.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import torch
@@ -19,7 +19,22 @@ from cl_graft.learning import DenseRun
 from cl_graft.passes import Passes
 from cl_graft.region import Region
 
-__all__ = ["LABEL_MAPS", "core_skills", "out_of_distribution", "wise"]
+__all__ = [
+    "ELSEWHERE",
+    "LABEL_MAPS",
+    "core_skills",
+    "elsewhere",
+    "out_of_distribution",
+    "pairs",
+    "wise",
+]
+
+ELSEWHERE: Mapping[str, tuple[str, ...]] = {
+    "sst2_sent": ("yelp_polarity", "imdb"),
+    "qnli": ("mnli", "snli"),
+    "mpqa": ("yelp_polarity", "sst2_sent"),
+}
+"""Where what was learned on a task is asked: the pairs of Tables 3 and 7."""
 
 LABEL_MAPS: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("qnli", "mnli"): {"entailment": "entailment", "contradiction": "not_entailment"},
@@ -30,8 +45,8 @@ here have labels of the same order."""
 
 
 def out_of_distribution(bench: Bench) -> Iterator[Reading]:
-    """Learn the first task of each pair and answer the second (Table 3)."""
-    for source, target in _pairs(bench):
+    """Learn a task and answer others (Table 3)."""
+    for source, targets in pairs(bench):
         run = bench.dense(source)
         region = bench.region(source, run)
         task = bench.problem(source)
@@ -44,12 +59,12 @@ def out_of_distribution(bench: Bench) -> Iterator[Reading]:
         ways["fine-tuning"] = (gather(run.tuned, everything), run.head)
         for method, (graft, head) in ways.items():
             with grafted(task.model, graft), holding(task.head, head):
-                yield from _both(bench, source, target, method)
+                yield from elsewhere(bench, source, targets, method)
 
 
 def wise(bench: Bench) -> Iterator[Reading]:
     """Walk from the base to the tuned and to the grafted model (Fig. 7)."""
-    for source, target in _pairs(bench):
+    for source, targets in pairs(bench):
         run = bench.dense(source)
         region = bench.region(source, run)
         task = bench.problem(source)
@@ -58,7 +73,7 @@ def wise(bench: Bench) -> Iterator[Reading]:
                 alpha = step / 5
                 moved = interpolated(task.model, run.tuned, alpha=alpha, region=inside)
                 with moved, holding(task.head, run.head):
-                    yield from _both(bench, source, target, method, x=alpha)
+                    yield from elsewhere(bench, source, targets, method, x=alpha)
 
 
 def core_skills(bench: Bench) -> Iterator[Reading]:
@@ -96,20 +111,26 @@ def _followed(bench: Bench, label: int) -> list[Reading]:
     return read
 
 
-def _pairs(bench: Bench) -> Iterator[tuple[int, int]]:
-    """Take the tasks two by two: the first is learned, the second asked."""
-    places = range(len(bench.names))
-    yield from list(pairwise(places))[::2]
+def pairs(bench: Bench) -> list[tuple[int, list[int]]]:
+    """Return what is learned, and what each is asked on: pairs of the paper, or of neighbours."""
+    places = {name: place for place, name in enumerate(bench.names)}
+    asked = {n: [places[o] for o in ELSEWHERE.get(n, ()) if o in places] for n in places}
+    answered = {place for found in asked.values() for place in found}
+    known = [(places[n], found) for n, found in asked.items() if found]
+    chosen = [(learned, found) for learned, found in known if learned not in answered]
+    return chosen or [(i, [j]) for i, j in list(pairwise(range(len(places))))[::2]]
 
 
-def _both(
-    bench: Bench, source: int, target: int, method: str, *, x: float | None = None
+def elsewhere(
+    bench: Bench, source: int, targets: Sequence[int], method: str, *, x: float | None = None
 ) -> Iterator[Reading]:
-    name = f"{bench.names[source]} → {bench.names[target]}"
-    yield Reading(name, method, "score in distribution", bench.answers(source).score, x)
-    answers = bench.answers(target, through=source)
-    seen = _translated(bench, source, target, answers)
-    yield Reading(name, method, "accuracy out of distribution", seen, x)
+    """Ask the model as it is now the task it learned, and others through the head of that one."""
+    for target in targets:
+        name = f"{bench.names[source]} → {bench.names[target]}"
+        yield Reading(name, method, "score in distribution", bench.answers(source).score, x)
+        answers = bench.answers(target, through=source)
+        seen = _translated(bench, source, target, answers)
+        yield Reading(name, method, "accuracy out of distribution", seen, x)
 
 
 def _translated(bench: Bench, source: int, target: int, answers: Answers) -> float:

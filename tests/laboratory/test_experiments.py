@@ -4,9 +4,15 @@ import json
 import math
 
 import pytest
+from benchmark_scripts import run_script
 
 from cl_graft.errors import InputError
 from cl_graft.laboratory import EXPERIMENTS, SCALES, experiment_config, run_experiment
+from cl_graft.laboratory.claims import CLAIMS, judge
+from cl_graft.laboratory.stored import read_stored
+
+# What one cell of built-in tasks cannot have: several seeds, and the real tasks of a claim.
+NOT_AT_SMOKE_SCALE = ("over several seeds", "pair")
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +36,14 @@ def test_an_experiment_runs_at_smoke_scale_and_leaves_json_table_and_picture(
     assert any(row["measure"] == experiment.measure for row in stored["rows"])
     assert outcome.table in (outcome.folder / "table.md").read_text()
     assert (outcome.folder / "picture.png").stat().st_size > 5_000
+    result = read_stored(outcome.folder / "results.json")
+    assert result.command.startswith(f"cl-graft experiment {name} --scale smoke")
+    assert str(folder) not in (outcome.folder / "results.json").read_text()
+    for claim in CLAIMS:
+        if claim.experiments == (name,) and not claim.unavailable:
+            verdict = judge(claim, {name: result.view})
+            decided = verdict.holds is not None
+            assert decided or any(part in verdict.ours for part in NOT_AT_SMOKE_SCALE), verdict
 
 
 def test_cells_that_are_done_are_not_run_again_and_other_settings_are_refused(
@@ -59,3 +73,15 @@ def test_the_settings_of_every_scale_are_a_config(name, scale):
     assert config.tasks
     if scale == "paper" and name.startswith("table") and name not in ("table5", "table9"):
         assert (config.shots, config.density, config.mask_steps) == (4096, 1e-4, 100)
+
+
+def test_stored_results_become_pages_and_pictures_by_one_command(tiny_bert, tmp_path):
+    chosen = {"out": tmp_path / "out", "scale": "smoke", "sets": [f"model={tiny_bert}"]}
+    run_experiment("sam_table4", seeds=[0], **chosen)
+    places = ["--store", chosen["out"], "--results", tmp_path / "kept", "--docs", tmp_path / "docs"]
+    run_script("laboratory_pages.py", *places)
+    kept = read_stored(tmp_path / "kept" / "laboratory" / "sam_table4-smoke.json")
+    assert f"`{kept.command}`" in (tmp_path / "docs" / "laboratory.md").read_text()
+    assert str(tmp_path) not in json.dumps(kept.command)
+    assert (tmp_path / "docs" / "pictures" / "sam_table4.png").stat().st_size > 5_000
+    run_script("laboratory_pages.py", "--store", tmp_path / "docs", code=2)

@@ -1,0 +1,355 @@
+"""Claims of the grafting paper beyond one task: other distributions, peers, several tasks, streams.
+
+Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600; numbers are those of its tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from cl_graft.laboratory.claims.rule import Claim, Rule
+from cl_graft.laboratory.claims.view import MissingReading, View
+
+__all__ = ["TRANSFER"]
+
+_OUT = "accuracy out of distribution"
+_PEERS = ("LoRA, rank 1", "Houlsby, size 2", "Pfeiffer, size 2")
+"""Those of about 0.05 %, beside a graft of 0.05 %."""
+_SIMILAR = (("sst2_sent", "cr"), ("snli", "mnli"))
+_EIGHT = ("SST-2", "CR", "SNLI", "MNLI", "QQP", "MRPC", "AG News", "QNLI")
+
+
+def _peers(view: View, measure: str) -> float:
+    return view.average(_PEERS, lambda peer: view(peer, measure))
+
+
+def _overlap(view: View, i: str, j: str, *, experiment: str | None = None) -> float:
+    return view(f"region of {i}", "overlap", task=j, experiment=experiment)
+
+
+def _pairs(view: View) -> list[tuple[str, str]]:
+    names = [one.task for one in view.tasks() if one.task is not None]
+    return [(i, j) for i in names for j in names if i != j]
+
+
+def _mean(pairs: Sequence[tuple[str, str]], of: Callable[[str, str], float]) -> float:
+    """Average a number over pairs that have it; an empty region has no overlap."""
+    found: list[float] = []
+    for i, j in pairs:
+        try:
+            found.append(of(i, j))
+        except MissingReading:
+            continue
+    if not found:
+        raise MissingReading("number of such pairs of tasks")
+    return sum(found) / len(found)
+
+
+def _mean_overlap(view: View, *, experiment: str | None = None) -> float:
+    return _mean(_pairs(view), lambda i, j: _overlap(view, i, j, experiment=experiment))
+
+
+def _similar_and_others(view: View, of: Callable[[str, str], float]) -> float:
+    """Return a mean over similar pairs, both ways, less that over all other pairs."""
+    near = {*_SIMILAR, *((j, i) for i, j in _SIMILAR)}
+    pairs = _pairs(view)
+    similar = _mean([pair for pair in pairs if pair in near], of)
+    return similar - _mean([pair for pair in pairs if pair not in near], of)
+
+
+def _gain(view: View, method: str, task: str) -> float:
+    return view(method, "relative gain", task=task)
+
+
+def _groups(view: View, *, purified: bool) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the unions of groups, each with its members, as the readings' names have them."""
+    found: list[tuple[str, tuple[str, ...]]] = []
+    for method in view.methods("relative gain"):
+        members, comma, _ = method.partition(", purified")
+        if " ∪ " in members and bool(comma) == purified:
+            found.append((method, tuple(members.split(" ∪ "))))
+    return found
+
+
+def _gain_of_groups(view: View, *, inside: bool, purified: bool = False) -> float:
+    """Average relative gains of unions on their groups' tasks, or on the others."""
+    tasks = [one.task for one in view.tasks() if one.task is not None]
+    pairs = [
+        (method, task)
+        for method, members in _groups(view, purified=purified)
+        for task in tasks
+        if (task in members) == inside
+    ]
+    return _mean(pairs, lambda method, task: _gain(view, method, task))
+
+
+def _own_and_others(view: View) -> float:
+    """Return the mean gain of regions on their own task, less that on others."""
+    own = [(one.task, one.task) for one in view.tasks() if one.task is not None]
+
+    def gain(i: str, j: str) -> float:
+        return _gain(view, f"region of {i}", j)
+
+    return _mean(own, gain) - _mean(_pairs(view), gain)
+
+
+def _growth(view: View) -> float:
+    first, second, third = (
+        _mean_overlap(view, experiment=name) for name in ("fig8", "fig11", "fig12")
+    )
+    return min(second - first, third - second)
+
+
+def _table4(strategy: str, other: str) -> Callable[[View], float]:
+    return lambda v: v(strategy, "score at the end") - v(other, "score at the end")
+
+
+TRANSFER = (
+    Claim(
+        name="grafts-beat-re-training-elsewhere",
+        source="Table 3",
+        words="Out of distribution, grafts beat re-trained ones.",
+        paper="89.5/81.5/71.8/80.1 against 88.9/81.2/67.0/66.4",
+        experiments=("table3",),
+        rule=Rule(
+            what="accuracy there, graft − re-trained graft",
+            number=lambda v: v("grafting", _OUT) - v("re-trained graft", _OUT),
+            over="mean", above=0.0,
+        ),
+    ),
+    Claim(
+        name="bitfit-fails-elsewhere",
+        source="Table 3",
+        words="BitFit fails where the shift is large: QNLI to MNLI and SNLI.",
+        paper="60.5 and 57.4 against the grafts' 71.8 and 80.1",
+        experiments=("table3",),
+        rule=Rule(
+            what="accuracy there, graft − BitFit, from QNLI",
+            number=lambda v: _from(v, "qnli", "grafting") - _from(v, "qnli", "BitFit"),
+            over="once", least=0.05,
+        ),
+    ),
+    Claim(
+        name="grafts-beat-fine-tuning-elsewhere",
+        source="Fig. 7 b, c",
+        words="Where the shift is large, grafts are at least 5 points better than fine-tuning.",
+        paper="5 points and more",
+        experiments=("table3",),
+        rule=Rule(
+            what="accuracy there, graft − fine-tuning, from QNLI",
+            number=lambda v: _from(v, "qnli", "grafting") - _from(v, "qnli", "fine-tuning"),
+            over="once", least=0.05,
+        ),
+    ),
+    Claim(
+        name="wise-graft-competes",
+        source="Fig. 7 f",
+        words="Interpolating towards a graft is competitive with WiSE-FT.",
+        paper="a figure",
+        experiments=("fig7",),
+        rule=Rule(
+            what="best accuracy out of distribution over α, WiSE-Graft − WiSE-FT",
+            number=lambda v: max(v.curve("WiSE-Graft", _OUT).values())
+            - max(v.curve("WiSE-FT", _OUT).values()),
+            over="mean", least=-0.02,
+        ),
+    ),
+    Claim(
+        name="peers-are-worse-calibrated",
+        source="Table 6",
+        words="At 0.05 %, grafts have less calibration error than LoRA and adapters.",
+        paper="4.6 points on average",
+        experiments=("table6",),
+        unavailable="the laboratory has no such experiment yet",
+        rule=Rule(
+            what="ECE of the peers − of the graft",
+            number=lambda v: _peers(v, "ECE") - v("grafting", "ECE", x=5e-4),
+            over="mean", least=0.02,
+        ),
+    ),
+    Claim(
+        name="peers-score-little-more",
+        source="Table 6",
+        words="They score only a little less there.",
+        paper="1.7 points",
+        experiments=("table6",),
+        unavailable="the laboratory has no such experiment yet",
+        rule=Rule(
+            what="score of the peers − of the graft",
+            number=lambda v: _peers(v, "score") - v("grafting", x=5e-4), over="mean", most=0.025,
+        ),
+    ),
+    Claim(
+        name="calibration-is-smooth",
+        source="Table 6",
+        words="A graft's calibration error grows with its density.",
+        paper="2.2/2.7/3.1/3.6/8.6 at 0.01/0.05/0.1/1/100 %",
+        experiments=("table6",),
+        unavailable="the laboratory has no such experiment yet",
+        rule=Rule(
+            what="ECE at 1 % − at 0.01 %",
+            number=lambda v: v("grafting", "ECE", x=1e-2) - v("grafting", "ECE", x=1e-4),
+            over="mean", above=0.0,
+        ),
+    ),
+    Claim(
+        name="peers-are-worse-elsewhere",
+        source="Table 7",
+        words="Out of distribution, grafts beat LoRA and adapters of about the same size.",
+        paper="7.9 points on average",
+        experiments=("table7",),
+        unavailable="the laboratory has no such experiment yet",
+        rule=Rule(
+            what="accuracy there, graft of 0.05 % − peers",
+            number=lambda v: v("grafting", _OUT, x=5e-4) - _peers(v, _OUT),
+            over="mean", least=0.02,
+        ),
+    ),
+    Claim(
+        name="regions-hardly-overlap",
+        source="Fig. 8a",
+        words="Regions of different tasks in a multi-task model overlap very little.",
+        paper=f"a figure ({', '.join(_EIGHT)})",
+        experiments=("fig8",),
+        rule=Rule(
+            what="mean overlap of two tasks", number=_mean_overlap, over="once", most=0.2, unit="%",
+        ),
+    ),
+    Claim(
+        name="similar-tasks-overlap-more",
+        source="Fig. 8a",
+        words="Similar tasks overlap more: SST-2 and CR, SNLI and MNLI.",
+        paper="a figure",
+        experiments=("fig8",),
+        rule=Rule(
+            what="overlap of similar tasks − of others",
+            number=lambda v: _similar_and_others(v, lambda i, j: _overlap(v, i, j)),
+            over="once", above=0.0,
+        ),
+    ),
+    Claim(
+        name="regions-isolate",
+        source="Fig. 8b",
+        words="The graft of one task helps that task, and few others.",
+        paper="a figure",
+        experiments=("fig8",),
+        rule=Rule(
+            what="relative gain of a region on its own task − on others",
+            number=_own_and_others, over="once", above=0.0,
+        ),
+    ),
+    Claim(
+        name="regions-transfer",
+        source="Fig. 8b",
+        words="Similar tasks help each other.",
+        paper="a figure",
+        experiments=("fig8",),
+        rule=Rule(
+            what="relative gain of a region on similar tasks − on others",
+            number=lambda v: _similar_and_others(v, lambda i, j: _gain(v, f"region of {i}", j)),
+            over="once", above=0.0,
+        ),
+    ),
+    Claim(
+        name="unions-compose",
+        source="Fig. 8c",
+        words="The union of a group's regions keeps about 70 % of the gain on its tasks.",
+        paper="around 70 %",
+        experiments=("fig8",),
+        rule=Rule(
+            what="relative gain of unions on their tasks",
+            number=lambda v: _gain_of_groups(v, inside=True), over="once", least=0.7, unit="%",
+        ),
+    ),
+    Claim(
+        name="unions-leave-others-alone",
+        source="Fig. 8c",
+        words="It does not help other tasks.",
+        paper="a figure",
+        experiments=("fig8",),
+        rule=Rule(
+            what="relative gain of unions on their tasks − on others",
+            number=lambda v: _gain_of_groups(v, inside=True) - _gain_of_groups(v, inside=False),
+            over="once", least=0.2,
+        ),
+    ),
+    Claim(
+        name="ten-steps-purify",
+        source="Fig. 8d",
+        words="Ten joint steps raise the gain to about 80 %.",
+        paper="around 80 %",
+        experiments=("fig8",),
+        rule=Rule(
+            what="relative gain of purified unions on their tasks",
+            number=lambda v: _gain_of_groups(v, inside=True, purified=True),
+            over="once", least=0.8, unit="%",
+        ),
+    ),
+    Claim(
+        name="larger-bases-overlap-more",
+        source="Figs. 11, 12",
+        words="Overlap grows with the share of most moved coordinates that a mask starts from.",
+        paper="a figure: bases of 0, 0.001 and 0.01 %",
+        experiments=("fig8", "fig11", "fig12"),
+        unavailable="the laboratory has no such experiment yet",
+        rule=Rule(
+            what="least growth of the mean overlap from one base to the next", number=_growth,
+            over="once", above=0.0,
+        ),
+    ),
+    Claim(
+        name="adamw-localizes-several-tasks",
+        source="Fig. 13",
+        words="A multi-task model by AdamW is localized without an L1 penalty.",
+        paper="a figure: small overlap, gains on similar tasks only",
+        experiments=("fig13",),
+        rule=Rule(
+            what="relative gain of a region on its own task − on others",
+            number=_own_and_others, over="once", above=0.0,
+        ),
+    ),
+    Claim(
+        name="naive-forgets",
+        source="Table 4",
+        words="Fine-tuning one task after the other forgets the first one.",
+        paper="QNLI 88.0 to 67.5",
+        experiments=("table4",),
+        rule=Rule(
+            what="QNLI at the end, independent − one after the other",
+            number=lambda v: v("independent", "score at the end", task="qnli")
+            - v("naive", "score at the end", task="qnli"),
+            over="once", least=0.05,
+        ),
+    ),
+    Claim(
+        name="grafting-forgets-nothing",
+        source="Sec. 5.2",
+        words="Continual grafting forgets nothing.",
+        paper="“forget-free”",
+        experiments=("table4",),
+        rule=Rule(
+            what="forgetting", number=lambda v: v("grafting", "forgetting", task="all"),
+            over="once", most=0.0,
+        ),
+    ),
+    Claim(
+        name="grafting-retains",
+        source="Table 4",
+        words="Continual grafting hardly loses against independent fine-tuning.",
+        paper="86.5/90.8/92.5 against 88.0/93.1/92.1: 2.3 points at most",
+        experiments=("table4",),
+        rule=Rule(
+            what="score at the end, independent − grafting",
+            number=_table4("independent", "grafting"), most=0.025,
+        ),
+    ),
+)  # fmt: skip
+"""Tables 3, 4, 6, 7 and Figs. 7, 8, 11 to 13."""
+
+
+def _from(view: View, source: str, method: str) -> float:
+    """Return the mean accuracy elsewhere of what was learned on a task."""
+    found = [one(method, _OUT) for one in view.tasks() if str(one.task).startswith(f"{source} →")]
+    if not found:
+        raise MissingReading(f"pair that starts at {source}")
+    return sum(found) / len(found)

@@ -1,0 +1,157 @@
+"""Pages made of stored results alone: every table, and claim by claim what they say.
+
+What is written is a function of the stored files: a page never differs from them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cl_graft.laboratory.claims import CLAIMS, Claim, Verdict, judge
+from cl_graft.laboratory.pictures import picture_of
+from cl_graft.laboratory.readings import sweep, table
+from cl_graft.laboratory.stored import Stored, read_stored, read_stream
+from cl_graft.laboratory.table import EXPERIMENTS
+from cl_graft.metrics.figures import png
+from cl_graft.store.files import replace_file
+
+__all__ = ["claims_page", "laboratory_page", "read_results", "verdicts", "write_pages"]
+
+_BEST_FIRST = ("paper", "cpu", "smoke")
+
+
+def read_results(folder: Path, *, stream: Path | None = None) -> dict[str, Stored]:
+    """Read the stored results, of each experiment the one of the largest scale.
+
+    Args:
+        folder: Their folder; it may be missing.
+        stream: The stored comparison that stands for Table 4; None, or a missing file, for none.
+
+    Raises:
+        InputError: If a file cannot be read.
+    """
+    found = [read_stored(file) for file in sorted(folder.glob("*.json"))]
+    if stream is not None and stream.exists():
+        found.append(read_stream(stream))
+    found.sort(key=lambda result: _BEST_FIRST.index(result.scale), reverse=True)
+    chosen = {result.name: result for result in found}
+    order = [*EXPERIMENTS, "table4"]
+    return {name: chosen[name] for name in order if name in chosen}
+
+
+def verdicts(results: Mapping[str, Stored]) -> dict[Claim, Verdict]:
+    """Judge every claim."""
+    views = {name: result.view for name, result in results.items()}
+    return {claim: judge(claim, views) for claim in CLAIMS}
+
+
+def claims_page(results: Mapping[str, Stored]) -> str:
+    """Return the page of claims in Markdown."""
+    found = verdicts(results)
+    counts = Counter(str(verdict) for verdict in found.values())
+    parts = [
+        "# Claims of the papers",
+        "Made by `make results` from the stored numbers alone; [the tables](laboratory.md) show "
+        "them. A rule on the numbers decides each claim, and its bound was fixed beside the claim, "
+        "not after the result. Means are over data seeds. The models are far smaller than the "
+        "papers', with fewer rows: a claim that does not hold here is not thereby refuted there.",
+        f"{len(found)} claims: {counts['holds']} hold, {counts['does not hold']} do not, "
+        f"{counts['not run here']} were not run here.",
+    ]
+    papers = {
+        "Task-Specific Skill Localization (Panigrahi et al., 2023, "
+        "<https://arxiv.org/abs/2302.06600>)": False,
+        "On the Effectiveness of Parameter-Efficient Fine-Tuning (Fu et al., 2023, "
+        "<https://arxiv.org/abs/2211.15583>)": True,
+    }
+    for paper, sam in papers.items():
+        own = [claim for claim in CLAIMS if claim.name.startswith("sam-") == sam]
+        parts += [f"## {paper}", _table_of([_row(claim, found[claim], results) for claim in own])]
+    return "\n\n".join(parts) + "\n"
+
+
+def laboratory_page(results: Mapping[str, Stored]) -> str:
+    """Return the page of tables in Markdown."""
+    found = verdicts(results)
+    parts = [
+        "# Tables and figures of the papers",
+        "Made by `make results` from the stored numbers alone: `benchmarks/results/laboratory` has "
+        "every value of every seed. [Claims](claims.md) says what they show. Scores are fractions, "
+        "mean ± standard deviation over data seeds.",
+    ]
+    shown = {name: result for name, result in results.items() if name in EXPERIMENTS}
+    if not shown:
+        parts.append("No experiment has been stored yet.")
+    for name, result in shown.items():
+        experiment = EXPERIMENTS[name]
+        parts += [f"## {result.title}", f"{result.source}. {result.setting}. `{result.command}`"]
+        parts += _tables(result)
+        parts.append(f"![{result.title}: {experiment.measure}](pictures/{name}.png)")
+        own = [
+            f"- {claim.words} **{found[claim]}**: {found[claim].ours}."
+            for claim in CLAIMS
+            if claim.experiments[0] == name and found[claim].holds is not None
+        ]
+        if own:
+            parts.append("\n".join(own))
+    lines = [f"- {', '.join(names)}: {environment}" for environment, names in _environments(shown)]
+    if lines:
+        parts += ["## Versions and machines", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_pages(results: Mapping[str, Stored], docs: Path) -> list[Path]:
+    """Write both pages and the pictures, and return the files."""
+    written = {
+        docs / "claims.md": claims_page(results).encode(),
+        docs / "laboratory.md": laboratory_page(results).encode(),
+    }
+    for name, result in results.items():
+        if name in EXPERIMENTS:
+            drawn = picture_of(EXPERIMENTS[name], result.rows)
+            written[docs / "pictures" / f"{name}.png"] = png(drawn, dpi=100)
+    (docs / "pictures").mkdir(parents=True, exist_ok=True)
+    for file, content in written.items():
+        replace_file(file, content)
+    return list(written)
+
+
+def _row(claim: Claim, verdict: Verdict, results: Mapping[str, Stored]) -> Sequence[str]:
+    ran = [results[name] for name in claim.experiments if name in results]
+    place = f"{claim.source}, `{'`, `'.join(claim.experiments)}`"
+    ours = "–" if verdict.holds is None else verdict.ours
+    told = f"not run here: {verdict.ours}" if verdict.holds is None else f"**{verdict}**"
+    used = ran[0].setting if ran and verdict.holds is not None else "–"
+    return f"{claim.words} ({place})", claim.paper, str(claim.rule), ours, used, told
+
+
+def _table_of(rows: Sequence[Sequence[str]]) -> str:
+    head = ["claim", "the paper's number", "holds if", "ours", "run with", "verdict"]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _tables(result: Stored) -> list[str]:
+    """Return a table an experiment, or one a measure where there is an axis."""
+    axis = EXPERIMENTS[result.name].axis
+    if not axis:
+        return [table(result.rows, axis="x").strip()]
+    measures = dict.fromkeys(row.measure for row in result.rows)
+    return [
+        f"{measure}, by {axis}:\n\n{sweep(result.rows, measure=measure).strip()}"
+        for measure in measures
+    ]
+
+
+def _environments(results: Mapping[str, Stored]) -> list[tuple[str, list[str]]]:
+    """Group experiments by versions and machine."""
+    found: dict[str, list[str]] = {}
+    for name, result in results.items():
+        names = ("cl-graft", "torch", "transformers", "avalanche-lib", "peft", "python")
+        packages = [f"{n} {result.versions[n]}" for n in names if n in result.versions]
+        machine = result.machine
+        where = f"{machine['system']}, {machine['cores']} cores, device {machine['device']}"
+        found.setdefault(f"{', '.join(packages)}; {where}", []).append(f"`{name}`")
+    return list(found.items())

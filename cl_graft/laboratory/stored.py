@@ -1,0 +1,141 @@
+"""Results of experiments as files that stay: what was run, with what, and every number of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cl_graft.errors import InputError
+from cl_graft.laboratory.claims import View
+from cl_graft.laboratory.readings import Reading, Summary, summarize
+from cl_graft.store.files import replace_file
+
+__all__ = ["Stored", "read_stored", "read_stream", "store"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """The result of an experiment.
+
+    Attributes:
+        name: Of the experiment.
+        title: What it shows.
+        source: Where in which paper.
+        command: What repeats it.
+        scale: At which scale it was run.
+        config: Its settings.
+        data_seeds: Its samples of the data.
+        rows: Its numbers.
+        versions: Of packages.
+        machine: On which it ran.
+    """
+
+    name: str
+    title: str
+    source: str
+    command: str
+    scale: str
+    config: Mapping[str, Any]
+    data_seeds: Sequence[int]
+    rows: Sequence[Summary]
+    versions: Mapping[str, str]
+    machine: Mapping[str, Any]
+
+    @property
+    def view(self) -> View:
+        """Its numbers as claims look at them."""
+        return View({self.name: self.rows}, learned=self.config.get("localizer", "learned_mask"))
+
+    @property
+    def setting(self) -> str:
+        """Say in a line with what it was run."""
+        config = self.config
+        rows = "all" if config["shots"] is None else f"{config['shots']:,}"
+        seeds = ", ".join(str(seed) for seed in self.data_seeds)
+        return f"{config['model']}, {rows} rows a class, data seeds {seeds}"
+
+
+def store(found: Path, into: Path) -> list[Path]:
+    """Copy results of experiments to where they stay, one file an experiment and scale.
+
+    Args:
+        found: The output folder of `cl-graft experiment`.
+        into: The folder of stored results.
+
+    Returns:
+        The files written.
+
+    Raises:
+        InputError: If there are none, or one cannot be read.
+    """
+    written: list[Path] = []
+    for file in sorted(found.glob("*/results.json")):
+        result = read_stored(file)
+        into.mkdir(parents=True, exist_ok=True)
+        written.append(into / f"{result.name}-{result.scale}.json")
+        replace_file(written[-1], file.read_bytes())
+    if not written:
+        raise InputError(f"{found} holds no results: no */results.json in it")
+    return written
+
+
+def read_stored(file: Path) -> Stored:
+    """Read the result of an experiment.
+
+    Raises:
+        InputError: If it is none.
+    """
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        rows = [Summary(**{**row, "values": tuple(row["values"])}) for row in values["rows"]]
+        return Stored(
+            name=values["experiment"],
+            title=values["title"],
+            source=values["source"],
+            command=values["command"],
+            scale=values["scale"],
+            config=values["config"],
+            data_seeds=values["data_seeds"],
+            rows=rows,
+            versions=values["versions"],
+            machine=values["machine"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{file} is not the result of an experiment of this version ({error!r}); run "
+            "`cl-graft experiment` once more on its folder, which keeps the cells that are done"
+        ) from None
+
+
+def read_stream(file: Path) -> Stored:
+    """Read a comparison of strategies on a stream, as `benchmarks/table4.py` stores it, as Table 4.
+
+    Raises:
+        InputError: If it is none.
+    """
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        return Stored(
+            name="table4",
+            title="Continual learning",
+            source="Panigrahi et al., 2023, Table 4",
+            command=values["command"],
+            scale=file.stem.rpartition("-")[2],
+            config=values["config"],
+            data_seeds=values["seeds"],
+            rows=summarize([list(_of_stream(values["strategies"]))]),
+            versions=values["versions"],
+            machine=values["machine"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{file} is not a comparison of strategies ({error!r})") from None
+
+
+def _of_stream(strategies: Mapping[str, Any]) -> Iterator[Reading]:
+    for strategy, found in strategies.items():
+        for task, score in found["final"].items():
+            yield Reading(task, strategy, "score at the end", score["mean"])
+        yield Reading("all", strategy, "forgetting", found["forgetting"]["mean"])

@@ -1,0 +1,125 @@
+"""Claims are decided by stored numbers alone, and the pages say what the stored files hold."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cl_graft.errors import InputError
+from cl_graft.laboratory import EXPERIMENTS
+from cl_graft.laboratory.claims import CLAIMS, Claim, Rule, View, judge
+from cl_graft.laboratory.pages import claims_page, laboratory_page, read_results, write_pages
+from cl_graft.laboratory.readings import Reading, summarize
+from cl_graft.laboratory.stored import Stored, read_stored, store
+
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+def claim_on(**rule) -> Claim:
+    given = {"what": "a − b", "number": lambda v: v("a") - v("b"), **rule}
+    return Claim(
+        name="one", source="Table 1", words="A beats b.", paper="1 against 0",
+        experiments=("table1",), rule=Rule(**given),
+    )  # fmt: skip
+
+
+def result_of(readings, name="table1") -> Stored:
+    return Stored(
+        name=name, title="Title", source="Somewhere", command=f"cl-graft experiment {name}",
+        scale="cpu", config={"model": "minilm", "shots": 64}, data_seeds=[0],
+        rows=summarize([readings]), versions={"torch": "2"},
+        machine={"system": "Linux", "cores": 2, "device": "cpu"},
+    )  # fmt: skip
+
+
+TWO_TASKS = [
+    Reading("x", "a", "score", 0.9),
+    Reading("x", "b", "score", 0.8),
+    Reading("y", "a", "score", 0.5),
+    Reading("y", "b", "score", 0.6),
+]
+
+
+@pytest.mark.parametrize(
+    ("rule", "holds", "words"),
+    [
+        ({"above": 0.0}, False, "a − b above 0.0 points on every task"),
+        ({"above": 0.0, "share": 0.5}, True, "a − b above 0.0 points on 50% of the tasks"),
+        ({"least": -0.01, "over": "mean"}, True, "a − b at least -1.0 points on average"),
+        ({"most": -0.01, "over": "mean"}, False, "a − b at most -1.0 points on average"),
+        ({"above": -0.01, "over": "once", "unit": ""}, True, "a − b above -0.01"),
+    ],
+)
+def test_a_rule_says_what_it_decides(rule, holds, words):
+    claim = claim_on(**rule)
+    views = {"table1": View({"table1": summarize([TWO_TASKS])})}
+    assert str(claim.rule) == words
+    assert judge(claim, views).holds is holds
+
+
+def test_numbers_that_are_missing_decide_nothing():
+    claim = claim_on(above=0.0)
+    rows = summarize([TWO_TASKS[:1]])
+    assert "no stored result of `table1`" in judge(claim, {}).ours
+    missing = judge(claim, {"table1": View({"table1": rows})})
+    assert (missing.holds, str(missing)) == (None, "not run here")
+    assert missing.ours == "the stored result has no score of b"
+    whole = {"table1": View({"table1": summarize([TWO_TASKS])})}
+    lacking = replace(claim, unavailable="the data has no RTE")
+    assert judge(lacking, whole).ours == "the data has no RTE"
+
+
+def test_a_place_on_the_axis_is_the_nearest_one():
+    readings = [Reading("x", "a", "score", v, x) for x, v in ((0.9, 0.1), (1.0, 0.2), (4e-4, 0.3))]
+    view = View({"fig2": summarize([readings])})
+    assert view("a", x=0.9) == 0.1
+    assert view("a", x=5e-4) == 0.3
+    with pytest.raises(LookupError, match=r"score of a at 0\.1"):
+        view("a", x=0.1)
+
+
+def test_claims_have_names_of_their_own_and_experiments_that_exist():
+    assert len(CLAIMS) >= 25
+    assert len({claim.name for claim in CLAIMS}) == len(CLAIMS)
+    for claim in CLAIMS:
+        assert set(claim.experiments) <= {*EXPERIMENTS, "table4"} or claim.unavailable, claim.name
+        bounds = (claim.rule.above, claim.rule.least, claim.rule.most)
+        assert sum(bound is not None for bound in bounds) == 1, claim.name
+
+
+def test_a_page_has_one_row_a_claim_and_says_why_one_was_not_run():
+    page = claims_page({"table1": result_of(TWO_TASKS)})
+    rows = [line for line in page.splitlines() if line.startswith("| ") and "---" not in line]
+    assert len(rows) == len(CLAIMS) + 2
+    assert page.count("not run here: ") == len(CLAIMS)
+    assert "the stored result has no score of BitFit" in page
+    shown = laboratory_page({"table1": result_of(TWO_TASKS)})
+    assert "| x | a | 0.900 |" in shown
+    assert "minilm, 64 rows a class, data seeds 0" in shown
+
+
+def test_results_are_stored_one_file_an_experiment_and_scale(tmp_path):
+    with pytest.raises(InputError, match="holds no results"):
+        store(tmp_path, tmp_path / "kept")
+    found = tmp_path / "out" / "fig2"
+    found.mkdir(parents=True)
+    (found / "results.json").write_text(json.dumps({"experiment": "fig2"}))
+    with pytest.raises(InputError, match="not the result of an experiment"):
+        store(tmp_path / "out", tmp_path / "kept")
+
+
+def test_the_pages_are_what_the_stored_results_say(tmp_path):
+    results = read_results(RESULTS / "laboratory", stream=RESULTS / "table4-cpu.json")
+    for file in write_pages(results, tmp_path):
+        if file.suffix == ".md":
+            kept = ROOT / "docs" / "results" / file.name
+            assert kept.read_text() == file.read_text(), f"{kept} is old: make results"
+
+
+def test_stored_results_name_no_folder_of_the_machine():
+    for file in (RESULTS / "laboratory").glob("*.json"):
+        result = read_stored(file)
+        assert "/" not in result.config["model"], file
+        assert "/" not in result.command, file
