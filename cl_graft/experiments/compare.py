@@ -24,7 +24,12 @@ from cl_graft.experiments.base import load_base_model
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.devices import pick_device
-from cl_graft.experiments.exports import comparison_csv, comparison_latex, draw_ranks
+from cl_graft.experiments.exports import (
+    comparison_csv,
+    comparison_latex,
+    draw_frontier,
+    draw_ranks,
+)
 from cl_graft.experiments.progress import Progress, Step, silent
 from cl_graft.experiments.report import mean_ece, write_comparison_summary
 from cl_graft.experiments.results import Comparison, Failure, RunResult, command
@@ -73,8 +78,8 @@ def compare(
     Args:
         config: The settings.
         out: Gets ``<strategy>/seed<k>/`` for every cell, ``cache/``, ``tuning/`` where values are
-            chosen, ``summary.json``, ``.md``, ``.csv`` and ``.tex``, and ``ranks.png`` from three
-            strategies on.
+            chosen, ``summary.json``, ``.md``, ``.csv`` and ``.tex``, ``frontier.png``, and
+            ``ranks.png`` from three strategies on.
         progress: Called after every step of every phase.
         started_by: The command to note as the comparison's; None means this process's.
         stop: Asked after every step whether to stop.
@@ -228,14 +233,16 @@ def write_summary(summary: Mapping[str, Any], out: Path, *, whole: bool) -> None
     Args:
         summary: What `summarize` returned.
         out: The folder.
-        whole: Whether all cells are in it: ranks are drawn then.
+        whole: Whether all cells are in it: pictures are drawn then.
     """
     replace_file(out / "summary.json", f"{json.dumps(summary, indent=1)}\n".encode())
     replace_file(out / "summary.csv", comparison_csv(summary).encode())
     replace_file(out / "summary.tex", comparison_latex(summary).encode())
     write_comparison_summary(summary, out)
-    if whole and summary["ranks"]:
-        draw_ranks(summary["ranks"], out)
+    if whole:
+        draw_frontier(summary, out)
+        if summary["ranks"]:
+            draw_ranks(summary["ranks"], out)
 
 
 def _load_all(config: ExperimentConfig) -> dict[int, tuple[TextTask, ...]]:

@@ -1,4 +1,4 @@
-"""What a comparison leaves for spreadsheets and papers: CSV, LaTeX, a picture of ranks."""
+"""What a comparison leaves for spreadsheets and papers: CSV, LaTeX, pictures."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.metrics.figures import png
+from cl_graft.metrics.memory_frontier import Tradeoff, memory_frontier
 from cl_graft.metrics.rank_diagram import rank_diagram
 from cl_graft.store.files import replace_file
+from cl_graft.strategies.table import STRATEGIES
 
-__all__ = ["comparison_csv", "comparison_latex", "draw_ranks"]
+__all__ = ["comparison_csv", "comparison_latex", "draw_frontier", "draw_ranks"]
 
 _MEASURES = (
     "average_accuracy",
@@ -91,6 +93,29 @@ def draw_ranks(found: Mapping[str, Any], folder: Path) -> None:
     """
     figure = rank_diagram(found["ranks"], found["critical_difference"])
     replace_file(folder / "ranks.png", png(figure))
+
+
+def draw_frontier(summary: Mapping[str, Any], folder: Path) -> None:
+    """Write `frontier.png`: accuracy against the bytes that a task adds.
+
+    Args:
+        summary: What `summary.json` holds.
+        folder: The comparison's.
+    """
+    points = {
+        name: Tradeoff(
+            row["average_accuracy"]["mean"],
+            row["average_accuracy"]["sd"],
+            row["bytes_per_task"]["mean"],
+            forgets=bool(row["forgetting"]["mean"]),
+            bound=STRATEGIES[name].bound,
+        )
+        for name, row in summary["strategies"].items()
+        if row["average_accuracy"]["mean"] is not None
+    }
+    if points:
+        figure = memory_frontier(points, title=" → ".join(summary["tasks"]))
+        replace_file(folder / "frontier.png", png(figure))
 
 
 def _best(column: list[dict[str, Any]], *, lowest: bool) -> float | None:

@@ -117,7 +117,7 @@ def _size(
     Raises:
         InputError: If it does not fit.
     """
-    if row.family in ("lower bound", "upper bound"):
+    if row.bound:
         return Sized()
     if row.keeps == "entry" or row.family == "merging":
         return _density(row, budget, room, head)

@@ -108,6 +108,11 @@ class StrategyRow:
     broken: str = ""
 
     @property
+    def bound(self) -> bool:
+        """Whether it is a measure of the others, not a way to learn a stream."""
+        return self.family in ("lower bound", "upper bound")
+
+    @property
     def unavailable(self) -> str:
         """Why it cannot run here; empty if it can."""
         if self.broken:

@@ -8,7 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from cl_graft.experiments.exports import comparison_csv, comparison_latex, draw_ranks
+from cl_graft.experiments.exports import (
+    comparison_csv,
+    comparison_latex,
+    draw_frontier,
+    draw_ranks,
+)
 from cl_graft.experiments.results import RunResult
 from cl_graft.experiments.statistics import differences_of, over_seeds, ranks_of
 
@@ -76,3 +81,5 @@ def test_tables_for_spreadsheets_and_papers_hold_the_summary(comparison, tmp_pat
     assert r"\mathbf{" in table
     draw_ranks({"ranks": {"a": 1.0, "b": 2.0, "c": 3.0}, "critical_difference": 0.5}, tmp_path)
     assert (tmp_path / "ranks.png").stat().st_size > 1000
+    draw_frontier(found.summary, tmp_path)
+    assert (tmp_path / "frontier.png").stat().st_size > 1000
