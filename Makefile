@@ -7,7 +7,7 @@ STAMP := .venv/installed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow lint docs torture bench-table4 bench-speed bench-stream bench-frontier bench-routers results clean
+.PHONY: help venv demo test test-slow lint docs torture bench-table4 bench-speed bench-stream bench-frontier bench-routers bench-baselines results clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
@@ -20,6 +20,7 @@ help:
 	@echo "make bench-speed   steps, memory, switching and serving, beside what one would pick instead"
 	@echo "make bench-stream  a whole grafting stream against a naive one (needs CL_GRAFT_DATA)"
 	@echo "make bench-frontier  localizers: accuracy against passes (needs CL_GRAFT_DATA)"
+	@echo "make bench-baselines  the table of baselines on five tasks (needs CL_GRAFT_DATA)"
 	@echo "make bench-routers  grafting and merging without task ids (needs CL_GRAFT_DATA)"
 	@echo "make results       the papers' tables and claims, from the stored numbers alone"
 	@echo "make venv          the environment that all of these use, .venv"
@@ -66,6 +67,10 @@ bench-stream: $(STAMP)
 
 bench-frontier: $(STAMP)
 	$(BIN)/python -W ignore benchmarks/frontier.py
+
+bench-baselines: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(BIN)/python -W ignore benchmarks/baselines.py
 
 bench-routers: $(STAMP)
 	$(BIN)/python -W ignore benchmarks/routers.py

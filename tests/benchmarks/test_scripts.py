@@ -67,3 +67,21 @@ def test_routers_stand_beside_the_oracle_and_finished_cells_are_not_computed_aga
     for row in rows.values():
         assert row["below_the_oracle"]["mean"] >= 0.0
     assert str(tmp_path) not in json.dumps(stored)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("matched", [(), ("--matched", "150kB")])
+def test_baselines_leave_a_table_its_latex_and_csv_and_pictures(
+    matched, data_dir, minilm, tmp_path
+):
+    asked = ("--scale", "smoke", "--data", data_dir, "--set", "tasks=[sst2_sent,mrpc]", "--untuned")
+    places = ("--out", tmp_path / "runs", "--results", tmp_path / "results")
+    chosen = ("--strategies", "naive,grafting,bitfit")
+    for _ in range(2):
+        run_script("baselines.py", *asked, *chosen, *matched, *places, folder=tmp_path)
+    stem = "matched" if matched else "baselines"
+    stored = json.loads((tmp_path / "results" / f"{stem}-smoke.json").read_text())
+    assert [*stored["strategies"]] == ["naive", "grafting", "bitfit"]
+    assert str(tmp_path) not in json.dumps(stored)
+    files = {path.name.removeprefix(f"{stem}-smoke") for path in (tmp_path / "results").iterdir()}
+    assert files == {".json", ".md", ".tex", ".csv", "-frontier.png", "-ranks.png"}

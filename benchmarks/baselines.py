@@ -1,0 +1,92 @@
+"""The table of baselines: five text tasks in a stream, every kind of strategy, tuned.
+
+One comparison (`cl-graft compare`) at a stated scale: bounds, penalties, rehearsal, distillation,
+isolation, merging, routing and grafting, each tuned on dev rows of the first two tasks. With
+``--matched 150kB`` every strategy is as large as fits into so many bytes a task, head and indices
+counted. Results go with command, versions and machine to ``benchmarks/results/baselines-<scale>.*``
+(``matched-<scale>.*``): JSON, Markdown, LaTeX, CSV and pictures. The data is found through the
+environment variable CL_GRAFT_DATA or ``--data``.
+
+    python benchmarks/baselines.py --scale cpu       # MiniLM, 128 shots, 3 seeds, two cores
+    python benchmarks/baselines.py --scale smoke     # 16 shots, 4 steps: does it run?
+
+Every finished cell (a strategy with a seed) is a run and is not computed again, so an interrupted
+benchmark goes on where it stopped, and ``--seeds`` and ``--strategies`` can add to it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, without_places
+
+from cl_graft.experiments.compare import compare
+
+TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc", "mnli"]
+STRATEGIES = [
+    *("naive", "independent", "joint"),
+    *("grafting", "lt_sft", "lora", "bitfit", "adapters", "prompt_tuning", "packnet", "wsn"),
+    *("ewc", "mas", "lwf", "o_lora"),
+    *("replay", "agem", "der", "er_ace"),
+    *("sequential_lora", "merging_by_ties", "grafting_by_discriminant"),
+]
+MATCHED = ["naive", "independent", "grafting", "lt_sft", "lora", "adapters", "prompt_tuning"]
+MATCHED += ["bitfit", "replay", "merging_by_ties"]
+"""Those whose size can be set, one whose size is what it is, and two bounds."""
+
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": SMOKE,
+    "cpu": {
+        "shots": 128,
+        "steps": 100,
+        "evaluations": 2,
+        "max_dev": 96,
+        "max_test": 300,
+        "precision": "bf16",
+        "density": 0.003,
+        "mask_steps": 8,
+        "mask_batch": 64,
+        "seeds": [0, 1, 2],
+    },
+}
+
+
+def main() -> None:
+    """Run the missing cells, and store the summary of all."""
+    parser = parser_of(str(__doc__).splitlines()[0], SCALES, seeds=True)
+    parser.add_argument("--strategies", help="by comma; default: all of the table")
+    parser.add_argument("--matched", metavar="BYTES", help="at so many bytes a task, as in 150kB")
+    parser.add_argument("--untuned", action="store_true", help="every strategy at its defaults")
+    arguments = parsed(parser, "baselines")
+    name = "matched" if arguments.matched else "baselines"
+    strategies = MATCHED if arguments.matched else STRATEGIES
+    values = {
+        "tasks": TASKS,
+        **SCALES[arguments.scale],
+        "strategies": arguments.strategies.split(",") if arguments.strategies else strategies,
+        "tune": not arguments.untuned,
+        "bytes_per_task": arguments.matched,
+    }
+    config = config_of(values, arguments.data, arguments.sets)
+    config = config.model_copy(update={"seeds": seeds_of(arguments, config)})
+    done = compare(config, out=arguments.out / name)
+    for failure in done.failed:
+        sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")
+    stem = arguments.results / f"{name}-{arguments.scale}"
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    command = without_places(command_of("baselines.py"), arguments)
+    stored = json.dumps({**done.summary, "command": command}, indent=1) + "\n"
+    stem.with_suffix(".json").write_text(without_places(stored, arguments))
+    for kind in (".md", ".tex", ".csv"):
+        text = (done.out / f"summary{kind}").read_text()
+        stem.with_suffix(kind).write_text(without_places(text, arguments))
+    for picture in ("frontier.png", "ranks.png"):
+        if (drawn := done.out / picture).is_file():
+            stem.with_name(f"{stem.name}-{picture}").write_bytes(drawn.read_bytes())
+    sys.stdout.write(stem.with_suffix(".md").read_text())
+
+
+if __name__ == "__main__":
+    main()
