@@ -6,7 +6,8 @@ experiments share them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -28,10 +29,13 @@ from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.graft import Graft, gather, grafted, snapshot
 from cl_graft.keeping import holding, only_training
 from cl_graft.laboratory.retraining import retrain
-from cl_graft.learning import DenseRun, TaskProblem, fine_tune_task
+from cl_graft.learning import DenseRun, GraftingSettings, TaskProblem, fine_tune_task
 from cl_graft.localization import Ranking, find_localizer, localize
+from cl_graft.localization.learned_mask import learned_mask
+from cl_graft.localization.problem import Problem
 from cl_graft.localization.rules import biases
 from cl_graft.metrics import ece, score
+from cl_graft.models import TaskModel
 from cl_graft.posing import Count, pose
 from cl_graft.region import Layout, Parameters, Region
 from cl_graft.strategies import MultiTaskText, heads_for
@@ -136,6 +140,20 @@ class Bench:
         finally:
             self._problems[label] = whole
 
+    def with_parts(self, insert: Callable[[TaskModel], None]) -> Bench:
+        """Return this bench on a copy of its model that has more parts, such as adapters.
+
+        Args:
+            insert: Puts them into a model, in place.
+        """
+        for label in range(len(self.names)):
+            self.schedule(label)
+        other = copy.copy(self)
+        other.model = copy.deepcopy(self.model)
+        other._problems, other._dense = {}, None
+        insert(other.model.task_model)
+        return other
+
     @property
     def layout(self) -> Layout:
         """The graftable parameters."""
@@ -192,17 +210,40 @@ class Bench:
             steps: Gradient batches to look at; None means the config's.
             task: Stands in for the task, such as one with other labels.
         """
-        task = task or self.problem(label)
         row = find_localizer(localizer)
+        task = task or self.problem(label)
+        k = min(k, len(row.among(task.model, task.parameters)) if row.among else k)
+        with self._posed(label, localizer, dense, task) as (problem, settings):
+            steps = steps or settings.mask_steps
+            return localize(problem, localizer, k=k, steps=steps, depth=depth)
+
+    def gains(self, label: int, dense: DenseRun, *, k: int) -> Tensor:
+        """Return the gain that every coordinate gathers while the learned mask grows to `k`.
+
+        Args:
+            label: Which task.
+            dense: Tuned values and head.
+            k: As in `ranking`.
+
+        Returns:
+            One float a coordinate, of shape (graftable coordinates,), on the CPU.
+        """
+        with self._posed(label, "learned_mask", dense, self.problem(label)) as (problem, settings):
+            scores = learned_mask(problem, k=k, steps=settings.mask_steps, depth=self.layout.total)
+        return torch.cat([scores[name].view(-1).cpu() for name in self.layout.names])
+
+    @contextmanager
+    def _posed(
+        self, label: int, localizer: str, dense: DenseRun, task: TaskProblem
+    ) -> Iterator[tuple[Problem, GraftingSettings]]:
+        """Pose a task to a localizer, on the model with the head of a dense run."""
         settings = replace(
             grafting_settings(self.config, self.schedule(label), seed=self.seed),
             localizer=localizer,
         )
-        k = min(k, len(row.among(task.model, task.parameters)) if row.among else k)
         with only_training(task.model, task.parameters.values()), holding(task.head, dense.head):
-            problem = pose(task, settings, tuned=dense.tuned, path=dense.path or {}, count=Count())
-            steps = steps or settings.mask_steps
-            return localize(problem, localizer, k=k, steps=steps, depth=depth)
+            path = dense.path or {}
+            yield pose(task, settings, tuned=dense.tuned, path=path, count=Count()), settings
 
     def region(
         self,
@@ -278,9 +319,15 @@ class Bench:
         self, label: int, graft: Graft, head: Parameters, *, split: str = "test"
     ) -> Answers:
         """Answer with a graft on the base, and a head."""
+        with self.carrying(label, graft, head):
+            return self.answers(label, split=split)
+
+    @contextmanager
+    def carrying(self, label: int, graft: Graft, head: Parameters) -> Iterator[None]:
+        """Have a graft on the base, and a task's head, for a `with` block."""
         task = self.problem(label)
         with grafted(task.model, graft), holding(task.head, head):
-            return self.answers(label, split=split)
+            yield
 
     def cut(self, run: DenseRun, region: Region) -> Graft:
         """Take the tuned values of a region."""

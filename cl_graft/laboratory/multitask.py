@@ -27,15 +27,46 @@ from cl_graft.region import Region, union
 from cl_graft.sparse import RegionParameters
 from cl_graft.training import fine_tune
 
-__all__ = ["adamw_l1_regions", "adamw_regions", "task_regions"]
+__all__ = [
+    "GROUPS",
+    "adamw_l1_regions",
+    "adamw_regions",
+    "from_a_large_base",
+    "from_a_small_base",
+    "gated",
+    "task_regions",
+]
+
+GROUPS: Sequence[tuple[str, ...]] = (
+    ("sst2_sent", "cr"),
+    ("snli", "mnli"),
+    ("qqp", "mrpc"),
+    ("ag_news", "qnli"),
+    ("sst2_sent", "snli", "qqp", "ag_news"),
+)
+"""Groups of Fig. 8 c and d: one a class of tasks, and one across them (the paper's own groups are
+named in its picture alone)."""
 
 _ADAMW: Mapping[str, Any] = {"optimizer": "adamw", "lr": 2e-5}
 _JOINT_STEPS = 10
 
 
 def task_regions(bench: Bench) -> Iterator[Reading]:
-    """Overlap and gains of regions in a model trained by SGD (Figs. 8, 11 and 12)."""
+    """Overlap and gains of regions in a model trained by SGD, γ_base empty (Fig. 8)."""
     yield from _regions(bench, {})
+
+
+def from_a_small_base(bench: Bench) -> Iterator[Reading]:
+    """The same with γ_base of the most moved coordinates, a tenth of the region's size (Fig. 11).
+
+    That is the paper's 0.001 % for regions of 0.01 %.
+    """
+    yield from _regions(bench, {}, base_share=0.1)
+
+
+def from_a_large_base(bench: Bench) -> Iterator[Reading]:
+    """The same with γ_base as large as the region, the paper's 0.01 % (Fig. 12)."""
+    yield from _regions(bench, {}, base_share=1.0)
 
 
 def adamw_regions(bench: Bench) -> Iterator[Reading]:
@@ -48,10 +79,41 @@ def adamw_l1_regions(bench: Bench) -> Iterator[Reading]:
     yield from _regions(bench, {**_ADAMW, "l1": 1e-3})
 
 
-def _regions(bench: Bench, changes: Mapping[str, Any]) -> Iterator[Reading]:
+def gated(gains: Tensor, started: Tensor, *, k: int) -> Tensor:
+    """Return which gates are open where some were at the start, at most `k`.
+
+    By Eq. 4 a gate that starts closed opens once its accumulated gain reaches a threshold, and one
+    that starts open closes once its loss does (decision 1). The threshold is the lowest one that
+    leaves at most `k` open.
+
+    Args:
+        gains: Accumulated gain of every coordinate, of shape (n,).
+        started: Which were open, boolean, of shape (n,); at most `k`.
+        k: The budget.
+
+    Returns:
+        Boolean, of shape (n,).
+    """
+    steps = torch.where(started, -gains, gains)
+    order = steps.sort(descending=True, stable=True).indices
+    order = order[steps[order] > 0]
+    change = torch.where(started[order], -1, 1)
+    sizes = int(started.sum()) + change.cumsum(0)
+    within = (sizes <= k).nonzero()
+    moved = order[: int(within[-1]) + 1] if len(within) else order[:0]
+    opened = started.clone()
+    opened[moved] = ~opened[moved]
+    return opened
+
+
+def _regions(
+    bench: Bench, changes: Mapping[str, Any], *, base_share: float = 0.0
+) -> Iterator[Reading]:
     labels, names = range(len(bench.names)), bench.names
     run, heads = _learn_all(bench, changes)
-    regions = [bench.region(label, replace(run, head=heads[label])) for label in labels]
+    regions = [
+        _region(bench, label, replace(run, head=heads[label]), base_share) for label in labels
+    ]
     base = _scores(bench, heads)
     everything = Region.full(bench.layout)
     with grafted(bench.problem(0).model, gather(run.tuned, everything)):
@@ -62,12 +124,31 @@ def _regions(bench: Bench, changes: Mapping[str, Any]) -> Iterator[Reading]:
             share = regions[i].overlap(regions[j])
             if share is not None:
                 yield Reading(names[j], f"region of {names[i]}", "overlap", share)
-    if len(labels) > 2:
-        group = union([regions[0], regions[1]], layout=bench.layout)
-        called = f"{names[0]} ∪ {names[1]}"
+    for members in _groups(names):
+        group = union([regions[label] for label in members], layout=bench.layout)
+        called = " ∪ ".join(names[label] for label in members)
         yield from _gains(bench, run, group, called, heads, base, full)
-        purified = _purified(bench, run, group, [0, 1], heads)
+        purified = _purified(bench, run, group, members, heads)
         yield from _gains(bench, purified, group, f"{called}, purified", heads, base, full)
+
+
+def _region(bench: Bench, label: int, run: DenseRun, base_share: float) -> Region:
+    """Learn a task's region in the multi-task model, from a base of the most moved coordinates."""
+    if not base_share:
+        return bench.region(label, run)
+    k, total = bench.size(bench.density), bench.layout.total
+    count = max(1, round(base_share * k))
+    moved = bench.ranking(label, "movement", k=count, dense=run, depth=count).top(count)
+    started = torch.zeros(total, dtype=torch.bool)
+    started[moved.index] = True
+    opened = gated(bench.gains(label, run, k=k), started, k=k)
+    return Region.of(bench.layout, opened.nonzero().view(-1))
+
+
+def _groups(names: Sequence[str]) -> list[list[int]]:
+    """Return the groups whose tasks are all there; the first two tasks where there is none."""
+    known = [[names.index(n) for n in group] for group in GROUPS if set(group) <= set(names)]
+    return known or ([[0, 1]] if len(names) > 2 else [])
 
 
 def _learn_all(

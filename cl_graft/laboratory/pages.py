@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cl_graft.laboratory.claims import CLAIMS, Claim, Verdict, judge
+from cl_graft.laboratory.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Verdict, judge
 from cl_graft.laboratory.pictures import picture_of
 from cl_graft.laboratory.readings import sweep, table
 from cl_graft.laboratory.stored import Stored, read_stored, read_stream
@@ -60,15 +60,9 @@ def claims_page(results: Mapping[str, Stored]) -> str:
         f"{len(found)} claims: {counts['holds']} hold, {counts['does not hold']} do not, "
         f"{counts['not run here']} were not run here.",
     ]
-    papers = {
-        "Task-Specific Skill Localization (Panigrahi et al., 2023, "
-        "<https://arxiv.org/abs/2302.06600>)": False,
-        "On the Effectiveness of Parameter-Efficient Fine-Tuning (Fu et al., 2023, "
-        "<https://arxiv.org/abs/2211.15583>)": True,
-    }
-    for paper, sam in papers.items():
-        own = [claim for claim in CLAIMS if claim.name.startswith("sam-") == sam]
-        parts += [f"## {paper}", _table_of([_row(claim, found[claim], results) for claim in own])]
+    for source, claims in CLAIMS_BY_SOURCE.items():
+        rows = [_row(claim, found[claim], results) for claim in claims]
+        parts += [f"## {source}", _table_of(rows)]
     return "\n\n".join(parts) + "\n"
 
 

@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from cl_graft.laboratory.readings import Summary
+from cl_graft.laboratory.squares import squares
 from cl_graft.laboratory.table import Experiment
 
 __all__ = ["picture", "picture_of"]
@@ -25,6 +26,8 @@ def picture_of(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
     Raises:
         ValueError: If nothing has its measure.
     """
+    if experiment.squares:
+        return squares(rows, title=experiment.title, measures=experiment.squares)
     return picture(
         rows,
         title=experiment.title,
@@ -38,6 +41,8 @@ def picture(
     rows: Sequence[Summary], *, title: str, measure: str, axis: str, logarithmic: bool
 ) -> Figure:
     """Draw one measure, one panel a task: against the axis where there is one, else as bars.
+
+    Beside curves, what has no place on the axis is a line across.
 
     Args:
         rows: From `summarize`.
@@ -54,7 +59,8 @@ def picture(
     methods = list(dict.fromkeys(row.method for row in own))
     if not own:
         raise ValueError(f"no reading of {measure!r} to draw")
-    wide = max(3.6, 0.32 * len(methods)) * len(tasks)
+    along = any(row.x is not None for row in own)
+    wide = max(3.6, 0.32 * (0 if along else len(methods))) * len(tasks)
     figure = Figure(figsize=(1.2 + wide, 4.6), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     panels = np.atleast_1d(figure.subplots(1, len(tasks), sharey=True))
@@ -67,9 +73,10 @@ def picture(
             if curve:
                 x, mean, spread = (list(side) for side in zip(*curve, strict=True))
                 panel.errorbar(x, mean, yerr=spread, marker=_MARKS[place % 8], capsize=2, **style)
+            elif part and along:
+                panel.axhline(part[0].mean, linestyle="--", linewidth=1, **style)
             elif part:
                 panel.bar(place, part[0].mean, yerr=part[0].deviation, capsize=2, **style)
-        along = any(row.x is not None for row in own)
         panel.set(title=task, xlabel=axis if along else "")
         if along and logarithmic:
             panel.set_xscale("log")
@@ -80,7 +87,7 @@ def picture(
         panel.grid(alpha=0.3, axis="both" if along else "y")
     panels[0].set_ylabel(measure)
     figure.suptitle(title)
-    if any(row.x is not None for row in own):
+    if along:
         handles, labels = panels[0].get_legend_handles_labels()
         columns = min(2 * len(tasks), len(labels))
         figure.legend(

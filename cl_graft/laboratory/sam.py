@@ -1,7 +1,6 @@
 """Experiments of the SAM paper: which parameters to tune, and how steady the outcome is.
 
-Fu et al., 2023, https://arxiv.org/abs/2211.15583. Adapters and LoRA are no regions and stand
-elsewhere.
+Fu et al., 2023, https://arxiv.org/abs/2211.15583.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from cl_graft.analysis import paired_t_test, spearman, stability, without_a_share
 from cl_graft.graft import snapshot
 from cl_graft.laboratory.bench import Answers, Bench
+from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, Summary
 from cl_graft.learning import DenseRun
 from cl_graft.localization import find_localizer
@@ -38,6 +38,12 @@ METHODS: Mapping[str, str] = {
     "SAM": "sam",
 }
 """Sparse methods of Table 1, as localizers whose region is trained from the base."""
+
+INSERTED: Mapping[str, tuple[str, float]] = {
+    "Adapter": ("Houlsby", 0.0072),
+    "LoRA": ("LoRA", 0.0091),
+}
+"""Methods of Table 1 that put parts into the model: the peer, and the share tuned in Table 4."""
 
 
 def methods(bench: Bench) -> Iterator[Reading]:
@@ -88,7 +94,7 @@ def sparsities(bench: Bench) -> Iterator[Reading]:
 def times(bench: Bench) -> Iterator[Reading]:
     """Time every method, choosing included (Table 3)."""
     for label, name in enumerate(bench.names):
-        for method in ("FullTuning", *METHODS, "BitFit"):
+        for method in ("FullTuning", *METHODS, "BitFit", *INSERTED):
             started = time.perf_counter()
             _one(bench, label, method)
             yield Reading(name, method, "seconds", time.perf_counter() - started)
@@ -101,6 +107,9 @@ def ratios(bench: Bench) -> Iterator[Reading]:
     yield Reading("any", "BitFit", "share tuned", bench.biases(0).density)
     for method in METHODS:
         yield Reading("any", method, "share tuned", bench.size(bench.density) / total)
+    for method, (name, share) in INSERTED.items():
+        size = sized(bench, PEERS[name], share=share)
+        yield Reading("any", method, "share tuned", share_of(bench, PEERS[name], size))
 
 
 def ranks(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> Iterator[Reading]:
@@ -137,7 +146,7 @@ def differences(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> 
 
 
 def _all(bench: Bench, label: int) -> Iterator[tuple[str, Answers]]:
-    for method in ("FullTuning", "MixOut", *METHODS, "BitFit"):
+    for method in ("FullTuning", "MixOut", *METHODS, "BitFit", *INSERTED):
         yield method, _one(bench, label, method)
 
 
@@ -148,6 +157,11 @@ def _one(bench: Bench, label: int, method: str) -> Answers:
         return bench.tuned_answers(label, bench.dense(label, mixout=0.9))
     if method == "BitFit":
         return bench.retrained_answers(label, bench.biases(label))
+    if method in INSERTED:
+        name, share = INSERTED[method]
+        peer = PEERS[name]
+        with trained(bench, label, peer, size=sized(bench, peer, share=share)) as own:
+            return own.answers(label)
     return _sparse(bench, label, method)
 
 

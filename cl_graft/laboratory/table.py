@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cl_graft.errors import find
-from cl_graft.laboratory import grafts, multitask, sam, transfer
+from cl_graft.laboratory import grafts, multitask, peers, rates, sam, transfer
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading, Summary
 
@@ -78,6 +78,8 @@ class Experiment:
         measure: What its picture shows.
         axis: What x is; empty where there is none.
         logarithmic: Whether the axis is.
+        squares: Measures that are drawn as squares, methods against tasks, with their titles; what
+            is no curve and has too many bars to read.
         conclude: From all cells and their summary to further readings.
     """
 
@@ -91,23 +93,33 @@ class Experiment:
     measure: str = "score"
     axis: str = ""
     logarithmic: bool = False
+    squares: tuple[tuple[str, str], ...] = ()
     conclude: (
         Callable[[Sequence[Sequence[Reading]], Sequence[Summary]], Iterator[Reading]] | None
     ) = None
 
 
-def _of(name: str, title: str, run: Any, tasks: tuple[str, ...], **more: Any) -> Experiment:
+def _of(
+    name: str, title: str, run: Any, tasks: tuple[str, ...], *, source: str = "", **more: Any
+) -> Experiment:
     paper = "Fu et al., 2023" if name.startswith("sam_") else "Panigrahi et al., 2023"
     place = name.removeprefix("sam_").replace("table", "Table ").replace("fig", "Fig. ")
-    return Experiment(
-        name=name, title=title, source=f"{paper}, {place}", run=run, tasks=tasks, **more
-    )
+    source = source or f"{paper}, {place}"
+    return Experiment(name=name, title=title, source=source, run=run, tasks=tasks, **more)
 
 
 _DENSITY: Mapping[str, Any] = {"axis": "density", "logarithmic": True}
 _STANDARD: Mapping[str, Any] = {"family": "encoder", "pooling": "first"}
 _SPARSE: Mapping[str, Any] = {"density": 0.005}
 _THREE = ("sentiment", "question_type", "paraphrase")
+_SEVERAL: Mapping[str, Any] = {
+    "tasks": _EIGHT,
+    "built_in": _THREE,
+    "measure": "overlap",
+    "settings": {"localizer": "learned_mask"},
+    "squares": (("overlap", "overlap of regions"), ("relative gain", "relative gain (Eq. 5)")),
+}
+"""The learned mask starts from an empty γ_base, as Fig. 8 does; `paper_mask` does not."""
 _IN_SAM: Mapping[str, Any] = {"settings": _SPARSE}
 
 _ROWS = (
@@ -121,6 +133,11 @@ _ROWS = (
     ),
     _of("table5", "Larger data", grafts.densities, ("ag_news", "qnli", "snli"),
         settings={"shots": None, "shots_short": "all"}, **_DENSITY),
+    _of("table6", "LoRA, adapters and grafts", peers.peers_and_densities, _FOUR, measure="ECE",
+        axis="density"),
+    _of("table7", "LoRA, adapters and grafts out of distribution", peers.peers_elsewhere,
+        ("mpqa", "yelp_polarity", "sst2_sent", "qnli", "mnli", "snli"),
+        built_in=("sentiment", "urgency"), measure="accuracy out of distribution", axis="density"),
     _of("table8", "FISH's and random regions as grafts", grafts.fisher_masks, _FOUR, **_DENSITY),
     _of("table9", "A causal model", grafts.calibrated_grafts, _FOUR,
         settings={"family": "causal_lm", "density": 0.0005}),
@@ -133,14 +150,15 @@ _ROWS = (
     _of("fig5", "Optimisers", grafts.optimizers, _TWO, **_DENSITY),
     _of("fig6", "Top probabilities", grafts.top_probabilities, ("qnli",),
         measure="share of rows", axis="probability of the answer"),
-    _of("fig7", "WiSE curves in and out of distribution", transfer.wise, ("qnli", "snli"),
+    _of("fig7", "WiSE curves in and out of distribution", transfer.wise,
+        ("mpqa", "yelp_polarity", "qnli", "snli"),
         built_in=("sentiment", "urgency"), measure="accuracy out of distribution", axis="α"),
-    _of("fig8", "Regions of tasks in a multi-task model", multitask.task_regions, _EIGHT,
-        built_in=_THREE, measure="overlap"),
-    _of("fig13", "Regions in a multi-task model by AdamW", multitask.adamw_regions, _EIGHT,
-        built_in=_THREE, measure="overlap"),
-    _of("fig14", "Regions in a multi-task model by AdamW + L1", multitask.adamw_l1_regions, _EIGHT,
-        built_in=_THREE, measure="overlap"),
+    _of("fig8", "Regions of tasks in a multi-task model", multitask.task_regions, **_SEVERAL),
+    _of("fig11", "The same from a small γ_base", multitask.from_a_small_base, **_SEVERAL),
+    _of("fig12", "The same from a large γ_base", multitask.from_a_large_base, **_SEVERAL),
+    _of("fig13", "Regions in a multi-task model by AdamW", multitask.adamw_regions, **_SEVERAL),
+    _of("fig14", "Regions in a multi-task model by AdamW + L1", multitask.adamw_l1_regions,
+        **_SEVERAL),
     _of("fig9", "In which layers regions lie", grafts.layers, _FOUR,
         measure="share of the region", axis="layer"),
     _of("fig10", "In which kinds of parameters regions lie", grafts.kinds, _FOUR,
@@ -149,6 +167,12 @@ _ROWS = (
         ("sst2_sent", "qnli", "snli", "mnli"), axis="step"),
     _of("theorem_d2", "Train-test gap and bound (and Theorem D.4)", grafts.train_test_gaps, _FOUR,
         measure="gap"),
+    _of("region_rates", "Is localization worth its cost once regions are trained again?",
+        rates.region_rates, _LARGE, source="this project", axis="learning rate of the region",
+        logarithmic=True),
+    _of("majority_gain", "What re-trained grafts gain over the best constant answer",
+        rates.gains_over_the_majority, (*_SIX, "cola", "yelp_polarity", "imdb"),
+        source="this project"),
     _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM, **_IN_SAM),
     _of("sam_table2", "Perturbed data", sam.perturbed_data, _SAM, **_IN_SAM),
     _of("sam_table3", "Time", sam.times, _SAM, measure="seconds", **_IN_SAM),

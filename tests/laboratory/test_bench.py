@@ -1,12 +1,16 @@
 """The bench leaves its model at the base, and re-training changes a region and nothing else."""
 
+import pytest
 import torch
 from small_tasks import make_task
 
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.graft import grafted, snapshot
 from cl_graft.laboratory import EXPERIMENTS, experiment_config
-from cl_graft.laboratory.bench import Bench
+from cl_graft.laboratory.bench import Answers, Bench
+from cl_graft.laboratory.multitask import gated
+from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
+from cl_graft.laboratory.rates import majority_score
 from cl_graft.laboratory.readings import Reading, summarize, table
 from cl_graft.laboratory.retraining import retrain
 from cl_graft.region import Layout, Region
@@ -66,3 +70,64 @@ def test_a_summary_is_the_mean_over_cells_and_leaves_out_what_is_no_number():
     text = table([row], axis="density")
     assert text.splitlines()[0] == "| task | method | density | score |"
     assert text.splitlines()[2] == "| a | m | 1 | 0.500 ± 0.141 |"
+
+
+def test_the_best_constant_answer_is_that_of_the_metric():
+    targets = torch.tensor([0, 0, 1, 0])
+    logits = torch.zeros(4, 2)
+    assert majority_score(Answers(logits, targets, "accuracy")) == 0.75
+    assert majority_score(Answers(logits, targets, "matthews")) == 0.0
+    assert majority_score(Answers(logits, targets, "f1")) == pytest.approx(2 * 1 / (4 + 1))
+
+
+def test_gates_of_the_base_close_as_others_open_and_never_more_than_the_budget():
+    gains = torch.tensor([5.0, -4.0, 3.0, 2.0, -1.0, 0.0, 1.5])
+    started = torch.tensor([False, True, False, False, True, True, False])
+    # As the threshold falls 0 opens, 1 closes, 2, 3 and 6 open, 4 closes: 4, 3, 4, 5, 6, 5 open.
+    assert gated(gains, started, k=4).tolist() == [True, False, True, False, True, True, False]
+    assert gated(gains, started, k=3).tolist() == [True, False, False, False, True, True, False]
+    everything = gated(gains, started, k=7)
+    assert everything.tolist() == [True, False, True, True, False, True, True]
+    none = torch.zeros(7, dtype=torch.bool)
+    assert gated(gains, none, k=2).tolist() == [True, False, True, False, False, False, False]
+
+
+def test_peers_train_their_parts_alone_on_a_copy_of_the_model(tiny_bert, tmp_path):
+    config = experiment_config(EXPERIMENTS["table6"], "smoke", sets=[f"model={tiny_bert}"])
+    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path))
+    own = bench.problem(0)
+    before = snapshot(dict(bench.model.named_parameters()))
+    untrained = bench.answers(0)
+    for name, peer in PEERS.items():
+        size = sized(bench, peer, share=0.02)
+        assert abs(share_of(bench, peer, size) - 0.02) < share_of(bench, peer, 1), name
+        with trained(bench, 0, peer, size=size) as other:
+            assert not torch.equal(other.answers(0).logits, untrained.logits), name
+            held = dict(other.model.named_parameters())
+            parts = {id(part) for part in peer.parts(other.model.task_model).values()}
+            rest = [n for n, p in held.items() if id(p) not in parts and n in before]
+            trunk = [n for n in rest if "heads" not in n]
+            assert all(torch.equal(held[n], before[n]) for n in trunk), name
+        after = dict(bench.model.named_parameters())
+        assert after.keys() == before.keys()
+        assert all(torch.equal(value, after[n]) for n, value in before.items()), name
+    assert bench.problem(0) is own
+
+
+def test_parts_that_are_put_into_a_model_change_nothing_before_they_are_trained(
+    tiny_bert, tmp_path
+):
+    config = experiment_config(EXPERIMENTS["table6"], "smoke", sets=[f"model={tiny_bert}"])
+    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path))
+    bench.problem(0)
+    for name, peer in PEERS.items():
+        other = bench.with_parts(lambda model, peer=peer: peer.insert(model, 2, 0))
+        assert torch.allclose(other.answers(0).logits, bench.answers(0).logits), name
+        # Houlsby's adapters stand in both halves of a block, Pfeiffer's behind each.
+    one = len(PEERS["Pfeiffer"].parts(_with(bench, "Pfeiffer")))
+    assert len(PEERS["Houlsby"].parts(_with(bench, "Houlsby"))) == 2 * one
+
+
+def _with(bench, name):
+    other = bench.with_parts(lambda model: PEERS[name].insert(model, 2, 0))
+    return other.model.task_model

@@ -1,12 +1,36 @@
 """Claims of the two papers as data, and what stored numbers say of them."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from cl_graft.laboratory.claims.expectations import EXPECTATIONS
 from cl_graft.laboratory.claims.rule import Claim, Rule, Verdict, judge
 from cl_graft.laboratory.claims.sam import SAM
 from cl_graft.laboratory.claims.single_tasks import SINGLE_TASKS
 from cl_graft.laboratory.claims.transfer import TRANSFER
 from cl_graft.laboratory.claims.view import MissingReading, View
 
-__all__ = ["CLAIMS", "Claim", "MissingReading", "Rule", "Verdict", "View", "judge"]
+__all__ = [
+    "CLAIMS",
+    "CLAIMS_BY_SOURCE",
+    "Claim",
+    "MissingReading",
+    "Rule",
+    "Verdict",
+    "View",
+    "judge",
+]
 
-CLAIMS = (*SINGLE_TASKS, *TRANSFER, *SAM)
-"""All claims, by paper and place."""
+CLAIMS_BY_SOURCE: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
+    {
+        "Task-Specific Skill Localization (Panigrahi et al., 2023, "
+        "<https://arxiv.org/abs/2302.06600>)": (*SINGLE_TASKS, *TRANSFER),
+        "On the Effectiveness of Parameter-Efficient Fine-Tuning (Fu et al., 2023, "
+        "<https://arxiv.org/abs/2211.15583>)": SAM,
+        "Expectations of this project": EXPECTATIONS,
+    }
+)
+"""The claims by who makes them."""
+
+CLAIMS = tuple(claim for claims in CLAIMS_BY_SOURCE.values() for claim in claims)
+"""All of them."""

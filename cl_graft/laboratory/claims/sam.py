@@ -172,7 +172,6 @@ SAM = (
         words="Adapters take less time than full tuning.",
         paper="1.59 h against 1.67 h; LoRA, of which it says the same, 1.97 h",
         experiments=("sam_table3",),
-        unavailable="the laboratory has no such experiment yet",
         rule=Rule(
             what="seconds of adapters / of full tuning", number=lambda v: v("Adapter", "seconds")
             / v(_FULL, "seconds"),

@@ -31,9 +31,27 @@ from cl_graft.strategies.row import BY_LABEL, StrategyRow
 from cl_graft.strategies.settings import Setting
 from cl_graft.strategies.size import Room, Size
 
-__all__ = ["ROWS", "Bottleneck", "add_adapters_", "add_prompt_", "biases"]
+__all__ = [
+    "ROWS",
+    "Bottleneck",
+    "adapter_parameters",
+    "add_adapters_",
+    "add_prompt_",
+    "add_two_adapters_",
+    "biases",
+]
 
 _ADAPTER, _PROMPT = "own_adapter", "own_prompt"
+
+_LAST_LAYERS = (
+    ("attention.output.dense", "output.dense"),
+    ("attention.out_lin", "ffn.lin2"),
+    ("attn.c_proj", "mlp.c_proj"),
+    ("self_attn.out_proj", "fc2"),
+    ("self_attn.o_proj", "mlp.down_proj"),
+)
+"""The last layers of the two halves of a block, before what went in is added: of BERT and RoBERTa,
+DistilBERT, GPT-2, OPT and BART, Llama."""
 
 
 class Bottleneck(nn.Module):
@@ -87,6 +105,41 @@ def add_adapters_(model: TaskModel, *, size: int, seed: int) -> None:
             adapter = Bottleneck(model.hidden_size, size, draws=draws)
             block.add_module(_ADAPTER, adapter.to(model.device))
             block.register_forward_hook(_behind)
+
+
+def add_two_adapters_(model: TaskModel, *, size: int, seed: int) -> None:
+    """Put a bottleneck behind both halves of every block of a model, in place.
+
+    Behind the last layer of the attention and of the feed-forward part, before what went in is
+    added, as in Houlsby et al., 2019 (https://arxiv.org/abs/1902.00751).
+
+    Args:
+        model: The model.
+        size: Of the bottlenecks.
+        seed: Draws first values.
+
+    Raises:
+        InputError: If the halves of its blocks have names that are not known here.
+    """
+    draws = generator(seed, "adapters")
+    for path in block_stacks(model):
+        for block in cast(nn.ModuleList, model.get_submodule(path)):
+            inside = dict(block.named_modules())
+            ends = next((ends for ends in _LAST_LAYERS if all(end in inside for end in ends)), None)
+            if ends is None:
+                raise InputError(
+                    f"adapters inside blocks need halves that end in one of {_LAST_LAYERS}, and "
+                    f"{type(block).__name__} has none of these; put adapters behind blocks"
+                )
+            for end in ends:
+                adapter = Bottleneck(model.hidden_size, size, draws=draws)
+                inside[end].add_module(_ADAPTER, adapter.to(model.device))
+                inside[end].register_forward_hook(_behind)
+
+
+def adapter_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters of a model's adapters by their full names."""
+    return _named([f".{_ADAPTER}."])(model)
 
 
 def add_prompt_(model: TaskModel, *, tokens: int, seed: int) -> None:
@@ -160,7 +213,7 @@ def _bitfit(given: Ingredients) -> SupervisedTemplate:
 
 def _adapters(given: Ingredients) -> SupervisedTemplate:
     add_adapters_(given.model.task_model, size=given.settings["size"], seed=given.seed)
-    return with_own_optimizer(given, OwnValues(_named([f".{_ADAPTER}."])))
+    return with_own_optimizer(given, OwnValues(adapter_parameters))
 
 
 def _prompt(given: Ingredients) -> SupervisedTemplate:

@@ -1,0 +1,189 @@
+"""What others train instead of a region: LoRA and adapters, each on a copy of the model.
+
+The peers of Tables 6 and 7 of Panigrahi et al., 2023 (https://arxiv.org/abs/2302.06600), and of
+Table 1 of Fu et al., 2023 (https://arxiv.org/abs/2211.15583). AdamW without weight decay trains
+their parts and the head; the learning rate is chosen on dev where the config has a grid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from types import MappingProxyType
+
+from torch import nn
+
+from cl_graft.errors import InputError
+from cl_graft.keeping import holding, keeping
+from cl_graft.laboratory.bench import Bench
+from cl_graft.laboratory.readings import Reading
+from cl_graft.laboratory.transfer import elsewhere, pairs
+from cl_graft.models import TaskModel
+from cl_graft.randomness import BatchOrder, derive
+from cl_graft.strategies.baselines.inserted import (
+    adapter_parameters,
+    add_adapters_,
+    add_two_adapters_,
+)
+from cl_graft.strategies.baselines.low_rank import add_lora_, lora_parameters
+from cl_graft.strategies.baselines.own_values import RATES
+from cl_graft.training import FineTuned, fine_tune
+
+__all__ = [
+    "PEERS",
+    "Peer",
+    "peers_and_densities",
+    "peers_elsewhere",
+    "share_of",
+    "sized",
+    "trained",
+]
+
+_RATE = 2e-3
+DENSITIES = (1e-4, 5e-4, 1e-3, 1e-2)
+"""Of the grafts beside them."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One way to train few parameters that are no coordinates of the model.
+
+    Attributes:
+        insert: Puts its parts into a model: (model, size, seed).
+        parts: From a model to them, by name.
+        sizes: Ranks or bottlenecks of the tables.
+        what: What the size is.
+    """
+
+    insert: Callable[[TaskModel, int, int], None]
+    parts: Callable[[nn.Module], dict[str, nn.Parameter]]
+    sizes: Sequence[int]
+    what: str
+
+
+def _lora(model: TaskModel, size: int, seed: int) -> None:
+    if find_spec("peft") is None:
+        raise InputError("LoRA needs the package peft: pip install peft")
+    add_lora_(model, rank=size, alpha=2 * size, seed=seed)
+
+
+def _two_adapters(model: TaskModel, size: int, seed: int) -> None:
+    add_two_adapters_(model, size=size, seed=seed)
+
+
+def _one_adapter(model: TaskModel, size: int, seed: int) -> None:
+    add_adapters_(model, size=size, seed=seed)
+
+
+PEERS: Mapping[str, Peer] = MappingProxyType(
+    {
+        "LoRA": Peer(_lora, lora_parameters, (1, 2, 8), "rank"),
+        "Houlsby": Peer(_two_adapters, adapter_parameters, (1, 2, 16, 64), "size"),
+        "Pfeiffer": Peer(_one_adapter, adapter_parameters, (1, 2, 16, 64), "size"),
+    }
+)
+"""By name: LoRA on all linear layers of the blocks (Hu et al., 2022,
+https://arxiv.org/abs/2106.09685), adapters behind both halves of a block (Houlsby et al., 2019,
+https://arxiv.org/abs/1902.00751), one behind each block (after Pfeiffer et al., 2021,
+https://arxiv.org/abs/2005.00247)."""
+
+
+def peers_and_densities(bench: Bench) -> Iterator[Reading]:
+    """Compare LoRA and adapters with grafts of growing density (Table 6)."""
+    for label, name in enumerate(bench.names):
+        for method, x, own in _ways(bench, label):
+            answers = own.answers(label)
+            yield Reading(name, method, "score", answers.score, x)
+            yield Reading(name, method, "ECE", answers.ece, x)
+    yield from _shares(bench)
+
+
+def peers_elsewhere(bench: Bench) -> Iterator[Reading]:
+    """Compare them out of distribution (Table 7)."""
+    for source, targets in pairs(bench):
+        for method, x, own in _ways(bench, source):
+            yield from elsewhere(own, source, targets, method, x=x)
+    yield from _shares(bench)
+
+
+def sized(bench: Bench, peer: Peer, *, share: float) -> int:
+    """Return the size of a peer whose parts are nearest to a share of the graftable weights."""
+    return max(1, round(share / share_of(bench, peer, 1)))
+
+
+def share_of(bench: Bench, peer: Peer, size: int) -> float:
+    """Return the share of the graftable weights that a peer's parts are as many as."""
+    own = bench.with_parts(lambda model: peer.insert(model, size, bench.seed))
+    parts = peer.parts(own.model.task_model)
+    return sum(part.numel() for part in parts.values()) / bench.layout.total
+
+
+@contextmanager
+def trained(bench: Bench, label: int, peer: Peer, *, size: int) -> Iterator[Bench]:
+    """Train a peer's parts and a head on a task, and have a bench that carries them.
+
+    Args:
+        bench: The bench, whose model stays as it is.
+        label: The task.
+        peer: What trains.
+        size: Of its parts.
+
+    Yields:
+        A bench on a copy of the model.
+    """
+    own = bench.with_parts(lambda model: peer.insert(model, size, bench.seed))
+    task = own.problem(label)
+    parts = {**peer.parts(task.model), **task.head}
+    rates = RATES["lr"] if bench.config.grid else (_RATE,)
+    best: FineTuned | None = None
+    for rate in rates:
+        settings = replace(bench.schedule(label), optimizer="adamw", lr=rate, weight_decay=0.0)
+        seed = derive(bench.seed, task.content, "peer", f"{rate:g}")
+        order = BatchOrder(len(task.train), settings.batch_size, seed, "batches")
+        with keeping(parts):
+            found = fine_tune(
+                task.model,
+                parts,
+                loss=lambda step, order=order: task.loss(order(step)),
+                settings=settings,
+                seed=seed,
+                dev_score=task.dev_score,
+            )
+        if best is None or (found.dev or 0.0) > (best.dev or 0.0):
+            best = found
+    if best is None:
+        raise ValueError("there is no learning rate to train with")
+    with holding(parts, best.tensors):
+        yield own
+
+
+def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]:
+    """Go through fine-tuning, grafts and peers, each as a bench that carries it."""
+    run, task = bench.dense(label), bench.problem(label)
+    with holding(task.parameters, run.tuned), holding(task.head, run.head):
+        yield "fine-tuning", None, bench
+    k = bench.size(DENSITIES[-1])
+    ranking = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k)
+    for density in DENSITIES:
+        graft = bench.cut(run, ranking.top(bench.size(density)))
+        with bench.carrying(label, graft, run.head):
+            yield "grafting", density, bench
+    values, head = bench.retrained(label, bench.biases(label))
+    with bench.carrying(label, values, head):
+        yield "BitFit", None, bench
+    for name, peer in PEERS.items():
+        for size in peer.sizes:
+            with trained(bench, label, peer, size=size) as own:
+                yield f"{name}, {peer.what} {size}", None, own
+
+
+def _shares(bench: Bench) -> Iterator[Reading]:
+    """Say which share of the graftable weights every method trains."""
+    yield Reading("any", "fine-tuning", "share tuned", 1.0)
+    yield Reading("any", "BitFit", "share tuned", bench.biases(0).density)
+    for name, peer in PEERS.items():
+        for size in peer.sizes:
+            share = share_of(bench, peer, size)
+            yield Reading("any", f"{name}, {peer.what} {size}", "share tuned", share)
