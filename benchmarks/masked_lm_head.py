@@ -1,0 +1,341 @@
+"""A masked language model for prompts without the hub: MiniLM gets the head that it lacks.
+
+A dense layer, a LayerNorm and a decoder tied to the word embeddings, which stay frozen, are trained
+on the encoder with masked tokens of the training texts of the real data (no labels, no test rows);
+in the second part of the steps the encoder is tuned lightly beside them. What it learned is
+measured on held-out texts: accuracy of masked tokens and perplexity, beside those of answering by
+the frequencies of tokens alone. OUT is a checkpoint that `load_model(OUT, family="masked_lm")`
+reads. It belongs outside of the repository and is not to be shipped: it learned from the data.
+
+    python benchmarks/masked_lm_head.py --scale cpu --out OUT     # about half an hour on one core
+    python benchmarks/masked_lm_head.py --scale smoke --out OUT   # does it run?
+    cl-graft experiment table1 --model OUT --set family=masked_lm
+
+If OUT was made with the same settings, its numbers are printed and nothing is computed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.results import machine, versions
+from cl_graft.models.load import minilm_path
+from cl_graft.randomness import generator, permutation, seeded
+from cl_graft.tasks import load_task
+from cl_graft.torchvision_ops import declare_missing_operators
+
+TASKS = ("sst2_sent", "cr", "mpqa", "ag_news", "qnli", "snli", "mnli", "qqp", "mrpc", "cola")
+SCALES: Mapping[str, Mapping[str, Any]] = {
+    "smoke": {"steps": 12, "batch": 8, "rows": 60, "held_out": 20, "length": 32},
+    "cpu": {"steps": 2400, "batch": 32, "rows": None, "held_out": 1000, "length": 64},
+    "long": {"steps": 24000, "batch": 32, "rows": None, "held_out": 1000, "length": 64},
+}
+SHARE = 0.15
+"""Of the tokens that are masked; of these 80 % become the mask, 10 % another token, 10 % stay, as
+BERT was trained (Devlin et al., 2019, https://arxiv.org/abs/1810.04805). On held-out texts all
+become the mask, as in prompts."""
+WARM_UP = 0.05
+FILE = "masked_lm.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Texts:
+    """Token ids of texts, without padding, and which token is what.
+
+    Attributes:
+        ids: One 1-D tensor a text, special tokens included.
+        types: Segments, alike.
+        mask: The mask token.
+        pad: The padding token.
+        special: Tokens that are never masked.
+        vocabulary: How many tokens there are.
+    """
+
+    ids: list[Tensor]
+    types: list[Tensor]
+    mask: int
+    pad: int
+    special: Tensor
+    vocabulary: int
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Texts with some tokens hidden.
+
+    Attributes:
+        inputs: What the encoder takes, tensors of shape (n, longest).
+        hidden: Which tokens are to be found, boolean, of that shape.
+        answers: The tokens that were there, of shape (hidden tokens,).
+    """
+
+    inputs: dict[str, Tensor]
+    hidden: Tensor
+    answers: Tensor
+
+
+def main() -> None:
+    """Train the head if OUT has none of these settings, and print how good it is."""
+    parser = argparse.ArgumentParser(description="Train a masked-LM head for an encoder.")
+    parser.add_argument("--scale", choices=SCALES, default="cpu")
+    parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
+    parser.add_argument("--tasks", default=",".join(TASKS), help="whose training texts to read")
+    parser.add_argument("--model", help="folder of an encoder; default: MiniLM's")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint")
+    parser.add_argument("--steps", type=int, help="in place of the scale's")
+    parser.add_argument("--tuned", type=float, default=0.6, help="share of steps that tune, too")
+    parser.add_argument("--head-lr", type=float, default=1e-3)
+    parser.add_argument("--encoder-lr", type=float, default=5e-5)
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    scale = dict(SCALES[arguments.scale])
+    scale["steps"] = arguments.steps or scale["steps"]
+    asked = {
+        "scale": arguments.scale, **scale, "tasks": arguments.tasks.split(","),
+        "tuned": arguments.tuned, "head_lr": arguments.head_lr,
+        "encoder_lr": arguments.encoder_lr, "seed": arguments.seed,
+        "model": Path(arguments.model).name if arguments.model else "minilm",
+    }  # fmt: skip
+    try:
+        found = kept(arguments.out, asked)
+        if found is None:
+            folder = Path(arguments.model) if arguments.model else minilm_path()
+            found = make(folder, asked, data=arguments.data, out=arguments.out)
+    except InputError as error:
+        parser.error(str(error))
+    sys.stdout.write(report(found))
+
+
+def kept(out: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the numbers of a checkpoint that was made with these settings; None if there is none.
+
+    Raises:
+        InputError: If the folder holds something else.
+    """
+    file = out / FILE
+    if file.exists() and json.loads(file.read_text())["settings"] == asked:
+        return json.loads(file.read_text())
+    if out.exists() and any(out.iterdir()):
+        raise InputError(f"{out} is not empty, and was not made with these settings")
+    return None
+
+
+def make(folder: Path, asked: Mapping[str, Any], *, data: Path | None, out: Path) -> dict[str, Any]:
+    """Train, measure, and write the checkpoint with its numbers."""
+    declare_missing_operators()
+    from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+    seed, started = asked["seed"], time.perf_counter()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    with seeded(seed, "head"):
+        model = AutoModelForMaskedLM.from_pretrained(folder)
+    texts = read_texts(tokenizer, asked, data=data)
+    order = permutation(len(texts.ids), seed, "held-out").tolist()
+    test, train = order[: asked["held_out"]], order[asked["held_out"] :]
+    learn(model, texts, train, asked)
+    model.eval()
+    found = {
+        "settings": dict(asked),
+        "command": shlex.join(
+            ["python", "benchmarks/masked_lm_head.py", "--scale", asked["scale"]]
+        ),
+        "texts": {"train": len(train), "held out": len(test)},
+        "masked LM": measure(model, texts, test, seed=seed),
+        "unigram": unigram(texts, train, test, seed=seed),
+        "seconds": time.perf_counter() - started,
+        "versions": versions(torch.device("cpu")),
+        "machine": machine(torch.device("cpu")),
+    }
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+    (out / FILE).write_text(json.dumps(found, indent=1) + "\n")
+    return found
+
+
+def read_texts(tokenizer: Any, asked: Mapping[str, Any], *, data: Path | None) -> Texts:
+    """Read the training texts of all tasks, each once, pairs as pairs."""
+    rows: dict[tuple[str, str | None], None] = {}
+    for name in asked["tasks"]:
+        task = load_task(name, data=data)
+        for row in task.train[: asked["rows"]]:
+            rows[row.text, row.text_pair] = None
+    ids: list[Tensor] = []
+    types: list[Tensor] = []
+    for text, pair in rows:
+        coded = tokenizer(text, pair, truncation=True, max_length=asked["length"])
+        ids.append(torch.tensor(coded["input_ids"]))
+        types.append(torch.tensor(coded.get("token_type_ids") or [0] * len(ids[-1])))
+    special = torch.tensor(sorted(tokenizer.all_special_ids))
+    return Texts(
+        ids, types, tokenizer.mask_token_id, tokenizer.pad_token_id or 0, special, len(tokenizer)
+    )
+
+
+def learn(model: Any, texts: Texts, train: Sequence[int], asked: Mapping[str, Any]) -> None:
+    """Train the head, and from a certain step on the encoder beside it."""
+    head, encoder = head_of(model), model.base_model
+    steps, seed = asked["steps"], asked["seed"]
+    first_tuned = round(steps * (1 - asked["tuned"]))
+    model.requires_grad_(False)
+    frozen = {id(p) for p in model.get_input_embeddings().parameters()}
+    own = [p for p in head.parameters() if id(p) not in frozen]
+    body = [
+        p for n, p in encoder.named_parameters() if "embeddings" not in n and id(p) not in frozen
+    ]
+    groups = [
+        {"params": own, "base": asked["head_lr"]},
+        {"params": body, "base": asked["encoder_lr"]},
+    ]
+    optimizer = torch.optim.AdamW(groups, lr=0.0, weight_decay=0.01)
+    for parameter in own:
+        parameter.requires_grad_(True)
+    batches = in_batches(texts, train, size=asked["batch"], seed=seed)
+    model.train()
+    for step in range(steps):
+        if step == first_tuned:
+            for parameter in body:
+                parameter.requires_grad_(True)
+        share = min(1.0, (step + 1) / max(1, WARM_UP * steps)) * (1 - step / steps)
+        for group in optimizer.param_groups:
+            group["lr"] = share * group["base"]
+        batch = hide(texts, next(batches), draws=generator(seed, "hide", step))
+        optimizer.zero_grad()
+        with seeded(seed, "dropout", step):
+            logits = logits_of(model, head, batch, tuned=step >= first_tuned)
+            loss = F.cross_entropy(logits, batch.answers)
+            loss.backward()
+        nn.utils.clip_grad_norm_([*own, *body], 1.0)
+        optimizer.step()
+        if (step + 1) % max(1, steps // 20) == 0:
+            sys.stdout.write(f"step {step + 1} of {steps}: loss {loss.item():.3f}\n")
+            sys.stdout.flush()
+
+
+def logits_of(model: Any, head: nn.Module, batch: Batch, *, tuned: bool) -> Tensor:
+    """Return logits of shape (hidden tokens, vocabulary): the decoder sees no other token."""
+    with torch.set_grad_enabled(tuned and torch.is_grad_enabled()):
+        states = model.base_model(**batch.inputs).last_hidden_state
+    return head(states[batch.hidden])
+
+
+def head_of(model: Any) -> nn.Module:
+    """Return what makes logits of an encoder's states.
+
+    Raises:
+        InputError: If the model's head is not one whole module.
+    """
+    for name in ("cls", "lm_head"):
+        if hasattr(model, name):
+            return getattr(model, name)
+    raise InputError(f"{type(model).__name__} has no head called cls or lm_head")
+
+
+def in_batches(texts: Texts, places: Sequence[int], *, size: int, seed: int) -> Iterator[list[int]]:
+    """Go through texts again and again, in batches of texts of similar length."""
+    epoch = 0
+    while True:
+        order = [places[i] for i in permutation(len(places), seed, "epoch", epoch).tolist()]
+        for start in range(0, len(order), 32 * size):
+            near = sorted(order[start : start + 32 * size], key=lambda place: len(texts.ids[place]))
+            parts = [near[at : at + size] for at in range(0, len(near), size)]
+            for part in permutation(len(parts), seed, "part", epoch, start).tolist():
+                yield parts[part]
+        epoch += 1
+
+
+def hide(
+    texts: Texts, places: Sequence[int], *, draws: torch.Generator, all_: bool = False
+) -> Batch:
+    """Hide a share of the tokens, at least one a batch.
+
+    Args:
+        texts: The texts.
+        places: Which of them.
+        draws: Draws tokens.
+        all_: Whether every hidden token becomes the mask, not 80 %.
+    """
+    chosen = [texts.ids[place] for place in places]
+    ids = nn.utils.rnn.pad_sequence(chosen, batch_first=True, padding_value=texts.pad)
+    types = nn.utils.rnn.pad_sequence([texts.types[place] for place in places], batch_first=True)
+    lengths = torch.tensor([len(own) for own in chosen])
+    seen = torch.arange(ids.shape[1]) < lengths.unsqueeze(1)
+    free = seen & ~torch.isin(ids, texts.special)
+    drawn = torch.rand(ids.shape, generator=draws).masked_fill(~free, 2.0)
+    hidden = free & (drawn < max(SHARE, float(drawn.min()) + 1e-9))
+    answers = ids[hidden]
+    how = torch.rand(ids.shape, generator=draws)
+    other = torch.randint(texts.vocabulary, ids.shape, generator=draws)
+    shown = torch.where(hidden & (how >= 0.8) & (how < 0.9) & (not all_), other, ids)
+    shown = shown.masked_fill(hidden & ((how < 0.8) | all_), texts.mask)
+    inputs = {"input_ids": shown, "attention_mask": seen.long(), "token_type_ids": types}
+    return Batch(inputs, hidden, answers)
+
+
+@torch.no_grad()
+def measure(model: Any, texts: Texts, places: Sequence[int], *, seed: int) -> dict[str, float]:
+    """Return accuracy of hidden tokens and perplexity."""
+    head, right, surprise, count = head_of(model), 0, 0.0, 0
+    for batch in hidden_parts(texts, places, seed=seed):
+        logits = logits_of(model, head, batch, tuned=False).float()
+        right += int((logits.argmax(-1) == batch.answers).sum())
+        surprise += float(F.cross_entropy(logits, batch.answers, reduction="sum"))
+        count += len(batch.answers)
+    return {"accuracy": right / count, "perplexity": math.exp(surprise / count), "tokens": count}
+
+
+def unigram(
+    texts: Texts, train: Sequence[int], test: Sequence[int], *, seed: int
+) -> dict[str, float]:
+    """Return the same of answering by the frequencies of tokens in the training texts, plus one."""
+    counts = torch.ones(texts.vocabulary)
+    tokens = torch.cat([texts.ids[place] for place in train])
+    tokens = tokens[~torch.isin(tokens, texts.special)]
+    counts += torch.bincount(tokens, minlength=texts.vocabulary)[: texts.vocabulary]
+    shares = counts / counts.sum()
+    answers = torch.cat([batch.answers for batch in hidden_parts(texts, test, seed=seed)])
+    return {
+        "accuracy": float((answers == counts.argmax()).double().mean()),
+        "perplexity": math.exp(-float(shares[answers].log().mean())),
+        "tokens": len(answers),
+    }
+
+
+def hidden_parts(texts: Texts, places: Sequence[int], *, seed: int) -> Iterator[Batch]:
+    """Hide tokens of held-out texts, the same ones each time."""
+    for start in range(0, len(places), 32):
+        draws = generator(seed, "held-out", start)
+        yield hide(texts, places[start : start + 32], draws=draws, all_=True)
+
+
+def report(found: Mapping[str, Any]) -> str:
+    """Say how good the model is."""
+    lines = ["| | accuracy of masked tokens | perplexity |", "| --- | ---: | ---: |"]
+    for name in ("masked LM", "unigram"):
+        own = found[name]
+        lines.append(f"| {name} | {100 * own['accuracy']:.1f} % | {own['perplexity']:,.1f} |")
+    texts, tokens = found["texts"], found["masked LM"]["tokens"]
+    lines += [
+        "",
+        f"{tokens:,} masked tokens of {texts['held out']:,} held-out texts; trained on "
+        f"{texts['train']:,} texts in {found['seconds']:,.0f} s.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()
