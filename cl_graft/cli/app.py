@@ -20,6 +20,7 @@ from cl_graft.cli.capacity import capacity_command
 from cl_graft.cli.comparison import compare_command
 from cl_graft.cli.doctor import doctor_command
 from cl_graft.cli.forgetting import forget_command
+from cl_graft.cli.init import init_command
 from cl_graft.cli.laboratory import experiment_command
 from cl_graft.cli.output import visible
 from cl_graft.cli.plan import plan_command
@@ -44,6 +45,8 @@ it was learned with.
   cl-graft compare --tasks sentiment,topic --out first
 
   cl-graft verify first/grafting/seed0   prove that nothing was forgotten
+
+  cl-graft init mydata                   write a config for your own data
 """
 
 _EPILOG = """[b]Exit codes[/b]: 0 all is well; 1 verify found a difference, doctor a fault, or a
@@ -63,6 +66,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("demo")(demo_command)
+app.command("init")(init_command)
 app.command("run")(run_command)
 app.command("compare")(compare_command)
 app.command("predict")(predict_command)

@@ -17,7 +17,7 @@ from cl_graft.tasks.huggingface import is_saved_dataset, read_hub_dataset, read_
 from cl_graft.tasks.records import SUFFIXES, RecordFile, read_records, strip_suffix
 from cl_graft.tasks.text_files import Reading
 
-__all__ = ["has_rows", "read_hub_rows", "read_rows", "why_missing"]
+__all__ = ["has_rows", "read_hub_rows", "read_rows", "train_records", "why_missing"]
 
 _SPLITS: Mapping[str, tuple[str, ...]] = {
     "train": ("train", "training"),
@@ -95,6 +95,15 @@ def read_hub_rows(
         aliases=aliases,
         bad_rows=bad_rows,
     )
+
+
+def train_records(path: Path, *, reading: Reading | None = None) -> RecordFile:
+    """Read the training records of a local file or folder as they stand there.
+
+    Raises:
+        InputError: If there are none, or they cannot be read.
+    """
+    return _record_files(path, reading or Reading(), BadRows())["train"]
 
 
 def has_rows(path: Path) -> bool:

@@ -1,0 +1,65 @@
+"""`init`: a first config for a folder of data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cl_graft.cli.options import As_json
+from cl_graft.cli.output import Output, apart, table
+from cl_graft.errors import InputError
+
+__all__ = ["init_command"]
+
+
+def init_command(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA", help="A folder with a file or a folder a task, or one such file."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The config to write.")] = Path(
+        "stream.yaml"
+    ),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    as_json: As_json = False,
+) -> None:
+    """Write a config for your own data, with comments, ready for compare.
+
+    Tasks, columns and labels are found and shown. Columns with unusual names are guessed from what
+    they hold, and marked.
+
+    [b]Example[/b]: cl-graft init mydata
+    """
+    from cl_graft.experiments.draft import draft_config
+    from cl_graft.store.files import replace_file
+
+    if out.exists() and not force:
+        raise InputError(f"{out} is there already; --force overwrites it, --out names another")
+    with apart():
+        draft = draft_config(data, called=str(out))
+    replace_file(out, draft.text.encode())
+    rows = [
+        (
+            task.name,
+            f"{task.columns.text}{' (guessed)' if task.guessed else ''}",
+            task.columns.text_pair or "–",
+            f"{task.columns.label}{' (guessed)' if task.guessed else ''}",
+            ", ".join(f"{label} ({count:,})" for label, count in list(task.labels.items())[:6])
+            + (", …" if len(task.labels) > 6 else ""),
+            " / ".join(f"{count:,}" for count in task.rows.values()),
+        )
+        for task in draft.tasks
+    ]
+    columns = ("task", "text", "second text", "label", "labels (rows)", "train / dev / test")
+    left = [f"Left out: {name}: {reason}" for name, reason in draft.left_out.items()]
+    output = Output(as_json=as_json)
+    output.result(
+        {"config": out, "tasks": draft.tasks, "left_out": draft.left_out},
+        table(str(data), columns, rows),
+        *left,
+        f"Wrote {out}; look at it, then: cl-graft compare {out} --out first",
+    )
