@@ -123,7 +123,10 @@ BELOW: dict[str, set[str]] = {
     "experiments": LIBRARY | HOST_METRICS | {"strategies", "planning"},
     "planning": LIBRARY,
     "laboratory": LIBRARY | HOST_METRICS | {"strategies", "experiments"},
-    "cli": LIBRARY | HOST_METRICS | {"strategies", "experiments", "planning", "laboratory"},
+    "reporting": LIBRARY | HOST_METRICS | {"strategies", "experiments"},
+    "cli": LIBRARY
+    | HOST_METRICS
+    | {"strategies", "experiments", "planning", "laboratory", "reporting"},
 }
 
 TORCH = {"torch", "numpy"}
@@ -195,6 +198,7 @@ OUTSIDE: dict[str, set[str]] = {
     "experiments": EVERYTHING,
     "planning": TORCH | {"transformers"},
     "laboratory": EVERYTHING,
+    "reporting": EVERYTHING | {"jinja2"},
     "cli": EVERYTHING,
 }
 

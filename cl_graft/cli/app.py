@@ -25,6 +25,7 @@ from cl_graft.cli.laboratory import experiment_command
 from cl_graft.cli.output import visible
 from cl_graft.cli.plan import plan_command
 from cl_graft.cli.predict import predict_command
+from cl_graft.cli.reporting import report_command
 from cl_graft.cli.strategies import strategies_command
 from cl_graft.cli.streams import demo_command, run_command
 from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
@@ -43,6 +44,8 @@ it was learned with.
   cl-graft demo                          see it work, on built-in tasks
 
   cl-graft compare --tasks sentiment,topic --out first
+
+  cl-graft report first                  see it as a page, figures and tables
 
   cl-graft verify first/grafting/seed0   prove that nothing was forgotten
 
@@ -69,6 +72,7 @@ app.command("demo")(demo_command)
 app.command("init")(init_command)
 app.command("run")(run_command)
 app.command("compare")(compare_command)
+app.command("report")(report_command)
 app.command("predict")(predict_command)
 app.command("add")(add_command)
 app.command("inspect")(inspect_command)

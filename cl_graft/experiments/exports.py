@@ -14,7 +14,7 @@ from cl_graft.metrics.rank_diagram import rank_diagram
 from cl_graft.store.files import replace_file
 from cl_graft.strategies.table import STRATEGIES
 
-__all__ = ["comparison_csv", "comparison_latex", "draw_frontier", "draw_ranks"]
+__all__ = ["comparison_csv", "comparison_latex", "draw_frontier", "draw_ranks", "tradeoffs_of"]
 
 _MEASURES = (
     "average_accuracy",
@@ -102,20 +102,25 @@ def draw_frontier(summary: Mapping[str, Any], folder: Path) -> None:
         summary: What `summary.json` holds.
         folder: The comparison's.
     """
-    points = {
+    if points := tradeoffs_of(summary):
+        figure = memory_frontier(points, title=" → ".join(summary["tasks"]))
+        replace_file(folder / "frontier.png", png(figure))
+
+
+def tradeoffs_of(summary: Mapping[str, Any]) -> dict[str, Tradeoff]:
+    """Return what each strategy reaches and holds, from what `summary.json` holds."""
+    return {
         name: Tradeoff(
             row["average_accuracy"]["mean"],
             row["average_accuracy"]["sd"],
             row["bytes_per_task"]["mean"],
             forgets=bool(row["forgetting"]["mean"]),
-            bound=STRATEGIES[name].bound,
+            # Behind a name there may stand where it was run, as in "ewc (first)".
+            bound=(found := STRATEGIES.get(name.split(" (")[0])) is not None and found.bound,
         )
         for name, row in summary["strategies"].items()
         if row["average_accuracy"]["mean"] is not None
     }
-    if points:
-        figure = memory_frontier(points, title=" → ".join(summary["tasks"]))
-        replace_file(folder / "frontier.png", png(figure))
 
 
 def _best(column: list[dict[str, Any]], *, lowest: bool) -> float | None:

@@ -134,6 +134,7 @@ def result_of(
         tuning=record.tuning,
         routed=scores.routed(learned),
         passes_per_row=record.passes_per_row,
+        reliability=_reliability(scores, names),
     )
 
 
@@ -202,6 +203,24 @@ def entry_bytes(bank_folder: Path) -> dict[str, int]:
 def tensor_bytes(tensors: Sequence[Tensor]) -> int:
     """Return how many bytes tensors take."""
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+
+def _reliability(
+    scores: StreamScores, names: Sequence[str]
+) -> dict[str, dict[str, list[float | None]]]:
+    """Return the bins of confidence of every task with labels, as JSON can hold them."""
+    found: dict[str, dict[str, list[float | None]]] = {}
+    for j, name in enumerate(names):
+        logits, targets = scores.predictions(j)
+        if targets.is_floating_point():
+            continue
+        bins = reliability_bins(logits.double().softmax(dim=1), targets)
+        counts = bins.counts.tolist()
+        found[name] = {"counts": counts} | {
+            kind: [value if n else None for value, n in zip(values.tolist(), counts, strict=True)]
+            for kind, values in (("confidence", bins.confidence), ("accuracy", bins.accuracy))
+        }
+    return found
 
 
 def _coordinates(bank: GraftBank | None) -> dict[str, dict[str, float]]:

@@ -88,6 +88,9 @@ class RunResult:
             learned so far, and what another task answers is wrong.
         passes_per_row: How often a test row went through the model to be answered after the last
             task.
+        reliability: At the end, by task: ``"counts"`` of test rows, mean ``"confidence"`` and
+            ``"accuracy"`` in each bin of confidence (see `cl_graft.metrics.reliability_bins`), null
+            where a bin is empty; tasks without labels lack.
         processes: How many processes the run took: 1, and 1 more for each time that it went on.
             Where it is above 1, `seconds` are those of the process that finished a phase.
     """
@@ -125,6 +128,7 @@ class RunResult:
     tuning: dict[str, Any] = field(default_factory=dict)
     routed: Matrix | None = None
     passes_per_row: float = 1.0
+    reliability: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
 
     @property
     def sent_right(self) -> float | None:
@@ -187,7 +191,7 @@ def read_result(folder: Path | str) -> RunResult:
     """
     path = Path(folder) / RESULTS
     # Results of earlier versions lack some of these.
-    kinds = ("passes", "memory", "config", "data", "settings", "tuning")
+    kinds = ("passes", "memory", "config", "data", "settings", "tuning", "reliability")
     others = {"processes": 1, "routed": None, "passes_per_row": 1.0}
     values = {**{kind: {} for kind in kinds}, **others, **_read(path)}
     try:
@@ -231,6 +235,7 @@ def machine(device: torch.device) -> dict[str, Any]:
 def command() -> str:
     """Return the command line of this process, without the program's folder."""
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    program = "cl-graft" if program == "__main__.py" else program
     return shlex.join([program, *sys.argv[1:]])
 
 

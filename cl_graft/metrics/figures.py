@@ -17,12 +17,13 @@ from matplotlib.figure import Figure
 from cl_graft.metrics.calibration import ReliabilityBins
 from cl_graft.metrics.continual import ScoreMatrix
 
-__all__ = ["overlap_heatmap", "png", "r_matrix_heatmap", "reliability_diagram"]
+__all__ = ["MISSING", "overlap_heatmap", "png", "r_matrix_heatmap", "reliability_diagram"]
 
 _NUMBERED = 24
 """Tasks up to which each cell has its number and each row its name."""
 
-_MISSING = "0.85"  # light grey: no colour of the map
+MISSING = (0.5, 0.5, 0.5, 0.3)
+"""Of cells without a value: a grey of no map, light on light and dark on dark."""
 _BLUE, _ORANGE = "#0072B2", "#E69F00"  # Okabe & Ito's palette
 
 
@@ -149,7 +150,7 @@ def _heatmap(
     every = math.ceil(size / _NUMBERED)
     figure = _figure(side + 1.2, side)
     axes = figure.subplots()
-    colours = matplotlib.colormaps["viridis"].with_extremes(bad=_MISSING)
+    colours = matplotlib.colormaps["viridis"].with_extremes(bad=MISSING)
     image = axes.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1])
     named = names[::every]
     axes.set_xticks(range(0, size, every), named, rotation=40, ha="right", rotation_mode="anchor")

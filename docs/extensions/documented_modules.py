@@ -180,7 +180,9 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.experiments.inspect",
         "cl_graft.experiments.capacity",
         "cl_graft.experiments.forget",
+        "cl_graft.experiments.draft",
     ),
+    "The report": ("cl_graft.reporting.report", "cl_graft.reporting.material"),
     "Fingerprints and randomness": ("cl_graft.fingerprint", "cl_graft.randomness"),
 }
 """The modules that the API page documents, by chapter."""

@@ -1,0 +1,50 @@
+"""`report`: runs as one page for a browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cl_graft.cli.options import As_json, Quiet
+from cl_graft.cli.output import Output, apart
+
+__all__ = ["report_command"]
+
+
+def report_command(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Runs, or what compare was told to write to."),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path(
+        "cl-graft-report"
+    ),
+    quiet: Quiet = False,
+    as_json: As_json = False,
+) -> None:
+    """Show runs as one page for a browser, and as figures and tables for a paper.
+
+    OUT/report.html holds all that it shows and asks no network: the strategies side by side with
+    intervals and significance, R, curves along the stream, calibration, where regions lie and
+    overlap, costs, what each strategy is, and how to run it again. Its figures stand beside it as
+    PNG and SVG, its tables for LaTeX. Runs of several folders must be of the same tasks and model.
+
+    [b]Examples[/b]
+
+      cl-graft report first
+
+      cl-graft report first/grafting/seed0 second/grafting/seed0 --out both
+    """
+    from cl_graft.reporting.report import make_report
+
+    output = Output(quiet, as_json)
+    with apart():
+        written = make_report(runs, out=out)
+    output.result(
+        written,
+        f"{written.page} ({written.bytes / 1e6:.1f} MB): {written.runs} run(s) of "
+        f"{len(written.strategies)} strategies; {len(written.figures)} files in figures/, "
+        f"{len(written.tables)} in tables/",
+    )

@@ -1,0 +1,215 @@
+"""Tables of a report: for the page, each cell with what it sorts by, and for LaTeX."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cl_graft.experiments.results import RunResult
+from cl_graft.reporting.material import Material
+from cl_graft.strategies.table import STRATEGIES
+
+__all__ = ["Cell", "Table", "comparison", "costs", "latex", "matrix", "points", "strategies"]
+
+_MOST_TASKS = 12
+"""Tasks that have a column of their own in the comparison."""
+_SPECIAL = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"})
+_SPECIAL |= str.maketrans({"±": "$\\pm$", "–": "--", "−": "$-$", "γ": "$\\gamma$"})
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell: what it says, what it sorts by (None comes last), whether it is the best one."""
+
+    text: str
+    value: float | None = None
+    best: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first cell of a row names it.
+
+    Attributes:
+        caption: What it shows, in a sentence.
+        head: Names of the columns.
+        rows: The cells.
+        sortable: Whether its rows may change places.
+    """
+
+    caption: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    sortable: bool = True
+
+
+def comparison(material: Material) -> Table:
+    """Compare the strategies: mean ± half the 95 % interval, the best of a column marked."""
+    summary = material.summary
+    rows: Mapping[str, Any] = summary["strategies"]
+    tasks = summary["tasks"] if len(summary["tasks"]) <= _MOST_TASKS else []
+    against = {test["strategy"]: test for test in summary["differences"]}
+    reference = summary["differences"][0]["reference"] if against else ""
+    columns: list[tuple[str, list[Cell]]] = [
+        ("average accuracy", _column([row["average_accuracy"] for row in rows.values()], best=max)),
+        (
+            "backward transfer",
+            _column([row["backward_transfer"] for row in rows.values()], best=max),
+        ),
+        ("forgetting", _column([row["forgetting"] for row in rows.values()], best=min)),
+        ("ECE", _column([row["ece"] for row in rows.values()], best=min)),
+    ]
+    for name, key in (("forward transfer", "forward_transfer"), ("sent right", "sent_right")):
+        if any(row[key]["mean"] is not None for row in rows.values()):
+            columns.append((name, _column([row[key] for row in rows.values()], best=max)))
+    if against:
+        columns.append((f"{reference} is better by", [_difference(against.get(n)) for n in rows]))
+        columns.append(("p", [_sure(against.get(n)) for n in rows]))
+    columns.append(("same bits at the end", [_kept(material.of(name)) for name in rows]))
+    for task in tasks:
+        columns.append((task, _column([row["final"][task] for row in rows.values()], best=max)))
+    caption = "Scores at the end, in points"
+    if any(row["average_accuracy"]["interval"] for row in rows.values()):
+        caption += ": mean ± half the 95 % interval over runs"
+    if against:
+        caption += "; p of a paired t-test over runs, corrected after Holm"
+    return _table(caption, "strategy", list(rows), columns)
+
+
+def costs(material: Material) -> Table:
+    """Compare what the strategies cost."""
+    rows: Mapping[str, Any] = material.summary["strategies"]
+    columns = [
+        ("bytes a task", _column(_of(rows, "bytes_per_task"), best=min, scale=1, digits=0)),
+        ("largest task", _column(_of(rows, "most_bytes"), best=min, scale=1, digits=0)),
+        (
+            "rows differentiated",
+            _column(_of(rows, "forward_backward"), best=min, scale=1, digits=0),
+        ),
+        ("rows answered", _column(_of(rows, "forward"), best=min, scale=1, digits=0)),
+        ("passes a text", _column(_of(rows, "passes_per_row"), best=min, scale=1)),
+        ("seconds", _column(_of(rows, "seconds"), best=min, scale=1)),
+        ("activations in training", [_memory(material.of(name)) for name in rows]),
+    ]
+    return _table("What each strategy cost to learn the stream, and what it stores", "strategy",
+                  list(rows), columns)  # fmt: skip
+
+
+def matrix(
+    cells: Sequence[Sequence[float | None]], names: Sequence[str], *, caption: str, corner: str
+) -> Table:
+    """Write a matrix of fractions in points, a row and a column a name."""
+    rows = tuple(
+        (Cell(name), *(Cell(points(value), value) for value in row))
+        for name, row in zip(names, cells, strict=False)
+    )
+    return Table(caption, (corner, *names), rows, sortable=False)
+
+
+def strategies(material: Material) -> Table:
+    """Say what each strategy is: its family, its source, what it trains and what it adds."""
+    rows = []
+    for name in material.strategies:
+        first = material.of(name)[0]
+        row = STRATEGIES.get(name.split(" (")[0])
+        own = ", ".join(f"{key} {value}" for key, value in first.settings.items())
+        chosen = first.tuning.get("chosen", {})
+        tuned = ", ".join(f"{key} {value}" for key, value in chosen.items())
+        said = (
+            (row.family, row.trains, row.adds.replace("`", ""), row.source) if row else ("–",) * 4
+        )
+        rows.append(tuple(map(Cell, (name, *said, own or "–", tuned or "–"))))
+    head = ("strategy", "family", "its loop trains", "a task adds", "source", "its own settings")
+    return Table("What the strategies are", (*head, "tuned on dev"), tuple(rows))
+
+
+def latex(table: Table) -> str:
+    r"""Write a table for LaTeX with booktabs, best values bold; headings as they are."""
+    lines = [
+        f"% {table.caption}",
+        r"\begin{tabular}{l" + "r" * (len(table.head) - 1) + "}",
+        r"\toprule",
+        " & ".join(name.translate(_SPECIAL) for name in table.head) + r" \\",
+        r"\midrule",
+    ]
+    for row in table.rows:
+        texts = (cell.text.translate(_SPECIAL) for cell in row)
+        cells = (
+            rf"\textbf{{{text}}}" if cell.best else text
+            for cell, text in zip(row, texts, strict=True)
+        )
+        lines.append(" & ".join(cells) + r" \\")
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _table(
+    caption: str, corner: str, names: Sequence[str], columns: Sequence[tuple[str, list[Cell]]]
+) -> Table:
+    rows = tuple(
+        (Cell(name), *(cells[place] for _, cells in columns)) for place, name in enumerate(names)
+    )
+    return Table(caption, (corner, *(name for name, _ in columns)), rows)
+
+
+def _of(rows: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    return [row[key] for row in rows.values()]
+
+
+def _column(
+    spreads: Sequence[Mapping[str, Any]], *, best: Any, scale: float = 100, digits: int = 1
+) -> list[Cell]:
+    known = [spread["mean"] for spread in spreads if spread["mean"] is not None]
+    top = best(known) if len(set(known)) > 1 else None
+    return [
+        Cell(
+            _spread(spread, scale=scale, digits=digits),
+            spread["mean"],
+            best=top is not None and spread["mean"] == top,
+        )
+        for spread in spreads
+    ]
+
+
+def _spread(spread: Mapping[str, Any], *, scale: float, digits: int) -> str:
+    if spread["mean"] is None:
+        return "–"
+    text = f"{scale * spread['mean'] + 0.0:,.{digits}f}"
+    if not spread["interval"]:
+        return text
+    low, high = spread["interval"]
+    return f"{text} ± {scale * (high - low) / 2:,.{digits}f}"
+
+
+def _difference(test: Mapping[str, Any] | None) -> Cell:
+    if test is None:
+        return Cell("–")
+    low, high = (100 * end + 0.0 for end in test["interval"])
+    middle = 100 * test["difference"] + 0.0
+    return Cell(f"{middle:.1f} [{low:.1f}, {high:.1f}]", test["difference"])
+
+
+def _sure(test: Mapping[str, Any] | None) -> Cell:
+    if test is None:
+        return Cell("–")
+    said = "differs" if test["p_holm"] < 0.05 else "not told apart"
+    return Cell(f"{test['p_holm']:.2g}, {said}", test["p_holm"])
+
+
+def _kept(results: Sequence[RunResult]) -> Cell:
+    """Count the tasks whose logits at the end are those of the day they were learned."""
+    pairs = [hashes for result in results for hashes in result.logit_hashes.values()]
+    same = sum(hashes["learned"] == hashes["end"] for hashes in pairs)
+    return Cell(f"{same} of {len(pairs)}", same / len(pairs) if pairs else None)
+
+
+def _memory(results: Sequence[RunResult]) -> Cell:
+    found = [result.memory["activations"] for result in results if "activations" in result.memory]
+    if not found or found[0] is None:
+        return Cell("–")
+    return Cell(f"{found[0] / 1e6:,.1f} MB", float(found[0]))
+
+
+def points(value: float | None) -> str:
+    """Write a fraction in points; a dash where there is none."""
+    return "–" if value is None else f"{100 * value + 0.0:.1f}"

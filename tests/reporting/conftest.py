@@ -1,0 +1,32 @@
+"""One small comparison, and its report; tests only read them."""
+
+from pathlib import Path
+
+import pytest
+from tiny_runs import QUICK
+
+
+@pytest.fixture(scope="session")
+def compared(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a comparison of four strategies with two seeds."""
+    from cl_graft.experiments.compare import compare
+    from cl_graft.experiments.config import config_from
+
+    settings = {
+        **QUICK,
+        "model": str(tiny_bert),
+        "tasks": ["sentiment", "topic", "urgency"],
+        "strategies": ["naive", "independent", "ewc", "grafting"],
+        "seeds": [0, 1],
+        "refill": False,
+    }
+    out = tmp_path_factory.mktemp("compared") / "first"
+    return compare(config_from(settings), out=out, started_by="cl-graft compare first.yaml").out
+
+
+@pytest.fixture(scope="session")
+def report(compared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of its report."""
+    from cl_graft.reporting.report import make_report
+
+    return make_report([compared], out=tmp_path_factory.mktemp("report") / "out").page.parent
