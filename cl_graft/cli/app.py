@@ -63,7 +63,6 @@ app = typer.Typer(
     help=_HELP,
     epilog=_EPILOG,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -9,10 +9,11 @@ import yaml
 from tiny_runs import Told, cl_graft, cl_graft_each, file_hashes
 
 import cl_graft as package
+from cl_graft.cli import app
 from cl_graft.store import StoredGraft
 from cl_graft.store.seals import read_sealed, sealed_json
 
-COMMANDS = ["demo", "run", "compare", "predict", "add", "inspect", "verify", "experiment"]
+COMMANDS = [command.name or "" for command in app.registered_commands]
 
 
 def test_help_is_quick_and_lists_every_command_and_the_exit_codes():
@@ -33,6 +34,21 @@ def test_every_command_explains_itself_with_an_example():
         assert f"cl-graft {command}" in told.out
         assert "Example" in told.out
     assert version.out == f"cl-graft {package.__version__}\n"
+
+
+def test_the_shell_completes_commands_and_options():
+    for words, expected in (("cl-graft ver", "verify"), ("cl-graft compare --dens", "--density")):
+        told = cl_graft(
+            _CL_GRAFT_COMPLETE="complete_bash",
+            COMP_WORDS=words,
+            COMP_CWORD=str(words.count(" ")),
+        )
+        assert told.out.split() == [expected]
+
+
+def test_nothing_is_coloured_where_no_terminal_is(bank):
+    for arguments in (["inspect", bank], ["--help"], ["compare", "--help"]):
+        assert "\x1b" not in cl_graft(*arguments, NO_COLOR="").out
 
 
 def test_a_comparison_shows_r_of_every_strategy_and_where_its_results_are(compared):
