@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cl_graft.laboratory.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Verdict, judge
 from cl_graft.laboratory.pictures import picture_of
-from cl_graft.laboratory.readings import sweep, table
+from cl_graft.laboratory.readings import square, sweep, table
 from cl_graft.laboratory.stored import Stored, read_stored, read_stream
 from cl_graft.laboratory.table import EXPERIMENTS
 from cl_graft.metrics.figures import png
@@ -128,13 +128,15 @@ def _table_of(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _tables(result: Stored) -> list[str]:
-    """Return a table an experiment, or one a measure where there is an axis."""
-    axis = EXPERIMENTS[result.name].axis
-    if not axis:
+    """Return a table an experiment, or one a measure where there are places or squares."""
+    experiment = EXPERIMENTS[result.name]
+    measures = list(dict.fromkeys(row.measure for row in result.rows))
+    if experiment.squares:
+        return [f"{m}:\n\n{square(result.rows, measure=m).strip()}" for m in measures]
+    if not experiment.axis:
         return [table(result.rows, axis="x").strip()]
-    measures = dict.fromkeys(row.measure for row in result.rows)
     return [
-        f"{measure}, by {axis}:\n\n{sweep(result.rows, measure=measure).strip()}"
+        f"{measure}, by {experiment.axis}:\n\n{sweep(result.rows, measure=measure).strip()}"
         for measure in measures
     ]
 

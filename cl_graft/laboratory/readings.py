@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cl_graft.analysis import stability
 
-__all__ = ["Reading", "Summary", "summarize", "sweep", "table"]
+__all__ = ["Reading", "Summary", "square", "summarize", "sweep", "table"]
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,19 @@ def table(rows: Sequence[Summary], *, axis: str) -> str:
     for (task, method, x), own in lines.items():
         place = [("" if x is None else f"{x:g}")] if with_axis else []
         written.append([task, method, *place, *(_cell(own.get(name)) for name in measures)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in written) + "\n"
+
+
+def square(rows: Sequence[Summary], *, measure: str) -> str:
+    """Write one measure as a Markdown table: one line a method, one column a task."""
+    own = [row for row in rows if row.measure == measure]
+    tasks = list(dict.fromkeys(row.task for row in rows))
+    lines: dict[str, dict[str, Summary]] = {}
+    for row in own:
+        lines.setdefault(row.method, {})[row.task] = row
+    written = [["method", *tasks], ["---", *["---:"] * len(tasks)]]
+    for method, found in lines.items():
+        written.append([method, *(_cell(found.get(task)) for task in tasks)])
     return "\n".join(f"| {' | '.join(line)} |" for line in written) + "\n"
 
 

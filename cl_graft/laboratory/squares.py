@@ -35,21 +35,22 @@ def squares(rows: Sequence[Summary], *, title: str, measures: Sequence[tuple[str
     if not panels:
         raise ValueError(f"no reading of {', '.join(name for name, _ in measures)} to draw")
     tall = [len({row.method for row in own}) for _, own in panels]
-    wide = max(len({row.task for row in own}) for _, own in panels)
+    tasks = list(dict.fromkeys(row.task for _, own in panels for row in own))
     longest = max(len(_row_name(row.method)) for _, own in panels for row in own)
-    size = (2.6 + 0.085 * longest + _SIDE * wide, 1.2 + sum(1.7 + _SIDE * n for n in tall))
+    size = (2.6 + 0.085 * longest + _SIDE * len(tasks), 1.2 + sum(1.7 + _SIDE * n for n in tall))
     figure = Figure(figsize=size, dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = np.atleast_1d(figure.subplots(len(panels), 1, height_ratios=[n + 1 for n in tall]))
     for panel, (name, own) in zip(axes, panels, strict=True):
-        _draw(figure, panel, own, title=dict(measures)[name])
+        _draw(figure, panel, own, tasks, title=dict(measures)[name])
     figure.suptitle(title)
     return figure
 
 
-def _draw(figure: Figure, panel: Axes, rows: Sequence[Summary], *, title: str) -> None:
+def _draw(
+    figure: Figure, panel: Axes, rows: Sequence[Summary], tasks: Sequence[str], *, title: str
+) -> None:
     methods = list(dict.fromkeys(row.method for row in rows))
-    tasks = list(dict.fromkeys(row.task for row in rows))
     values = np.full((len(methods), len(tasks)), np.nan)
     for row in rows:
         values[methods.index(row.method), tasks.index(row.task)] = 100 * row.mean

@@ -100,6 +100,13 @@ def test_a_page_has_one_row_a_claim_and_says_why_one_was_not_run():
     assert "minilm, 64 rows a class, data seeds 0" in shown
 
 
+def test_tasks_are_columns_where_methods_are_asked_all_of_them():
+    readings = [Reading(j, f"region of {i}", "overlap", 0.5) for i in "xy" for j in "xy"]
+    shown = laboratory_page({"fig8": result_of(readings, "fig8")})
+    assert "| method | x | y |" in shown
+    assert "| region of y | 0.500 | 0.500 |" in shown
+
+
 def test_results_are_stored_one_file_an_experiment_and_scale(tmp_path):
     with pytest.raises(InputError, match="holds no results"):
         store(tmp_path, tmp_path / "kept")
