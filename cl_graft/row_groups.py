@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cl_graft.plans import Plan
 
-__all__ = ["Span", "Step", "in_turn", "steps_of"]
+__all__ = ["Rows", "Span", "Step", "in_turn", "steps_of"]
 
 Rows = slice | Tensor
 """Some rows of a batch: a slice where they stand together, else their numbers."""
@@ -31,11 +31,19 @@ class Step:
         rows: The rows.
         undo: The entries whose coordinates go back to the base first.
         write: The entries whose values are written then.
+        apart: The entries that set the rows apart from what the module carries.
     """
 
     rows: Rows
     undo: Span
     write: Span
+    apart: Span
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        rows = self.rows
+        return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
 def steps_of(positions: Sequence[int | None], *, prefix: bool, device: torch.device) -> list[Step]:
@@ -53,9 +61,12 @@ def steps_of(positions: Sequence[int | None], *, prefix: bool, device: torch.dev
         where = slice(rows[0], rows[-1] + 1) if together else torch.tensor(rows, device=device)
         before = steps[-1].write if steps else (0, 0)
         if prefix:
-            steps.append(Step(where, (0, 0), (before[1] if steps else count, count)))
+            carried = steps[0].write[0] if steps else count
+            write = before[1] if steps else count, count
+            steps.append(Step(where, (0, 0), write, (carried, count)))
         else:
-            steps.append(Step(where, before, (max(count - 1, 0), count)))
+            write = max(count - 1, 0), count
+            steps.append(Step(where, before, write, write))
     return steps
 
 

@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import torch
 from torch import Tensor, nn
 
 from cl_graft.plans import Plan
@@ -87,9 +86,6 @@ def _layers(
     """
     device = next(switch.model.parameters()).device
     steps = steps_of(positions, prefix=prefix, device=device)
-    turns = torch.empty(len(positions), dtype=torch.int64, device=device)
-    for turn, step in enumerate(steps):
-        turns[step.rows] = turn
     owners: dict[int, list[str]] = {}
     for path, module in switch.model.named_modules():
         for parameter in module._parameters.values():
@@ -109,7 +105,7 @@ def _layers(
                 )
             tensors[key] = (tensor, plan)
         if tensors:
-            layers.append(_Layer(path, module, tensors, steps, turns, prefix, how))
+            layers.append(_Layer(path, module, tensors, steps, how))
     return layers
 
 
@@ -122,8 +118,6 @@ class _Layer:
         module: The module.
         tensors: Its parameters with grafts, flat, and what entries write into them, by name.
         steps: The groups of the batch.
-        turns: The step that answers each row, shape (rows,).
-        prefix: Whether a step adds to those before it.
         how: What a matrix does.
         calls: How often the module was called.
     """
@@ -132,10 +126,12 @@ class _Layer:
     module: nn.Module
     tensors: dict[str, tuple[Tensor, Plan]]
     steps: list[Step]
-    turns: Tensor
-    prefix: bool
     how: How
     calls: int = 0
+
+    @property
+    def _rows(self) -> int:
+        return sum(step.size for step in self.steps)
 
     @contextmanager
     def by_row(self) -> Iterator[None]:
@@ -157,7 +153,8 @@ class _Layer:
         self.calls += 1
         x = self._input(args, settings)
         if self._adds(x):
-            return self._differences().add_(whole(x), x)
+            plans = {key: plan for key, (_, plan) in self.tensors.items()}
+            return RowDifferences.of(self.module, plans, self.steps).add_(whole(x), x)
 
         def some(rows: Tensor) -> Tensor:
             made = whole(rows, *args[1:], **settings)
@@ -174,26 +171,16 @@ class _Layer:
             return True
         weight = self.module.get_parameter("weight")
         plan = self.tensors["weight"][1]
-        parts = [plan.part(*step.write) or slice(0, 0) for step in self.steps]
-        return cheaper_to_add(
-            weight,
-            differences=sum(part.stop - part.start for part in parts),
-            tokens=x.numel() // x.shape[-1],
-            tasks=len(self.steps),
-        )
-
-    def _differences(self) -> RowDifferences:
-        return RowDifferences.of(
-            self.module,
-            {key: plan for key, (_, plan) in self.tensors.items()},
-            [step.write for step in self.steps],
-            self.turns,
-            prefix=self.prefix,
-        )
+        tokens = x[0].numel() // x.shape[-1]
+        differences = 0
+        for step in self.steps:
+            part = plan.part(*step.apart) or slice(0, 0)
+            differences += (part.stop - part.start) * step.size * tokens
+        return cheaper_to_add(weight, differences=differences, tasks=len(self.steps))
 
     def _input(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:
         tensors = [x for x in (*args, *settings.values()) if isinstance(x, Tensor)]
-        rows = (len(self.turns),)
+        rows = (self._rows,)
         if args and [id(args[0])] == [*map(id, tensors)] and args[0].shape[:1] == rows:
             return args[0]
         raise self._refusal(f"which is called with {_shapes(tensors)}")
@@ -201,7 +188,7 @@ class _Layer:
     def _refusal(self, what: str) -> ValueError:
         return ValueError(
             f"the tasks of the batch differ in {self.path!r} ({type(self.module).__name__}), "
-            f"{what}: a mixed batch of {len(self.turns)} rows needs modules that make one tensor, "
+            f"{what}: a mixed batch of {self._rows} rows needs modules that make one tensor, "
             "rows first, of one tensor, rows first; switch task by task"
         )
 
