@@ -43,7 +43,7 @@ from cl_graft.torchvision_ops import declare_missing_operators
 TASKS = ("sst2_sent", "cr", "mpqa", "ag_news", "qnli", "snli", "mnli", "qqp", "mrpc", "cola")
 SCALES: Mapping[str, Mapping[str, Any]] = {
     "smoke": {"steps": 12, "batch": 8, "rows": 60, "held_out": 20, "length": 32},
-    "cpu": {"steps": 2400, "batch": 32, "rows": None, "held_out": 1000, "length": 64},
+    "cpu": {"steps": 1500, "batch": 32, "rows": None, "held_out": 1000, "length": 64},
     "long": {"steps": 24000, "batch": 32, "rows": None, "held_out": 1000, "length": 64},
 }
 HIDDEN = 0.3

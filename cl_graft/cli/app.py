@@ -21,7 +21,7 @@ from cl_graft.cli.comparison import compare_command
 from cl_graft.cli.doctor import doctor_command
 from cl_graft.cli.forgetting import forget_command
 from cl_graft.cli.init import init_command
-from cl_graft.cli.laboratory import experiment_command
+from cl_graft.cli.laboratory import experiment_command, localize_command
 from cl_graft.cli.output import visible
 from cl_graft.cli.plan import plan_command
 from cl_graft.cli.predict import predict_command
@@ -81,6 +81,7 @@ app.command("forget")(forget_command)
 app.command("plan")(plan_command)
 app.command("doctor")(doctor_command)
 app.command("strategies")(strategies_command)
+app.command("localize")(localize_command)
 app.command("experiment")(experiment_command)
 
 

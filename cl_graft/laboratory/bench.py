@@ -82,6 +82,7 @@ class Bench:
     Attributes:
         config: The settings; the model's seed is the first of its seeds.
         names: The tasks.
+        identity: Which base it is.
         seed: The model's.
         data_seed: The sample's.
     """
@@ -100,7 +101,7 @@ class Bench:
             max_length=config.max_length,
             cache=cache,
         )
-        self._base = base_identity(loaded, self.config, seed=self.seed).fingerprint
+        self.identity = base_identity(loaded, self.config, seed=self.seed)
         self.model = MultiTaskText(
             loaded.model, heads_for(loaded.model, self.stream, seed=self.seed)
         ).to(self.device)
@@ -120,7 +121,7 @@ class Bench:
                 experience,
                 label=label,
                 criterion=nn.functional.cross_entropy,
-                base=self._base,
+                base=self.identity.fingerprint,
                 device=self.device,
                 dev=self.stream.benchmark.streams["valid"][label],
                 metric=self.stream.tasks[label].task.metric,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -86,7 +87,7 @@ def picture(
             )
         panel.grid(alpha=0.3, axis="both" if along else "y")
     panels[0].set_ylabel(measure)
-    figure.suptitle(title)
+    figure.suptitle(textwrap.fill(title, round(10 * figure.get_figwidth())))
     if along:
         handles, labels = panels[0].get_legend_handles_labels()
         columns = min(2 * len(tasks), len(labels))

@@ -19,13 +19,22 @@ _SIDE = 0.62
 _MISSING = "0.85"
 
 
-def squares(rows: Sequence[Summary], *, title: str, measures: Sequence[tuple[str, str]]) -> Figure:
+def squares(
+    rows: Sequence[Summary],
+    *,
+    title: str,
+    measures: Sequence[tuple[str, str]],
+    x_label: str = "task j",
+    y_label: str = "region i",
+) -> Figure:
     """Draw measures that are fractions, one panel each, in per cent.
 
     Args:
         rows: From `summarize`.
         title: Printed above.
         measures: Each measure with the title of its panel; those without a number are left out.
+        x_label: What tasks are.
+        y_label: What methods are.
 
     Raises:
         ValueError: If nothing has any of the measures.
@@ -42,27 +51,36 @@ def squares(rows: Sequence[Summary], *, title: str, measures: Sequence[tuple[str
     FigureCanvasAgg(figure)
     axes = np.atleast_1d(figure.subplots(len(panels), 1, height_ratios=[n + 1 for n in tall]))
     for panel, (name, own) in zip(axes, panels, strict=True):
-        _draw(figure, panel, own, tasks, title=dict(measures)[name])
+        _draw(figure, panel, own, tasks)
+        panel.set(title=dict(measures)[name], xlabel=x_label, ylabel=y_label)
     figure.suptitle(title)
     return figure
 
 
-def _draw(
-    figure: Figure, panel: Axes, rows: Sequence[Summary], tasks: Sequence[str], *, title: str
-) -> None:
+def _draw(figure: Figure, panel: Axes, rows: Sequence[Summary], tasks: Sequence[str]) -> None:
     methods = list(dict.fromkeys(row.method for row in rows))
     values = np.full((len(methods), len(tasks)), np.nan)
     for row in rows:
         values[methods.index(row.method), tasks.index(row.task)] = 100 * row.mean
     colours = matplotlib.colormaps["viridis"].with_extremes(bad=_MISSING)
-    image = panel.imshow(values, cmap=colours, vmin=0.0, vmax=100.0)
+    most = float(np.nanmax(values))
+    whole = most > 20  # smaller shares would all be of one colour on the whole scale
+    highest = 100.0 if whole else most or 1.0
+    image = panel.imshow(values, cmap=colours, vmin=0.0, vmax=highest)
     panel.set_xticks(range(len(tasks)), tasks, rotation=40, ha="right", rotation_mode="anchor")
     panel.set_yticks(range(len(methods)), [_row_name(method) for method in methods])
-    panel.set(title=title, xlabel="task j", ylabel="region i")
     for (i, j), value in np.ndenumerate(values):
         if np.isfinite(value):
-            ink = "white" if value < 50 else "black"
-            panel.text(j, i, f"{value:.0f}", ha="center", va="center", color=ink, fontsize="small")
+            ink = "white" if value < highest / 2 else "black"
+            panel.text(
+                j,
+                i,
+                f"{value:.{0 if whole else 1}f}",
+                ha="center",
+                va="center",
+                color=ink,
+                fontsize="small",
+            )
     figure.colorbar(image, ax=panel, label="%", shrink=0.9)
 
 
