@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor
+from torch.utils.tensorboard.summary import hparams
 
 from cl_graft.bank import GraftBank
 from cl_graft.experiments.config import UPKEEP, ExperimentConfig
@@ -39,6 +40,9 @@ __all__ = [
     "tensor_bytes",
     "write_table",
 ]
+
+_MEASURES = ("average_accuracy", "backward_transfer", "forgetting")
+"""What is drawn along the stream, beside the scores of each task."""
 
 
 @dataclass
@@ -166,11 +170,7 @@ def draw_config(config: ExperimentConfig, title: str, curves: OncePerStepTensorb
 def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
     """Add the latest row of R to the curves, at the number of experiences learned."""
     step = len(result.R)
-    values: dict[str, float | None] = {
-        "average_accuracy": result.average_accuracy,
-        "backward_transfer": result.backward_transfer,
-        "forgetting": result.forgetting,
-    }
+    values: dict[str, float | None] = {name: getattr(result, name) for name in _MEASURES}
     for j, name in enumerate(result.tasks[:step]):
         values[f"R/{name}"] = result.R[-1][j]
         values[f"ece/{name}"] = result.ece[-1][j]
@@ -180,8 +180,22 @@ def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
 
 
 def draw_end(result: RunResult, scores: StreamScores, curves: OncePerStepTensorboardLogger) -> None:
-    """Add the pictures of a finished run: R, overlap of regions, calibration of every task."""
+    """Add the pictures of a finished run: R, overlap of regions, calibration of every task.
+
+    Its settings and measures become a row of TensorBoard's page HParams.
+    """
     step = len(result.R)
+    said = {"strategy": result.strategy, "seed": result.seed, **result.config, **result.settings}
+    settings = {
+        name: value if isinstance(value, bool | int | float | str) else json.dumps(value)
+        for name, value in said.items()
+        if name not in UPKEEP and value is not None
+    }
+    found = {name: getattr(result, name) for name in _MEASURES}
+    measures = {name: value for name, value in found.items() if value is not None}
+    if (log := curves.writer.file_writer) is not None:
+        for part in hparams(settings, measures):
+            log.add_summary(part)
     curves.add_figure("R", r_matrix_heatmap(result.R, result.tasks, score_name="score"), step)
     if result.overlap is not None:
         curves.add_figure("overlap", overlap_heatmap(result.overlap, result.tasks), step)

@@ -1,6 +1,9 @@
 """One small comparison, and its report; tests only read them."""
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_runs import QUICK
@@ -30,3 +33,16 @@ def report(compared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from cl_graft.reporting.report import make_report
 
     return make_report([compared], out=tmp_path_factory.mktemp("report") / "out").page.parent
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """A headless Chromium: that of playwright, or the one that CL_GRAFT_CHROMIUM names."""
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with sync_api.sync_playwright() as playwright:
+        program = os.environ.get("CL_GRAFT_CHROMIUM") or playwright.chromium.executable_path
+        if not Path(program).is_file():
+            pytest.skip("there is no Chromium (CL_GRAFT_CHROMIUM is not set)")
+        launched = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield launched
+        launched.close()

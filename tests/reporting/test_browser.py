@@ -4,26 +4,13 @@ Needs the extra `browser` and a Chromium: the one that playwright installs, or t
 CL_GRAFT_CHROMIUM names.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 VIEWS = {"desktop": (1280, 900), "phone": (390, 844)}
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as playwright:
-        program = os.environ.get("CL_GRAFT_CHROMIUM") or playwright.chromium.executable_path
-        if not Path(program).is_file():
-            pytest.skip("there is no Chromium (CL_GRAFT_CHROMIUM is not set)")
-        launched = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield launched
-        launched.close()
 
 
 @pytest.fixture(params=[(v, s) for v in VIEWS for s in ("light", "dark")], ids="-".join)

@@ -1,0 +1,51 @@
+"""The log of a run in TensorBoard itself: its scalars, its images, its settings."""
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SECONDS = 60_000.0
+"""In milliseconds: TensorBoard starts slowly on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def address(compared: Path) -> Iterator[str]:
+    command = ["tensorboard.main", "--logdir", str(compared / "grafting"), "--port", "0"]
+    served = subprocess.Popen(
+        [sys.executable, "-W", "ignore", "-m", *command, "--host", "127.0.0.1"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert served.stderr is not None
+    found = None
+    for line in served.stderr:
+        if found := re.search(r"http://127\.0\.0\.1:\d+/", line):
+            break
+    assert found
+    yield found[0]
+    served.terminate()
+    served.wait()
+    served.stderr.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [
+        ("#timeseries", ["AverageAccuracy", "BackwardTransfer", "ECE"]),
+        ("#images", ["tag: R", "tag: overlap", "reliability"]),
+        ("#hparams", ["density", "strategy", "average_accuracy", "seed1/tensorboard"]),
+    ],
+)
+def test_tensorboard_shows_scalars_images_and_settings(browser: Any, address, page, shown):
+    opened = browser.new_page(viewport={"width": 1600, "height": 4000})
+    opened.goto(address + page)
+    for text in shown:
+        opened.get_by_text(text, exact=False).first.wait_for(timeout=SECONDS, state="attached")
+    opened.close()
