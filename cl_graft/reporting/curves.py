@@ -84,17 +84,18 @@ def curves(found: Mapping[str, Curve], tasks: Sequence[str], *, title: str, meas
     figure = _figure(6.4, 4.2)
     axes = figure.subplots()
     places = range(len(tasks))
+    every = math.ceil(len(tasks) / _TICKS)
     for number, (name, curve) in enumerate(found.items()):
         own = _look(number)
         points = [(x, 100 * y) for x, y in zip(places, curve.middle, strict=True) if y is not None]
         if not points:
             continue
-        axes.plot(*zip(*points, strict=True), label=name if number < _NAMED else None, **own)
+        label = name if number < _NAMED else None
+        axes.plot(*zip(*points, strict=True), label=label, markevery=every, **own)
         band = [(x, ends) for x, ends in zip(places, curve.spread, strict=True) if ends]
         if band and number < _NAMED:
             low, high = zip(*((100 * a, 100 * b) for _, (a, b) in band), strict=True)
             axes.fill_between([x for x, _ in band], low, high, color=own["color"], alpha=0.15, lw=0)
-    every = math.ceil(len(tasks) / _TICKS)
     axes.set_xticks(
         places[::every], tasks[::every], rotation=30, ha="right", rotation_mode="anchor"
     )

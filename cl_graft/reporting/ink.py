@@ -27,6 +27,9 @@ INK, LINE = "#111213", "#b8b9ba"
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Of Okabe and Ito, told apart without colour vision: https://jfly.uni-koeln.de/color/."""
 
+_COORDINATES = re.compile(r'(?<= )(?:d|x|y|points)="[^"]*"')
+_MORE_DIGITS = re.compile(r"(\.\d\d)\d+")
+
 _STYLE: dict[Any, Any] = {
     "text.color": INK,
     "axes.labelcolor": INK,
@@ -39,6 +42,8 @@ _STYLE: dict[Any, Any] = {
     "axes.facecolor": "none",
     "legend.frameon": False,
     "text.parse_math": False,
+    "font.sans-serif": ["DejaVu Sans"],
+    "image.interpolation": "none",
     "font.size": 10,
     "axes.titlesize": 11,
     "svg.fonttype": "none",
@@ -53,9 +58,13 @@ def drawing() -> Iterator[None]:
         yield
 
 
-def svg_file(figure: Figure) -> bytes:
-    """Return a figure as the content of an SVG file, black on white."""
-    return _svg(figure, facecolor="white").encode()
+def svg_file(figure: Figure) -> str:
+    """Return a figure as the content of an SVG file, black on nothing."""
+    content = io.StringIO()
+    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    with matplotlib.rc_context(_STYLE):
+        figure.savefig(content, format="svg", facecolor="none", metadata=nothing)
+    return content.getvalue()
 
 
 def png_file(figure: Figure) -> bytes:
@@ -67,18 +76,17 @@ def png_file(figure: Figure) -> bytes:
         figure.patch.set_facecolor("none")
 
 
-def for_page(figure: Figure, *, name: str, title: str) -> str:
-    """Return a figure as SVG for the inside of a page, hidden behind one name for screen readers.
+def for_page(svg: str, *, name: str, title: str) -> str:
+    """Return a figure for the inside of a page, as one image with a name for screen readers.
 
     Args:
-        figure: The figure.
+        svg: What `svg_file` returned.
         name: Comes before the ids in it: letters, digits and dashes, another for each figure.
         title: What it shows, in a sentence.
     """
-    text = _svg(figure, facecolor="none")
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
+    text = svg[svg.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>\s*|<!--.*?-->\s*", "", text, flags=re.DOTALL)
+    text = _COORDINATES.sub(lambda found: _MORE_DIGITS.sub(r"\1", " ".join(found[0].split())), text)
     text = re.sub(r'\bid="([^"]*)"', rf'id="{name}-\1"', text)
     text = re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", text)
     text = text.replace(INK, "var(--ink)").replace(LINE, "var(--line)")
@@ -87,11 +95,3 @@ def for_page(figure: Figure, *, name: str, title: str) -> str:
     text = re.sub(size, "", text, count=2)
     style = f"--width: {width * 4 / 3:.0f}px; --ratio: {width / height:.4f}"
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(title)}" style="{style}"', 1)
-
-
-def _svg(figure: Figure, *, facecolor: str) -> str:
-    content = io.StringIO()
-    nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
-    with matplotlib.rc_context(_STYLE):
-        figure.savefig(content, format="svg", facecolor=facecolor, metadata=nothing)
-    return content.getvalue()

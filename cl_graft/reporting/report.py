@@ -65,12 +65,7 @@ def make_report(folders: Sequence[Path | str], *, out: Path | str) -> Written:
     material = gather([Path(folder) for folder in folders])
     with drawing():
         sections = sections_of(material)
-        drawn = {
-            picture.name: for_page(picture.figure, name=picture.name, title=picture.title)
-            for section in sections
-            for picture in section.pictures
-        }
-        figures = _figures(sections, out / "figures")
+        drawn, figures = _figures(sections, out / "figures")
     page = _page(material, sections, drawn).encode()
     tables = _tables(sections, out / "tables")
     replace_file(out / PAGE, page)
@@ -78,18 +73,19 @@ def make_report(folders: Sequence[Path | str], *, out: Path | str) -> Written:
     return Written(out / PAGE, len(page), figures, tables, names, runs)
 
 
-def _figures(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:
+def _figures(sections: Sequence[Section], folder: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
+    """Draw all figures: for the page, by name, and as files."""
     folder.mkdir(parents=True, exist_ok=True)
+    drawn: dict[str, str] = {}
     made: list[Path] = []
     for section in sections:
         for picture in section.pictures:
-            for suffix, content in (
-                ("svg", svg_file(picture.figure)),
-                ("png", png_file(picture.figure)),
-            ):
-                made.append(folder / f"{picture.name}.{suffix}")
+            name, svg = picture.name, svg_file(picture.figure)
+            drawn[name] = for_page(svg, name=name, title=picture.title)
+            for suffix, content in (("svg", svg.encode()), ("png", png_file(picture.figure))):
+                made.append(folder / f"{name}.{suffix}")
                 replace_file(made[-1], content)
-    return tuple(made)
+    return drawn, tuple(made)
 
 
 def _tables(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:

@@ -284,10 +284,7 @@ def _again(material: Material) -> Section:
     lines = [
         f"model: {model['name']} ({model['family']}, {model['graftable']:,} graftable weights, "
         f"fingerprint {model['fingerprint'][:12]}…)",
-        *(
-            f"{task}: {s['steps']} steps of {s['batch_size']} rows at lr {s['lr']:g}"
-            for task, s in material.runs[0].result.schedules.items()
-        ),
+        *_schedules(material.runs[0].result),
         *data_lines(summary["data"]),
         f"machine: {_pairs(machine)}",
         f"versions: {_pairs(summary['versions'])}",
@@ -307,6 +304,17 @@ def _again(material: Material) -> Section:
         if (run.folder / "bank" / "bank.json").is_file()
     ][:1]
     return Section("again", "To run it again", lines=tuple(lines), code=tuple(code))
+
+
+def _schedules(result: RunResult) -> list[str]:
+    """Say how tasks were trained, those with the same schedule in one line."""
+    tasks: dict[str, list[str]] = {}
+    for task, s in result.schedules.items():
+        said = f"{s['steps']} steps of {s['batch_size']} rows at lr {s['lr']:g}"
+        tasks.setdefault(said, []).append(task)
+    if len(tasks) == 1:
+        return [f"each task: {said}" for said in tasks]
+    return [f"{', '.join(names)}: {said}" for said, names in tasks.items()]
 
 
 def _curve(material: Material, name: str, title: str, measure: str, of: Any) -> Picture | None:
@@ -336,7 +344,7 @@ def _curve(material: Material, name: str, title: str, measure: str, of: Any) -> 
 
 def _bins(result: RunResult) -> Table:
     rows = []
-    for task, bins in result.reliability.items():
+    for task, bins in list(result.reliability.items())[: panels.MOST_PANELS]:
         size = len(bins["counts"])
         for place, count in enumerate(bins["counts"]):
             if count:
