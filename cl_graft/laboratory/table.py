@@ -30,6 +30,7 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "cpu": {
             "shots": 64,
+            "shots_short": "all",
             "steps": 400,
             "evaluations": 4,
             "max_dev": 128,

@@ -7,6 +7,7 @@ import pytest
 from benchmark_scripts import run_script
 
 from cl_graft.errors import InputError
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.laboratory import EXPERIMENTS, SCALES, experiment_config, run_experiment
 from cl_graft.laboratory.claims import CLAIMS, judge
 from cl_graft.laboratory.stored import read_stored
@@ -85,3 +86,14 @@ def test_stored_results_become_pages_and_pictures_by_one_command(tiny_bert, tmp_
     assert str(tmp_path) not in json.dumps(kept.command)
     assert (tmp_path / "docs" / "pictures" / "sam_table4.png").stat().st_size > 5_000
     run_script("laboratory_pages.py", "--store", tmp_path / "docs", code=2)
+
+
+def test_the_real_data_has_rows_enough_for_every_experiment_on_a_cpu(data_dir):
+    tasks: dict[int | None, set[str]] = {}
+    for experiment in EXPERIMENTS.values():
+        config = experiment_config(experiment, "cpu")
+        tasks.setdefault(config.shots, set()).update(config.tasks)
+    for shots, names in tasks.items():
+        asked = [f"tasks={json.dumps(sorted(names))}", f"shots={json.dumps(shots)}"]
+        config = experiment_config(EXPERIMENTS["table1"], "cpu", data=data_dir, sets=asked)
+        assert all(task.train and task.dev and task.test for task in load_tasks(config, seed=0))
