@@ -74,7 +74,7 @@ def missing_and_installed() -> tuple[dict[str, str], list[Dependency]]:
     missing: dict[str, str] = {}
     seen: set[tuple[str, str]] = set()
     while asked:
-        requirement, by = asked.pop()
+        requirement, by = asked.pop(0)  # breadth first: what this project asks for is its own
         name = canonicalize_name(requirement.name)
         extras = {"", *map(canonicalize_name, requirement.extras)}
         new = {extra for extra in extras if (name, extra) not in seen}
