@@ -6,7 +6,9 @@ traceback, and the exit code is 2.
 
 from __future__ import annotations
 
+import inspect
 import logging
+import re
 import sys
 import warnings
 from typing import Annotated
@@ -67,22 +69,33 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("demo")(demo_command)
-app.command("init")(init_command)
-app.command("run")(run_command)
-app.command("compare")(compare_command)
-app.command("report")(report_command)
-app.command("predict")(predict_command)
-app.command("add")(add_command)
-app.command("inspect")(inspect_command)
-app.command("verify")(verify_command)
-app.command("capacity")(capacity_command)
-app.command("forget")(forget_command)
-app.command("plan")(plan_command)
-app.command("doctor")(doctor_command)
-app.command("strategies")(strategies_command)
-app.command("localize")(localize_command)
-app.command("experiment")(experiment_command)
+_COMMANDS = {
+    "demo": demo_command,
+    "init": init_command,
+    "run": run_command,
+    "compare": compare_command,
+    "report": report_command,
+    "predict": predict_command,
+    "add": add_command,
+    "inspect": inspect_command,
+    "verify": verify_command,
+    "capacity": capacity_command,
+    "forget": forget_command,
+    "plan": plan_command,
+    "doctor": doctor_command,
+    "strategies": strategies_command,
+    "localize": localize_command,
+    "experiment": experiment_command,
+}
+
+
+def _flowing(text: str | None) -> str:
+    """Return a docstring with a line a paragraph: the terminal breaks it to its width."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text or ""))
+
+
+for _name, _command in _COMMANDS.items():
+    app.command(_name, help=_flowing(_command.__doc__))(_command)
 
 
 def main() -> None:
