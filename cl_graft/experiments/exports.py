@@ -14,7 +14,14 @@ from cl_graft.metrics.rank_diagram import rank_diagram
 from cl_graft.store.files import replace_file
 from cl_graft.strategies.table import STRATEGIES
 
-__all__ = ["comparison_csv", "comparison_latex", "draw_frontier", "draw_ranks", "tradeoffs_of"]
+__all__ = [
+    "LATEX_SPECIAL",
+    "comparison_csv",
+    "comparison_latex",
+    "draw_frontier",
+    "draw_ranks",
+    "tradeoffs_of",
+]
 
 _MEASURES = (
     "average_accuracy",
@@ -35,7 +42,8 @@ _COSTS = (
     "forward",
     "passes_per_row",
 )
-_SPECIAL = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"})
+LATEX_SPECIAL = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"})
+"""For `str.translate`: characters that LaTeX reads as commands."""
 
 
 def comparison_csv(summary: Mapping[str, Any]) -> str:
@@ -75,12 +83,12 @@ def comparison_latex(summary: Mapping[str, Any]) -> str:
     lines = [
         r"\begin{tabular}{l" + "r" * (len(head) - 1) + "}",
         r"\toprule",
-        " & ".join(name.translate(_SPECIAL) for name in head) + r" \\",
+        " & ".join(name.translate(LATEX_SPECIAL) for name in head) + r" \\",
         r"\midrule",
     ]
     for number, name in enumerate(strategies):
         cells = [_cell(column[number], top) for column, top in zip(columns, best, strict=True)]
-        lines.append(" & ".join([name.translate(_SPECIAL), *cells]) + r" \\")
+        lines.append(" & ".join([name.translate(LATEX_SPECIAL), *cells]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 

@@ -9,13 +9,12 @@ from statistics import mean
 from typing import Any, Literal
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from cl_graft.experiments.results import RunResult
 from cl_graft.metrics import average_accuracy, forgetting
-from cl_graft.reporting.ink import INK, LINE, PALETTE
+from cl_graft.reporting.ink import INK, LINE, PALETTE, blank
 
 __all__ = [
     "Curve",
@@ -24,6 +23,7 @@ __all__ = [
     "curves",
     "ece_after",
     "forgetting_after",
+    "mean_known",
     "plain_numbers",
 ]
 
@@ -43,7 +43,7 @@ class Curve:
     @property
     def middle(self) -> list[float | None]:
         """Mean over the runs that have a value."""
-        return [mean(known) if known else None for known in map(_known, self._places())]
+        return [mean_known(values) for values in self._places()]
 
     @property
     def spread(self) -> list[tuple[float, float] | None]:
@@ -69,7 +69,7 @@ def forgetting_after(results: Sequence[RunResult]) -> Curve:
 
 def ece_after(results: Sequence[RunResult]) -> Curve:
     """Return the calibration error, the mean over the tasks learned so far, after each."""
-    return _curve(results, lambda result, i: _mean(result.ece[i][: i + 1]))
+    return _curve(results, lambda result, i: mean_known(result.ece[i][: i + 1]))
 
 
 def curves(found: Mapping[str, Curve], tasks: Sequence[str], *, title: str, measure: str) -> Figure:
@@ -81,7 +81,7 @@ def curves(found: Mapping[str, Curve], tasks: Sequence[str], *, title: str, meas
         title: Printed above.
         measure: What the vertical axis says.
     """
-    figure = _figure(6.4, 4.2)
+    figure = blank(6.4, 4.2)
     axes = figure.subplots()
     places = range(len(tasks))
     every = math.ceil(len(tasks) / _TICKS)
@@ -110,7 +110,7 @@ def bars(
 ) -> Figure:
     """Draw one number a strategy as horizontal bars, with the number beside each."""
     known = {name: value for name, value in values.items() if value is not None}
-    figure = _figure(6.4, 1.2 + 0.3 * len(known))
+    figure = blank(6.4, 1.2 + 0.3 * len(known))
     axes = figure.subplots()
     places = range(len(known))
     axes.barh(places, list(known.values()), color=PALETTE[0], height=0.62)
@@ -147,7 +147,8 @@ def _corner(result: RunResult, i: int) -> list[list[float | None]]:
     return [row[: i + 1] for row in result.R[: i + 1]]
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
+def mean_known(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the values that there are; None without any."""
     known = _known(values)
     return mean(known) if known else None
 
@@ -174,9 +175,3 @@ def _finish(axes: Axes, grid: Literal["x", "y"]) -> None:
     axes.grid(axis=grid, linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure

@@ -15,11 +15,12 @@ from html import escape
 from typing import Any
 
 import matplotlib
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from cl_graft.metrics.figures import png
 
-__all__ = ["INK", "LINE", "PALETTE", "drawing", "for_page", "png_file", "svg_file"]
+__all__ = ["INK", "LINE", "PALETTE", "blank", "drawing", "for_page", "png_file", "svg_file"]
 
 INK, LINE = "#111213", "#b8b9ba"
 """Text and axes; grids."""
@@ -56,6 +57,13 @@ def drawing() -> Iterator[None]:
     """Draw in the report's style for a `with` block."""
     with matplotlib.rc_context(_STYLE):
         yield
+
+
+def blank(width: float, height: float) -> Figure:
+    """Return an empty figure of so many inches."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
 
 
 def svg_file(figure: Figure) -> str:

@@ -34,6 +34,12 @@ class RunIn:
     folder: Path
     result: RunResult
 
+    @property
+    def bank(self) -> Path | None:
+        """Its bank's folder, if it left one."""
+        bank = self.folder / BANK
+        return bank if (bank / "bank.json").is_file() else None
+
 
 @dataclass(frozen=True)
 class Material:
@@ -196,11 +202,11 @@ def _read_summary(path: Path) -> dict[str, Any]:
 def _anatomies(runs: Sequence[RunIn]) -> dict[str, dict[str, Anatomy]]:
     found: dict[str, dict[str, Anatomy]] = {}
     for run in runs:
-        if run.result.strategy in found or not (run.folder / BANK / "bank.json").is_file():
+        if run.result.strategy in found or run.bank is None:
             continue
         try:
-            bank = load_bank(run.folder / BANK)
+            bank = load_bank(run.bank)
         except BankError as error:
-            raise type(error)(f"{run.folder / BANK}: {error}") from None
+            raise type(error)(f"{run.bank}: {error}") from None
         found[run.result.strategy] = {e.task: anatomy(e.claimed) for e in bank.entries}
     return found

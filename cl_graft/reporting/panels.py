@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from cl_graft.analysis import Anatomy
 from cl_graft.metrics.figures import MISSING
-from cl_graft.reporting.ink import INK, PALETTE
+from cl_graft.reporting.ink import INK, PALETTE, blank
 
 __all__ = ["MOST_PANELS", "anatomy_panels", "place_names", "reliability_panels"]
 
@@ -37,7 +36,7 @@ def reliability_panels(
     """
     panels = list(reliability.items())[:MOST_PANELS]
     rows = math.ceil(len(panels) / _COLUMNS)
-    figure = _figure(2.5 * min(_COLUMNS, len(panels)) + 0.6, 2.5 * rows + 0.8)
+    figure = blank(2.5 * min(_COLUMNS, len(panels)) + 0.6, 2.5 * rows + 0.8)
     grid = figure.subplots(
         rows, min(_COLUMNS, len(panels)), squeeze=False, sharex=True, sharey=True
     )
@@ -65,7 +64,7 @@ def anatomy_panels(anatomies: Mapping[str, Anatomy], *, title: str) -> Figure:
     rows = math.ceil(len(panels) / columns)
     height = 0.2 * len(layers) + 0.5
     longest = max(map(len, kinds))
-    figure = _figure(0.2 * len(kinds) * columns + 1.8, height * rows + 0.08 * longest + 0.8)
+    figure = blank(0.2 * len(kinds) * columns + 1.8, height * rows + 0.08 * longest + 0.8)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     colours = matplotlib.colormaps["viridis"].with_extremes(bad=MISSING)
     image = None
@@ -127,9 +126,3 @@ def _ece(bins: Mapping[str, Sequence[float | None]]) -> float:
     rows = zip(bins["counts"], bins["confidence"], bins["accuracy"], strict=True)
     gaps = [(n, abs(a - c)) for n, c, a in rows if n and c is not None and a is not None]
     return sum(n * gap for n, gap in gaps) / sum(n for n, _ in gaps)
-
-
-def _figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure

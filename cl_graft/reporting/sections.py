@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import mean
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -207,15 +206,13 @@ def _anatomy(material: Material) -> Section | None:
                 _by_layer(found, title),
             )
         )
+    if not pictures:
+        return None
     text = "Where in the model the regions lie: layers from the input up, modules within a layer."
-    tasks = max((len(found) for found in material.anatomies.values()), default=0)
+    tasks = max(len(found) for found in material.anatomies.values())
     if tasks > panels.MOST_PANELS:
         text += f" Shown are the first {panels.MOST_PANELS} tasks."
-    return (
-        Section("anatomy", "Anatomy of the regions", (text,), pictures=tuple(pictures))
-        if (pictures)
-        else None
-    )
+    return Section("anatomy", "Anatomy of the regions", (text,), pictures=tuple(pictures))
 
 
 def _overlap(material: Material) -> Section | None:
@@ -301,7 +298,7 @@ def _again(material: Material) -> Section:
     code += [
         ("Prove that nothing was forgotten", f"cl-graft verify {run.folder}")
         for run in material.runs
-        if (run.folder / "bank" / "bank.json").is_file()
+        if run.bank is not None
     ][:1]
     return Section("again", "To run it again", lines=tuple(lines), code=tuple(code))
 
@@ -319,12 +316,7 @@ def _schedules(result: RunResult) -> list[str]:
 
 def _curve(material: Material, name: str, title: str, measure: str, of: Any) -> Picture | None:
     """Draw a measure along the stream for the strategies that have one, the best ones named."""
-    rows = material.summary["strategies"]
-    ordered = sorted(
-        material.strategies,
-        key=lambda s: (not s.startswith("grafting"), -(rows[s]["average_accuracy"]["mean"] or 0)),
-    )
-    found = {strategy: of(material.of(strategy)) for strategy in ordered}
+    found = {strategy: of(material.of(strategy)) for strategy in material.strategies}
     found = {s: curve for s, curve in found.items() if any(v is not None for v in curve.middle)}
     if not found:
         return None
@@ -377,12 +369,8 @@ def _one_order(results: Sequence[RunResult]) -> list[RunResult]:
 
 
 def _mean_matrix(found: Sequence[Any]) -> list[list[float | None]]:
-    def cell(values: Iterator[float | None]) -> float | None:
-        known = [value for value in values if value is not None]
-        return mean(known) if known else None
-
     size = range(len(found[0]))
-    return [[cell(matrix[i][j] for matrix in found) for j in size] for i in size]
+    return [[curves.mean_known([matrix[i][j] for matrix in found]) for j in size] for i in size]
 
 
 def _pairs(values: Any) -> str:

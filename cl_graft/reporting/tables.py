@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cl_graft.experiments.exports import LATEX_SPECIAL
 from cl_graft.experiments.results import RunResult
 from cl_graft.reporting.material import Material
 from cl_graft.strategies.table import STRATEGIES
@@ -14,8 +15,7 @@ __all__ = ["Cell", "Table", "comparison", "costs", "latex", "matrix", "points", 
 
 _MOST_TASKS = 12
 """Tasks that have a column of their own in the comparison."""
-_SPECIAL = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"})
-_SPECIAL |= str.maketrans({"±": "$\\pm$", "–": "--", "−": "$-$", "γ": "$\\gamma$"})
+_SPECIAL = LATEX_SPECIAL | str.maketrans({"±": "$\\pm$", "–": "--", "−": "$-$", "γ": "$\\gamma$"})
 
 
 @dataclass(frozen=True)
