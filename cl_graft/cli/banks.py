@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Data, Device, Moved, On_bad_row, Quiet, Sets, Trusted
+from cl_graft.cli.options import (
+    As_json,
+    Data,
+    Device,
+    Moved,
+    On_bad_row,
+    Quiet,
+    Sets,
+    Text,
+    Text_pair,
+    Trusted,
+)
 from cl_graft.cli.output import Output, apart, given, table
 from cl_graft.cli.progress import meter
 
@@ -166,13 +177,8 @@ def add_command(
     steps: Annotated[
         int | None, typer.Option(help="Steps of each training.", show_default=False)
     ] = None,
-    text: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of the text.", show_default=False)
-    ] = None,
-    text_pair: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column of the second text.", show_default=False),
-    ] = None,
+    text: Text = None,
+    text_pair: Text_pair = None,
     label: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of the label.", show_default=False)
     ] = None,

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Data, Model, Quiet, Sets
+from cl_graft.cli.options import As_json, Data, Model, Quiet, Sets, as_sets
 from cl_graft.cli.output import Output, apart, given, table
 
 __all__ = ["experiment_command", "localize_command"]
@@ -65,7 +64,7 @@ def experiment_command(
         chosen = [int(part) for part in seeds.split(",")] if seeds is not None else None
     except ValueError:
         raise InputError(f"--seeds must be numbers such as 0,1,2, got {seeds!r}") from None
-    own = [f"{key}={value}" for key, value in given(model=model).items()]
+    own = as_sets(given(model=model))
     with apart():
         outcome = run_experiment(
             name,
@@ -121,7 +120,7 @@ def localize_command(
 
     output = Output(quiet, as_json)
     chosen = given(data=data, model=model, density=density, localizer=localizer)
-    own = [f"tasks=[{json.dumps(task)}]", *(f"{key}={value}" for key, value in chosen.items())]
+    own = as_sets({"tasks": [task], **chosen})
     with apart():
         found = localize_task(load_config(None, [*own, *(sets or ())]), out=out)
     output.result(

@@ -20,6 +20,8 @@ __all__ = [
     "Quiet",
     "Resume",
     "Sets",
+    "Text",
+    "Text_pair",
     "Trusted",
     "as_sets",
     "refuse_others",
@@ -82,6 +84,13 @@ Resume = Annotated[
 Device = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="cpu, cuda, …", show_default=False),
+]
+Text = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="Column of the text.", show_default=False)
+]
+Text_pair = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", help="Column of the second text.", show_default=False),
 ]
 Trusted = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with the checkpoint.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cl_graft.cli.options import Device, Moved, Quiet, Trusted
+from cl_graft.cli.options import Device, Moved, Quiet, Text, Text_pair, Trusted
 from cl_graft.cli.output import Output, apart, plain, visible
 from cl_graft.errors import InputError
 
@@ -52,13 +52,8 @@ def predict_command(
     form: Annotated[
         str, typer.Option("--format", metavar="txt|csv|tsv|jsonl", help="Of stdin.")
     ] = "txt",
-    text: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of the text.", show_default=False)
-    ] = None,
-    text_pair: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column of the second text.", show_default=False),
-    ] = None,
+    text: Text = None,
+    text_pair: Text_pair = None,
     batch_size: Annotated[int, typer.Option(help="Texts computed at a time.")] = 32,
     model: Moved = None,
     device: Device = None,
