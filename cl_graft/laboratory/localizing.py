@@ -98,17 +98,16 @@ def localize_task(config: ExperimentConfig, *, out: Path) -> Localized:
     for size in sorted({min(deepest, bench.size(share)) for share in DENSITIES} | {k}):
         answers = bench.graft_answers(0, bench.cut(run, ranking.top(size)), run.head)
         curve.append(Reading(name, "graft", "score", answers.score, size / bench.layout.total))
-    places = list(_places(region))
-
-    rows = summarize([readings])
+    rows, densities = summarize([readings]), summarize([curve])
+    places = summarize([list(_places(region))])
     _save(bench, graft, {row.method: row.mean for row in rows if row.measure == "score"}, out)
     numbers = {
         "task": name,
         "coordinates": len(region),
         "density": region.density,
         "rows": [asdict(row) for row in rows],
-        "densities": [asdict(row) for row in summarize([curve])],
-        "anatomy": [asdict(row) for row in summarize([places])],
+        "densities": [asdict(row) for row in densities],
+        "anatomy": [asdict(row) for row in places],
         "config": {**config.model_dump(mode="json"), "data": None},
         "versions": versions(bench.device),
         "machine": machine(bench.device),
@@ -116,14 +115,14 @@ def localize_task(config: ExperimentConfig, *, out: Path) -> Localized:
     replace_file(out / NUMBERS, json.dumps(numbers, indent=1).encode())
     pictures = {
         "densities": picture(
-            summarize([curve]),
+            densities,
             title=f"Grafts of {name}",
             measure="score",
             axis="density",
             logarithmic=True,
         ),
         "anatomy": squares(
-            summarize([places]),
+            places,
             title=f"Where the region of {name} lies",
             measures=[("share of the region", f"{len(region):,} coordinates, share in %")],
             x_label="layer",

@@ -35,8 +35,9 @@ def region_rates(bench: Bench) -> Iterator[Reading]:
     """
     for label, name in enumerate(bench.names):
         run = bench.dense(label, path=True)
-        yield Reading(name, "fine-tuning", "score", bench.tuned_answers(label, run).score)
-        yield Reading(name, "fine-tuning", "ECE", bench.tuned_answers(label, run).ece)
+        full = bench.tuned_answers(label, run)
+        yield Reading(name, "fine-tuning", "score", full.score)
+        yield Reading(name, "fine-tuning", "ECE", full.ece)
         regions: dict[str, Region] = {}
         for localizer in (bench.config.localizer, "movement", "path_integral", "random"):
             regions[localizer] = bench.region(label, run, localizer=localizer)
