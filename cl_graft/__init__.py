@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cl_graft.localization import LOCALIZERS, Problem, Ranking, localize
     from cl_graft.models import TaskModel, graftable_parameters, load_model
     from cl_graft.region import Layout, Region, overlap_matrix, top_k, union
+    from cl_graft.skill import Skill, localize_skill
     from cl_graft.sparse import RegionParameters
     from cl_graft.store import append_entry, load_bank, load_graft, save_bank, save_graft
     from cl_graft.strategies import (
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from cl_graft.switch import Switch
     from cl_graft.tasks import Prompt, Row, TextTask, load_task
     from cl_graft.tasks.benchmark import TextStream, text_stream
+    from cl_graft.trainer_callback import GraftCallback
     from cl_graft.training import FineTuning, fine_tune
 
 __version__ = "0.1.0"
@@ -44,6 +46,7 @@ _HOMES = {
     "localization": ("LOCALIZERS", "Problem", "Ranking", "localize"),
     "models": ("TaskModel", "graftable_parameters", "load_model"),
     "region": ("Layout", "Region", "overlap_matrix", "top_k", "union"),
+    "skill": ("Skill", "localize_skill"),
     "sparse": ("RegionParameters",),
     "store": ("append_entry", "load_bank", "load_graft", "save_bank", "save_graft"),
     "strategies": (
@@ -56,6 +59,7 @@ _HOMES = {
     "switch": ("Switch",),
     "tasks": ("Prompt", "Row", "TextTask", "load_task"),
     "tasks.benchmark": ("TextStream", "text_stream"),
+    "trainer_callback": ("GraftCallback",),
     "training": ("FineTuning", "fine_tune"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -69,6 +73,7 @@ __all__ = [
     "FineTuning",
     "Graft",
     "GraftBank",
+    "GraftCallback",
     "GraftingContinual",
     "GraftingPlugin",
     "GraftingSettings",
@@ -81,6 +86,7 @@ __all__ = [
     "Region",
     "RegionParameters",
     "Row",
+    "Skill",
     "Switch",
     "TaskFacts",
     "TaskModel",
@@ -97,6 +103,7 @@ __all__ = [
     "load_model",
     "load_task",
     "localize",
+    "localize_skill",
     "overlap_matrix",
     "save_bank",
     "save_graft",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from torch import Tensor, nn
@@ -14,7 +14,7 @@ __all__ = ["holding", "keeping", "keeping_flags", "keeping_modes", "only_trainin
 
 
 @contextmanager
-def keeping(parameters: Mapping[str, nn.Parameter]) -> Iterator[dict[str, Tensor]]:
+def keeping(parameters: Parameters) -> Iterator[dict[str, Tensor]]:
     """Put parameters back to their values, bit for bit, after a `with` block that changes them.
 
     Yields:
@@ -28,11 +28,11 @@ def keeping(parameters: Mapping[str, nn.Parameter]) -> Iterator[dict[str, Tensor
 
 
 @contextmanager
-def holding(parameters: Mapping[str, nn.Parameter], values: Parameters) -> Iterator[None]:
+def holding(parameters: Parameters, values: Parameters) -> Iterator[None]:
     """Give parameters other values for a `with` block, and their own back, bit for bit.
 
     Args:
-        parameters: By name; those in `values` are changed.
+        parameters: By name, or buffers; those in `values` are changed.
         values: What they hold meanwhile.
     """
     with keeping({name: parameters[name] for name in values}):

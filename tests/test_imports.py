@@ -59,6 +59,8 @@ LIBRARY = WEIGHTS | {
     "routing",
     "tasks",
     "analysis",
+    "skill",
+    "trainer_callback",
 }
 LEARNING = FOUNDATION | {
     "region",
@@ -115,6 +117,8 @@ BELOW: dict[str, set[str]] = {
     "metrics.plugins": LIBRARY,
     "metrics.tensorboard": set(),
     "models": WEIGHTS | {"switch", "serving"},
+    "skill": {"errors", "region", "graft", "keeping", "localization", "models"},
+    "trainer_callback": {"errors", "graft", "keeping", "localization", "skill"},
     "merging": {"errors", "region", "graft", "bank"},
     "routing": set(),
     "tasks": FOUNDATION,
@@ -187,6 +191,8 @@ OUTSIDE: dict[str, set[str]] = {
     "metrics.tensorboard": {"avalanche", "matplotlib", "tensorboard"},
     "models": TORCH | {"transformers", "huggingface_hub", "safetensors"},
     "models.graftable": {"torch"},
+    "skill": {"torch"},
+    "trainer_callback": {"torch", "transformers"},
     "merging": {"torch"},
     "routing": {"torch"},
     "tasks": TEXT,

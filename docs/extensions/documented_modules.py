@@ -55,6 +55,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.store.locks",
         "cl_graft.store.writing",
     ),
+    "The skill of a fine-tuned model": ("cl_graft.skill", "cl_graft.trainer_callback"),
     "Learning a task": (
         "cl_graft.learning",
         "cl_graft.locating",

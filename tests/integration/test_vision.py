@@ -1,0 +1,173 @@
+"""Pictures: a CNN with BatchNorm and a vision transformer on Avalanche's own benchmarks.
+
+The pictures are scikit-learn's digits, 8 × 8, which come with the package.
+"""
+
+import pytest
+import torch
+from avalanche.benchmarks import nc_benchmark
+from avalanche.benchmarks.utils import as_classification_dataset
+from avalanche.models import MultiHeadClassifier, MultiTaskModule
+from avalanche.training.supervised import Naive
+from sklearn.datasets import load_digits
+from tiny_streams import bits, quick, quiet_evaluator
+from torch import nn
+from torch.utils.data import TensorDataset
+from transformers import ViTConfig, ViTModel
+
+from cl_graft import FineTuning, GraftingPlugin, load_bank, save_bank
+from cl_graft.metrics import backward_transfer
+from cl_graft.metrics.plugins import StreamScores
+
+
+class Digits(TensorDataset):
+    """A dataset with the `targets` that Avalanche asks for."""
+
+    def __init__(self, x, y):
+        super().__init__(x, y)
+        self.targets = y.tolist()
+
+
+def digits():
+    """Avalanche's class-incremental benchmark: digits 0 to 5, two a task."""
+    bunch = load_digits(n_class=6)
+    x = torch.tensor(bunch.images, dtype=torch.float32).unsqueeze(1) / 16
+    y = torch.tensor(bunch.target)
+    cut = 720
+    return nc_benchmark(
+        as_classification_dataset(Digits(x[:cut], y[:cut])),
+        as_classification_dataset(Digits(x[cut:], y[cut:])),
+        n_experiences=3,
+        task_labels=True,
+        fixed_class_order=list(range(6)),
+        class_ids_from_zero_in_each_exp=True,
+    )
+
+
+class SmallCnn(MultiTaskModule):
+    """Convolutions with BatchNorm, and Avalanche's head a task."""
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(
+            nn.Conv2d(1, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(),
+            nn.Conv2d(8, 16, 3, stride=2, padding=1),
+            nn.BatchNorm2d(16),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(2),
+            nn.Flatten(),
+        )
+        self.classifier = MultiHeadClassifier(64, initial_out_features=2)
+
+    def forward(self, x, task_labels):
+        return self.classifier(self.features(x), task_labels)
+
+
+class SmallVit(MultiTaskModule):
+    """The vision transformer of transformers, and Avalanche's head a task."""
+
+    def __init__(self):
+        super().__init__()
+        self.vit = ViTModel(
+            ViTConfig(
+                image_size=8,
+                patch_size=2,
+                num_channels=1,
+                hidden_size=32,
+                intermediate_size=64,
+                num_hidden_layers=2,
+                num_attention_heads=4,
+                initializer_range=0.2,  # a random base has to carry the picture to the head
+            ),
+            add_pooling_layer=False,
+        )
+        self.classifier = MultiHeadClassifier(32, initial_out_features=2)
+
+    def forward(self, x, task_labels):
+        features = self.vit(pixel_values=x).last_hidden_state.mean(1)
+        return self.classifier(features, task_labels)
+
+
+def learned(make, **settings):
+    """An experiment of Avalanche as its tutorials have it, with one plugin more."""
+    torch.manual_seed(0)
+    model = make()
+    plugin = GraftingPlugin(
+        quick(
+            density=0.1,
+            mask_batch=32,
+            fine_tuning=FineTuning(steps=40, batch_size=16, lr=0.05, evaluations=1),
+            **settings,
+        )
+    )
+    scores = StreamScores()
+    strategy = Naive(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9),
+        train_mb_size=16,
+        train_epochs=2,
+        eval_mb_size=64,
+        plugins=[plugin],
+        evaluator=quiet_evaluator(scores),
+    )
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    benchmark = digits()
+    for experience in benchmark.train_stream:
+        strategy.train(experience)
+        strategy.eval(benchmark.test_stream)
+    return model, plugin, scores, before
+
+
+@pytest.fixture(scope="module", params=[SmallCnn, SmallVit])
+def experiment(request):
+    return learned(request.param)
+
+
+def test_one_plugin_line_makes_an_image_experiment_forget_nothing(experiment):
+    _, plugin, scores, _ = experiment
+    assert len(plugin.bank) == 3
+    for j in range(3):
+        for i in range(j, 3):
+            assert scores.logit_hash(i, j) == scores.logit_hash(j, j)
+    assert backward_transfer(scores.R(3)) == 0.0
+
+
+def test_the_pictures_are_learned(experiment):
+    R = experiment[2].R(3)
+    assert min(R[2]) > 0.7
+
+
+def test_regions_lie_outside_of_the_heads_and_in_the_blocks_where_there_are_any(experiment):
+    model, plugin, _, _ = experiment
+    names = plugin.bank.layout.names
+    if isinstance(model, SmallCnn):
+        assert {name.split(".")[0] for name in names} == {"features"}
+    else:
+        assert all("embeddings" not in name and "classifier" not in name for name in names)
+        assert "vit.layernorm.weight" not in names
+
+
+def test_running_statistics_stay_those_of_the_base(experiment):
+    model, _, _, before = experiment
+    now = dict(model.named_buffers())
+    outside = [name for name in before if not name.startswith("classifier.")]
+    assert all(torch.equal(now[name], before[name]) for name in outside)
+    assert bool(outside) == isinstance(model, SmallCnn)
+
+
+def test_a_bank_of_pictures_goes_to_disk_and_comes_back(experiment, tmp_path):
+    plugin = experiment[1]
+    save_bank(plugin.bank, tmp_path / "bank")
+    back = load_bank(tmp_path / "bank")
+    for one, other in zip(back.entries, plugin.bank.entries, strict=True):
+        assert one.owned.same_bits(other.owned)
+
+
+def test_without_its_bank_the_model_is_its_base_again(experiment):
+    model, plugin, _, _ = experiment
+    torch.manual_seed(0)
+    fresh = type(model)()
+    plugin.carry(model, None)
+    assert bits(model) == bits(fresh)
