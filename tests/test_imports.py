@@ -128,9 +128,10 @@ BELOW: dict[str, set[str]] = {
     "planning": LIBRARY,
     "laboratory": LIBRARY | HOST_METRICS | {"strategies", "experiments"},
     "reporting": LIBRARY | HOST_METRICS | {"strategies", "experiments"},
+    "interop": LIBRARY | {"experiments"},
     "cli": LIBRARY
     | HOST_METRICS
-    | {"strategies", "experiments", "planning", "laboratory", "reporting"},
+    | {"strategies", "experiments", "planning", "laboratory", "reporting", "interop"},
 }
 
 TORCH = {"torch", "numpy"}
@@ -205,6 +206,7 @@ OUTSIDE: dict[str, set[str]] = {
     "planning": TORCH | {"transformers"},
     "laboratory": EVERYTHING,
     "reporting": EVERYTHING | {"jinja2"},
+    "interop": TORCH | {"transformers", "safetensors", "peft"},
     "cli": EVERYTHING,
 }
 

@@ -1,25 +1,41 @@
 """Heads: what turns a model's features into one logit a class.
 
-An encoder has a trained linear head for every task. Prompted language models have none to train:
-their heads only know which tokens stand for the labels, so a task's skill is in its graft alone.
+An encoder has a trained head for every task, a linear one unless it was imported. Prompted language
+models have none to train: their heads only know which tokens stand for the labels, so a task's
+skill is in its graft alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from cl_graft.bank import Entry
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, find
 from cl_graft.randomness import generator
 
 if TYPE_CHECKING:
     from cl_graft.models.task_model import TaskModel
 
-__all__ = ["LabelStrings", "LabelWords", "head_of", "linear_head", "make_head"]
+__all__ = [
+    "ACTIVATIONS",
+    "LabelStrings",
+    "LabelWords",
+    "PooledHead",
+    "head_of",
+    "linear_head",
+    "make_head",
+]
+
+ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
+    {"tanh": torch.tanh, "relu": F.relu, "gelu": F.gelu}
+)
+"""What may stand between the layers of a `PooledHead`."""
 
 
 def linear_head(hidden: int, classes: int, *, seed: int) -> nn.Linear:
@@ -37,6 +53,29 @@ def linear_head(hidden: int, classes: int, *, seed: int) -> nn.Linear:
     nn.init.normal_(head.weight, 0.0, 0.02, generator=generator(seed, "head"))
     nn.init.zeros_(head.bias)
     return head
+
+
+class PooledHead(nn.Module):
+    """A dense layer, an activation and a linear layer, as in classifiers of transformers.
+
+    Such heads come with imported classifiers; tasks that are learned here get linear ones.
+
+    Args:
+        dense: The first layer.
+        out: The second one.
+        activation: One of `ACTIVATIONS`.
+    """
+
+    def __init__(self, dense: nn.Linear, out: nn.Linear, *, activation: str) -> None:
+        super().__init__()
+        self.dense = dense
+        self.out = out
+        self.activation = activation
+        self._activate = find(ACTIVATIONS, activation, missing="no activation of a head")
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Answer features, (n, D), with logits, (n, K)."""
+        return self.out(self._activate(self.dense(features)))
 
 
 class LabelWords(nn.Module):
@@ -134,9 +173,12 @@ def make_head(
 def head_of(entry: Entry, *, family: str) -> nn.Module:
     """Rebuild an entry's task head from its stored state."""
     state = dict(entry.head)
-    if family == "encoder":
+    if "dense.weight" in state:
+        layers = [_like(state[f"{part}.weight"]) for part in ("dense", "out")]
+        head: nn.Module = PooledHead(*layers, activation=str(entry.facts.get("activation")))
+    elif family == "encoder":
         classes, hidden = state["weight"].shape
-        head: nn.Module = linear_head(hidden, classes, seed=0)
+        head = linear_head(hidden, classes, seed=0)
     elif family == "masked_lm":
         head = LabelWords(state["token_ids"].tolist())
     else:
@@ -145,6 +187,12 @@ def head_of(entry: Entry, *, family: str) -> nn.Module:
         head = LabelStrings([row[:n] for row, n in zip(rows, lengths, strict=True)])
     head.load_state_dict(state)
     return head
+
+
+def _like(weight: Tensor) -> nn.Linear:
+    """Make the linear layer that a weight, (outputs, inputs), belongs to."""
+    outputs, inputs = weight.shape
+    return nn.Linear(inputs, outputs, dtype=weight.dtype)
 
 
 def _check_labels(strings: Sequence[Sequence[int]]) -> None:

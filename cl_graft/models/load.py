@@ -7,8 +7,7 @@ do not match torch it can only be imported after `declare_missing_operators`.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from cl_graft.errors import InputError, find, nearest
+from cl_graft.models.quiet import quiet
 from cl_graft.models.task_model import FAMILIES, TaskModel
 from cl_graft.precision import PRECISIONS
 from cl_graft.torchvision_ops import declare_missing_operators
@@ -97,7 +97,7 @@ def load_model(
     check_types(dtype, precision)
     source = _find_for(name, family)
     options = {"local_files_only": source.local_only, "trust_remote_code": trust_remote_code}
-    with _quiet():
+    with quiet():
         config = _read_config(name, source, options)
         _check_family(name, family, config)
         backbone = _read_weights(name, source, family, config, DTYPES[dtype], options)
@@ -134,7 +134,7 @@ def read_config(
     """Read the config of a model and nothing else; arguments and errors as in `load_model`."""
     source = _find_for(name, family)
     options = {"local_files_only": source.local_only, "trust_remote_code": trust_remote_code}
-    with _quiet():
+    with quiet():
         config = _read_config(name, source, options)
     _check_family(name, family, config)
     return config
@@ -161,7 +161,7 @@ def build_backbone(
         "causal_lm": AutoModelForCausalLM.from_config,
     }
     make = partial(makers[family], config, dtype=dtype, trust_remote_code=trust_remote_code)
-    with _quiet():
+    with quiet():
         try:
             return _without_pooler(make, family)
         except Exception as error:
@@ -340,19 +340,3 @@ def _folder(name: str) -> Path:
     from huggingface_hub import try_to_load_from_cache
 
     return Path(str(try_to_load_from_cache(name, "config.json"))).parent
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """Silence transformers' progress bars and reports for a `with` block."""
-    from transformers.utils import logging
-
-    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.set_verbosity(verbosity)
-        if bars:
-            logging.enable_progress_bar()

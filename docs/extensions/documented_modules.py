@@ -184,6 +184,13 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.experiments.forget",
         "cl_graft.experiments.draft",
     ),
+    "Other tools": (
+        "cl_graft.interop.export",
+        "cl_graft.interop.checkpoint",
+        "cl_graft.interop.shira",
+        "cl_graft.interop.overlay",
+        "cl_graft.interop.written",
+    ),
     "The report": ("cl_graft.reporting.report", "cl_graft.reporting.material"),
     "Fingerprints and randomness": ("cl_graft.fingerprint", "cl_graft.randomness"),
 }

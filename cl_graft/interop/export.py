@@ -1,0 +1,141 @@
+"""Write one task of a bank as files that other tools read.
+
+    export_task("runs/demo/grafting/seed0", "sentiment", form="hf", out="sentiment")
+
+The folder appears when it is complete. Beside the files of the format it holds `task.json`, with
+the labels and how texts are posed, and a README with the lines that load it, without this package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from cl_graft.errors import InputError, find
+from cl_graft.experiments.rebuild import find_entry, open_bank
+from cl_graft.experiments.verify import bank_folder
+from cl_graft.interop.checkpoint import write_checkpoint
+from cl_graft.interop.manual import manual
+from cl_graft.interop.overlay import write_overlay
+from cl_graft.interop.record import task_record
+from cl_graft.interop.shira import Rest, write_shira
+from cl_graft.interop.written import Written
+from cl_graft.store import load_bank, told_of_full_disks, writing
+
+__all__ = ["FORMATS", "Exported", "export_task"]
+
+FORMATS: Mapping[str, str] = MappingProxyType(
+    {
+        "hf": "a whole checkpoint, which transformers loads",
+        "peft-shira": "a SHiRA adapter, which peft lays over the base",
+        "safetensors-overlay": "flat numbers and values, which any tool can lay over the base",
+    }
+)
+"""The formats, and what each is."""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written.
+
+    Attributes:
+        folder: Where.
+        task: The task's name.
+        form: The format.
+        coordinates: Coordinates of the graft that answers the task.
+        written: What the files hold of them.
+        files: Bytes by name.
+    """
+
+    folder: Path
+    task: str
+    form: str
+    coordinates: int
+    written: Written
+    files: Mapping[str, int]
+
+
+def export_task(
+    folder: Path | str,
+    task: str | int,
+    *,
+    form: str,
+    out: Path | str,
+    rest: Rest = "refuse",
+    model: str | None = None,
+    trust_remote_code: bool = False,
+) -> Exported:
+    """Write one task of a bank for other tools.
+
+    Args:
+        folder: A bank, or a run that holds one.
+        task: A task's name (its latest entry) or the position of an entry.
+        form: One of `FORMATS`.
+        out: The folder to make; it may exist if it is empty.
+        rest: What to do with coordinates that ``"peft-shira"`` cannot express, as its adapters hold
+            weights of `nn.Linear` alone: ``"refuse"``, ``"leave-out"``, or ``"copy"`` the modules
+            they are in as wholes, which is exact and larger.
+        model: Where the base is now, if not under the name that the bank recorded.
+        trust_remote_code: Whether to run Python code that comes with the checkpoint.
+
+    Raises:
+        InputError: If there is no such task or format, the folder is in use, or the format cannot
+            express the graft.
+        BankError: If the bank cannot be read, or the base is another one.
+    """
+    find(FORMATS, form, missing="no format")
+    where, out = bank_folder(folder), Path(out)
+    bank = load_bank(where)
+    position = find_entry(bank, task)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} exists already; name a folder that does not, or an empty one")
+    if bank.base.facts.get("family") is None:
+        raise InputError(
+            "the bank does not record its model's family: it was made in Python around a model of "
+            "one's own, so write the graft into that model and save it yourself"
+        )
+    record, graft = task_record(bank, position), bank.answer(position)
+    with _appearing(out) as into:
+        if form == "safetensors-overlay":
+            write_overlay(graft, bank.entries[position], record, into / "overlay.safetensors")
+            written = Written()
+        else:
+            opened = open_bank(where, model=model, trust_remote_code=trust_remote_code)
+            if form == "hf":
+                written = write_checkpoint(opened, position, into)
+            else:
+                written = write_shira(opened, position, into, rest=rest)
+        record |= written.record
+        text = json.dumps(record, indent=1, ensure_ascii=False)
+        (into / "task.json").write_text(f"{text}\n", encoding="utf-8")
+        (into / "README.md").write_text(manual(record, form=form), encoding="utf-8")
+    return Exported(
+        folder=out,
+        task=bank.entries[position].task,
+        form=form,
+        coordinates=len(graft),
+        written=written,
+        files={path.name: path.stat().st_size for path in sorted(out.iterdir())},
+    )
+
+
+@contextmanager
+def _appearing(out: Path) -> Iterator[Path]:
+    """Give a folder to fill, which becomes `out` when the block ends without an exception."""
+    aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
+    with writing(out), told_of_full_disks(out):
+        aside.mkdir(parents=True)
+        try:
+            yield aside
+            if out.exists():
+                out.rmdir()
+            os.replace(aside, out)
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)

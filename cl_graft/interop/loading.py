@@ -1,0 +1,166 @@
+"""The lines of Python that load an exported task and answer with it, without this package.
+
+They define `answer(text, pair)`, which returns the logits of one text, of shape (labels,), fp32, in
+the order of the labels.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from cl_graft.tasks import Prompt
+
+__all__ = ["loading_code"]
+
+_CLASSES = {
+    "encoder": "AutoModel",
+    "masked_lm": "AutoModelForMaskedLM",
+    "causal_lm": "AutoModelForCausalLM",
+}
+_LOWERED = [
+    "def lowered(text):",
+    "    return text[:1].lower() + text[1:]",
+]
+_UNMARKED = [
+    "def without_mark(text):  # its last character, where that is punctuation",
+    '    return text[:-1] if text and unicodedata.category(text[-1]).startswith("P") else text',
+]
+
+
+def loading_code(record: Mapping[str, Any], *, form: str) -> str:
+    """Write the lines for an export.
+
+    Args:
+        record: What `task.json` holds.
+        form: The format.
+    """
+    classifier = bool(record.get("classifier"))
+    auto = "AutoModelForSequenceClassification" if classifier else _CLASSES[record["family"]]
+    headed = record["family"] == "encoder" and not classifier
+    answer, needed = _answer(record, classifier=classifier)
+    imports = {
+        "from pathlib import Path",
+        "import torch",
+        f"from transformers import {auto}, AutoTokenizer",
+        *(["from peft import PeftModel"] if form == "peft-shira" else []),
+        *(["from safetensors.torch import load_file"] if headed or "overlay" in form else []),
+        *(["import unicodedata"] if _UNMARKED in needed else []),
+    }
+    functions = [line for function in needed for line in ["", "", *function]]
+    load = _load(record, auto, form)
+    if headed and "overlay" in form:
+        load.append('head = {key[5:]: overlay[key] for key in overlay if key.startswith("head.")}')
+    elif headed:
+        load.append('head = load_file(folder / "head.safetensors")')
+    lines = [*sorted(imports, key=str.split), "", *load, *functions, "", "", *answer]
+    return "\n".join(lines)
+
+
+def _load(record: Mapping[str, Any], auto: str, form: str) -> list[str]:
+    base = record["base"]
+    where = ["folder"]
+    if form != "hf":
+        where = [repr(base["model"])]
+        where += [f"revision={base['revision']!r}"] if "revision" in base else []
+    options = [*where, f"dtype=torch.{base['dtype']}"]
+    options += ["add_pooling_layer=False"] if record.get("without_pooler") else []
+    lines = [
+        'folder = Path(".")  # where this file lies',
+        f"tokenizer = AutoTokenizer.from_pretrained({', '.join(where)})",
+        f"model = {auto}.from_pretrained({', '.join(options)}).eval()",
+    ]
+    if form == "peft-shira":
+        lines.append("model = PeftModel.from_pretrained(model, folder).eval()")
+    if form == "safetensors-overlay":
+        lines += [
+            'overlay = load_file(folder / "overlay.safetensors")',
+            "for name, parameter in model.named_parameters():",
+            '    if f"{name}.index" in overlay:',
+            '        index, values = overlay[f"{name}.index"], overlay[f"{name}.values"]',
+            "        parameter.data.view(-1)[index.long()] = values",
+        ]
+    return lines
+
+
+def _answer(record: Mapping[str, Any], *, classifier: bool) -> tuple[list[str], list[list[str]]]:
+    """Return the lines of `answer`, and the functions that it needs."""
+    start = ["@torch.no_grad()", "def answer(text, pair=None):"]
+    if record["family"] == "encoder":
+        length = record.get("max_length", 128)
+        start.append(
+            f"    batch = tokenizer(text, pair, truncation=True, max_length={length}, "
+            'return_tensors="pt")'
+        )
+        if classifier:
+            return [*start, "    return model(**batch).logits[0].float()"], []
+        pooled = "states[:, 0]"
+        if record.get("pooling") != "first":
+            pooled = "states.sum(1) / states.shape[1]"
+        start += [
+            "    states = model(**batch).last_hidden_state.float()",
+            f"    features = {pooled}",
+            *_head(record),
+        ]
+        return start, []
+    asked, needed = _filled(Prompt(record["prompt"]["template"], record["prompt"]["words"]))
+    start.append(f"    asked = {asked}")
+    labels = record["label_token_ids"]
+    if record["family"] == "masked_lm":
+        start += [
+            '    batch = tokenizer(asked, return_tensors="pt")',
+            "    logits = model(**batch).logits[batch.input_ids == tokenizer.mask_token_id]",
+            f"    return logits[0, {[tokens[0] for tokens in labels]}].float()",
+        ]
+        return start, needed
+    start += [
+        "    ids, scores = tokenizer(asked).input_ids, []",
+        f"    for label in {labels}:",
+        "        logits = model(torch.tensor([ids + label])).logits[0].float().log_softmax(-1)",
+        "        spoken = range(len(ids) - 1, len(ids + label) - 1)",
+        "        scores.append(logits[spoken, label].sum())",
+        "    return torch.stack(scores)",
+    ]
+    return start, needed
+
+
+def _head(record: Mapping[str, Any]) -> list[str]:
+    """Return the lines that make logits of `features` with the tensors of `head`."""
+    linear = "torch.nn.functional.linear"
+    activation = record.get("activation")
+    if activation is None:
+        return [
+            '    features = features.to(head["weight"].dtype)',
+            f'    return {linear}(features, head["weight"], head["bias"])[0].float()',
+        ]
+    function = "torch.tanh" if activation == "tanh" else f"torch.nn.functional.{activation}"
+    return [
+        f'    inner = {linear}(features, head["dense.weight"], head["dense.bias"])',
+        f'    return {linear}({function}(inner), head["out.weight"], head["out.bias"])[0].float()',
+    ]
+
+
+def _filled(prompt: Prompt) -> tuple[str, list[list[str]]]:
+    """Return the filled template as an expression of `text` and `pair`, and what it needs.
+
+    Blanks before the mask, or at the end of a causal prompt, belong to the token that follows.
+    """
+    pieces = list(prompt.pieces)
+    terms: list[str] = []
+    needed: list[list[str]] = []
+    for place, piece in enumerate(pieces):
+        ends = piece.field == "mask" or (not prompt.masked and place == len(pieces) - 1)
+        literal = piece.literal.rstrip(" ") if ends else piece.literal
+        terms += [json.dumps(literal, ensure_ascii=False)] if literal else []
+        if piece.field == "mask":
+            terms.append("tokenizer.mask_token")
+        elif piece.field:
+            term = "pair.strip()" if piece.field.startswith("text_pair") else "text.strip()"
+            if piece.field.endswith("-"):
+                term, needed = f"without_mark({term})", [*needed, _UNMARKED]
+            if piece.field.rstrip("-").endswith("_lower"):
+                term, needed = f"lowered({term})", [*needed, _LOWERED]
+            terms.append(term)
+    kept = [function for function in (_UNMARKED, _LOWERED) if function in needed]
+    return " + ".join(terms), kept

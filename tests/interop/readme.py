@@ -1,0 +1,20 @@
+"""Following the README of an export, as its reader would."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+__all__ = ["answered"]
+
+
+def answered(folder: Path, text: str, pair: str | None = None) -> Tensor:
+    """Run the lines of an export's README, and let them answer."""
+    code = re.search(r"```python\n(.*?)```", (folder / "README.md").read_text(), re.DOTALL)
+    assert code
+    namespace: dict[str, Any] = {}
+    exec(code[1].replace('Path(".")', f"Path({str(folder)!r})"), namespace)
+    return namespace["answer"](text, pair)
