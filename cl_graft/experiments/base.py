@@ -143,6 +143,7 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
             "weights_sha256": hashes.weights,
             "tokenizer_sha256": hashes.tokenizer,
             "files": checkpoint_files(loaded.path),
+            **({"revision": loaded.revision} if loaded.revision else {}),
             "settings": config.model_dump(mode="json", exclude={*_NOT_LEARNING, "seeds"}),
         },
     )

@@ -213,6 +213,7 @@ def load_base(
         pooling=str(base.facts.get("pooling", "mean")),
         dtype=base.dtype,
         precision=str(base.facts.get("precision", "fp32")),
+        revision=cast(str | None, base.facts.get("revision")) if model is None else None,
         trust_remote_code=trust_remote_code,
     )
 

@@ -58,6 +58,11 @@ class Loaded:
     name: str
     path: Path
 
+    @property
+    def revision(self) -> str | None:
+        """The hub's commit that the files came from; None for a folder of one's own."""
+        return self.path.name if self.path.parent.name == "snapshots" else None
+
 
 @dataclass(frozen=True)
 class _Source:
@@ -75,6 +80,7 @@ def load_model(
     pooling: str = "mean",
     dtype: str = "float32",
     precision: str = "fp32",
+    revision: str | None = None,
     trust_remote_code: bool = False,
 ) -> Loaded:
     """Load a pretrained model.
@@ -87,6 +93,7 @@ def load_model(
         pooling: `"mean"` or `"first"`; encoders only.
         dtype: The parameters' type: `"float32"`, `"bfloat16"` or `"float16"`.
         precision: In which fp32 parameters compute: `"fp32"`, `"bf16"` or `"fp16"`.
+        revision: The hub's commit, tag or branch; None means the newest. Folders have none.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
 
     Raises:
@@ -95,8 +102,12 @@ def load_model(
             the family needs.
     """
     check_types(dtype, precision)
-    source = _find_for(name, family)
-    options = {"local_files_only": source.local_only, "trust_remote_code": trust_remote_code}
+    source = _find_for(name, family, revision)
+    options: dict[str, Any] = {
+        "local_files_only": source.local_only,
+        "trust_remote_code": trust_remote_code,
+        **({"revision": revision} if revision else {}),
+    }
     with quiet():
         config = _read_config(name, source, options)
         _check_family(name, family, config)
@@ -110,7 +121,7 @@ def load_model(
         name=name,
         precision=precision,
     )
-    return Loaded(model.eval(), tokenizer, name, _folder(source.name))
+    return Loaded(model.eval(), tokenizer, name, _folder(source.name, revision))
 
 
 def check_types(dtype: str, precision: str) -> None:
@@ -184,32 +195,33 @@ def minilm_path() -> Path:
     return folder
 
 
-def why_hub_is_silent(name: str = _MINILM_HUB_ID) -> str:
+def why_hub_is_silent(name: str = _MINILM_HUB_ID, revision: str | None = None) -> str:
     """Say why the Hugging Face hub does not give a model's config; nothing if it does."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
     try:
-        get_hf_file_metadata(hf_hub_url(name, "config.json"), timeout=_HUB_TIMEOUT_SECONDS)
+        url = hf_hub_url(name, "config.json", revision=revision)
+        get_hf_file_metadata(url, timeout=_HUB_TIMEOUT_SECONDS)
     except Exception as error:  # whatever it is, a cached copy or a folder will do
         return _first_line(error)
     return ""
 
 
-def _find_for(name: str, family: str) -> _Source:
+def _find_for(name: str, family: str, revision: str | None = None) -> _Source:
     """Find a model of a family that exists."""
     if family not in FAMILIES:
         raise InputError(f"no model family {family!r}: {nearest(family, FAMILIES)}")
     declare_missing_operators()
-    return _find(name)
+    return _find(name, revision)
 
 
-def _find(name: str) -> _Source:
+def _find(name: str, revision: str | None) -> _Source:
     """Find out whether `name` is a folder or a hub id, and whether the hub answers."""
     if name == "minilm":
         try:
             return _Source(str(minilm_path()), True, "")
         except InputError as error:
-            source = _find(_MINILM_HUB_ID)
+            source = _find(_MINILM_HUB_ID, revision)
             return _Source(source.name, source.local_only, f"{error}; {source.why}")
     folder = Path(name).expanduser()
     if folder.exists():
@@ -229,7 +241,7 @@ def _find(name: str) -> _Source:
         raise InputError(
             f"no model {name!r}: there is no such folder, and it is no hub id (owner/name)"
         ) from error
-    silence = why_hub_is_silent(name)
+    silence = why_hub_is_silent(name, revision)
     why = f"there is no folder of that name, the hub did not give it ({silence})"
     return _Source(name, bool(silence), why if silence else "")
 
@@ -333,10 +345,10 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-def _folder(name: str) -> Path:
+def _folder(name: str, revision: str | None) -> Path:
     """Return the local folder of a model that was just loaded."""
     if Path(name).is_dir():
         return Path(name)
     from huggingface_hub import try_to_load_from_cache
 
-    return Path(str(try_to_load_from_cache(name, "config.json"))).parent
+    return Path(str(try_to_load_from_cache(name, "config.json", revision=revision))).parent

@@ -54,6 +54,8 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.store.grafts",
         "cl_graft.store.locks",
         "cl_graft.store.writing",
+        "cl_graft.hub.repository",
+        "cl_graft.hub.card",
     ),
     "The skill of a fine-tuned model": ("cl_graft.skill", "cl_graft.trainer_callback"),
     "Learning a task": (

@@ -161,6 +161,33 @@ def test_a_cached_hub_id_loads_without_the_network(tiny_bert, tmp_path):
     assert done.stdout.strip() == str(snapshot)
 
 
+PINNED = """
+from dataclasses import replace
+from cl_graft.experiments.base import base_identity, load_base_model
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.rebuild import load_base
+from cl_graft.models import load_model
+
+old, new = "0" * 40, "1" * 40
+assert load_model("owner/tiny").revision == new
+config = config_from({"model": "owner/tiny", "tasks": ["sentiment"]})
+base = base_identity(load_base_model(config), config, seed=0)
+assert base.facts["revision"] == new
+assert load_base(base).path.name == new
+earlier = replace(base, facts={**base.facts, "revision": old})
+assert load_base(earlier).path.name == old
+"""
+
+
+def test_a_bank_records_the_revision_of_its_base_and_loads_that_one(tiny_bert, tmp_path):
+    for digit in "01":
+        shutil.copytree(tiny_bert, tmp_path / "models--owner--tiny" / "snapshots" / (digit * 40))
+    (tmp_path / "models--owner--tiny" / "refs").mkdir()
+    (tmp_path / "models--owner--tiny" / "refs" / "main").write_text("1" * 40)
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    subprocess.run([sys.executable, "-c", PINNED], env=environment, check=True)
+
+
 class Trap:
     """A pickle that creates a file when it is read."""
 
