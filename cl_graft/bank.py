@@ -101,6 +101,16 @@ class GraftBank:
         base: The model the bank belongs to.
         mode: How a task is answered, ``"prefix"`` or ``"isolated"``.
         entries: One a learned task, in the order of learning.
+
+    Examples:
+        >>> layout = Layout(("weight",), ((2, 2),))
+        >>> bank = GraftBank(layout, BaseIdentity("0" * 64, "a model", "float32"))
+        >>> graft = Graft(Region.of(layout, [0, 2]), torch.tensor([0.5, 1.5]))
+        >>> bank = bank.append(Entry("topic", 0, graft.region, graft))
+        >>> bank.free(Region.full(layout)).index.tolist()
+        [1, 3]
+        >>> bank.answer(0).values.tolist()
+        [0.5, 1.5]
     """
 
     layout: Layout

@@ -40,6 +40,12 @@ class Graft:
         region: Where.
         values: What; one value a coordinate in the order of `region.index`, on the CPU, in the
             model's own dtype (in the widest one where parameters differ: it holds them exactly).
+
+    Examples:
+        >>> layout = Layout(("weight",), ((2, 2),))
+        >>> graft = Graft(Region.of(layout, [0, 3]), torch.tensor([1.0, -1.0]))
+        >>> len(graft), graft.on(Region.of(layout, [3])).values
+        (2, tensor([-1.]))
     """
 
     region: Region
@@ -89,7 +95,14 @@ def named(model: nn.Module, layout: Layout) -> dict[str, nn.Parameter]:
 
 
 def extract(model: nn.Module, region: Region) -> Graft:
-    """Read the values a model has on a region; `write_` puts them back bit for bit."""
+    """Read the values a model has on a region; `write_` puts them back bit for bit.
+
+    Examples:
+        >>> model = nn.Linear(2, 1)
+        >>> region = Region.of(Layout.of(dict(model.named_parameters())), [0, 2])
+        >>> extract(model, region).values.equal(torch.stack([model.weight[0, 0], model.bias[0]]))
+        True
+    """
     return gather(named(model, region.layout), region)
 
 
@@ -104,7 +117,15 @@ def gather(parameters: Parameters, region: Region) -> Graft:
 
 
 def write_(model: nn.Module, graft: Graft) -> None:
-    """Write a graft's values into a model, in place; every other weight keeps its bits."""
+    """Write a graft's values into a model, in place; every other weight keeps its bits.
+
+    Examples:
+        >>> model = nn.Linear(2, 1)
+        >>> region = Region.of(Layout.of(dict(model.named_parameters())), [1])
+        >>> write_(model, Graft(region, torch.tensor([0.5])))
+        >>> model.weight[0, 1].item()
+        0.5
+    """
     parameters = named(model, graft.region.layout)
     for name, inside, place in graft.region.by_parameter():
         flat = parameters[name].detach().view(-1)
@@ -113,7 +134,18 @@ def write_(model: nn.Module, graft: Graft) -> None:
 
 @contextmanager
 def grafted(model: nn.Module, graft: Graft) -> Iterator[nn.Module]:
-    """Carry `graft` for the length of a `with` block, then put the model back, bit for bit."""
+    """Carry `graft` for the length of a `with` block, then put the model back, bit for bit.
+
+    Examples:
+        >>> model = nn.Linear(2, 1, bias=False)
+        >>> before = model.weight.clone()
+        >>> region = Region.of(Layout.of(dict(model.named_parameters())), [0])
+        >>> with grafted(model, Graft(region, torch.tensor([7.0]))):
+        ...     model.weight[0, 0].item()
+        7.0
+        >>> torch.equal(model.weight, before)
+        True
+    """
     before = extract(model, graft.region)
     write_(model, graft)
     try:

@@ -33,6 +33,11 @@ class Layout:
     Attributes:
         names: Parameter names in the order in which coordinates are numbered.
         shapes: The shape of each parameter.
+
+    Examples:
+        >>> layout = Layout.of({"weight": torch.zeros(2, 3), "bias": torch.zeros(2)})
+        >>> layout.names, layout.starts, layout.total
+        (('weight', 'bias'), (0, 6, 8), 8)
     """
 
     names: tuple[str, ...]
@@ -71,6 +76,16 @@ class Region:
     Attributes:
         layout: The parameters that coordinates are numbered through.
         index: Sorted, unique coordinate numbers; int64 on the CPU, shape (size,).
+
+    Examples:
+        >>> layout = Layout(("weight", "bias"), ((2, 3), (2,)))
+        >>> first, second = Region.of(layout, [5, 0, 6]), Region.of(layout, [6, 7])
+        >>> (first - second).index.tolist()
+        [0, 5]
+        >>> len(first | second), first.density, first.overlap(second)
+        (4, 0.375, 0.5)
+        >>> second.masks()["bias"]
+        tensor([True, True])
     """
 
     layout: Layout
@@ -221,7 +236,13 @@ class Region:
 
 
 def union(regions: Iterable[Region], *, layout: Layout) -> Region:
-    """Return the union of any number of regions of one layout; empty for none."""
+    """Return the union of any number of regions of one layout; empty for none.
+
+    Examples:
+        >>> layout = Layout(("weight",), ((4,),))
+        >>> union((Region.of(layout, [n]) for n in (3, 1)), layout=layout).index.tolist()
+        [1, 3]
+    """
     empty = Region.empty(layout)
     parts = [empty.index]
     for region in regions:
@@ -231,7 +252,13 @@ def union(regions: Iterable[Region], *, layout: Layout) -> Region:
 
 
 def overlap_matrix(regions: list[Region]) -> list[list[float | None]]:
-    """Return the paper's overlap for all pairs: row i, column j is |γ_i ∩ γ_j| / |γ_j|."""
+    """Return the paper's overlap for all pairs: row i, column j is |γ_i ∩ γ_j| / |γ_j|.
+
+    Examples:
+        >>> layout = Layout(("weight",), ((4,),))
+        >>> overlap_matrix([Region.of(layout, [0, 1]), Region.of(layout, [1])])
+        [[1.0, 1.0], [0.5, 1.0]]
+    """
     return [[row.overlap(column) for column in regions] for row in regions]
 
 
@@ -248,6 +275,11 @@ def top_k(scores: Parameters, k: int, *, among: Region | None = None) -> Region:
 
     Raises:
         ValueError: If `k` is not in [1, number of coordinates to select from], or a score is NaN.
+
+    Examples:
+        >>> scores = {"weight": torch.tensor([0.1, 0.9, 0.5]), "bias": torch.tensor([0.5])}
+        >>> top_k(scores, 2).index.tolist()
+        [1, 2]
     """
     layout = Layout.of(scores)
     if among is not None and among.layout != layout:

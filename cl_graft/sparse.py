@@ -42,6 +42,20 @@ class RegionParameters:
         region: The coordinates.
         vector: What to give to an optimiser: a parameter of shape (size of the region,), starting
             at the values the model has now, fp32 or wider, on the model's device.
+
+    Examples:
+        >>> from cl_graft.region import Layout
+        >>> model = nn.Linear(3, 2)
+        >>> bias = model.bias.detach().clone()
+        >>> region = Region.of(Layout.of(dict(model.named_parameters())), [0, 4])
+        >>> with RegionParameters(model, region) as live:
+        ...     optimizer = torch.optim.AdamW([live.vector], lr=0.1)
+        ...     model(torch.ones(1, 3)).sum().backward()
+        ...     optimizer.step()
+        ...     live.write_()
+        ...     graft = live.graft()
+        >>> extract(model, region).same_bits(graft), torch.equal(model.bias, bias)
+        (True, True)
     """
 
     def __init__(self, model: nn.Module, region: Region) -> None:

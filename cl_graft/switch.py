@@ -34,6 +34,21 @@ class Switch:
         bank: What the model can carry.
         position: The entry whose answer the model carries, None for the bare base.
         dropped: The entries that are not answered any more.
+
+    Examples:
+        >>> import torch
+        >>> from cl_graft.bank import BaseIdentity, Entry
+        >>> from cl_graft.region import Layout, Region
+        >>> model = nn.Linear(2, 2, bias=False)
+        >>> before, layout = model.weight.clone(), Layout(("weight",), ((2, 2),))
+        >>> graft = Graft(Region.of(layout, [3]), torch.tensor([0.5]))
+        >>> bank = GraftBank(layout, BaseIdentity("0" * 64, "a model", "float32"))
+        >>> switch = Switch(model, bank.append(Entry("topic", 0, graft.region, graft)))
+        >>> with switch.carrying(0):
+        ...     model.weight[1, 1].item()
+        0.5
+        >>> torch.equal(model.weight, before)
+        True
     """
 
     def __init__(self, model: nn.Module, bank: GraftBank, *, flat: bool = False) -> None:

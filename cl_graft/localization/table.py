@@ -294,6 +294,24 @@ def localize(
         InputError: If there is no localizer of this name.
         ValueError: If `k` or `depth` is out of range, the problem lacks what the localizer looks
             at, or a score is NaN.
+
+    Examples:
+        >>> import torch
+        >>> model = nn.Linear(2, 2)
+        >>> tuned = {name: p.detach().clone() for name, p in model.named_parameters()}
+        >>> tuned["bias"] += torch.tensor([0.1, 0.2])
+        >>> problem = Problem(
+        ...     model=model,
+        ...     parameters=dict(model.named_parameters()),
+        ...     tuned=tuned,
+        ...     losses=lambda step: [],
+        ...     dev_score=lambda: 0.0,
+        ...     train_score=lambda: 0.0,
+        ...     seed=0,
+        ... )
+        >>> ranking = localize(problem, "movement", k=2)
+        >>> ranking.top(1).index.tolist(), ranking.top(2).index.tolist()
+        ([5], [4, 5])
     """
     localizer = find_localizer(name)
     among = localizer.among(problem.model, problem.parameters) if localizer.among else None

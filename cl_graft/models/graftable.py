@@ -34,6 +34,15 @@ def graftable_parameters(
 
     Raises:
         ValueError: If nothing is left.
+
+    Examples:
+        >>> blocks = [nn.TransformerEncoderLayer(8, 2, 16) for _ in range(2)]
+        >>> model = nn.ModuleDict({"words": nn.Embedding(9, 8), "blocks": nn.ModuleList(blocks)})
+        >>> sorted({name.split(".")[0] for name in graftable_parameters(model)})
+        ['blocks']
+        >>> biases = graftable_parameters(model, keep=lambda name: name.endswith("bias"))
+        >>> len(biases), len(graftable_parameters(model))
+        (12, 24)
     """
     stacks = tuple(f"{path}." if path else "" for path in block_stacks(module))
     chosen = {

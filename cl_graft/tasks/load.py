@@ -92,6 +92,11 @@ def load_task(
     Raises:
         InputError: If the name is unknown (with the nearest known), or anything about the data is
             not as it must be.
+
+    Examples:
+        >>> task = load_task("sentiment", shots=8, max_test=20)
+        >>> task.label_names, len(task.train), len(task.test)
+        (('negative', 'positive'), 16, 20)
     """
     columns = Columns(text=text, text_pair=text_pair, label=label)
     place = _find(name, data)

@@ -50,6 +50,11 @@ class Prompt:
     Raises:
         InputError: If the template has an unknown field, no text, or more than one mask; if a word
             is empty, or two label names share one.
+
+    Examples:
+        >>> words = {"positive": "great", "negative": "terrible"}
+        >>> Prompt("{text} It was {mask}.", words).words["positive"]
+        'great'
     """
 
     template: str

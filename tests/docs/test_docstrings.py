@@ -1,0 +1,119 @@
+"""Every public name is documented, and the examples in docstrings do what they say."""
+
+import dataclasses
+import doctest
+import importlib
+import inspect
+import re
+from types import ModuleType
+
+import pytest
+from docs.test_reference import load_extension
+
+import cl_graft
+
+MODULES = [
+    name for names in load_extension("documented_modules").MODULES.values() for name in names
+]
+# The core that is used by itself; what needs a model and data has its example on a page.
+WITH_EXAMPLES = {
+    "Graft",
+    "GraftBank",
+    "Layout",
+    "Prompt",
+    "Region",
+    "RegionParameters",
+    "Switch",
+    "extract",
+    "graftable_parameters",
+    "grafted",
+    "load_task",
+    "localize",
+    "localize_skill",
+    "overlap_matrix",
+    "top_k",
+    "union",
+    "write_",
+}
+
+
+def public_things(module: ModuleType):
+    """Public names of a module that are classes or functions, as (name, thing)."""
+    for name in module.__all__:
+        thing = getattr(module, name)
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            yield f"{module.__name__}.{name}", thing
+
+
+def members(name, thing):
+    """What a public class defines itself and shows: methods and properties."""
+    fields = getattr(thing, "__dataclass_fields__", {})  # a default may be a function
+    for attribute, value in vars(thing).items():
+        if attribute.startswith("_") or attribute in fields:
+            continue
+        value = getattr(value, "__func__", value)
+        if inspect.isfunction(value) or isinstance(value, property):
+            yield f"{name}.{attribute}", value
+
+
+def undocumented(module: ModuleType) -> list[str]:
+    missing = []
+    for name, thing in public_things(module):
+        said = thing.__doc__ or ""
+        if not said.strip() or said.startswith(f"{thing.__name__}("):  # a dataclass's own
+            missing.append(name)
+        if not inspect.isclass(thing):
+            continue
+        missing += [of for of, value in members(name, thing) if not (value.__doc__ or "").strip()]
+        if dataclasses.is_dataclass(thing):
+            fields = [field.name for field in dataclasses.fields(thing)]
+            public = [field for field in fields if not field.startswith("_")]
+            if "Attributes:" in said:
+                missing += [f"{name}.{field}" for field in public if f"{field}:" not in said]
+    return missing
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_public_name_of_a_module_is_documented(name):
+    module = importlib.import_module(name)
+    assert (module.__doc__ or "").strip()
+    assert undocumented(module) == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_arguments_that_a_docstring_lists_are_those_of_the_function(name):
+    for full, thing in public_things(importlib.import_module(name)):
+        said = inspect.getdoc(thing) or ""
+        if inspect.isclass(thing) or "\nArgs:\n" not in said:
+            continue
+        listed = said.split("\nArgs:\n")[1].split("\n\n")[0]
+        for argument in inspect.signature(thing).parameters:
+            assert re.search(rf"^ +\**{argument}: ", listed, re.MULTILINE), f"{full}: {argument}"
+
+
+def test_every_name_of_the_package_is_documented_itself():
+    for name in cl_graft.__all__:
+        thing = getattr(cl_graft, name)
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            assert (thing.__doc__ or "").strip(), name
+
+
+@pytest.mark.parametrize("name", sorted(WITH_EXAMPLES))
+def test_the_examples_of_a_docstring_do_what_they_say(name):
+    thing = getattr(cl_graft, name)
+    scope = dict(vars(importlib.import_module(thing.__module__)))
+    found = doctest.DocTestFinder(recurse=False).find(thing, name, globs=scope)
+    examples = [test for test in found if test.examples]
+    assert examples, f"{name} has no example"
+    runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE, verbose=False)
+    said: list[str] = []
+    for test in examples:
+        runner.run(test, out=said.append)
+    assert runner.failures == 0, "".join(said)
+
+
+def test_no_other_docstring_holds_an_example_that_nobody_runs():
+    for name in MODULES:
+        for full, thing in public_things(importlib.import_module(name)):
+            if ">>>" in (thing.__doc__ or ""):
+                assert full.rsplit(".", 1)[1] in WITH_EXAMPLES, full
