@@ -6,8 +6,11 @@ STAMP := .venv/installed
 # One thread a test worker: more would only make the workers fight for the cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
+# What `make oldest` runs: all that meets torch, transformers, datasets and Avalanche.
+OLDEST ?= tests/models tests/store tests/tasks tests/metrics tests/integration tests/experiments tests/cli tests/reporting
+
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow lint docs torture bench-table4 bench-speed bench-stream bench-frontier bench-routers bench-baselines results clean
+.PHONY: help venv demo test test-slow lint docs torture bench-table4 bench-speed bench-stream bench-frontier bench-routers bench-baselines results notebooks oldest release-check clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
@@ -15,6 +18,9 @@ help:
 	@echo "make test-slow     the tests that take minutes"
 	@echo "make lint          ruff and pyright"
 	@echo "make docs          the documentation, into docs/_build/html"
+	@echo "make notebooks     run the notebooks of docs/tutorials again, and store what they show"
+	@echo "make release-check build sdist and wheel, and try the wheel in an empty environment"
+	@echo "make oldest        a part of the tests with the oldest versions that are supported"
 	@echo "make torture       kill it, starve it, feed it rubbish; takes about an hour"
 	@echo "make bench-table4  the paper's Table 4 stream (needs CL_GRAFT_DATA)"
 	@echo "make bench-speed   steps, memory, switching and serving, beside what one would pick instead"
@@ -51,6 +57,23 @@ lint: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
+notebooks: $(STAMP)
+	$(BIN)/jupyter-execute --inplace docs/tutorials/*.ipynb
+	$(BIN)/ruff format docs/tutorials
+
+# make release-check DEMO=1 also runs the demo from there, which takes minutes.
+release-check: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[release]'
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	PYTHON=$(BIN)/python DEMO=$(DEMO) .ci/try-wheel dist/*.whl
+
+# torch's build of the registry brings gigabytes of CUDA packages along.
+oldest:
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet -c .ci/oldest.txt -e '.[demo,test]'
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n $(WORKERS) --dist loadfile -o filterwarnings=ignore $(OLDEST)
+
 torture: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[audit]'
 	$(BIN)/python -W ignore benchmarks/torture.py
@@ -80,5 +103,5 @@ results: $(STAMP)
 	$(BIN)/python -W ignore benchmarks/laboratory_pages.py $(if $(OUT),--store $(OUT))
 
 clean:
-	rm -rf .venv docs/_build .pytest_cache .hypothesis .ruff_cache build dist *.egg-info
+	rm -rf .venv .venv-oldest docs/_build .pytest_cache .hypothesis .ruff_cache build dist *.egg-info
 	find cl_graft tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -20,15 +20,22 @@ project_copyright = "the cl_graft developers"
 version = release = cl_graft.__version__
 
 extensions = [
-    "myst_parser",
+    "myst_nb",
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "from_the_package",
 ]
-exclude_patterns = ["_build"]
-source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build", "ISSUE_TEMPLATE"]
+source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 myst_heading_anchors = 3
+
+# Notebooks run anew, so that what a page shows is what the package does.
+nb_execution_mode = "force"
+nb_execution_in_temp = True
+nb_execution_raise_on_error = True
+nb_execution_timeout = 600
+nb_merge_streams = True
 
 html_theme = "furo"
 html_title = f"cl_graft {version}"

@@ -1,0 +1,51 @@
+"""The notebooks are stored as their readers see them; the documentation's build runs them anew."""
+
+import json
+import re
+
+import pytest
+from docs.pages import DOCS
+
+NOTEBOOKS = sorted((DOCS / "tutorials").glob("*.ipynb"))
+
+
+def outputs(path):
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        yield from cell.get("outputs", [])
+
+
+def test_there_are_two_and_the_index_leads_to_them():
+    index = (DOCS / "index.md").read_text(encoding="utf-8")
+    assert len(NOTEBOOKS) == 2
+    assert all(f"tutorials/{path.stem}\n" in index for path in NOTEBOOKS)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_has_been_run_from_top_to_bottom(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    counts = [cell["execution_count"] for cell in cells if cell["cell_type"] == "code"]
+    assert counts == list(range(1, len(counts) + 1))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_shows_pictures_and_neither_errors_nor_warnings(path):
+    kinds = [output["output_type"] for output in outputs(path)]
+    pictures = [output for output in outputs(path) if "image/png" in output.get("data", {})]
+    assert len(pictures) >= 2
+    assert "error" not in kinds
+    assert not any(output.get("name") == "stderr" for output in outputs(path))
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_is_small_and_names_no_path_of_a_machine(path):
+    text = path.read_text(encoding="utf-8")
+    assert len(text) < 500_000
+    assert not re.search(r"(?<![\w.])/(root|work|tmp|home)/", text)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_pages_that_a_notebook_links_to_exist(path):
+    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+    text = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
+        assert (path.parent / target).is_file(), target
