@@ -21,7 +21,7 @@ from cl_graft.cli.banks import add_command, inspect_command, verify_command
 from cl_graft.cli.capacity import capacity_command
 from cl_graft.cli.comparison import compare_command
 from cl_graft.cli.doctor import doctor_command
-from cl_graft.cli.exchange import export_command
+from cl_graft.cli.exchange import export_command, import_command
 from cl_graft.cli.forgetting import forget_command
 from cl_graft.cli.init import init_command
 from cl_graft.cli.laboratory import experiment_command, localize_command
@@ -79,6 +79,7 @@ _COMMANDS = {
     "predict": predict_command,
     "add": add_command,
     "export": export_command,
+    "import": import_command,
     "inspect": inspect_command,
     "verify": verify_command,
     "capacity": capacity_command,

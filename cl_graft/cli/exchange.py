@@ -1,4 +1,4 @@
-"""`export`: what other tools read of a bank."""
+"""`export` and `import`: what other tools read of a bank, and what it reads of theirs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import typer
 
 from cl_graft.cli.options import As_json, Moved, Quiet, Trusted
 from cl_graft.cli.output import Output, apart, plain
+from cl_graft.errors import InputError
 
 if TYPE_CHECKING:
     from cl_graft.interop import Exported
 
-__all__ = ["export_command"]
+__all__ = ["export_command", "import_command"]
 
 
 def export_command(
@@ -98,3 +99,120 @@ def _lines(exported: Exported) -> list[str]:
 
 def _counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
+
+
+def import_command(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A folder of a PEFT adapter, a tuned checkpoint or an export; or a file of "
+            "composable-sft.",
+        ),
+    ],
+    bank: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIR", help="The bank; a new one is made in isolated mode.", show_default=False
+        ),
+    ],
+    task: Annotated[str, typer.Option(metavar="NAME", help="Its name.", show_default=False)],
+    base: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="The model that was fine-tuned; needed for a new bank.",
+            show_default=False,
+        ),
+    ] = None,
+    family: Annotated[
+        str | None,
+        typer.Option(
+            metavar="encoder|masked_lm|causal_lm", help="Of a new bank.", show_default=False
+        ),
+    ] = None,
+    density: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="Keep the weights that moved most.", show_default=False),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,…", help="Labels in the order of the logits.", show_default=False
+        ),
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="Of a prompt: '{text} It was {mask}.'", show_default=False
+        ),
+    ] = None,
+    words: Annotated[
+        str | None,
+        typer.Option(metavar="WORD,…", help="Of a prompt, a word a label.", show_default=False),
+    ] = None,
+    pair: Annotated[
+        bool | None, typer.Option("--pair/--single", help="Texts a row.", show_default=False)
+    ] = None,
+    max_length: Annotated[
+        int | None, typer.Option(metavar="TOKENS", help="A row.", show_default=False)
+    ] = None,
+    leave_out: Annotated[
+        bool,
+        typer.Option("--leave-out", help="Without what it moved that is not graftable."),
+    ] = False,
+    trust_remote_code: Trusted = False,
+    quiet: Quiet = False,
+    as_json: As_json = False,
+) -> None:
+    """Make a task of a bank of what another tool fine-tuned.
+
+    Where the source moved the base becomes the region, its values the graft. Read are adapters of
+    PEFT (LoRA, SHiRA and any other that merges), files of composable-sft, checkpoints tuned from
+    the base, and what export wrote. Nothing in a file is ever run.
+
+    [b]Examples[/b]
+
+      cl-graft import adapter --bank my_bank --task tickets --base FacebookAI/roberta-base
+
+      cl-graft import tuned --bank my_bank --task reviews --density 0.002
+    """
+    from cl_graft.interop import import_task
+    from cl_graft.tasks import Prompt
+
+    output, names = Output(quiet, as_json), _parts(labels)
+    prompt = None
+    if template is not None:
+        said = _parts(words)
+        if not names or len(said) != len(names):
+            raise InputError(
+                f"a template needs --labels and as many --words, got {len(names)} and {len(said)}"
+            )
+        prompt = Prompt(template, dict(zip(names, said, strict=True)))
+    with apart():
+        imported = import_task(
+            source,
+            bank,
+            task=task,
+            base=base,
+            family=family,
+            density=density,
+            label_names=names,
+            prompt=prompt,
+            pair=pair,
+            max_length=max_length,
+            leave_out=leave_out,
+            trust_remote_code=trust_remote_code,
+        )
+    shown = [
+        f"{imported.bank}: entry {imported.position}, task {imported.task!r}, from a "
+        f"{imported.kind}: {imported.coordinates:,} of {imported.moved:,} coordinates that moved "
+        f"({imported.density:.4%} of the model's)"
+    ]
+    if imported.left_out:
+        shown.append(f"LEFT OUT, so answers differ: {_counts(imported.left_out)}")
+    output.result(imported, *shown)
+
+
+def _parts(text: str | None) -> list[str]:
+    return [part.strip() for part in (text or "").split(",") if part.strip()]

@@ -52,11 +52,10 @@ from cl_graft.strategies import (
     heads_for,
 )
 from cl_graft.strategies.problems import task_problem
-from cl_graft.tasks import TextTask
 from cl_graft.tasks.benchmark import TextStream, text_stream
 from cl_graft.trouble import about_task, in_phase
 
-__all__ = ["Added", "add_task", "writing_to"]
+__all__ = ["Added", "add_task", "task_label", "writing_to"]
 
 
 @dataclass(frozen=True)
@@ -129,7 +128,7 @@ def add_task(
         config = _config(bank, task, columns or {}, settings or {}, sets)
         seed = config.seeds[0]
         text_task = load_tasks(config, seed=seed)[0]
-        label = _label(bank, text_task)
+        label = task_label(bank, text_task.name, text_task.label_names)
         with in_phase("loading"):
             opened = open_bank(
                 where,
@@ -199,16 +198,20 @@ def _config(
     return config_of(bank.base, tasks=[task], **values)
 
 
-def _label(bank: GraftBank, task: TextTask) -> int:
-    """Return the task label: that of the latest entry of the same name, else a new one."""
-    known = [entry for entry in bank.entries if entry.task == task.name]
+def task_label(bank: GraftBank, task: str, label_names: Sequence[str]) -> int:
+    """Return the label of a task: that of the latest entry of the same name, else a new one.
+
+    Raises:
+        InputError: If the bank knows a task of this name with other labels.
+    """
+    known = [entry for entry in bank.entries if entry.task == task]
     if not known:
         return max((entry.label for entry in bank.entries), default=-1) + 1
     before = known[-1].facts.get("label_names")
-    if before is not None and list(cast(Sequence[str], before)) != list(task.label_names):
+    if before is not None and list(cast(Sequence[str], before)) != list(label_names):
         raise InputError(
-            f"the bank knows a task {task.name!r} with labels {before}, the new data have "
-            f"{list(task.label_names)}: give the new task another name"
+            f"the bank knows a task {task!r} with labels {before}, the new one has "
+            f"{list(label_names)}: give the new task another name"
         )
     return known[-1].label
 

@@ -4,5 +4,6 @@ What is exchanged are files: checkpoints of transformers, adapters of PEFT, plai
 """
 
 from cl_graft.interop.export import FORMATS, Exported, export_task
+from cl_graft.interop.importing import Imported, import_task
 
-__all__ = ["FORMATS", "Exported", "export_task"]
+__all__ = ["FORMATS", "Exported", "Imported", "export_task", "import_task"]

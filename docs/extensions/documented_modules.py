@@ -188,6 +188,10 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     ),
     "Other tools": (
         "cl_graft.interop.export",
+        "cl_graft.interop.importing",
+        "cl_graft.interop.sources",
+        "cl_graft.interop.sparse_tunings",
+        "cl_graft.interop.classifiers",
         "cl_graft.interop.checkpoint",
         "cl_graft.interop.shira",
         "cl_graft.interop.overlay",

@@ -15,8 +15,11 @@ from cl_graft.graft import gather
 from cl_graft.interop import export_task
 from cl_graft.store import load_bank
 
-# peft asks transformers by a name that is on its way out.
-pytestmark = pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is:FutureWarning")
+pytestmark = [
+    # peft asks transformers by a name that is on its way out, and torch for sparse tensors.
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly:UserWarning"),
+]
 
 TEXT = "The film is slow and the plot is thin, but I liked it!"
 

@@ -1,0 +1,277 @@
+"""What another tool fine-tuned answers from a bank as it did there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from interop.readme import answered
+from interop.tuned import LABELS, TEXTS, classifier, logits_of, nudge_, save_sparse_tuning
+from tiny_runs import cl_graft_each
+from torch import Tensor
+
+from cl_graft import InputError
+from cl_graft.errors import WrongBase
+from cl_graft.experiments.rebuild import open_bank
+from cl_graft.experiments.verify import verify
+from cl_graft.interop import export_task, import_task
+from cl_graft.store import load_bank
+from cl_graft.tasks import Prompt
+
+pytestmark = [
+    # peft asks transformers by a name that is on its way out, and torch for sparse tensors.
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly:UserWarning"),
+]
+
+PROMPT = Prompt("{text} It was {mask}.", {"bad": "terrible", "good": "great"})
+
+
+def saved(model: Any, base: Path, folder: Path) -> Path:
+    """Save a tuned model with its tokenizer, as Trainer does."""
+    model.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(base / name, folder / name)
+    return folder
+
+
+def answers(bank: Path, task: str, texts: list[str] = TEXTS) -> Tensor:
+    opened = open_bank(bank)
+    return torch.tensor([opened.answer([text], task=task)[0].logits for text in texts])
+
+
+def expected(model: Any, base: Path) -> Tensor:
+    return torch.stack([logits_of(model, base, text) for text in TEXTS])
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "electra"])
+def test_a_tuned_classifier_answers_as_in_transformers_and_goes_back_there(kind, request, tmp_path):
+    base = request.getfixturevalue(f"tiny_{kind}")
+    model = classifier(base)
+    moved = nudge_(model)
+    tuned = saved(model, base, tmp_path / "tuned")
+    imported = import_task(tuned, tmp_path / "bank", task="mine", base=str(base))
+    assert imported.coordinates == sum(int(d.count_nonzero()) for d in moved.values())
+    assert imported.label_names == tuple(LABELS.values())
+    wanted = expected(model, base)
+    torch.testing.assert_close(answers(tmp_path / "bank", "mine"), wanted)
+    report = verify(tmp_path / "bank")
+    assert report.ok
+    assert [entry.weights for entry in report.entries] == ["same bits"]
+    export_task(tmp_path / "bank", "mine", form="hf", out=tmp_path / "back")
+    config = json.loads((tmp_path / "back" / "config.json").read_text())
+    assert config["architectures"] == [type(model).__name__]
+    assert config["id2label"] == {str(number): name for number, name in LABELS.items()}
+    found = torch.stack([answered(tmp_path / "back", text) for text in TEXTS])
+    torch.testing.assert_close(found, wanted)
+
+
+def test_a_density_keeps_what_moved_most(tiny_roberta, tmp_path):
+    model = classifier(tiny_roberta)
+    moved = nudge_(model)
+    tuned = saved(model, tiny_roberta, tmp_path / "tuned")
+    imported = import_task(
+        tuned, tmp_path / "bank", task="mine", base=str(tiny_roberta), density=0.002
+    )
+    bank = load_bank(tmp_path / "bank")
+    assert len(bank.entries[0].owned) == round(0.002 * bank.layout.total) < imported.moved
+    sizes = torch.cat([d.abs().flatten() for d in moved.values()])
+    least = sizes.topk(imported.coordinates).values[-1]
+    for name, inside, _ in bank.entries[0].claimed.by_parameter():
+        kept = moved[name.replace("backbone.", "roberta.")].flatten()[inside].abs()
+        assert bool((kept >= least).all())
+
+
+def adapted(kind: str, base: Path, folder: Path) -> Tensor:
+    """Save an adapter of random values on a classifier, and return what it answers."""
+    from peft import LoraConfig, ShiraConfig, get_peft_model
+
+    own = {"lora": LoraConfig(r=2, lora_alpha=6), "shira": ShiraConfig(r=2, random_seed=3)}[kind]
+    own.task_type, own.target_modules = "SEQ_CLS", {"query", "value", "intermediate.dense"}
+    model = get_peft_model(classifier(base), own)
+    generator = torch.Generator().manual_seed(2)
+    for name, parameter in model.named_parameters():
+        if "lora_" in name or "shira_" in name:
+            parameter.data = 0.1 * torch.randn(parameter.shape, generator=generator)
+    model.save_pretrained(folder)
+    return expected(model.eval(), base)
+
+
+@pytest.mark.parametrize("kind", ["lora", "shira"])
+def test_an_adapter_of_a_classifier_answers_as_in_peft(kind, tiny_roberta, tmp_path):
+    wanted = adapted(kind, tiny_roberta, tmp_path / "adapter")
+    imported = import_task(
+        tmp_path / "adapter",
+        tmp_path / "bank",
+        task="mine",
+        base=str(tiny_roberta),
+        label_names=["a", "b", "c"],
+    )
+    assert imported.kind == "adapter"
+    torch.testing.assert_close(answers(tmp_path / "bank", "mine"), wanted)
+
+
+def test_an_adapter_of_a_causal_model_answers_by_a_prompt(tiny_llama, tmp_path):
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    model = AutoModelForCausalLM.from_pretrained(tiny_llama)
+    model = get_peft_model(model, LoraConfig(r=1, target_modules=["q_proj"], task_type="CAUSAL_LM"))
+    for name, parameter in model.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.constant_(parameter, 0.3)
+    model.save_pretrained(tmp_path / "adapter")
+    prompt = Prompt("{text} It was", PROMPT.words)
+    import_task(
+        tmp_path / "adapter",
+        tmp_path / "bank",
+        task="mine",
+        base=str(tiny_llama),
+        family="causal_lm",
+        prompt=prompt,
+    )
+    merged = model.merge_and_unload()
+    opened = open_bank(tmp_path / "bank")
+    ids = torch.tensor([opened.loaded.tokenizer("It was a delight. It was").input_ids])
+    words = opened.bank.entries[0].head["token_ids"][:, 0]
+    with torch.no_grad():
+        wanted = merged(ids).logits[0, -1].log_softmax(-1)[words]
+    torch.testing.assert_close(answers(tmp_path / "bank", "mine", TEXTS[:1])[0], wanted)
+
+
+def test_a_sparse_tuning_answers_as_its_differences_say(tiny_roberta, tmp_path):
+    model = classifier(tiny_roberta)
+    moved = nudge_(model)
+    head = {n: p.detach() for n, p in model.named_parameters() if n.startswith("classifier.")}
+    source = save_sparse_tuning(tmp_path / "sft", moved, head)
+    imported = import_task(source, tmp_path / "bank", task="mine", base=str(tiny_roberta))
+    assert imported.kind == "sparse tuning"
+    assert imported.coordinates == sum(int(d.count_nonzero()) for d in moved.values())
+    torch.testing.assert_close(answers(tmp_path / "bank", "mine"), expected(model, tiny_roberta))
+
+
+class Trap:
+    """A pickle that creates a file when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return (Path.touch, (self.path,))
+
+
+def test_a_sparse_tuning_that_would_run_something_is_refused(tiny_roberta, tmp_path):
+    (tmp_path / "sft").mkdir()
+    content = {"body": {"a": Trap(tmp_path / "sprung")}}
+    torch.save(content, tmp_path / "sft" / "pytorch_diff.bin")
+    with pytest.raises(InputError, match=r"pytorch_diff\.bin is no file of .* read safely"):
+        import_task(tmp_path / "sft", tmp_path / "bank", task="mine", base=str(tiny_roberta))
+    assert not (tmp_path / "sprung").exists()
+    assert not (tmp_path / "bank").exists()
+
+
+@pytest.mark.parametrize("form", ["hf", "peft-shira", "safetensors-overlay"])
+@pytest.mark.parametrize("family", ["mean", "masked_lm"])
+def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_path, form, family):
+    bank = bank_of_family(family)
+    out = tmp_path / "out"
+    export_task(bank, "sentiment", form=form, out=out, rest="copy")
+    base = load_bank(bank).base.model
+    import_task(out, tmp_path / "bank", task="sentiment", base=base)
+    before, after = load_bank(bank).answer(0), load_bank(tmp_path / "bank").answer(0)
+    # What training left at the base's value did not move, and is no part of the new region.
+    assert after.same_bits(before.on(after.region))
+    assert torch.equal(answers(tmp_path / "bank", "sentiment"), answers(bank, "sentiment"))
+    assert load_bank(tmp_path / "bank").base.fingerprint == load_bank(bank).base.fingerprint
+
+
+def test_imports_stand_side_by_side_in_one_bank(tiny_roberta, tmp_path):
+    for number, share in enumerate((0.02, 0.05)):
+        model = classifier(tiny_roberta)
+        nudge_(model, share=share)
+        tuned = saved(model, tiny_roberta, tmp_path / f"tuned{number}")
+        base = None if number else str(tiny_roberta)
+        import_task(tuned, tmp_path / "bank", task=f"task{number}", base=base)
+        if not number:
+            first, wanted = answers(tmp_path / "bank", "task0"), expected(model, tiny_roberta)
+            torch.testing.assert_close(first, wanted)
+    assert torch.equal(answers(tmp_path / "bank", "task0"), first)
+    bank = load_bank(tmp_path / "bank")
+    assert (bank.mode, [entry.label for entry in bank.entries]) == ("isolated", [0, 1])
+
+
+def test_a_bank_whose_tasks_build_on_each_other_takes_no_import(bank_of_family, tmp_path):
+    bank = bank_of_family("mean")
+    export_task(bank, "sentiment", form="safetensors-overlay", out=tmp_path / "out")
+    with pytest.raises(InputError, match="prefix mode, whose tasks build on each other"):
+        import_task(tmp_path / "out", bank, task="again")
+
+
+def test_values_for_another_base_are_refused(bank_of_family, tiny_distilbert, tmp_path):
+    export_task(bank_of_family("mean"), 0, form="safetensors-overlay", out=tmp_path / "out")
+    with pytest.raises(WrongBase):
+        import_task(tmp_path / "out", tmp_path / "bank", task="mine", base=str(tiny_distilbert))
+
+
+def test_what_cannot_be_imported_is_told_with_its_cause(tiny_roberta, tiny_bert, tmp_path):
+    def refused(source: Path, message: str, **options: Any) -> None:
+        with pytest.raises(InputError, match=message):
+            import_task(source, tmp_path / "bank", **{"task": "t", "base": base, **options})
+        assert not (tmp_path / "bank").exists()
+
+    base = str(tiny_roberta)
+    refused(tmp_path / "nowhere", "there is no file or folder")
+    refused(tmp_path, "is nothing that can be imported: expected a folder with adapter_config.json")
+    refused(tiny_roberta, "say which model was fine-tuned, with --base", base=None)
+    refused(tiny_roberta, "moves no graftable weight", family="masked_lm")
+    refused(tiny_roberta, r"density must be in \(0, 1\]", density=2.0)
+    (tmp_path / "pickled").mkdir()
+    (tmp_path / "pickled" / "adapter_config.json").write_text("{}")
+    refused(tmp_path / "pickled", "save a pickled one .* again with safe_serialization=True")
+    model = classifier(tiny_roberta)
+    nudge_(model)
+    nudge_(model, of="word_embeddings")
+    embedded = saved(model, tiny_roberta, tmp_path / "embedded")
+    refused(embedded, r"moved \d+ elements that no graft holds \(embeddings\.word_embeddings")
+    refused(embedded, "answers with 3 logits, and there are 2", label_names=["a", "b"], leave_out=1)
+    refused(embedded, r"has shape .* in the base and .* architecture", base=str(tiny_bert))
+    only = save_sparse_tuning(tmp_path / "sft", nudge_(classifier(tiny_roberta)), {})
+    refused(only, "belongs to another architecture or family")
+
+
+def test_a_headless_encoder_cannot_be_asked_and_is_refused(tiny_roberta, tmp_path):
+    from transformers import AutoModel
+
+    model = AutoModel.from_pretrained(tiny_roberta, add_pooling_layer=False)
+    nudge_(model)
+    tuned = saved(model, tiny_roberta, tmp_path / "tuned")
+    with pytest.raises(InputError, match="holds no head, so the task could not be answered"):
+        import_task(tuned, tmp_path / "bank", task="mine", base=str(tiny_roberta))
+
+
+def test_the_command_line_imports_a_prompted_model(tiny_roberta, tmp_path):
+    from transformers import AutoModelForMaskedLM
+
+    model = AutoModelForMaskedLM.from_pretrained(tiny_roberta)
+    nudge_(model)
+    tuned = saved(model, tiny_roberta, tmp_path / "tuned")
+    command = ["import", tuned, "--bank", tmp_path / "bank", "--task", "mine", "--density", "0.01"]
+    command += ["--base", tiny_roberta, "--family", "masked_lm", "--template", PROMPT.template]
+    command += ["--labels", "bad,good", "--json"]
+    short, told, asked = cl_graft_each(
+        [
+            command,
+            [*command, "--words", "terrible,great"],
+            ["predict", tmp_path / "bank", "Good.", "--task", "mine", "--json"],
+        ]
+    )
+    assert short.code == 2
+    assert "as many --words" in short.err
+    assert told.code == 0, told
+    assert told.json["label_names"] == ["bad", "good"]
+    assert told.json["density"] == pytest.approx(0.01, rel=1e-3)
+    assert asked.json["label"] in ("bad", "good")
