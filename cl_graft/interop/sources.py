@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import json
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,7 +178,10 @@ def _read_adapter(source: Source, loaded: Loaded) -> Tuned:
         names = [name.removeprefix(_PEFT_KEY) for name in file.keys()]  # noqa: SIM118
     whole = _model_with({_OWN.sub("", name) for name in names}, loaded, source, modules=True)
     try:
-        with quiet():
+        with quiet(), warnings.catch_warnings():
+            # PEFT asks transformers by a name that is on its way out, and torch for sparse tensors.
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly")
             adapted: Any = PeftModel.from_pretrained(cast(Any, copy.deepcopy(whole)), source.path)
             adapted.merge_adapter()
     except (AttributeError, ValueError, RuntimeError, KeyError, TypeError) as error:
