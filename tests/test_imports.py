@@ -130,9 +130,10 @@ BELOW: dict[str, set[str]] = {
     "laboratory": LIBRARY | HOST_METRICS | {"strategies", "experiments"},
     "reporting": LIBRARY | HOST_METRICS | {"strategies", "experiments"},
     "interop": LIBRARY | {"experiments"},
+    "engines": LIBRARY | {"experiments"},
     "cli": LIBRARY
     | HOST_METRICS
-    | {"strategies", "experiments", "planning", "laboratory", "reporting", "interop"},
+    | {"strategies", "experiments", "planning", "laboratory", "reporting", "interop", "engines"},
 }
 
 TORCH = {"torch", "numpy"}
@@ -209,6 +210,9 @@ OUTSIDE: dict[str, set[str]] = {
     "laboratory": EVERYTHING,
     "reporting": EVERYTHING | {"jinja2"},
     "interop": TORCH | {"transformers", "safetensors", "peft"},
+    "engines": {"torch"},
+    "engines.ray": {"ray"},
+    "engines.slurm": {"submitit"},
     "cli": EVERYTHING,
 }
 

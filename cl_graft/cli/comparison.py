@@ -22,10 +22,20 @@ from cl_graft.cli.options import (
 )
 from cl_graft.cli.output import Output, apart, given
 from cl_graft.cli.progress import meter
+from cl_graft.cli.scale_out import (
+    Address,
+    Cpus_per_cell,
+    Engine_name,
+    Engine_sets,
+    Gpus_per_cell,
+    Workers,
+    opened_engine,
+)
 from cl_graft.stopping import stoppable
 
 if TYPE_CHECKING:
     from cl_graft.experiments.config import ExperimentConfig
+    from cl_graft.experiments.jobs import Engine
     from cl_graft.experiments.results import Comparison
 
 __all__ = ["compare_command", "failures_of", "watched_comparison"]
@@ -196,6 +206,12 @@ def compare_command(
     trust_remote_code: Trusted = False,
     sets: Sets = None,
     device: Device = None,
+    engine: Engine_name = "local",
+    address: Address = None,
+    workers: Workers = None,
+    cpus_per_cell: Cpus_per_cell = 1,
+    gpus_per_cell: Gpus_per_cell = 0.0,
+    engine_set: Engine_sets = None,
     quiet: Quiet = False,
     as_json: As_json = False,
 ) -> None:
@@ -217,6 +233,8 @@ def compare_command(
       cl-graft compare stream.yaml --strategies grafting,lora,bitfit --bytes-per-task 100kB
 
       cl-graft compare --tasks sentiment,topic,paraphrase --orders all --out orders
+
+      cl-graft compare stream.yaml --seeds 0,1,2 --engine ray --workers 8 --out wide
 
       cl-graft compare --resume first
     """  # noqa: E501  a command is one line
@@ -242,7 +260,11 @@ def compare_command(
     else:
         settings = load_config(config, [*as_sets(options | trusted), *(sets or ())])
         started_by = None
-    comparison = watched_comparison(settings, out, output, started_by=started_by)
+    with opened_engine(
+        engine, out, address=address, workers=workers, cpus=cpus_per_cell, gpus=gpus_per_cell,
+        parameters=engine_set,
+    ) as opened:  # fmt: skip
+        comparison = watched_comparison(settings, out, output, started_by=started_by, engine=opened)
     shown = comparison.cells if settings.orders == 1 else ()
     tables = [made for cell in shown for made in run_tables(cell)]
     output.result(
@@ -259,7 +281,12 @@ def compare_command(
 
 
 def watched_comparison(
-    config: ExperimentConfig, out: Path, output: Output, *, started_by: str | None = None
+    config: ExperimentConfig,
+    out: Path,
+    output: Output,
+    *,
+    started_by: str | None = None,
+    engine: Engine | None = None,
 ) -> Comparison:
     """Learn the cells of a config with progress shown and signals caught."""
     from cl_graft.experiments.folders import resume_command
@@ -277,7 +304,12 @@ def watched_comparison(
         meter(output, tasks=tasks) as progress,
     ):
         return compare_orders(
-            config, out=out, progress=progress.step, started_by=started_by, stop=stop
+            config,
+            out=out,
+            progress=progress.step,
+            started_by=started_by,
+            stop=stop,
+            engine=engine,
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.progress import (
@@ -36,10 +37,20 @@ _PHASES = {
 }
 
 
+@dataclass
+class _Phase:
+    """A phase that runs: its name, when it began, when a line last told of it, and its bar."""
+
+    name: str
+    started: float
+    last_line: float
+    bar: TaskID | None = None
+
+
 class Meter:
     """Shows phases while they run.
 
-    On a terminal there is one bar for all tasks and one for the phase that runs, each with the
+    On a terminal there is one bar for all tasks and one for every phase that runs, each with the
     time it still takes. Elsewhere (a log, a pipe) a phase gets a line when it starts, when it is
     over, and every ten seconds in between.
 
@@ -52,11 +63,9 @@ class Meter:
         self._console = output.notes
         self._tasks = tasks
         self._learned: set[tuple[str, int, str]] = set()
-        self._phase = ""
-        self._started = self._last_line = time.monotonic()
+        self._running: dict[str, _Phase] = {}
         self._bars: Progress | None = None
         self._all: TaskID | None = None
-        self._one: TaskID | None = None
         if self._console.is_terminal and not output.quiet:
             self._bars = Progress(
                 TextColumn("{task.description}", markup=False),
@@ -71,46 +80,55 @@ class Meter:
 
     def step(self, step: Step) -> None:
         """Take a report of `cl_graft.experiments`."""
-        phase = _PHASES.get(step.phase, step.phase)
         name = f"{step.strategy} seed {step.seed}"
         if step.note:
             self._console.print(f"{name}: {step.note}", markup=False, soft_wrap=True)
-            return
-        self._learned.add((step.strategy, step.seed, step.task))
-        self.phase(f"{name} · {step.task} · {phase}" if step.task else f"{name} {phase}",
-                   step.step, step.steps)  # fmt: skip
+        elif step.phase == "over":
+            self._end(step.job)
+            self._console.print(f"{step.job}: over", markup=False, soft_wrap=True)
+        else:
+            phase = _PHASES.get(step.phase, step.phase)
+            self._learned.add((step.strategy, step.seed, step.task))
+            shown = f"{name} · {step.task} · {phase}" if step.task else f"{name} {phase}"
+            self.phase(shown, step.step, step.steps, job=step.job)
 
-    def phase(self, phase: str, step: int, steps: int) -> None:
-        """Report that `step` of `steps` of a phase are done."""
-        new = phase != self._phase
+    def phase(self, name: str, step: int, steps: int, *, job: str = "") -> None:
+        """Report that `step` of `steps` of a phase are done, of one job of several at once."""
+        new = job not in self._running or self._running[job].name != name
         if new:
-            self._phase, self._started = phase, time.monotonic()
+            self._end(job)
+            now = time.monotonic()
+            self._running[job] = _Phase(name, now, now)
+        running = self._running[job]
         if self._bars is None:
-            self._line(step, steps, new=new)
+            self._line(running, step, steps, new=new)
             return
         if self._all is None and self._tasks:
             self._all = self._bars.add_task("all tasks", total=self._tasks)
         if self._all is not None:
             self._bars.update(self._all, completed=max(0, len(self._learned) - 1))
-        if self._one is None or new:
-            if self._one is not None:
-                self._bars.remove_task(self._one)
-            self._one = self._bars.add_task(phase, total=steps)
-        self._bars.update(self._one, completed=step, total=steps)
+        if running.bar is None:
+            running.bar = self._bars.add_task(name, total=steps)
+        self._bars.update(running.bar, completed=step, total=steps)
 
-    def _line(self, step: int, steps: int, *, new: bool) -> None:
+    def _end(self, job: str) -> None:
+        running = self._running.pop(job, None)
+        if running is not None and running.bar is not None and self._bars is not None:
+            self._bars.remove_task(running.bar)
+
+    def _line(self, running: _Phase, step: int, steps: int, *, new: bool) -> None:
         now = time.monotonic()
-        if not new and step < steps and now - self._last_line < _LINE_EVERY_SECONDS:
+        if not new and step < steps and now - running.last_line < _LINE_EVERY_SECONDS:
             return
-        self._last_line = now
-        passed = now - self._started
+        running.last_line = now
+        passed = now - running.started
         time_left = ""
         if 0 < step < steps and passed > 1:
             time_left = f", {_duration(passed / step * (steps - step))} left"
         elif step >= steps and passed > 1:
             time_left = f", took {_duration(passed)}"
         place = f"[{len(self._learned)}/{self._tasks}] " if self._tasks else ""
-        line = f"{place}{self._phase}: {step}/{steps}{time_left}"
+        line = f"{place}{running.name}: {step}/{steps}{time_left}"
         self._console.print(line, markup=False, soft_wrap=True)
 
 

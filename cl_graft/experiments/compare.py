@@ -10,10 +10,11 @@ seeds and strategies can be added.
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -30,15 +31,15 @@ from cl_graft.experiments.exports import (
     draw_frontier,
     draw_ranks,
 )
+from cl_graft.experiments.jobs import Engine, Failed, InTurn, Job, chosen_config
 from cl_graft.experiments.progress import Progress, Step, silent
 from cl_graft.experiments.report import mean_ece, write_comparison_summary
 from cl_graft.experiments.results import Comparison, Failure, RunResult, command
-from cl_graft.experiments.run import run
 from cl_graft.experiments.setup import check_strategy
 from cl_graft.experiments.sizing import Sized, sized, sizes_within
 from cl_graft.experiments.statistics import differences_of, over_seeds, ranks_of
 from cl_graft.experiments.tasks import check_tasks, data_seed_of, load_tasks
-from cl_graft.experiments.tuning import Tuning, stored_tuning, tune, with_values
+from cl_graft.experiments.tuning import stored_tuning
 from cl_graft.metrics import (
     accuracy_over_stream,
     backward_transfer_over_stream,
@@ -70,6 +71,7 @@ def compare(
     started_by: str | None = None,
     stop: Stop | None = None,
     cache: DirectoryCache | None = None,
+    engine: Engine | None = None,
 ) -> Comparison:
     """Run all strategies and seeds of a config into a folder, and sum them up there.
 
@@ -84,6 +86,7 @@ def compare(
         started_by: The command to note as the comparison's; None means this process's.
         stop: Asked after every step whether to stop.
         cache: Keeps tokens, dense runs and rankings; None means ``OUT/cache``.
+        engine: Does the cells; None means one after another, here.
 
     Raises:
         InputError: If the folder holds a comparison with another config, another process writes
@@ -96,7 +99,9 @@ def compare(
     out = Path(out)
     with only_writer(out):
         cache = DirectoryCache(out / folders.CACHE) if cache is None else cache
-        return _compare(config, out, progress, started_by or command(), stop or Stop(), cache)
+        return _compare(
+            config, out, progress, started_by or command(), stop or Stop(), cache, engine
+        )
 
 
 def _compare(
@@ -106,6 +111,7 @@ def _compare(
     started_by: str,
     stop: Stop,
     cache: DirectoryCache,
+    engine: Engine | None,
 ) -> Comparison:
     folders.check_out(out, config)
     tasks = _load_all(config)
@@ -125,60 +131,39 @@ def _compare(
         for name in config.strategies
         if not budget or name in budget["sizes"]
     }
-    cells = [(strategy, seed) for seed in config.seeds for strategy in own]
     tuned = {name: stored_tuning(settings, name, out=out) for name, settings in own.items()}
-
-    def asked(strategy: str, choice: Tuning) -> ExperimentConfig:
-        """Return the config of a strategy's runs."""
-        return with_values(own[strategy], find_strategy(strategy), choice.chosen)
-
     done: dict[tuple[str, int], RunResult] = {}
-    for strategy, seed in cells:
-        if (choice := tuned[strategy]) is not None:
-            folder = folders.run_folder(out, strategy, seed)
-            result = folders.finished(folder, asked(strategy, choice))
-            done |= {(strategy, seed): result} if result is not None else {}
-    for (_, seed), result in done.items():
-        _same_data(result, tasks[data_seed_of(config, seed)])
-    if len(done) < len(cells):
-        pick_device(config.device)
+    jobs: list[Job] = []
+    for seed, (strategy, settings) in itertools.product(config.seeds, own.items()):
+        cell = Job(strategy, seed, settings, out, started_by)
+        choice = tuned[strategy]
+        if choice is None:
+            to_choose = replace(cell, seed=None)
+            jobs += [cell] if to_choose in jobs else [to_choose, cell]
+        elif result := folders.finished(cell.folder, chosen_config(settings, strategy, choice)):
+            _same_data(result, tasks[data_seed_of(config, seed)])
+            done[strategy, seed] = result
+        else:
+            jobs.append(cell)
+    if jobs:
+        if engine is None:
+            pick_device(config.device)
         for stream in tasks.values():
             check_tasks(stream, base(), config)
     cells_of = {"strategies": config.strategies, "seeds": config.seeds}
     folders.write_config(config, out, **cells_of, command=started_by)
+    for strategy, seed in done:
+        progress(Step("reused", 1, 1, "", strategy, seed))
+    engine = engine or InTurn(cache, tasks)
     failed: list[Failure] = []
-    for strategy, seed in cells:
-        if (strategy, seed) in done:
-            progress(Step("reused", 1, 1, "", strategy, seed))
-            continue
-        try:
-            choice = tuned[strategy] = tuned[strategy] or tune(
-                own[strategy],
-                strategy,
-                out=out,
-                cache=cache,
-                progress=progress,
-                stop=stop,
-                started_by=started_by,
-            )
-            done[strategy, seed] = run(
-                asked(strategy, choice),
-                strategy=strategy,
-                seed=seed,
-                out=out,
-                progress=progress,
-                cache=cache,
-                tasks=tasks[data_seed_of(config, seed)],
-                go_on=True,
-                started_by=started_by,
-                stop=stop,
-                tuning=asdict(choice) if choice.chosen else None,
-            )
-        except Exception as error:
-            logger.exception("%s with seed %s failed", strategy, seed)
-            failed.append(Failure(strategy, seed, f"{type(error).__name__}: {error}"))
+    for job, outcome in engine(jobs, progress=progress, stop=stop):
+        if job.seed is None:
+            continue  # if it failed, so do the cells that wait for it
+        if isinstance(outcome, RunResult):
+            done[job.strategy, job.seed] = outcome
+        elif isinstance(outcome, Failed):
+            failed.append(Failure(job.strategy, job.seed, outcome.error))
         _sum_up(config, done, failed, out, started_by, budget)
-        stop.check()
     logger.info("cache: %s answered, %s computed", dict(cache.hits), dict(cache.misses))
     summary = _sum_up(config, done, failed, out, started_by, budget, whole=not failed)
     return Comparison(out, tuple(_in_order(config, done)), tuple(failed), summary)

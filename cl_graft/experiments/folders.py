@@ -28,6 +28,7 @@ __all__ = [
     "CHECKPOINTS",
     "CONFIG",
     "CURVES",
+    "ENGINE",
     "TUNING",
     "check_out",
     "clear_unfinished",
@@ -47,6 +48,8 @@ __all__ = [
 
 CONFIG, BANK, CACHE = "config.json", "bank", "cache"
 CURVES, CHECKPOINTS, TUNING = "tensorboard", "checkpoints", "tuning"
+ENGINE = "engine"
+"""What an engine keeps beside a comparison while it runs."""
 _FORMAT = "cl-graft-config"
 _OURS = {CONFIG, RESULTS, BANK, "metrics.csv", "summary.md", CURVES, CHECKPOINTS}
 _BESIDE = ("strategy", "seed", "command", "processes", "tuning")
@@ -239,7 +242,7 @@ def check_out(out: Path, config: ExperimentConfig) -> None:
                 "choose another output folder"
             )
         return
-    foreign = sorted(p.name for p in _content(out) if p.name not in {CACHE, *STRATEGIES})
+    foreign = sorted(p.name for p in _content(out) if p.name not in {CACHE, ENGINE, *STRATEGIES})
     if foreign:
         raise InputError(
             f"{out} is not empty and holds no comparison ({', '.join(foreign[:3])} …); "

@@ -17,6 +17,7 @@ from cl_graft.experiments import folders
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.compare import compare, summarize, write_summary
 from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.jobs import Engine
 from cl_graft.experiments.progress import Progress, reported_as, silent
 from cl_graft.experiments.results import Comparison, RunResult, command
 from cl_graft.randomness import permutation
@@ -63,6 +64,7 @@ def compare_orders(
     progress: Progress = silent,
     started_by: str | None = None,
     stop: Stop | None = None,
+    engine: Engine | None = None,
 ) -> Comparison:
     """Compare on every order that a config asks for; on one, as `compare` does.
 
@@ -75,13 +77,16 @@ def compare_orders(
         progress: As in `compare`.
         started_by: As in `compare`.
         stop: As in `compare`.
+        engine: As in `compare`; it does the cells of one order after those of another.
 
     Raises:
         InputError: As in `compare`, or if there are not as many orders.
         Stopped: If `stop` asked for it.
     """
     if config.orders == 1:
-        return compare(config, out=out, progress=progress, started_by=started_by, stop=stop)
+        return compare(
+            config, out=out, progress=progress, started_by=started_by, stop=stop, engine=engine
+        )
     out, orders, started_by = Path(out), orders_of(config), started_by or command()
     with only_writer(out):
         folders.check_out(out, config)
@@ -96,6 +101,7 @@ def compare_orders(
                 started_by=started_by,
                 stop=stop,
                 cache=cache,
+                engine=engine,
             )
             for place, tasks in enumerate(orders)
         ]

@@ -15,13 +15,15 @@ class Step:
     Attributes:
         phase: ``"dense"`` or ``"warm-up"``, ``"localize"``, ``"train"`` (the strategy's own loop)
             or ``"evaluate"``; ``"choose"`` for the dense runs of a grid; ``"memory"``, once,
-            before a run starts; ``"reused"``, once, for a cell that was finished before.
+            before a run starts; ``"reused"``, once, for a cell that was finished before;
+            ``"over"``, once, at the end of a job of several that run at once.
         step: Steps done, from 1.
         steps: Steps of the phase.
         task: The task that is learned; after which one is evaluated; empty where there is none.
         strategy: The strategy that runs.
         seed: Its seed.
         note: What is to be told, in ``"memory"``.
+        job: Of several jobs that run at once, which; empty where one runs after the other.
     """
 
     phase: str
@@ -31,6 +33,7 @@ class Step:
     strategy: str
     seed: int
     note: str = ""
+    job: str = ""
 
 
 Progress = Callable[[Step], None]

@@ -1,0 +1,189 @@
+"""A sweep on Ray: the same bits as here, however many workers, and whatever is killed on the way.
+
+24 cells (four strategies, six seeds) are run by the engine of one process, by Ray with one and
+with two workers, and by a Ray cluster of three nodes on this machine, of which a worker process and
+a whole node are killed. Every cell of every way must end on the scores and on the hashes of the
+test logits that the first way ended on. Wall time is from the first cell's start to the summary,
+with Ray's own start beside it; all ways compute with one thread a cell, each with a cache of its
+own.
+
+    python benchmarks/scale_out.py --scale cpu       # MiniLM, 24 cells four times
+    python benchmarks/scale_out.py --scale smoke     # 8 cells, a few steps: does it run?
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import ray
+import torch
+from ray.cluster_utils import Cluster
+from scales import command_of, config_of, parsed, parser_of, without_places
+
+from cl_graft.engines.ray import ray_pool
+from cl_graft.engines.spread import Spread
+from cl_graft.experiments.compare import compare
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.jobs import Engine
+from cl_graft.experiments.results import Comparison, RunResult, versions
+from cl_graft.store import LOCK
+
+SHARED = {
+    "tasks": ["sst2_sent", "ag_news"],
+    "strategies": ["naive", "lora", "bitfit", "replay"],
+    "max_dev": 16,
+    "max_test": 100,
+    "evaluations": 1,
+    "precision": "bf16",
+    # A killed cell has something to go on with.
+    "checkpoint_seconds": 2,
+}
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {**SHARED, "shots": 16, "steps": 8, "seeds": [0, 1]},
+    "cpu": {**SHARED, "shots": 64, "steps": 40, "seeds": [0, 1, 2, 3, 4, 5]},
+}
+SAME = ("R", "ece", "logit_hashes", "bytes", "data_fingerprints")
+"""What a cell must not owe to the way in which it was run."""
+
+
+def main() -> None:
+    """Run all ways, compare their cells, and store what they took."""
+    arguments = parsed(parser_of(str(__doc__).splitlines()[0], SCALES), "scale_out")
+    config = config_of(SCALES[arguments.scale], arguments.data, arguments.sets)
+    torch.set_num_threads(1)
+    shutil.rmtree(arguments.out, ignore_errors=True)
+    out = arguments.out.resolve()
+    rows = [timed("one process", config, out / "here", None)]
+    expected = rows[0].pop("cells")
+    for workers in (1, 2):
+        started = time.perf_counter()
+        with closing(ray_pool(workers=workers)) as pool:
+            start = time.perf_counter() - started
+            row = timed(f"Ray, {workers} workers", config, out / f"ray{workers}", Spread(pool))
+        rows.append({**row, "start": start})
+    with cluster() as (address, nodes):
+        lost: list[str] = []
+        with closing(ray_pool(address=address)) as pool:
+            place = out / "killed"
+            attack = threading.Thread(target=kill, args=(place, nodes, lost), daemon=True)
+            attack.start()
+            row = timed("Ray, 3 nodes, one worker and one node killed", config, place, Spread(pool))
+            attack.join(timeout=1)
+        rows.append({**row, "lost": lost})
+    for row in rows[1:]:
+        cells = row.pop("cells")
+        row["equal"] = sum(cells.get(name) == value for name, value in expected.items())
+    stored = {
+        "rows": rows,
+        "cells": len(expected),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "versions": {**versions(torch.device("cpu")), "ray": ray.__version__},
+        "config": config.model_dump(mode="json"),
+        "command": command_of("scale_out.py"),
+    }
+    arguments.results.mkdir(parents=True, exist_ok=True)
+    stem = arguments.results / f"scale_out-{arguments.scale}"
+    text = json.dumps(stored, indent=1) + "\n"
+    stem.with_suffix(".json").write_text(without_places(text, arguments))
+    stem.with_suffix(".md").write_text(render(stored))
+    sys.stdout.write(render(stored))
+    whole = all(row["equal"] == len(expected) for row in rows[1:])
+    sys.exit(0 if whole and len(rows[-1]["lost"]) == 2 else 1)
+
+
+def timed(name: str, config: ExperimentConfig, out: Path, engine: Engine | None) -> dict[str, Any]:
+    """Run the comparison, and return what it took and what its cells ended on."""
+    started = time.perf_counter()
+    done: Comparison = compare(config, out=out, engine=engine)
+    seconds = time.perf_counter() - started
+    return {
+        "name": name,
+        "seconds": seconds,
+        "failed": len(done.failed),
+        "went_on": sum(cell.processes > 1 for cell in done.cells),
+        "cells": {f"{cell.strategy} {cell.seed}": ends(cell) for cell in done.cells},
+    }
+
+
+def ends(cell: RunResult) -> dict[str, Any]:
+    """Return what a cell ended on."""
+    return {name: getattr(cell, name) for name in SAME}
+
+
+@contextmanager
+def cluster() -> Iterator[tuple[str, list[Callable[[], None]]]]:
+    """Start a head that computes nothing and three nodes of a core; yield how to kill each."""
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    try:
+        nodes = [made.add_node(num_cpus=1) for _ in range(3)]
+        made.wait_for_nodes()
+
+        def death_of(node: Any) -> Callable[[], None]:
+            return lambda: made.remove_node(node, allow_graceful=False)
+
+        yield str(made.address), [death_of(node) for node in nodes]
+    finally:
+        made.shutdown()
+
+
+def kill(out: Path, nodes: list[Callable[[], None]], lost: list[str]) -> None:
+    """Kill the process of the first cell that has a checkpoint, and then a node under work."""
+    first = working_on(out, set())
+    os.kill(first["pid"], signal.SIGKILL)
+    lost.append(f"worker {first['run']}")
+    working_on(out, {first["run"]})
+    nodes[0]()
+    lost.append("node")
+
+
+def working_on(out: Path, but: set[str]) -> dict[str, Any]:
+    """Wait for a run with a checkpoint, and return its name and its process."""
+    while True:
+        for folder in out.glob("*/seed*"):
+            run = f"{folder.parent.name} {folder.name}"
+            try:
+                if run not in but and any((folder / "checkpoints").iterdir()):
+                    return {"run": run, "pid": json.loads((folder / LOCK).read_text())["pid"]}
+            except (OSError, ValueError):
+                continue
+        time.sleep(0.05)
+
+
+def render(stored: dict[str, Any]) -> str:
+    """Return the table as Markdown."""
+    base = stored["rows"][0]["seconds"]
+    lines = [
+        "| way | seconds | of one process | cells that went on | equal to one process |",
+        "| --- | ---: | ---: | ---: | ---: |",
+    ]
+    for row in stored["rows"]:
+        start = f" (+ {row['start']:.0f} to start Ray)" if "start" in row else ""
+        equal = f"{row['equal']} of {stored['cells']}" if "equal" in row else "–"
+        lines.append(
+            f"| {row['name']} | {row['seconds']:.0f}{start} | {row['seconds'] / base:.2f} "
+            f"| {row['went_on']} | {equal} |"
+        )
+    config = stored["config"]
+    lines += [
+        "",
+        f"{stored['cells']} cells: {', '.join(config['strategies'])}, seeds "
+        f"{', '.join(map(str, config['seeds']))}; {config['model']}, {', '.join(config['tasks'])}, "
+        f"{config['shots']} rows a class, {config['steps']} steps; {stored['machine']}, "
+        f"Ray {stored['versions']['ray']}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    main()

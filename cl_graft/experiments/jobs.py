@@ -1,0 +1,197 @@
+"""The jobs of a comparison: its cells, the choices of values before them, and who does them.
+
+An engine does jobs and says what came of each. The one here does them one after another in this
+process; those of `cl_graft.engines` spread them over processes and machines.
+"""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cl_graft.experiments import folders
+from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.progress import Progress, silent
+from cl_graft.experiments.results import RunResult
+from cl_graft.experiments.run import run
+from cl_graft.experiments.tasks import data_seed_of
+from cl_graft.experiments.tuning import Tuning, stored_tuning, tune, with_values
+from cl_graft.stopping import Stop
+from cl_graft.strategies.table import find_strategy
+from cl_graft.tasks import TextTask
+
+__all__ = ["Engine", "Failed", "InTurn", "Job", "Outcome", "attempt", "chosen_config", "perform"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A cell of a comparison, or the choice of a strategy's values that its cells wait for.
+
+    Attributes:
+        strategy: The strategy's name.
+        seed: The cell's seed; None for the choice.
+        config: The settings of the strategy, before its values are chosen.
+        out: The comparison's folder.
+        started_by: The command to note.
+    """
+
+    strategy: str
+    seed: int | None
+    config: ExperimentConfig
+    out: Path
+    started_by: str
+
+    @property
+    def name(self) -> str:
+        """Return what the job is called: ``"lora, seed 0"`` or ``"lora, tuning"``."""
+        return f"{self.strategy}, {'tuning' if self.seed is None else f'seed {self.seed}'}"
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder that only this job writes to."""
+        if self.seed is None:
+            return self.out / folders.TUNING / self.strategy
+        return folders.run_folder(self.out, self.strategy, self.seed)
+
+    def waits_for(self, other: Job) -> bool:
+        """Tell whether the other job must be over first."""
+        return self.seed is not None and other.seed is None and self.strategy == other.strategy
+
+
+@dataclass(frozen=True)
+class Failed:
+    """A job that failed.
+
+    Attributes:
+        error: Its kind and sentence, as ``"DivergedError: …"``.
+        trace: Where it came from.
+    """
+
+    error: str
+    trace: str = ""
+
+
+Outcome = RunResult | Tuning | Failed
+
+
+class Engine(Protocol):
+    """Does jobs, those that others wait for first."""
+
+    def __call__(
+        self, jobs: Sequence[Job], *, progress: Progress, stop: Stop
+    ) -> Iterator[tuple[Job, Outcome]]:
+        """Do jobs, and yield each with its outcome as soon as it is known.
+
+        Args:
+            jobs: In the order in which they are wanted; a job comes after those it waits for.
+            progress: Called after the steps of all jobs.
+            stop: Asked whether to stop; what is under way is saved then.
+
+        Raises:
+            Stopped: If `stop` asked for it.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class InTurn:
+    """The engine that does one job after another in this process.
+
+    Attributes:
+        cache: Shared by all jobs.
+        tasks: Loaded tasks by data seed.
+    """
+
+    cache: DirectoryCache
+    tasks: Mapping[int, Sequence[TextTask]]
+
+    def __call__(
+        self, jobs: Sequence[Job], *, progress: Progress, stop: Stop
+    ) -> Iterator[tuple[Job, Outcome]]:
+        """Do the jobs; see `Engine`."""
+        undecided: dict[str, Failed] = {}
+        for job in jobs:
+            outcome: Outcome | None = undecided.get(job.strategy)
+            if outcome is None:
+                tasks = None if job.seed is None else self.tasks[data_seed_of(job.config, job.seed)]
+                outcome = attempt(job, progress=progress, stop=stop, cache=self.cache, tasks=tasks)
+            if isinstance(outcome, Failed) and job.seed is None:
+                undecided[job.strategy] = outcome
+            yield job, outcome
+            stop.check()
+
+
+def attempt(
+    job: Job,
+    *,
+    progress: Progress = silent,
+    stop: Stop | None = None,
+    cache: DirectoryCache | None = None,
+    tasks: Sequence[TextTask] | None = None,
+) -> Outcome:
+    """Do a job as `perform` does; its failure is an outcome too."""
+    try:
+        return perform(job, progress=progress, stop=stop, cache=cache, tasks=tasks)
+    except Exception as error:
+        failed = Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
+        logger.error("%s failed\n%s", job.name, failed.trace)
+        return failed
+
+
+def perform(
+    job: Job,
+    *,
+    progress: Progress = silent,
+    stop: Stop | None = None,
+    cache: DirectoryCache | None = None,
+    tasks: Sequence[TextTask] | None = None,
+) -> RunResult | Tuning:
+    """Do a job here and now; what it has left behind of an earlier attempt is gone on with.
+
+    Args:
+        job: The job.
+        progress: Called after every step.
+        stop: Asked after every step whether to stop.
+        cache: Keeps tokens, dense runs and rankings; None means the comparison's.
+        tasks: The tasks, if they are loaded already.
+
+    Raises:
+        Exception: What `cl_graft.experiments.run.run` and `cl_graft.experiments.tuning.tune` raise.
+    """
+    cache = DirectoryCache(job.out / folders.CACHE) if cache is None else cache
+    choice = stored_tuning(job.config, job.strategy, out=job.out) or tune(
+        job.config,
+        job.strategy,
+        out=job.out,
+        cache=cache,
+        progress=progress,
+        stop=stop,
+        started_by=job.started_by,
+    )
+    if job.seed is None:
+        return choice
+    return run(
+        chosen_config(job.config, job.strategy, choice),
+        strategy=job.strategy,
+        seed=job.seed,
+        out=job.out,
+        progress=progress,
+        cache=cache,
+        tasks=tasks,
+        go_on=True,
+        started_by=job.started_by,
+        stop=stop,
+        tuning=asdict(choice) if choice.chosen else None,
+    )
+
+
+def chosen_config(config: ExperimentConfig, strategy: str, choice: Tuning) -> ExperimentConfig:
+    """Return the config of a strategy's runs once its values are chosen."""
+    return with_values(config, find_strategy(strategy), choice.chosen)
