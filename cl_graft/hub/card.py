@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -67,9 +68,7 @@ def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str
         "",
         "```python",
         "from cl_graft.experiments.rebuild import open_bank",
-        "from cl_graft.hub import download_bank",
-        "",
-        f'opened = open_bank(download_bank("{name}"))  # revision="…" pins a commit',
+        *_opening(name),
         *_question(bank),
         "```",
         "",
@@ -119,12 +118,22 @@ def _calibration(found: object) -> str:
     return f"{before:.1f} → {after:.1f} points (temperature {found['value']:.3g})"
 
 
+def _opening(name: str) -> list[str]:
+    if not is_hub_name(name):
+        return ["", 'opened = open_bank(".")  # the folder of this file']
+    return [
+        "from cl_graft.hub import download_bank",
+        "",
+        f'opened = open_bank(download_bank("{name}"))  # revision="…" pins a commit',
+    ]
+
+
 def _question(bank: GraftBank) -> list[str]:
     if not bank.entries:
         return []
     task, pair = bank.entries[0].task, bank.entries[0].facts.get("pair")
     texts = '["A text."], pairs=["Another."]' if pair else '["A text."]'
-    return [f"answers = opened.answer({texts}, task={task!r})"]
+    return [f"answers = opened.answer({texts}, task={json.dumps(task, ensure_ascii=False)})"]
 
 
 def _cell(text: str) -> str:

@@ -60,14 +60,15 @@ def loading_code(record: Mapping[str, Any], *, form: str) -> str:
 
 def _load(record: Mapping[str, Any], auto: str, form: str) -> list[str]:
     base = record["base"]
+    lines = ['folder = Path(".")  # where this file lies']
     where = ["folder"]
     if form != "hf":
-        where = [repr(base["model"])]
+        lines.append(f"base = {json.dumps(base['model'])}  # its folder, or its name on the hub")
+        where = ["base"]
         where += [f"revision={base['revision']!r}"] if "revision" in base else []
     options = [*where, f"dtype=torch.{base['dtype']}"]
     options += ["add_pooling_layer=False"] if record.get("without_pooler") else []
-    lines = [
-        'folder = Path(".")  # where this file lies',
+    lines += [
         f"tokenizer = AutoTokenizer.from_pretrained({', '.join(where)})",
         f"model = {auto}.from_pretrained({', '.join(options)}).eval()",
     ]

@@ -116,6 +116,7 @@ def test_the_card_of_a_bank_without_facts_says_what_is_not_known(tmp_path):
     bank_of().save_pretrained(tmp_path / "plain")
     text = (tmp_path / "plain" / "README.md").read_text()
     assert "# plain" in text
+    assert 'open_bank(".")' in text
     assert "(no revision recorded)" in text
     assert "**Licence:** not stated" in text
 

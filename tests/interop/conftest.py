@@ -13,6 +13,7 @@ from cl_graft.tasks.generated import generate
 FAMILIES = {
     "mean": ("bert", {"family": "encoder"}),
     "first": ("roberta", {"family": "encoder", "pooling": "first"}),
+    "half": ("bert", {"family": "encoder", "dtype": "bfloat16"}),
     "masked_lm": ("roberta", {"family": "masked_lm"}),
     "causal_lm": ("llama", {"family": "causal_lm"}),
     "gpt2": ("gpt2", {"family": "causal_lm"}),

@@ -92,6 +92,11 @@ def test_what_peft_cannot_express_is_refused_or_left_out_by_numbers(bank_of_fami
     )
 
 
+def test_half_precision_is_refused_as_adapters_add_fp32(bank_of_family, tmp_path):
+    with pytest.raises(InputError, match="adds fp32 differences, and this base is bfloat16"):
+        export_task(bank_of_family("half"), 0, form="peft-shira", out=tmp_path / "out", rest="copy")
+
+
 def test_a_model_without_linear_layers_is_refused(bank_of_family, tmp_path):
     with pytest.raises(InputError, match=r"it would hold none \(Conv1D\.weight .*export it as hf"):
         export_task(
