@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from cl_graft.errors import WrongBase
 from cl_graft.experiments.rebuild import open_bank
 from cl_graft.experiments.verify import verify
 from cl_graft.interop import export_task, import_task
+from cl_graft.interop.sparse_tunings import read_sparse_tuning
 from cl_graft.store import load_bank
 from cl_graft.tasks import Prompt
 
@@ -152,6 +154,26 @@ def test_a_sparse_tuning_answers_as_its_differences_say(tiny_roberta, tmp_path):
     assert imported.kind == "sparse tuning"
     assert imported.coordinates == sum(int(d.count_nonzero()) for d in moved.values())
     torch.testing.assert_close(answers(tmp_path / "bank", "mine"), expected(model, tiny_roberta))
+
+
+def test_sparse_tunings_of_older_numpy_are_read(tmp_path):
+    difference = torch.tensor([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
+    path = save_sparse_tuning(tmp_path / "sft", {"weight": difference}, {}) / "pytorch_diff.bin"
+    with zipfile.ZipFile(path) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in parts.items():
+            archive.writestr(name, data.replace(b"numpy._core.", b"numpy.core."))
+    index, values = read_sparse_tuning(path).changes["weight"]
+    assert (index.tolist(), values.tolist()) == ([1, 3, 5], [1.0, 2.0, 3.0])
+
+
+def test_a_damaged_sparse_tuning_is_refused(tmp_path):
+    (tmp_path / "sft").mkdir()
+    record = {"size": torch.Size([2, 2]), "index_steps": [3, 1], "values": torch.ones(2)}
+    torch.save({"body": {"weight": record}}, tmp_path / "sft" / "pytorch_diff.bin")
+    with pytest.raises(InputError, match=r"is damaged or of another version: .*2 numbers"):
+        read_sparse_tuning(tmp_path / "sft" / "pytorch_diff.bin")
 
 
 class Trap:
