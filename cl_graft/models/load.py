@@ -253,10 +253,12 @@ def _read_config(name: str, source: _Source, options: dict[str, Any]) -> PreTrai
         return AutoConfig.from_pretrained(source.name, **options)
     except Exception as error:
         if source.why:
-            hint = "" if "/" in name else f"; {nearest(name, ['minilm'])}, a hub id, a folder"
+            known = "/" in name or name == "minilm"
+            hint = "" if known else f"; {nearest(name, ['minilm'])}, a hub id, a folder"
+            checked = "the network" if name == "minilm" else "the name and the network"
             raise InputError(
                 f"no model {name!r}: {source.why}, and the local cache has no copy. Check "
-                f"the name and the network, or pass a folder{hint}"
+                f"{checked}, or pass a folder{hint}"
             ) from error
         raise _unreadable(name, "config.json", error) from error
 

