@@ -114,10 +114,15 @@ def sgd(model: nn.Module) -> torch.optim.Optimizer:
 
 
 def quiet_evaluator(*metrics: Any, loggers: Sequence[Any] = ()) -> EvaluationPlugin:
-    """An evaluator that writes to its loggers only; Avalanche warns where there is none."""
+    """An evaluator that writes to its loggers only; Avalanche warns where there is none.
+
+    And it refuses loggers of any process but the first.
+    """
+    from avalanche.distributed import DistributedHelper
     from avalanche.logging import BaseLogger
 
-    return EvaluationPlugin(*metrics, loggers=list(loggers) or [BaseLogger()])
+    silent = [BaseLogger()] if DistributedHelper.is_main_process else []
+    return EvaluationPlugin(*metrics, loggers=list(loggers) or silent)
 
 
 def learner(

@@ -1,6 +1,7 @@
 """Strategies and plugins for Avalanche."""
 
 from cl_graft.strategies.batches import TextBatches
+from cl_graft.strategies.data_parallel import SplitBatches
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.multitask import MultiTaskText, heads_for
 from cl_graft.strategies.plugin import GraftingPlugin
@@ -18,6 +19,7 @@ __all__ = [
     "MultiTaskText",
     "ScaleLoss",
     "SeededLoop",
+    "SplitBatches",
     "StopAfter",
     "StopDiverged",
     "TaskFacts",

@@ -20,7 +20,7 @@ from cl_graft.randomness import BatchOrder, derive
 __all__ = ["BatchLoader", "TextBatches", "shuffled_batches"]
 
 
-class TextBatches(SupervisedPlugin, supports_distributed=False):
+class TextBatches(SupervisedPlugin, supports_distributed=True):
     """Replace the loader of experiences that `text_stream` made.
 
     Runs at: before_training_exp, before_eval_exp. As Avalanche's `ReplayPlugin` does, it sets the

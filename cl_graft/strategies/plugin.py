@@ -55,7 +55,7 @@ __all__ = ["GraftingPlugin"]
 logger = logging.getLogger(__name__)
 
 
-class GraftingPlugin(SupervisedPlugin, supports_distributed=False):
+class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     """Make a strategy learn every task as a graft.
 
     The host's optimiser object is kept: while an experience trains, its first group holds the

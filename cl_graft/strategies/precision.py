@@ -55,7 +55,7 @@ class ScaleLoss(SupervisedPlugin, supports_distributed=False):
         self.scale.load_state_(facts)
 
 
-class MicroBatches(SupervisedPlugin, supports_distributed=False):
+class MicroBatches(SupervisedPlugin, supports_distributed=True):
     """Compute a strategy's training batches in parts; the gradients add up to the batch's.
 
     Runs at: before_forward, before_backward, before_update. All parts but the last are computed
