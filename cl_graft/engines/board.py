@@ -1,6 +1,6 @@
 """The board: a folder through which the processes of a comparison tell each other where they stand.
 
-A worker pins up its latest step about once a second; whoever started it reads that, and pins up
+A worker pins up its latest step about twice a second; whoever started it reads that, and pins up
 that all are to stop. Files in the folder that they share anyway need no connection of their own,
 and nothing is lost with them.
 """
@@ -22,7 +22,7 @@ from cl_graft.stopping import Stop
 __all__ = ["Board", "Pin"]
 
 _STOP = "stop"
-_EVERY_SECONDS = 1.0
+_EVERY_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Pin:
     _last: float = field(default=0.0, init=False)
 
     def __call__(self, step: Step) -> None:
-        """Take a step; about once a second it is shown."""
+        """Take a step; about twice a second it is shown."""
         now = time.monotonic()
         if now - self._last < _EVERY_SECONDS:
             return

@@ -7,6 +7,7 @@ https://docs.ray.io) finds a place for every job, and notices when a process or 
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,7 @@ from cl_graft.experiments.jobs import Failed, Outcome
 
 __all__ = ["RayPool", "ray_pool"]
 
+_PATIENCE_SECONDS = 10.0
 _OBJECTS = 128 << 20
 """Bytes of memory for what processes send each other: settings and results, no tensors."""
 
@@ -98,8 +100,9 @@ def ray_pool(
         ray.init(address="local", include_dashboard=False, **start, **quiet)
     else:
         try:
+            _knock(address)
             ray.init(address=address, **quiet)
-        except (ConnectionError, ValueError, RuntimeError) as error:
+        except (OSError, ValueError, RuntimeError) as error:
             raise InputError(
                 f"no Ray cluster answers at {address}: {_first_sentence(error)}; "
                 "start one with: ray start --head"
@@ -111,6 +114,17 @@ def ray_pool(
         raise
     remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(work)
     return RayPool(ray, remote)
+
+
+def _knock(address: str) -> None:
+    """See whether somebody listens at HOST:PORT: Ray itself would go on trying for minutes.
+
+    Raises:
+        OSError: If nobody does.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE_SECONDS).close()
 
 
 def _check_room(nodes: Sequence[dict[str, Any]], *, cpus: int, gpus: float) -> None:

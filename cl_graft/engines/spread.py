@@ -27,7 +27,7 @@ __all__ = ["ATTEMPTS", "Died", "Pool", "Spread"]
 ATTEMPTS = 4
 """How often a job is given to a worker before its deaths count as its failure."""
 
-_POLL_SECONDS = 1.0
+_POLL_SECONDS = 0.5
 
 logger = logging.getLogger(__name__)
 

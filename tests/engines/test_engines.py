@@ -55,7 +55,7 @@ def settings(tiny_bert):
 @pytest.fixture(scope="module")
 def long(settings):
     """One cell that takes long enough to be killed in its middle."""
-    return config_from(settings | {"strategies": ["naive"], "steps": 25})
+    return config_from(settings | {"strategies": ["naive"], "steps": 200})
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +117,7 @@ def test_a_killed_worker_costs_only_what_it_did_since_its_checkpoint(long, long_
 
 @pytest.mark.slow
 def test_a_cell_whose_every_worker_dies_fails_and_the_others_go_on(settings, tmp_path):
-    config = config_from(settings | {"strategies": ["naive"], "seeds": [0, 1], "steps": 25})
+    config = config_from(settings | {"strategies": ["naive"], "seeds": [0, 1], "steps": 200})
     over = threading.Event()
 
     def kill() -> None:
