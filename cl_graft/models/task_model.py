@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cl_graft.errors import InputError, find, nearest
+from cl_graft.models.attention import Attention
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.models.heads import LabelStrings
 from cl_graft.models.pooling import POOLINGS
@@ -83,6 +84,7 @@ class TaskModel(nn.Module):
             "token_type_ids" in accepted and getattr(backbone.config, "type_vocab_size", 0) > 1
         )
         self._takes_cache = "use_cache" in accepted
+        self._attention = Attention(backbone, precision)
         self.requires_grad_(False)
         for parameter in graftable_parameters(self).values():
             parameter.requires_grad_(True)
@@ -167,7 +169,7 @@ class TaskModel(nn.Module):
                 those after the nearest block.
         """
         ids, segments = _trim(x)
-        with autocast(self.precision, ids.device):
+        with self._computing(ids):
             states = self.backbone(
                 **self._inputs(ids, segments), output_hidden_states=True
             ).hidden_states
@@ -180,7 +182,7 @@ class TaskModel(nn.Module):
             ids: Token ids of shape (n, L).
             segments: 0 for padding, 1 and 2 for the segments, of shape (n, L).
         """
-        with autocast(self.precision, ids.device):
+        with self._computing(ids):
             states = self.backbone(**self._inputs(ids, segments)).last_hidden_state
         return POOLINGS[self.pooling](states, segments != 0)
 
@@ -200,6 +202,12 @@ class TaskModel(nn.Module):
         if self._takes_cache:
             inputs["use_cache"] = False
         return inputs
+
+    def _computing(self, ids: Tensor) -> AbstractContextManager[object]:
+        """Return the context in which the backbone computes a batch of token ids, (n, L)."""
+        if not self.recomputes:  # what is computed again must be what was computed before
+            self._attention.suit_(ids)
+        return autocast(self.precision, ids.device)
 
     def _mask_positions(self, ids: Tensor, segments: Tensor) -> Tensor:
         """Return the column of every row's mask token, of shape (n, 1)."""
@@ -230,7 +238,7 @@ class TaskModel(nn.Module):
 
         hook = projection.register_forward_pre_hook(pick) if projection is not None else None
         try:
-            with autocast(self.precision, ids.device):
+            with self._computing(ids):
                 logits = self.backbone(**self._inputs(ids, segments)).logits
         finally:
             if hook is not None:
