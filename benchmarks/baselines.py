@@ -9,9 +9,10 @@ counted. Results go with command, versions and machine to ``benchmarks/results/b
 (``matched-<scale>.*``): JSON, Markdown, LaTeX, CSV and pictures. The data is found through the
 environment variable CL_GRAFT_DATA or ``--data``.
 
-    python benchmarks/baselines.py --scale cpu       # MiniLM, 128 shots, 3 seeds, two cores
-    python benchmarks/baselines.py --scale smoke     # 16 shots, 4 steps: does it run?
+    python benchmarks/baselines.py --scale cpu --workers 2   # MiniLM, 128 shots, 3 seeds
+    python benchmarks/baselines.py --scale smoke             # 16 shots, 4 steps: does it run?
 
+``--workers N`` computes N cells at once, on Ray (``pip install 'cl-graft[ray]'``).
 Every finished cell (a strategy with a seed) is a run and is not computed again, so an interrupted
 benchmark goes on where it stopped, and ``--seeds`` and ``--strategies`` can add to it.
 """
@@ -20,11 +21,14 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
 from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, without_places
 
+from cl_graft.engines.ray import ray_pool
+from cl_graft.engines.spread import Spread
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.compare import compare
 from cl_graft.experiments.config import ExperimentConfig
@@ -71,6 +75,7 @@ def main() -> None:
     parser.add_argument("--strategies", help="by comma; default: all of the table")
     parser.add_argument("--matched", metavar="BYTES", help="at so many bytes a task, as in 150kB")
     parser.add_argument("--untuned", action="store_true", help="every strategy at its defaults")
+    parser.add_argument("--workers", type=int, help="cells at once; default: one, without Ray")
     arguments = parsed(parser, "baselines")
     name = "matched" if arguments.matched else "baselines"
     strategies = MATCHED if arguments.matched else STRATEGIES
@@ -86,7 +91,10 @@ def main() -> None:
     shared = {} if arguments.untuned else shared_rate(config, arguments.out / "shared")
     if shared:
         config = config.model_copy(update={"lr": shared["lr"]})
-    done = compare(config, out=arguments.out / name)
+    workers = arguments.workers
+    with closing(ray_pool(workers=workers)) if workers else nullcontext() as pool:
+        engine = Spread(pool) if pool else None
+        done = compare(config, out=arguments.out / name, engine=engine)
     for failure in done.failed:
         sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")
     stem = arguments.results / f"{name}-{arguments.scale}"
