@@ -20,7 +20,7 @@ from cl_graft.experiments.progress import Progress, silent
 from cl_graft.experiments.results import RunResult
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import data_seed_of
-from cl_graft.experiments.tuning import Tuning, stored_tuning, tune, with_values
+from cl_graft.experiments.tuning import Tuning, tune, with_values
 from cl_graft.stopping import Stop
 from cl_graft.strategies.table import find_strategy
 from cl_graft.tasks import TextTask
@@ -166,7 +166,7 @@ def perform(
         Exception: What `cl_graft.experiments.run.run` and `cl_graft.experiments.tuning.tune` raise.
     """
     cache = DirectoryCache(job.out / folders.CACHE) if cache is None else cache
-    choice = stored_tuning(job.config, job.strategy, out=job.out) or tune(
+    choice = tune(
         job.config,
         job.strategy,
         out=job.out,
