@@ -50,7 +50,7 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
         self._whole: list[Tensor] | None = None
         self._part = slice(0)
         self._share = 1.0
-        self._outputs: Tensor | None = None
+        self._outputs = torch.empty(0)
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Look anew at how the loader deals with several processes."""
@@ -73,7 +73,8 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
             first, last = (rows * place // _processes() for place in (_rank(), _rank() + 1))
             self._share = (last - first) / rows
             # A process without a row computes one that counts for nothing.
-            self._part = slice(min(first, rows - 1), max(last, min(first, rows - 1) + 1))
+            first = min(first, rows - 1)
+            self._part = slice(first, max(last, first + 1))
             strategy.mbatch = [tensor[self._part] for tensor in whole]
             self._whole = whole
         # Not the same dropout for the first rows of every part.
@@ -94,8 +95,8 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
         share = self._share
         parts = [known.to(held[0].device), strategy.loss.detach() * share]
         parts += [torch.zeros_like(p) if p.grad is None else p.grad * share for p in held]
-        outputs = self._outputs
-        if self._whole is not None and outputs is not None:
+        if self._whole is not None:
+            outputs = self._outputs
             everyone = outputs.new_zeros(len(self._whole[0]), *outputs.shape[1:])
             everyone[self._part] = outputs * float(share > 0)
             parts.append(everyone)
