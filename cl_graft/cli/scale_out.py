@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from cl_graft.errors import InputError, nearest
 
@@ -123,7 +122,9 @@ def opened_engine(
 
 
 def _parameter(text: str) -> tuple[str, Any]:
+    from cl_graft.experiments.yaml_text import read_yaml
+
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise InputError(f"--engine-set takes NAME=VALUE, got {text!r}")
-    return name, yaml.safe_load(value)
+    return name, read_yaml(value, place=f"--engine-set {text}")
