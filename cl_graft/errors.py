@@ -27,6 +27,7 @@ __all__ = [
     "WrongBase",
     "WrongTokenizer",
     "find",
+    "first_line",
     "listed",
     "nearest",
 ]
@@ -111,6 +112,11 @@ def find(table: Mapping[str, _Row], name: str, *, missing: str) -> _Row:
     if name not in table:
         raise InputError(f"{missing} {name!r}: {nearest(name, table)}")
     return table[name]
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message without its full stop, or the error's kind."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def listed(names: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from cl_graft.engines.spread import Died
 from cl_graft.engines.worker import Order, work
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, first_line
 from cl_graft.experiments.jobs import Failed, Outcome
 
 __all__ = ["RayPool", "ray_pool"]
@@ -140,5 +140,4 @@ def _check_room(nodes: Sequence[dict[str, Any]], *, cpus: int, gpus: float) -> N
 
 
 def _first_sentence(error: BaseException) -> str:
-    line = next((line for line in str(error).splitlines() if line.strip()), "")
-    return f"{type(error).__name__}: {line.split('. ')[0].rstrip('.')}"
+    return f"{type(error).__name__}: {first_line(error).split('. ')[0]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, first_line
 
 __all__ = ["pick_device"]
 
@@ -21,6 +21,5 @@ def pick_device(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise InputError(f"no device {name!r} here: {reason}") from None
+        raise InputError(f"no device {name!r} here: {first_line(error)}") from None
     return device

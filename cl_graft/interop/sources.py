@@ -21,7 +21,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, first_line
 from cl_graft.interop.classifiers import head_from
 from cl_graft.interop.overlay import read_overlay
 from cl_graft.interop.sparse_tunings import SPARSE_TUNING, read_sparse_tuning
@@ -156,7 +156,7 @@ def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool)
                     source.path, dtype=_dtype(loaded), trust_remote_code=trust_remote_code
                 )
         except Exception as error:
-            raise InputError(f"{source.path} cannot be read: {_first_line(error)}") from error
+            raise InputError(f"{source.path} cannot be read: {first_line(error)}") from error
         return _tuned(whole.eval(), loaded, source)
     other = load_model(
         str(source.path),
@@ -186,7 +186,7 @@ def _read_adapter(source: Source, loaded: Loaded) -> Tuned:
             adapted.merge_adapter()
     except (AttributeError, ValueError, RuntimeError, KeyError, TypeError) as error:
         raise InputError(
-            f"{source.path} cannot be merged into {loaded.name!r}: {_first_line(error)}"
+            f"{source.path} cannot be merged into {loaded.name!r}: {first_line(error)}"
         ) from error
     merged = {
         _WRAPPED.sub("", name.removeprefix(_PEFT_KEY)): tensor
@@ -354,10 +354,6 @@ def _json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InputError(f"{path} holds no JSON object")
     return found
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 
 def _more(names: list[str]) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, first_line
 
 __all__ = ["SPARSE_TUNING", "SparseTuning", "read_sparse_tuning"]
 
@@ -60,7 +60,7 @@ def read_sparse_tuning(path: Path) -> SparseTuning:
             found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # the unpickler raises whatever it stumbles on
         raise InputError(
-            f"{path} is no file of composable-sft that can be read safely: {_first_line(error)}"
+            f"{path} is no file of composable-sft that can be read safely: {first_line(error)}"
         ) from error
     body = found.get("body") if isinstance(found, dict) else None
     if not isinstance(body, dict) or not body:
@@ -105,7 +105,3 @@ def _decoded(record: Any) -> tuple[Tensor, Tensor]:
 def _inside(steps: Tensor, total: int) -> bool:
     """Tell whether numbers begin at 0 or above, increase, and stay below `total`."""
     return int(steps[0]) >= 0 and bool((steps[1:] > 0).all()) and int(steps.sum()) < total
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

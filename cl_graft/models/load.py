@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from cl_graft.errors import InputError, find, nearest
+from cl_graft.errors import InputError, find, first_line, nearest
 from cl_graft.models.quiet import quiet
 from cl_graft.models.task_model import FAMILIES, TaskModel
 from cl_graft.precision import PRECISIONS
@@ -203,7 +203,7 @@ def why_hub_is_silent(name: str = _MINILM_HUB_ID, revision: str | None = None) -
         url = hf_hub_url(name, "config.json", revision=revision)
         get_hf_file_metadata(url, timeout=_HUB_TIMEOUT_SECONDS)
     except Exception as error:  # whatever it is, a cached copy or a folder will do
-        return _first_line(error)
+        return first_line(error)
     return ""
 
 
@@ -340,11 +340,7 @@ def _unreadable(name: str, part: str, error: Exception) -> InputError:
             f"{name!r} brings its own Python code, which runs only with trust_remote_code=True "
             "(read that code first)"
         )
-    return InputError(f"{name!r}: cannot read its {part}: {_first_line(error)}")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+    return InputError(f"{name!r}: cannot read its {part}: {first_line(error)}")
 
 
 def _folder(name: str, revision: str | None) -> Path:

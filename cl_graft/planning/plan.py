@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, first_line
 from cl_graft.models.load import DTYPES, check_types, read_config
 from cl_graft.planning.advice import advise
 from cl_graft.planning.disk import EntryBytes, entry_bytes
@@ -228,10 +228,9 @@ def _told(config: PreTrainedConfig, hollow: HollowModel) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[0]
         raise InputError(
             f"{hollow.model.name!r} ({config.model_type}) cannot be planned: its computation "
-            f"depends on numbers that a config does not hold ({reason})"
+            f"depends on numbers that a config does not hold ({first_line(error)})"
         ) from error
     finally:
         logger.setLevel(level)

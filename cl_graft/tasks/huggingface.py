@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, first_line
 from cl_graft.tasks.records import SUFFIXES, Record, RecordFile, check_rows
 from cl_graft.tasks.text_files import Reading, check_size
 
@@ -59,7 +59,7 @@ def read_hub_dataset(
             HfApi().dataset_info(name, timeout=_SECONDS_TO_REACH_THE_HUB)
         except HfHubHTTPError as error:
             raise InputError(
-                f"the hub gives no data set {name!r} ({str(error).splitlines()[0]}); "
+                f"the hub gives no data set {name!r} ({first_line(error)}); "
                 f"it may be misspelt, or private. {_LOCAL_FORMS}"
             ) from None
         except ValueError as error:
