@@ -1,10 +1,11 @@
-"""Which attention a backbone computes: in half precision on a CPU, short rows by plain products.
+"""Which attention a backbone trains with: in half precision on a CPU, plain products for short rows.
 
 transformers takes torch's fused attention. On a CPU in half precision its backward pass costs the
 same for 64 tokens a row as for 512, and more there than the matrix products, softmax and all, that
-it stands for. So up to 128 tokens a row a model is set to transformers' ``"eager"`` attention,
-https://huggingface.co/docs/transformers/en/attention_interface. Both compute the same up to
-rounding; ``docs/speed.md`` has the figures.
+it stands for. So up to 128 tokens a row gradients are computed with transformers' ``"eager"``
+attention, https://huggingface.co/docs/transformers/en/attention_interface. Both compute the same up
+to rounding; ``docs/speed.md`` has the figures. Answers keep the fused one, so that they have the
+bits that the model gives without this package.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Attention:
         if not self._open:
             return
         short = ids.device.type == "cpu" and ids.shape[1] <= LONGEST
-        wanted = "eager" if short and self._half() else "sdpa"
+        wanted = "eager" if short and torch.is_grad_enabled() and self._half() else "sdpa"
         if self._now() != wanted:
             with quiet():  # it warns where it cannot
                 self._backbone.set_attn_implementation(wanted)
