@@ -21,14 +21,21 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
-from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, without_places
+from scales import (
+    SHOTS_128,
+    SMOKE,
+    command_of,
+    config_of,
+    engine_of,
+    parsed,
+    parser_of,
+    seeds_of,
+    without_places,
+)
 
-from cl_graft.engines.ray import ray_pool
-from cl_graft.engines.spread import Spread
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.compare import compare
 from cl_graft.experiments.config import ExperimentConfig
@@ -50,20 +57,7 @@ MATCHED += ["bitfit", "replay", "merging_by_ties"]
 
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,
-    "cpu": {
-        "shots": 128,
-        "steps": 150,
-        "group_by_length": True,
-        "evaluations": 2,
-        # A choice between values needs more rows than 128 of a class and dev's usual share give.
-        "max_dev": 256,
-        "max_test": 300,
-        "precision": "bf16",
-        "density": 0.003,
-        "mask_steps": 8,
-        "mask_batch": 64,
-        "seeds": [0, 1, 2],
-    },
+    "cpu": SHOTS_128,
 }
 RATES = (0.02, 0.05, 0.1, 0.2)
 """Learning rates that are tried for dense training."""
@@ -71,11 +65,10 @@ RATES = (0.02, 0.05, 0.1, 0.2)
 
 def main() -> None:
     """Run the missing cells, and store the summary of all."""
-    parser = parser_of(str(__doc__).splitlines()[0], SCALES, seeds=True)
+    parser = parser_of(str(__doc__).splitlines()[0], SCALES, seeds=True, workers=True)
     parser.add_argument("--strategies", help="by comma; default: all of the table")
     parser.add_argument("--matched", metavar="BYTES", help="at so many bytes a task, as in 150kB")
     parser.add_argument("--untuned", action="store_true", help="every strategy at its defaults")
-    parser.add_argument("--workers", type=int, help="cells at once; default: one, without Ray")
     arguments = parsed(parser, "baselines")
     name = "matched" if arguments.matched else "baselines"
     strategies = MATCHED if arguments.matched else STRATEGIES
@@ -91,9 +84,7 @@ def main() -> None:
     shared = {} if arguments.untuned else shared_rate(config, arguments.out / "shared")
     if shared:
         config = config.model_copy(update={"lr": shared["lr"]})
-    workers = arguments.workers
-    with closing(ray_pool(workers=workers)) if workers else nullcontext() as pool:
-        engine = Spread(pool) if pool else None
+    with engine_of(arguments) as engine:
         done = compare(config, out=arguments.out / name, engine=engine)
     for failure in done.failed:
         sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")

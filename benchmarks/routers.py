@@ -7,9 +7,10 @@ texts sent to their own task, passes a text and bytes a task. Results go with co
 machine to ``benchmarks/results/routers-<scale>.json`` and ``.md``. The data is found through the
 environment variable CL_GRAFT_DATA or ``--data``.
 
-    python benchmarks/routers.py --scale cpu        # MiniLM, 128 shots, 150 steps, 3 seeds
-    python benchmarks/routers.py --scale smoke      # 16 shots, 4 steps: does it run?
+    python benchmarks/routers.py --scale cpu --workers 2    # MiniLM, 128 shots, 3 seeds
+    python benchmarks/routers.py --scale smoke              # 16 shots, 4 steps: does it run?
 
+``--workers N`` computes N cells at once, on Ray (``pip install 'cl-graft[ray]'``).
 Every finished cell (a strategy with a seed) is a run and is not computed again, so an interrupted
 benchmark goes on where it stopped, and ``--seeds`` can add to it.
 """
@@ -22,7 +23,17 @@ from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
-from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, without_places
+from scales import (
+    SHOTS_128,
+    SMOKE,
+    command_of,
+    config_of,
+    engine_of,
+    parsed,
+    parser_of,
+    seeds_of,
+    without_places,
+)
 
 from cl_graft.experiments.compare import compare
 from cl_graft.experiments.results import RunResult
@@ -32,16 +43,7 @@ from cl_graft.strategies.table import STRATEGIES
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc"]
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,
-    "cpu": {
-        "shots": 128,
-        "steps": 150,
-        "evaluations": 3,
-        "max_test": 500,
-        "mask_steps": 8,
-        "mask_batch": 64,
-        "density": 0.003,
-        "seeds": [0, 1, 2],
-    },
+    "cpu": {**SHOTS_128, "lr": 0.1},  # the rate that baselines.py chooses
 }
 ORACLE = "grafting"
 ROUTED = [ORACLE, *(name for name, row in STRATEGIES.items() if row.picks_task)]
@@ -60,7 +62,7 @@ COMPARISONS: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Run the missing cells, and write the summary of all."""
-    parser = parser_of("Grafting and merging without task ids.", SCALES, seeds=True)
+    parser = parser_of("Grafting and merging without task ids.", SCALES, seeds=True, workers=True)
     parser.add_argument("--comparisons", default=",".join(COMPARISONS), help="default: all")
     arguments = parsed(parser, "routers")
     values = {"tasks": TASKS, **SCALES[arguments.scale]}
@@ -69,7 +71,9 @@ def main() -> None:
     for name in arguments.comparisons.split(","):
         config = config_of({**values, **COMPARISONS[name]}, arguments.data, arguments.sets)
         config = config.model_copy(update={"seeds": seeds_of(arguments, config)})
-        done = compare(config, out=arguments.out / name.replace(" ", "_"))
+        out = arguments.out / name.replace(" ", "_")
+        with engine_of(arguments) as engine:
+            done = compare(config, out=out, engine=engine)
         results[name] = list(done.cells)
         summaries[name] = done.summary
         for failure in done.failed:

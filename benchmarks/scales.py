@@ -7,10 +7,13 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from cl_graft.engines.ray import ray_pool
+from cl_graft.engines.spread import Spread
 from cl_graft.experiments.config import ExperimentConfig, load_config
 
 RESULTS = Path(__file__).parent / "results"
@@ -25,10 +28,29 @@ SMOKE: dict[str, Any] = {
     "seeds": [0],
 }
 """Settings that only say whether it runs."""
+SHOTS_128: dict[str, Any] = {
+    "shots": 128,
+    "steps": 150,
+    "group_by_length": True,
+    "evaluations": 2,
+    # A choice between values needs more rows than 128 of a class and dev's usual share give.
+    "max_dev": 256,
+    "max_test": 300,
+    "precision": "bf16",
+    "density": 0.003,
+    "mask_steps": 8,
+    "mask_batch": 64,
+    "seeds": [0, 1, 2],
+}
+"""Settings at which a cell of five tasks takes about a minute and a half on one core."""
 
 
 def parser_of(
-    description: str, scales: Mapping[str, Any], *, seeds: bool = False
+    description: str,
+    scales: Mapping[str, Any],
+    *,
+    seeds: bool = False,
+    workers: bool = False,
 ) -> argparse.ArgumentParser:
     """Return a parser of the options that all have.
 
@@ -36,6 +58,7 @@ def parser_of(
         description: What the benchmark shows.
         scales: The scales; ``"cpu"`` is the default.
         seeds: Whether some of a scale's seeds can be asked for.
+        workers: Whether cells can be computed side by side.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--scale", choices=scales, default="cpu")
@@ -47,6 +70,8 @@ def parser_of(
         parser.add_argument(
             "--seeds", help="the seeds to run, such as 0,2; default: those of the scale"
         )
+    if workers:
+        parser.add_argument("--workers", type=int, help="cells at once; default: one, without Ray")
     return parser
 
 
@@ -83,6 +108,16 @@ def without_places(text: str, arguments: argparse.Namespace) -> str:
     for path, name in places.items():
         text = text.replace(str(path), name)
     return text
+
+
+@contextmanager
+def engine_of(arguments: argparse.Namespace) -> Iterator[Spread | None]:
+    """Open the engine that ``--workers`` asks for; None computes one cell after another."""
+    if arguments.workers is None:
+        yield None
+        return
+    with closing(ray_pool(workers=arguments.workers)) as pool:
+        yield Spread(pool)
 
 
 def seeds_of(arguments: argparse.Namespace, config: ExperimentConfig) -> Sequence[int]:
