@@ -29,7 +29,8 @@ def activation_bytes(model: nn.Module, loss: Callable[[], Tensor]) -> int:
             storage = tensor.untyped_storage()
             if storage.data_ptr() not in own:
                 kept[storage.data_ptr()] = storage.nbytes()
-        return tensor
+        # Not the tensor itself: a graph that holds its own outputs is never freed.
+        return tensor.detach()
 
     with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(pack, lambda t: t):
         # The graph lives until the end of the block, so no address is used twice.

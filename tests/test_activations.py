@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
@@ -59,3 +62,16 @@ def test_gradients_are_as_without_measuring() -> None:
     assert layer.weight.grad is None
     layer(x).sum().backward()
     assert layer.weight.grad is not None
+
+
+def test_nothing_of_the_pass_stays_alive() -> None:
+    layer, x = nn.Linear(4, 4), torch.randn(3, 4)
+    weight = weakref.ref(layer.weight)
+
+    def loss() -> torch.Tensor:
+        return (torch.sigmoid(layer(x)) ** 2).sum()
+
+    activation_bytes(layer, loss)
+    del layer, loss
+    gc.collect()
+    assert weight() is None
