@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from cl_graft.allocator import keep_freed_memory
 from cl_graft.engines.board import Board, Pin
 from cl_graft.experiments.jobs import Job, Outcome, attempt
 from cl_graft.stopping import Stop, Stopped
@@ -36,6 +37,7 @@ class Order:
 def work(order: Order) -> Outcome | None:
     """Do a job; None if it was asked to stop, with all that it reached saved."""
     torch.set_num_threads(order.threads)
+    keep_freed_memory()
     with suppress(OSError):  # a machine may have no such folder, and paths may all be absolute
         os.chdir(order.place)
     stop = Stop()
