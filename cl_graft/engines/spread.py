@@ -136,9 +136,8 @@ class Spread:
 
 def _ready(waiting: Sequence[Job], running: Sequence[Job]) -> list[Job]:
     """Return the jobs that wait for no other."""
-    return [
-        job for job in waiting if not any(job.waits_for(other) for other in [*waiting, *running])
-    ]
+    there = {job.name for job in (*waiting, *running)}
+    return [job for job in waiting if not job.needs & there]
 
 
 def _release(folder: Path) -> None:

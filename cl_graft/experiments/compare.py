@@ -21,6 +21,7 @@ from typing import Any
 
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
+from cl_graft.experiments.ahead import with_tasks_ahead
 from cl_graft.experiments.base import load_base_model
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
@@ -86,7 +87,8 @@ def compare(
         started_by: The command to note as the comparison's; None means this process's.
         stop: Asked after every step whether to stop.
         cache: Keeps tokens, dense runs and rankings; None means ``OUT/cache``.
-        engine: Does the cells; None means one after another, here.
+        engine: Does the cells; None means one after another, here. An engine localizes the tasks
+            of grafting's cells first, each as a job of its own.
 
     Raises:
         InputError: If the folder holds a comparison with another config, another process writes
@@ -139,12 +141,15 @@ def _compare(
         choice = tuned[strategy]
         if choice is None:
             to_choose = replace(cell, seed=None)
+            cell = replace(cell, needs=frozenset({to_choose.name}))
             jobs += [cell] if to_choose in jobs else [to_choose, cell]
         elif result := folders.finished(cell.folder, chosen_config(settings, strategy, choice)):
             _same_data(result, tasks[data_seed_of(config, seed)])
             done[strategy, seed] = result
         else:
             jobs.append(cell)
+    if engine is not None and config.scenario == "task":
+        jobs = with_tasks_ahead(jobs, tasks=len(next(iter(tasks.values()))))
     if jobs:
         if engine is None:
             pick_device(config.device)
@@ -157,7 +162,7 @@ def _compare(
     engine = engine or InTurn(cache, tasks)
     failed: list[Failure] = []
     for job, outcome in engine(jobs, progress=progress, stop=stop):
-        if job.seed is None:
+        if job.seed is None or not job.cell:
             continue  # if it failed, so do the cells that wait for it
         if isinstance(outcome, RunResult):
             done[job.strategy, job.seed] = outcome

@@ -23,6 +23,7 @@ from cl_graft.store.seals import read_sealed, sealed_json
 from cl_graft.strategies.table import STRATEGIES
 
 __all__ = [
+    "AHEAD",
     "BANK",
     "CACHE",
     "CHECKPOINTS",
@@ -48,6 +49,8 @@ __all__ = [
 
 CONFIG, BANK, CACHE = "config.json", "bank", "cache"
 CURVES, CHECKPOINTS, TUNING = "tensorboard", "checkpoints", "tuning"
+AHEAD = f"{CACHE}/ahead"
+"""What is computed for the cache alone; it may be deleted with it."""
 ENGINE = "engine"
 """What an engine keeps beside a comparison while it runs."""
 _FORMAT = "cl-graft-config"

@@ -1,4 +1,4 @@
-"""The jobs of a comparison: its cells, the choices of values before them, and who does them.
+"""The jobs of a comparison: its cells, what they wait for, and who does them.
 
 An engine does jobs and says what came of each. The one here does them one after another in this
 process; those of `cl_graft.engines` spread them over processes and machines.
@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypedDict
 
 from cl_graft.experiments import folders
 from cl_graft.experiments.cache import DirectoryCache
@@ -19,20 +19,32 @@ from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.progress import Progress, silent
 from cl_graft.experiments.results import RunResult
 from cl_graft.experiments.run import run
-from cl_graft.experiments.tasks import data_seed_of
+from cl_graft.experiments.tasks import data_seed_of, load_tasks
 from cl_graft.experiments.tuning import Tuning, tune, with_values
 from cl_graft.stopping import Stop
 from cl_graft.strategies.table import find_strategy
 from cl_graft.tasks import TextTask
 
-__all__ = ["Engine", "Failed", "InTurn", "Job", "Outcome", "attempt", "chosen_config", "perform"]
+__all__ = [
+    "Engine",
+    "Failed",
+    "InTurn",
+    "Job",
+    "Outcome",
+    "attempt",
+    "chosen_config",
+    "perform",
+]
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Job:
-    """A cell of a comparison, or the choice of a strategy's values that its cells wait for.
+    """A cell of a comparison, or what cells wait for.
+
+    That is the choice of a strategy's values, or a single task: its dense run or its ranking goes
+    to the cache, where the cells find it.
 
     Attributes:
         strategy: The strategy's name.
@@ -40,6 +52,8 @@ class Job:
         config: The settings of the strategy, before its values are chosen.
         out: The comparison's folder.
         started_by: The command to note.
+        ahead: The place in the stream of the single task; None for all others.
+        needs: The names of the jobs that must be over first.
     """
 
     strategy: str
@@ -47,22 +61,42 @@ class Job:
     config: ExperimentConfig
     out: Path
     started_by: str
+    ahead: int | None = None
+    needs: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
-        """Return what the job is called: ``"lora, seed 0"`` or ``"lora, tuning"``."""
-        return f"{self.strategy}, {'tuning' if self.seed is None else f'seed {self.seed}'}"
+        """Return what the job is called, such as ``"lora, seed 0"`` or ``"lora, tuning"``."""
+        if self.seed is None:
+            return f"{self.strategy}, tuning"
+        if self.ahead is None:
+            return f"{self.strategy}, seed {self.seed}"
+        return f"{self._makes}, seed {self.seed}, task {self.ahead} ahead"
+
+    @property
+    def cell(self) -> bool:
+        """Whether a row of the table comes of it."""
+        return self.seed is not None and self.ahead is None
 
     @property
     def folder(self) -> Path:
         """Return the folder that only this job writes to."""
         if self.seed is None:
             return self.out / folders.TUNING / self.strategy
-        return folders.run_folder(self.out, self.strategy, self.seed)
+        return folders.run_folder(self.home, self.strategy, self.seed)
 
-    def waits_for(self, other: Job) -> bool:
-        """Tell whether the other job must be over first."""
-        return self.seed is not None and other.seed is None and self.strategy == other.strategy
+    @property
+    def home(self) -> Path:
+        """The folder of its run's strategy: the comparison's, or one in its cache."""
+        if self.ahead is None:
+            return self.out
+        return self.out / folders.AHEAD / self._makes / f"task{self.ahead}"
+
+    @property
+    def _makes(self) -> str:
+        """What a single task is run for."""
+        own = self.config
+        return "dense" if self.strategy == "independent" else f"{own.localizer} {own.density}"
 
 
 @dataclass(frozen=True)
@@ -165,16 +199,15 @@ def perform(
     Raises:
         Exception: What `cl_graft.experiments.run.run` and `cl_graft.experiments.tuning.tune` raise.
     """
-    cache = DirectoryCache(job.out / folders.CACHE) if cache is None else cache
-    choice = tune(
-        job.config,
-        job.strategy,
-        out=job.out,
-        cache=cache,
-        progress=progress,
-        stop=stop,
-        started_by=job.started_by,
-    )
+    how: _How = {
+        "cache": DirectoryCache(job.out / folders.CACHE) if cache is None else cache,
+        "progress": progress,
+        "stop": stop,
+        "started_by": job.started_by,
+    }
+    if job.ahead is not None and job.seed is not None:
+        return _run_ahead(job, job.seed, job.ahead, tasks, how)
+    choice = tune(job.config, job.strategy, out=job.out, **how)
     if job.seed is None:
         return choice
     return run(
@@ -182,13 +215,35 @@ def perform(
         strategy=job.strategy,
         seed=job.seed,
         out=job.out,
-        progress=progress,
-        cache=cache,
         tasks=tasks,
         go_on=True,
-        started_by=job.started_by,
-        stop=stop,
         tuning=asdict(choice) if choice.chosen else None,
+        **how,
+    )
+
+
+class _How(TypedDict):
+    """What runs and choices of values are told of those who watch and stop them."""
+
+    cache: DirectoryCache
+    progress: Progress
+    stop: Stop | None
+    started_by: str
+
+
+def _run_ahead(
+    job: Job, seed: int, place: int, tasks: Sequence[TextTask] | None, how: _How
+) -> RunResult:
+    """Run a single task, for what the cache keeps of it."""
+    stream = load_tasks(job.config, seed=seed) if tasks is None else tasks
+    return run(
+        job.config,
+        strategy=job.strategy,
+        seed=seed,
+        out=job.home,
+        tasks=[stream[place]],
+        go_on=True,
+        **how,
     )
 
 

@@ -1,4 +1,4 @@
-"""Which attention a backbone trains with: in half precision on a CPU, plain products for short rows.
+"""Which attention a backbone trains with: in half precision on a CPU, plain for short rows.
 
 transformers takes torch's fused attention. On a CPU in half precision its backward pass costs the
 same for 64 tokens a row as for 512, and more there than the matrix products, softmax and all, that

@@ -97,6 +97,33 @@ def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, tmp_path):
     assert over.index("lora, tuning") < over.index("lora, seed 0")
 
 
+def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_path):
+    strategies = ["independent", "naive", "grafting_movement", "grafting"]
+    config = config_from(settings | {"strategies": strategies, "mask_steps": 2, "mask_batch": 8})
+    compare(config, out=tmp_path / "here")
+    seen: list[Step] = []
+    with closing(ray_pool(workers=2)) as pool:
+        there = compare(config, out=tmp_path / "there", engine=Spread(pool), progress=seen.append)
+    assert there.failed == ()
+    assert [cell.strategy for cell in there.cells] == strategies
+    for cell in there.cells:
+        folder = Path(cell.strategy) / "seed0"
+        assert outcome_of(tmp_path / "there" / folder) == outcome_of(tmp_path / "here" / folder)
+        saved = {name: set(phases) for name, phases in cell.seconds_saved.items()}
+        wanted = {
+            "naive": set(),
+            "grafting_movement": {"dense", "localize"},
+        }.get(cell.strategy, {"dense"})
+        assert saved == {"sentiment": wanted, "topic": wanted}, cell.strategy
+    over = [str(step.job) for step in seen if step.phase == "over"]
+    assert len(over) == len(set(over)) == 4 + 2 * len({"movement", "dense"})
+    assert over.index("movement 0.01, seed 0, task 1 ahead") < over.index(
+        "grafting_movement, seed 0"
+    )
+    assert over.index("dense, seed 0, task 0 ahead") < over.index("grafting, seed 0")
+    assert over.index("movement 0.01, seed 0, task 0 ahead") < over.index("independent, seed 0")
+
+
 def test_a_killed_worker_costs_only_what_it_did_since_its_checkpoint(long, long_here, tmp_path):
     run = tmp_path / "naive" / "seed0"
     killed: list[int] = []
