@@ -65,13 +65,11 @@ def test_gradients_are_as_without_measuring() -> None:
 
 
 def test_nothing_of_the_pass_stays_alive() -> None:
-    layer, x = nn.Linear(4, 4), torch.randn(3, 4)
-    weight = weakref.ref(layer.weight)
+    def measured() -> weakref.ref[nn.Parameter]:
+        layer, x = nn.Linear(4, 4), torch.randn(3, 4)
+        activation_bytes(layer, lambda: (torch.sigmoid(layer(x)) ** 2).sum())
+        return weakref.ref(layer.weight)
 
-    def loss() -> torch.Tensor:
-        return (torch.sigmoid(layer(x)) ** 2).sum()
-
-    activation_bytes(layer, loss)
-    del layer, loss
+    weight = measured()
     gc.collect()
     assert weight() is None
