@@ -5,7 +5,8 @@ with two workers, and by a Ray cluster of three nodes on this machine, of which 
 a whole node are killed. Every cell of every way must end on the scores and on the hashes of the
 test logits that the first way ended on. Wall time is from the first cell's start to the summary,
 with Ray's own start beside it; all ways compute with one thread a cell, each with a cache of its
-own.
+own. A second table is of one run alone: grafting on a stream of four tasks, whose dense runs and
+rankings workers make ahead, all at the same time.
 
     python benchmarks/scale_out.py --scale cpu       # MiniLM, 24 cells four times
     python benchmarks/scale_out.py --scale smoke     # 8 cells, a few steps: does it run?
@@ -53,6 +54,11 @@ SCALES: dict[str, dict[str, Any]] = {
     "smoke": {**SHARED, "shots": 16, "steps": 8, "seeds": [0, 1]},
     "cpu": {**SHARED, "shots": 64, "steps": 40, "seeds": [0, 1, 2, 3, 4, 5]},
 }
+ALONE = {
+    "tasks": ["sst2_sent", "ag_news", "mrpc", "qnli"],
+    "strategies": ["grafting_movement"],
+    "seeds": [0],
+}
 SAME = ("R", "ece", "logit_hashes", "bytes", "data_fingerprints")
 """What a cell must not owe to the way in which it was run."""
 
@@ -65,7 +71,6 @@ def main() -> None:
     shutil.rmtree(arguments.out, ignore_errors=True)
     out = arguments.out.resolve()
     rows = [timed("one process", config, out / "here", None)]
-    expected = rows[0].pop("cells")
     for workers in (1, 2):
         started = time.perf_counter()
         with closing(ray_pool(workers=workers)) as pool:
@@ -81,12 +86,18 @@ def main() -> None:
             row = timed("Ray, 3 nodes, one worker and one node killed", config, place, Spread(pool))
             attack.join(timeout=1)
         rows.append({**row, "lost": lost})
-    for row in rows[1:]:
-        cells = row.pop("cells")
-        row["equal"] = sum(cells.get(name) == value for name, value in expected.items())
+    whole = compared(rows) and len(rows[-1]["lost"]) == 2
+    alone = config_of({**SCALES[arguments.scale], **ALONE}, arguments.data, arguments.sets)
+    single = [timed("one process", alone, out / "alone", None)]
+    for workers in (1, 2):
+        with closing(ray_pool(workers=workers)) as pool:
+            place = out / f"alone{workers}"
+            single.append(timed(f"Ray, {workers} workers", alone, place, Spread(pool)))
+    whole = compared(single) and whole
     stored = {
         "rows": rows,
-        "cells": len(expected),
+        "alone": single,
+        "tasks_alone": ALONE["tasks"],
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {**versions(torch.device("cpu")), "ray": ray.__version__},
         "config": config.model_dump(mode="json"),
@@ -98,8 +109,17 @@ def main() -> None:
     stem.with_suffix(".json").write_text(without_places(text, arguments))
     stem.with_suffix(".md").write_text(render(stored))
     sys.stdout.write(render(stored))
-    whole = all(row["equal"] == len(expected) for row in rows[1:])
-    sys.exit(0 if whole and len(rows[-1]["lost"]) == 2 else 1)
+    sys.exit(0 if whole else 1)
+
+
+def compared(rows: list[dict[str, Any]]) -> bool:
+    """Count for every way the cells that end as the first way's do; tell whether all do."""
+    expected = rows[0]["cells"]
+    for row in rows:
+        cells = row.pop("cells")
+        row["of"] = len(expected)
+        row["equal"] = sum(cells.get(name) == value for name, value in expected.items())
+    return all(row["equal"] == row["of"] for row in rows)
 
 
 def timed(name: str, config: ExperimentConfig, out: Path, engine: Engine | None) -> dict[str, Any]:
@@ -162,27 +182,37 @@ def working_on(out: Path, but: set[str]) -> dict[str, Any]:
 
 def render(stored: dict[str, Any]) -> str:
     """Return the table as Markdown."""
-    base = stored["rows"][0]["seconds"]
+    config = stored["config"]
+    lines = [
+        *table(stored["rows"]),
+        "",
+        f"{stored['rows'][0]['of']} cells: {', '.join(config['strategies'])}, seeds "
+        f"{', '.join(map(str, config['seeds']))}; {config['model']}, {', '.join(config['tasks'])}, "
+        f"{config['shots']} rows a class, {config['steps']} steps; {stored['machine']}, "
+        f"Ray {stored['versions']['ray']}.",
+        "",
+        *table(stored["alone"]),
+        "",
+        f"One cell: grafting with the localizer movement on {', '.join(stored['tasks_alone'])}, "
+        "as above.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def table(rows: list[dict[str, Any]]) -> list[str]:
+    """Return the lines of a table of ways."""
     lines = [
         "| way | seconds | of one process | cells that went on | equal to one process |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
-    for row in stored["rows"]:
+    for row in rows:
         start = f" (+ {row['start']:.0f} to start Ray)" if "start" in row else ""
-        equal = f"{row['equal']} of {stored['cells']}" if "equal" in row else "–"
+        share = row["seconds"] / rows[0]["seconds"]
         lines.append(
-            f"| {row['name']} | {row['seconds']:.0f}{start} | {row['seconds'] / base:.2f} "
-            f"| {row['went_on']} | {equal} |"
+            f"| {row['name']} | {row['seconds']:.0f}{start} | {share:.2f} "
+            f"| {row['went_on']} | {row['equal']} of {row['of']} |"
         )
-    config = stored["config"]
-    lines += [
-        "",
-        f"{stored['cells']} cells: {', '.join(config['strategies'])}, seeds "
-        f"{', '.join(map(str, config['seeds']))}; {config['model']}, {', '.join(config['tasks'])}, "
-        f"{config['shots']} rows a class, {config['steps']} steps; {stored['machine']}, "
-        f"Ray {stored['versions']['ray']}.",
-    ]
-    return "\n".join(lines) + "\n"
+    return lines
 
 
 if __name__ == "__main__":

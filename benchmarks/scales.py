@@ -12,6 +12,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from cl_graft.allocator import keep_freed_memory
 from cl_graft.engines.ray import ray_pool
 from cl_graft.engines.spread import Spread
 from cl_graft.experiments.config import ExperimentConfig, load_config
@@ -86,6 +87,7 @@ def parsed(parser: argparse.ArgumentParser, name: str) -> argparse.Namespace:
     if arguments.data is None:
         parser.error("no data: set CL_GRAFT_DATA or give --data")
     arguments.out = arguments.out or Path("runs") / f"{name}-{arguments.scale}"
+    keep_freed_memory()  # as the command line does
     return arguments
 
 
