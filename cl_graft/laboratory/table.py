@@ -38,6 +38,8 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "mask_steps": 8,
             "mask_batch": 64,
             "density": 0.003,
+            "precision": "bf16",
+            "group_by_length": True,
         },
         "paper": {
             "preset": "paper",
