@@ -13,10 +13,15 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from cl_graft.torchvision_ops import declare_missing_operators
 
 declare_missing_operators()
+
+# Nothing here measures time: other processes may use the machine.
+settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any speed")
 
 _VARIABLES = ("CL_GRAFT_DATA", "CL_GRAFT_MODELS")
 _FIXTURES = {"data_dir", "models_dir"}

@@ -11,8 +11,8 @@ from cl_graft.region import Layout, Region
 
 __all__ = ["FRAGILE", "TwoLayers", "bits", "layouts", "model_bits", "quick", "regions", "use_bits_"]
 
-quick = settings(deadline=None, max_examples=60)
-"""Few examples and no deadline: other processes may use the machine."""
+quick = settings(max_examples=60)
+"""Few examples."""
 
 FRAGILE = {
     torch.float32: [-(2**31), 0x7F800001, 0x7FC12345],

@@ -184,7 +184,7 @@ def test_rank_correlation_knows_ties_and_ignores_scale():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_stability_is_mean_and_sample_deviation(scores):
     found = stability(scores)
     assert found.mean == pytest.approx(sum(scores) / len(scores))

@@ -40,7 +40,7 @@ def test_of_one_value_no_interval_is_known_and_none_have_no_mean():
 
 
 @given(st.lists(st.floats(-1, 1), min_size=2, max_size=6))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_a_mean_is_told_from_zero_where_its_interval_leaves_zero_out(differences):
     _, interval = mean_interval(differences)
     _, p = paired_t_test(differences, [0.0] * len(differences))

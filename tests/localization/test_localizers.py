@@ -195,7 +195,7 @@ def test_an_unknown_localizer_is_answered_with_the_nearest_one():
 
 
 @given(k=st.integers(-3, 0) | st.integers(10_000, 10_010))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_a_budget_out_of_range_is_refused(k):
     problem, _ = planted_problem()
     with pytest.raises(ValueError, match=r"k must be in \[1, "):

@@ -26,7 +26,7 @@ def drawn(sizes, seed=0):
 
 
 @given(SIZES, st.floats(0, 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_published_region_is_the_first_part_of_the_ranking(sizes, density):
     """Code that takes the top int(density·n) of every tensor takes the first Σ int(density·n)."""
     scores = drawn(sizes)
@@ -44,7 +44,7 @@ def test_the_published_region_is_the_first_part_of_the_ranking(sizes, density):
 
 
 @given(SIZES, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_any_depth_is_the_beginning_of_the_whole_ranking(sizes, data):
     scores = drawn(sizes)
     whole = rank_by_tensor(scores, depth=sum(sizes)).order

@@ -24,7 +24,7 @@ PIECES = st.sampled_from(
     ]
 )
 CONTENT = st.one_of(st.lists(PIECES, max_size=40).map(b"".join), st.binary(max_size=200))
-SETTINGS = settings(max_examples=150, deadline=None)
+SETTINGS = settings(max_examples=150)
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.parquet", "a.csv.gz"])
