@@ -31,10 +31,23 @@ class RayPool:
     Attributes:
         ray: The module, initialised.
         remote: The remote function that does a job.
+        cpus: Cores that a job takes.
+        gpus: GPUs that a job takes.
     """
 
     ray: Any
     remote: Any
+    cpus: int = 1
+    gpus: float = 0.0
+
+    @property
+    def room(self) -> int:
+        """How many jobs the cluster can do at once, as it is now."""
+        there = self.ray.cluster_resources()
+        places = there.get("CPU", 0) // self.cpus
+        if self.gpus:
+            places = min(places, there.get("GPU", 0) // self.gpus)
+        return int(places)
 
     def submit(self, order: Order) -> Any:
         """Give a job to the next free worker."""
@@ -113,7 +126,7 @@ def ray_pool(
         ray.shutdown()
         raise
     remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(work)
-    return RayPool(ray, remote)
+    return RayPool(ray, remote, cpus, gpus)
 
 
 def _knock(address: str) -> None:

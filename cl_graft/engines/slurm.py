@@ -39,6 +39,11 @@ class SlurmPool:
     folder: Path
     jobs: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def room(self) -> None:
+        """None: the queue decides."""
+        return None
+
     def submit(self, order: Order) -> str:
         """Queue a job."""
         job = self.executor.submit(work, order)

@@ -7,6 +7,7 @@ checkpoint: the job is given to another, up to a number of times.
 from __future__ import annotations
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -39,6 +40,11 @@ class Died(Exception):
 class Pool(Protocol):
     """Workers somewhere; a handle stands for a job that one of them has."""
 
+    @property
+    def room(self) -> int | None:
+        """How many jobs it has workers for now; None if that is a queue's affair."""
+        ...
+
     def submit(self, order: Order) -> Any:
         """Give a job to the next free worker; return its handle, which can be hashed."""
         ...
@@ -67,7 +73,7 @@ class Spread:
     Attributes:
         pool: The pool; who made it closes it.
         threads: How many threads a worker computes with.
-        most: How many jobs it has at once at most; None means as many as it takes.
+        most: How many jobs it has at once at most; None means as many as it has room for.
     """
 
     pool: Pool
@@ -100,7 +106,7 @@ class Spread:
         undecided: dict[str, Failed] = {}
         while running or (waiting and stop.asked is None):
             for job in _ready(waiting, list(running.values())):
-                if stop.asked is not None or (self.most and len(running) >= self.most):
+                if stop.asked is not None or len(running) >= self._places():
                     break
                 waiting.remove(job)
                 if (failed := undecided.get(job.strategy)) is not None:
@@ -132,6 +138,17 @@ class Spread:
                 if step is not None and step != shown.get(job.name):
                     shown[job.name] = step
                     progress(replace(step, job=job.name))
+
+    def _places(self) -> float:
+        """Return how many jobs the pool may have: what comes free takes the first one in order.
+
+        One more than it has workers for, which is there when a worker is done, and from which a
+        cluster that can grow sees that it should.
+        """
+        if self.most is not None:
+            return self.most
+        room = self.pool.room
+        return math.inf if room is None else room + 1
 
 
 def _ready(waiting: Sequence[Job], running: Sequence[Job]) -> list[Job]:

@@ -99,7 +99,8 @@ def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, tmp_path):
 
 def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_path):
     strategies = ["independent", "naive", "grafting_movement", "grafting"]
-    config = config_from(settings | {"strategies": strategies, "mask_steps": 2, "mask_batch": 8})
+    quick = {"mask_steps": 2, "mask_batch": 8, "density": 0.01}
+    config = config_from(settings | quick | {"strategies": strategies})
     compare(config, out=tmp_path / "here")
     seen: list[Step] = []
     with closing(ray_pool(workers=2)) as pool:
