@@ -48,8 +48,9 @@ def with_tasks_ahead(jobs: Sequence[Job], tasks: int) -> list[Job]:
             row = find_strategy(job.strategy)
             own = imposed(row, job.config)
             if strategy := _strategy(row, own):
-                ranked = strategy == _RANKED
-                kind = (job.seed, strategy, *((own.localizer, own.density) if ranked else ("", 0)))
+                kind: _Kind = (job.seed, strategy, "", 0.0)
+                if strategy == _RANKED:
+                    kind = (job.seed, strategy, own.localizer, own.density)
                 if kind not in ahead:
                     dense = _dense_runs(ahead, job.seed)
                     ahead[kind] = [
