@@ -93,10 +93,10 @@ bench-frontier: $(STAMP)
 
 bench-baselines: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
-	$(BIN)/python -W ignore benchmarks/baselines.py
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/baselines.py --workers $(WORKERS)
 
 bench-routers: $(STAMP)
-	$(BIN)/python -W ignore benchmarks/routers.py
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/routers.py --workers $(WORKERS)
 
 # make results OUT=laboratory keeps what `cl-graft experiment` wrote there first.
 results: $(STAMP)
