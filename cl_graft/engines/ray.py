@@ -37,8 +37,8 @@ class RayPool:
 
     ray: Any
     remote: Any
-    cpus: int = 1
-    gpus: float = 0.0
+    cpus: int
+    gpus: float
 
     @property
     def room(self) -> int:

@@ -105,8 +105,9 @@ class Spread:
         attempts: Counter[str] = Counter()
         undecided: dict[str, Failed] = {}
         while running or (waiting and stop.asked is None):
+            places = self._places()
             for job in _ready(waiting, list(running.values())):
-                if stop.asked is not None or len(running) >= self._places():
+                if stop.asked is not None or len(running) >= places:
                     break
                 waiting.remove(job)
                 if (failed := undecided.get(job.strategy)) is not None:
