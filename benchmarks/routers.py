@@ -68,16 +68,15 @@ def main() -> None:
     values = {"tasks": TASKS, **SCALES[arguments.scale]}
     results: dict[str, list[RunResult]] = {}
     summaries: dict[str, Any] = {}
-    for name in arguments.comparisons.split(","):
-        config = config_of({**values, **COMPARISONS[name]}, arguments.data, arguments.sets)
-        config = config.model_copy(update={"seeds": seeds_of(arguments, config)})
-        out = arguments.out / name.replace(" ", "_")
-        with engine_of(arguments) as engine:
-            done = compare(config, out=out, engine=engine)
-        results[name] = list(done.cells)
-        summaries[name] = done.summary
-        for failure in done.failed:
-            sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")
+    with engine_of(arguments) as engine:
+        for name in arguments.comparisons.split(","):
+            config = config_of({**values, **COMPARISONS[name]}, arguments.data, arguments.sets)
+            config = config.model_copy(update={"seeds": seeds_of(arguments, config)})
+            done = compare(config, out=arguments.out / name.replace(" ", "_"), engine=engine)
+            results[name] = list(done.cells)
+            summaries[name] = done.summary
+            for failure in done.failed:
+                sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")
     rows = summarize(results)
     stored = {"command": command_of("routers.py"), "rows": rows, "comparisons": summaries}
     table = without_places(table_of(rows, summaries), arguments)
