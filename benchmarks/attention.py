@@ -4,7 +4,7 @@
 
 The time of a forward and backward pass of an encoder of MiniLM's shape (6 × 384, 12 heads) with
 random weights, 512 tokens a batch, on one thread, over that with fused attention: the median of
-alternating pairs. `cl_graft.models.attention` has its limit from it. Goes to
+alternating pairs. It shows where the limit of `cl_graft.models.attention` should lie. Goes to
 ``benchmarks/results/attention.md``.
 """
 

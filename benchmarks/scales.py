@@ -43,7 +43,7 @@ SHOTS_128: dict[str, Any] = {
     "mask_batch": 64,
     "seeds": [0, 1, 2],
 }
-"""Settings at which a cell of five tasks takes about a minute and a half on one core."""
+"""Settings at which a cell of five tasks takes two to three minutes on one core."""
 
 
 def parser_of(

@@ -4,8 +4,8 @@ transformers takes torch's fused attention. On a CPU in half precision its backw
 same for 64 tokens a row as for 512, and more there than the matrix products, softmax and all, that
 it stands for. So up to 128 tokens a row gradients are computed with transformers' ``"eager"``
 attention, https://huggingface.co/docs/transformers/en/attention_interface. Both compute the same up
-to rounding; ``docs/speed.md`` has the figures. Answers keep the fused one, so that they have the
-bits that the model gives without this package.
+to rounding; ``docs/decisions/0026-plain-attention-for-short-rows.md`` has the figures. Answers keep
+the fused one, so that they have the bits that the model gives without this package.
 """
 
 from __future__ import annotations
