@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from cl_graft.experiments.results import RunResult
 from cl_graft.passes import Passes, total_passes
 from cl_graft.store.files import replace_file
 
-__all__ = ["mean_ece", "write_comparison_summary", "write_run_summary"]
+__all__ = ["at_an_edge", "mean_ece", "write_comparison_summary", "write_run_summary"]
 
 
 def write_run_summary(result: RunResult, folder: Path) -> None:
@@ -165,17 +165,27 @@ def _tuned(rows: Mapping[str, Any]) -> list[str]:
         [
             name,
             "; ".join(f"{n}: {', '.join(map(str, v))}" for n, v in tuning["grid"].items()),
-            _values(tuning["chosen"]),
+            _values(tuning["chosen"], marked=at_an_edge(tuning)),
             "; ".join(f"{_values(s['values'])}: {_percent(s['score'])}" for s in tuning["scores"]),
         ]
         for name, tuning in tuned.items()
     ])]  # fmt: skip
     return [*lines, "", f"Chosen by the average accuracy on the dev rows of {tasks}, once for all "
-            "seeds; – diverged. Other strategies have nothing to tune."]  # fmt: skip
+            "seeds; – diverged; * at an edge of its grid: values beyond were not tried. "
+            "Other strategies have nothing to tune."]  # fmt: skip
 
 
-def _values(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+def at_an_edge(tuning: Mapping[str, Any]) -> set[str]:
+    """Return the settings whose chosen value is the lowest or the highest of its grid."""
+    return {
+        name
+        for name, values in tuning["grid"].items()
+        if tuning["chosen"][name] in (min(values), max(values))
+    }
+
+
+def _values(values: Mapping[str, Any], *, marked: Collection[str] = ()) -> str:
+    return ", ".join(f"{name} {value}{'*' * (name in marked)}" for name, value in values.items())
 
 
 def mean_ece(result: RunResult) -> float | None:

@@ -191,7 +191,8 @@ def tune(
 def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path) -> Tuning | None:
     """Return what was chosen for a strategy; None if that is still to be done.
 
-    Where there is nothing to choose, an empty `Tuning`.
+    A comparison keeps its choices, also where a later version of the package has wider grids. Where
+    there is nothing to choose, an empty `Tuning`.
 
     Raises:
         InputError: If the file is not ours.

@@ -19,7 +19,7 @@ from cl_graft.strategies.steps import ClipGradient, LinearDecay
 __all__ = ["ADDS_ENTRY", "REGION_RATES", "ROWS", "grafting_plugin", "plugins_of_regions"]
 
 ADDS_ENTRY = "an entry of the bank: its head and its graft"
-REGION_RATES = {"region_lr": (0.03, 0.1, 0.3)}
+REGION_RATES = {"region_lr": (0.03, 0.1, 0.3, 1.0)}
 
 
 def grafting_plugin(given: Ingredients) -> GraftingPlugin:

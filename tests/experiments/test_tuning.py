@@ -9,6 +9,7 @@ from cl_graft.errors import DivergedError, InputError
 from cl_graft.experiments import tuning
 from cl_graft.experiments.compare import compare
 from cl_graft.experiments.config import ExperimentConfig, config_from
+from cl_graft.experiments.report import at_an_edge
 from cl_graft.experiments.results import read_result
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import load_tasks
@@ -42,7 +43,7 @@ def test_a_grid_names_settings_or_fields_and_holds_their_defaults():
                     assert resolved(row.settings, {name: value}, owner=row.name)[name] == value
                 else:
                     config_from({"tasks": ["sentiment"], name: value})
-        assert math.prod(map(len, row.grid.values())) <= 6
+        assert math.prod(map(len, row.grid.values())) <= 8
 
 
 def test_what_may_be_stored_is_in_no_grid():
@@ -116,6 +117,16 @@ def test_a_choice_that_was_stopped_goes_on_with_the_value_that_is_left(tmp_path,
     assert second.failed == ()
     trained = {step.strategy for step in steps if step.phase == "train"}
     assert trained == {"der beta=1.0", "der"}
+
+
+def test_a_value_at_an_edge_of_its_grid_is_marked():
+    tuning = {
+        "grid": {"lr": [0.1, 1.0, 10.0], "beta": [1, 2, 3]},
+        "chosen": {"lr": 10.0, "beta": 2},
+    }
+    assert at_an_edge(tuning) == {"lr"}
+    tuning["chosen"]["lr"] = 0.1
+    assert at_an_edge(tuning) == {"lr"}
 
 
 def test_values_that_diverge_are_passed_over(tmp_path, config, monkeypatch):

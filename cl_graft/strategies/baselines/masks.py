@@ -284,7 +284,7 @@ ROWS = (
             OPTIMIZER,
             learning_rate(3e-4),
         ),
-        grid={"share": (0.5, 0.7, 0.9), "lr": (3e-4, 1e-3)},
+        grid={"share": (0.3, 0.5, 0.7), "lr": (1e-4, 3e-4)},
         holds=_held,
         refuses=BY_LABEL,
         adds="its head and a bit for each weight of the matrices; the first task the scores",

@@ -156,7 +156,7 @@ OPTIMIZER = Setting(
 )
 
 
-RATES = {"lr": (5e-4, 2e-3, 8e-3)}
+RATES = {"lr": (1e-4, 5e-4, 2e-3, 8e-3)}
 """The learning rates to choose among of what is small and starts at zero, such as a LoRA."""
 
 
