@@ -31,6 +31,7 @@ from cl_graft.cli.scale_out import (
     Workers,
     opened_engine,
 )
+from cl_graft.errors import InputError
 from cl_graft.stopping import stoppable
 
 if TYPE_CHECKING:
@@ -130,6 +131,15 @@ def compare_command(
             metavar="N|all",
             help="Compare on so many orders of the tasks, the given one first.",
             rich_help_panel=_STREAM,
+            show_default=False,
+        ),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=A,B,C",
+            help="Compare with each of several values of a setting, or of a strategy's own "
+            "(ewc.ewc_lambda=1,10); may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -234,6 +244,8 @@ def compare_command(
 
       cl-graft compare --tasks sentiment,topic,paraphrase --orders all --out orders
 
+      cl-graft compare stream.yaml --strategies grafting,naive --sweep density=5e-4,0.002 --out sweep
+
       cl-graft compare stream.yaml --seeds 0,1,2 --engine ray --workers 8 --out wide
 
       cl-graft compare --resume first
@@ -254,18 +266,19 @@ def compare_command(
         mode=mode, device=device,
     )  # fmt: skip
     if resume is not None:
-        refuse_others("--resume", config, sets, options)
+        refuse_others("--resume", config, sets, options | given(sweep=sweep))
         out = resume
         settings, started_by = stored_comparison(out, trust_remote_code=trust_remote_code)
     else:
-        settings = load_config(config, [*as_sets(options | trusted), *(sets or ())])
+        swept = [_as_set(text) for text in sweep or ()]
+        settings = load_config(config, [*as_sets(options | trusted), *swept, *(sets or ())])
         started_by = None
     with opened_engine(
         engine, out, address=address, workers=workers, cpus=cpus_per_cell, gpus=gpus_per_cell,
         parameters=engine_set,
     ) as opened:  # fmt: skip
         comparison = watched_comparison(settings, out, output, started_by=started_by, engine=opened)
-    shown = comparison.cells if settings.orders == 1 else ()
+    shown = comparison.cells if settings.orders == 1 and not settings.sweep else ()
     tables = [made for cell in shown for made in run_tables(cell)]
     output.result(
         {"comparison": comparison.summary, "runs": comparison.cells},
@@ -289,13 +302,14 @@ def watched_comparison(
     engine: Engine | None = None,
 ) -> Comparison:
     """Learn the cells of a config with progress shown and signals caught."""
+    from cl_graft.experiments.compare import compare
     from cl_graft.experiments.folders import resume_command
-    from cl_graft.experiments.orders import compare_orders, orders_of
+    from cl_graft.experiments.points import points_of
     from cl_graft.experiments.tuning import runs_to_choose
 
-    tasks = len(config.tasks) * len(config.strategies) * len(config.seeds)
-    tasks += min(2, len(config.tasks)) * runs_to_choose(config)
-    tasks *= len(orders_of(config))
+    each = [point.config for point in points_of(config)]
+    tasks = sum(len(one.tasks) * len(one.strategies) * len(one.seeds) for one in each)
+    tasks += sum(min(2, len(one.tasks)) * runs_to_choose(one) for one in each)
     if config.classes_per_experience is not None:
         tasks = 0  # not known before the data are read
     with (
@@ -303,7 +317,7 @@ def watched_comparison(
         apart(),
         meter(output, tasks=tasks) as progress,
     ):
-        return compare_orders(
+        return compare(
             config,
             out=out,
             progress=progress.step,
@@ -311,6 +325,14 @@ def watched_comparison(
             stop=stop,
             engine=engine,
         )
+
+
+def _as_set(text: str) -> str:
+    """Return what ``--sweep NAME=A,B,C`` asks for as ``--set`` would."""
+    name, equals, values = text.partition("=")
+    if not (name and equals and values):
+        raise InputError(f"--sweep takes NAME=A,B,C, got {text!r}")
+    return f"sweep.{name.strip()}=[{values}]"
 
 
 def failures_of(comparison: Comparison) -> list[str]:

@@ -103,14 +103,14 @@ class Spread:
         running: dict[Any, Job] = {}
         shown: dict[str, Step] = {}
         attempts: Counter[str] = Counter()
-        undecided: dict[str, Failed] = {}
+        undecided: dict[tuple[Path, str], Failed] = {}
         while running or (waiting and stop.asked is None):
             places = self._places()
             for job in _ready(waiting, list(running.values())):
                 if stop.asked is not None or len(running) >= places:
                     break
                 waiting.remove(job)
-                if (failed := undecided.get(job.strategy)) is not None:
+                if (failed := undecided.get((job.out, job.strategy))) is not None:
                     yield job, failed
                     continue
                 attempts[job.name] += 1
@@ -131,8 +131,8 @@ class Spread:
                 if outcome is None:
                     continue
                 if isinstance(outcome, Failed) and job.seed is None:
-                    undecided[job.strategy] = outcome
-                progress(Step("over", 1, 1, "", job.strategy, job.seed or 0, job=job.name))
+                    undecided[job.out, job.strategy] = outcome
+                progress(Step("over", 1, 1, "", job.shown, job.seed or 0, job=job.name))
                 yield job, outcome
             for job in running.values():
                 step = board.latest(job)

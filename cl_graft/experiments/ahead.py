@@ -18,7 +18,7 @@ from cl_graft.localization import find_localizer
 from cl_graft.strategies.row import StrategyRow
 from cl_graft.strategies.table import find_strategy
 
-__all__ = ["with_tasks_ahead"]
+__all__ = ["after_the_first", "with_tasks_ahead"]
 
 _DENSE, _RANKED = "independent", "grafting_without_retraining"
 """The strategies that make a dense run, or a ranking beside it, and do little more."""
@@ -74,9 +74,27 @@ def with_tasks_ahead(jobs: Sequence[Job], tasks: int) -> list[Job]:
     ]
 
 
+def after_the_first(jobs: Sequence[Job]) -> list[Job]:
+    """Let a task that several comparisons localize wait for the first of them.
+
+    If they share its dense run, the others find it in the cache; otherwise they make their own.
+
+    Args:
+        jobs: Of comparisons that share a cache.
+    """
+    first: dict[tuple[str, int | None, str], str] = {}
+    ordered: list[Job] = []
+    for job in jobs:
+        if job.ahead is not None:
+            made = first.setdefault((job.strategy, job.seed, job.config.tasks[job.ahead]), job.name)
+            job = replace(job, needs=job.needs | ({made} - {job.name}))
+        ordered.append(job)
+    return ordered
+
+
 def _strategy(row: StrategyRow, config: ExperimentConfig) -> str:
     """Return the strategy that makes what a task of this one needs; empty if that is little."""
-    if row.trains != "region" and row.family != "merging":
+    if not row.has_regions:
         return ""
     localizer = find_localizer(config.localizer)
     if not localizer.needs_tuned:

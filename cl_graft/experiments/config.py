@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config_faults import sentence
 from cl_graft.experiments.presets import PAPER_MOST_SHOTS, PRESETS
 from cl_graft.experiments.yaml_text import read_yaml, read_yaml_file
@@ -29,6 +29,7 @@ from cl_graft.localization import find_localizer
 
 __all__ = [
     "CELL_CHOICES",
+    "REGION_FIELDS",
     "UPKEEP",
     "ExperimentConfig",
     "TaskSettings",
@@ -39,11 +40,28 @@ __all__ = [
 
 DEFAULT_STEPS = 500
 
-CELL_CHOICES = ("strategies", "seeds")
+CELL_CHOICES = ("strategies", "seeds", "sweep")
 """The fields that say which cells a comparison has; every other field is common to all cells."""
+
+REGION_FIELDS = (
+    *("density", "localizer", "warmup_rows", "mask_steps", "mask_batch", "mask_candidates"),
+    *("refill", "region_start", "retrain", "region_dropout", "mode", "keep_standalone"),
+    *("region_lr", "region_decay", "region_evaluations"),
+)
+"""The fields that say nothing to strategies without regions."""
 
 UPKEEP = ("checkpoint_seconds", "checkpoint_steps")
 """The fields that do not change a bit of what comes out."""
+
+_NOT_SWEPT = frozenset(
+    {
+        *("tasks", "scenario", "classes_per_experience", "data", "task_settings", "on_bad_row"),
+        *("max_megabytes", "model", "family", "trust_remote_code", "device", "preset"),
+        *("strategies", "strategy_settings", "sweep", "orders", "tune", "bytes_per_task", "seeds"),
+        *("eval_batch", *UPKEEP),
+    }
+)
+"""The fields that say what is compared, with which rows and on which model."""
 
 
 class TaskSettings(BaseModel):
@@ -314,6 +332,12 @@ class ExperimentConfig(BaseModel):
         default_factory=dict,
         description="By strategy: its own settings, such as {ewc: {ewc_lambda: 10}}.",
     )
+    sweep: dict[str, list[float | int | str | bool | None]] = Field(
+        default_factory=dict,
+        description="Compare with each of several values of a setting: {density: [0.0005, 0.002]}, "
+        "or of a strategy's own: {ewc: {ewc_lambda: [1, 10]}}. Strategies about which it changes "
+        "nothing run once.",
+    )
     orders: int | Literal["all"] = Field(
         default=1,
         description="Orders of the tasks on which strategies are compared: the given one alone, "
@@ -360,6 +384,30 @@ class ExperimentConfig(BaseModel):
         wanted = cls.model_fields[info.field_name or ""].annotation
         if isinstance(value, bool) and wanted is not bool:
             raise ValueError(f"got {value}; YAML reads yes, no, on and off so, unless quoted")
+        return value
+
+    @field_validator("sweep", mode="before")
+    @classmethod
+    def _flatten_the_sweep(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        flat: dict[str, Any] = {}
+        for name, values in value.items():
+            inner = values if isinstance(values, Mapping) else {"": values}
+            for setting, own in inner.items():
+                own = [part.strip() for part in own.split(",")] if isinstance(own, str) else own
+                flat[f"{name}.{setting}".rstrip(".")] = own if isinstance(own, list) else [own]
+        return flat
+
+    @field_validator("sweep")
+    @classmethod
+    def _know_what_is_swept(cls, value: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        known = [name for name in cls.model_fields if name not in _NOT_SWEPT]
+        for name, values in value.items():
+            if "." not in name and name not in known:
+                raise ValueError(f"{name!r} cannot be swept: {nearest(name, known)}")
+            if not values:
+                raise ValueError(f"{name} has no values")
         return value
 
     @field_validator("orders")
@@ -469,6 +517,12 @@ class ExperimentConfig(BaseModel):
         if isinstance(value, float) and not 0 < value <= 1:
             raise ValueError(f"must be in (0, 1] or 'auto', got {value}")
         return value
+
+    @model_validator(mode="after")
+    def _size_or_sweep(self) -> Self:
+        if self.sweep and self.bytes_per_task is not None:
+            raise ValueError("bytes_per_task sizes the strategies, and a sweep would change that")
+        return self
 
     @model_validator(mode="after")
     def _fit_the_localizer(self) -> ExperimentConfig:

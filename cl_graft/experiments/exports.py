@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cl_graft.metrics.curves import Score, curves
 from cl_graft.metrics.figures import png
 from cl_graft.metrics.memory_frontier import Tradeoff, memory_frontier
 from cl_graft.metrics.rank_diagram import rank_diagram
@@ -20,6 +21,7 @@ __all__ = [
     "comparison_latex",
     "draw_frontier",
     "draw_ranks",
+    "draw_sweep",
     "tradeoffs_of",
 ]
 
@@ -42,6 +44,9 @@ _COSTS = (
     "forward",
     "passes_per_row",
 )
+_WIDE = 5
+"""How many times the smallest value the largest is where the axis of a sweep is logarithmic."""
+
 LATEX_SPECIAL = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"})
 """For `str.translate`: characters that LaTeX reads as commands."""
 
@@ -115,6 +120,45 @@ def draw_frontier(summary: Mapping[str, Any], folder: Path) -> None:
         replace_file(folder / "frontier.png", png(figure))
 
 
+def draw_sweep(summary: Mapping[str, Any], folder: Path) -> None:
+    """Write ``sweep-NAME.png`` for each setting that was swept: average accuracy by its value.
+
+    Args:
+        summary: What `summary.json` holds.
+        folder: The comparison's.
+    """
+    rows = {
+        name: (one, spread["mean"], spread["sd"] or 0.0)
+        for name, one in summary["sweep"].items()
+        if name in summary["strategies"]
+        and (spread := summary["strategies"][name]["average_accuracy"])["mean"] is not None
+    }
+    names = dict.fromkeys(name for one, *_ in rows.values() for name in one["values"])
+    for name in names:
+        swept = [one["values"][name] for one, *_ in rows.values() if name in one["values"]]
+        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in swept)
+        scores: list[Score] = []
+        for label, (one, mean, sd) in rows.items():
+            others = {key: value for key, value in one["values"].items() if key != name}
+            if numbers and name in one["values"]:
+                said = (f"{key}={value}" for key, value in others.items())
+                curve, x = " ".join([one["strategy"], *said]), float(one["values"][name])
+            elif name in one["values"] or not others:
+                curve, x = label, None
+            else:
+                continue  # a value of another setting
+            scores.append(Score("", curve, x, 100 * mean, 100 * sd))
+        wide = numbers and min(swept) > 0 and max(swept) >= _WIDE * min(swept)
+        figure = curves(
+            scores,
+            title=", ".join(summary["tasks"]),
+            measure="average accuracy at the end (%)",
+            axis=name,
+            logarithmic=wide,
+        )
+        replace_file(folder / f"sweep-{name}.png", png(figure))
+
+
 def tradeoffs_of(summary: Mapping[str, Any]) -> dict[str, Tradeoff]:
     """Return what each strategy reaches and holds, from what `summary.json` holds."""
     return {
@@ -123,8 +167,8 @@ def tradeoffs_of(summary: Mapping[str, Any]) -> dict[str, Tradeoff]:
             row["average_accuracy"]["sd"],
             row["bytes_per_task"]["mean"],
             forgets=bool(row["forgetting"]["mean"]),
-            # Behind a name there may stand where it was run, as in "ewc (first)".
-            bound=(found := STRATEGIES.get(name.split(" (")[0])) is not None and found.bound,
+            # Behind a name there may stand where it was run, or with what: "ewc (first)".
+            bound=(found := STRATEGIES.get(name.split(" ")[0])) is not None and found.bound,
         )
         for name, row in summary["strategies"].items()
         if row["average_accuracy"]["mean"] is not None

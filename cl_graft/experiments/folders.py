@@ -44,6 +44,7 @@ __all__ = [
     "settings_of",
     "sweep",
     "told_how_to_go_on",
+    "write_comparison",
     "write_config",
 ]
 
@@ -97,6 +98,12 @@ def write_config(config: ExperimentConfig, folder: Path, **more: Any) -> None:
     """Write the resolved config into a folder, and more: which cell or cells it is about."""
     head = {"format": _FORMAT, "version": VERSION}
     replace_file(folder / CONFIG, sealed_json({**head, **more, **config.cell()}))
+
+
+def write_comparison(config: ExperimentConfig, out: Path, *, started_by: str) -> None:
+    """Write the resolved config of a comparison into its folder, and the command that began it."""
+    cells = {name: getattr(config, name) for name in CELL_CHOICES}
+    write_config(config, out, **cells, command=started_by)
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
@@ -239,7 +246,11 @@ def check_out(out: Path, config: ExperimentConfig) -> None:
         raise InputError(f"{out} is a file; choose another output folder")
     stored = read_config(out)
     if stored is not None:
-        if other := differences(stored, config):
+        other = differences(stored, config)
+        before, now = (sorted(swept) for swept in (stored.get("sweep", {}), config.sweep))
+        if before != now:
+            other.append(f"sweep of {', '.join(before) or 'nothing'} there")
+        if other:
             raise InputError(
                 f"{out} holds a comparison with another config ({'; '.join(other)}); "
                 "choose another output folder"

@@ -16,7 +16,7 @@ from typing import Protocol, TypedDict
 from cl_graft.experiments import folders
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.progress import Progress, silent
+from cl_graft.experiments.progress import Progress, reported_as, silent
 from cl_graft.experiments.results import RunResult
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import data_seed_of, load_tasks
@@ -52,6 +52,8 @@ class Job:
         config: The settings of the strategy, before its values are chosen.
         out: The comparison's folder.
         started_by: The command to note.
+        cache: The folder of the cache, which several comparisons may share.
+        point: Of several comparisons, which.
         ahead: The place in the stream of the single task; None for all others.
         needs: The names of the jobs that must be over first.
     """
@@ -61,6 +63,8 @@ class Job:
     config: ExperimentConfig
     out: Path
     started_by: str
+    cache: Path
+    point: str = ""
     ahead: int | None = None
     needs: frozenset[str] = frozenset()
 
@@ -68,10 +72,19 @@ class Job:
     def name(self) -> str:
         """Return what the job is called, such as ``"lora, seed 0"`` or ``"lora, tuning"``."""
         if self.seed is None:
-            return f"{self.strategy}, tuning"
+            return f"{self.shown}, tuning"
         if self.ahead is None:
-            return f"{self.strategy}, seed {self.seed}"
-        return f"{self._makes}, seed {self.seed}, task {self.ahead} ahead"
+            return f"{self.shown}, seed {self.seed}"
+        return f"{self.told(self._makes)}, seed {self.seed}, task {self.ahead} ahead"
+
+    @property
+    def shown(self) -> str:
+        """Return the strategy's name as it is told while it runs."""
+        return self.told(self.strategy)
+
+    def told(self, name: str) -> str:
+        """Say of which comparison something is, where there are several."""
+        return f"{name} {self.point}".strip()
 
     @property
     def cell(self) -> bool:
@@ -140,24 +153,26 @@ class InTurn:
 
     Attributes:
         cache: Shared by all jobs.
-        tasks: Loaded tasks by data seed.
+        tasks: Loaded tasks, by the comparison's folder and the data seed.
     """
 
     cache: DirectoryCache
-    tasks: Mapping[int, Sequence[TextTask]]
+    tasks: Mapping[tuple[Path, int], Sequence[TextTask]]
 
     def __call__(
         self, jobs: Sequence[Job], *, progress: Progress, stop: Stop
     ) -> Iterator[tuple[Job, Outcome]]:
         """Do the jobs; see `Engine`."""
-        undecided: dict[str, Failed] = {}
+        undecided: dict[tuple[Path, str], Failed] = {}
         for job in jobs:
-            outcome: Outcome | None = undecided.get(job.strategy)
+            outcome: Outcome | None = undecided.get((job.out, job.strategy))
             if outcome is None:
-                tasks = None if job.seed is None else self.tasks[data_seed_of(job.config, job.seed)]
+                tasks = None
+                if job.seed is not None:
+                    tasks = self.tasks[job.out, data_seed_of(job.config, job.seed)]
                 outcome = attempt(job, progress=progress, stop=stop, cache=self.cache, tasks=tasks)
             if isinstance(outcome, Failed) and job.seed is None:
-                undecided[job.strategy] = outcome
+                undecided[job.out, job.strategy] = outcome
             yield job, outcome
             stop.check()
 
@@ -193,15 +208,15 @@ def perform(
         job: The job.
         progress: Called after every step.
         stop: Asked after every step whether to stop.
-        cache: Keeps tokens, dense runs and rankings; None means the comparison's.
+        cache: Keeps tokens, dense runs and rankings; None opens the job's.
         tasks: The tasks, if they are loaded already.
 
     Raises:
         Exception: What `cl_graft.experiments.run.run` and `cl_graft.experiments.tuning.tune` raise.
     """
     how: _How = {
-        "cache": DirectoryCache(job.out / folders.CACHE) if cache is None else cache,
-        "progress": progress,
+        "cache": DirectoryCache(job.cache) if cache is None else cache,
+        "progress": reported_as(progress, job.told),
         "stop": stop,
         "started_by": job.started_by,
     }

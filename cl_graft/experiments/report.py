@@ -51,7 +51,7 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
     tasks, rows = summary["tasks"], summary["strategies"]
     seeds = ", ".join(str(seed) for seed in summary["seeds"])
     many = len(summary["seeds"]) > 1
-    orders = summary.get("orders", [])
+    orders = summary["orders"]
     title = f"{', '.join(tasks)} in {len(orders)} orders" if orders else " → ".join(tasks)
     what = "them and all orders" if orders else "them"
     many = many or bool(orders)

@@ -16,8 +16,8 @@ from typing import Any
 
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
-from cl_graft.experiments.config import CELL_CHOICES, ExperimentConfig, config_from
-from cl_graft.experiments.orders import compare_orders
+from cl_graft.experiments.compare import compare
+from cl_graft.experiments.config import ExperimentConfig, config_from
 from cl_graft.experiments.progress import Progress, silent
 from cl_graft.experiments.results import RESULTS, Comparison, RunResult, read_result
 from cl_graft.experiments.run import run
@@ -79,7 +79,7 @@ def resume_comparison(
         Stopped: If `stop` asked for it.
     """
     config, started_by = stored_comparison(out, trust_remote_code=trust_remote_code)
-    return compare_orders(config, out=out, progress=progress, started_by=started_by, stop=stop)
+    return compare(config, out=out, progress=progress, started_by=started_by, stop=stop)
 
 
 def stored_comparison(
@@ -91,7 +91,7 @@ def stored_comparison(
         InputError: If there is none; see `stored_config`.
     """
     stored = folders.read_config(Path(out)) or {}
-    if not set(CELL_CHOICES) <= set(stored):
+    if not {"strategies", "seeds"} <= set(stored):
         other = "a run: cl-graft run --resume goes on with it" if _is_run(stored) else "none"
         raise InputError(f"{out} should hold a comparison to go on with, but holds {other}")
     config = stored_config(Path(out), trust_remote_code=trust_remote_code)

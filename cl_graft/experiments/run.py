@@ -123,10 +123,11 @@ def run(
         DivergedError: If a loss, a score or a weight is NaN or infinite.
         Stopped: If `stop` asked for it.
     """
-    if config.tune or config.bytes_per_task is not None or config.orders != 1:
+    several = config.orders != 1 or config.sweep
+    if config.tune or config.bytes_per_task is not None or several:
         raise InputError(
-            "tune, bytes_per_task and orders are of a comparison, and this is one run with its "
-            "settings as they are: cl-graft compare takes them"
+            "tune, bytes_per_task, orders and sweep are of a comparison, and this is one run with "
+            "its settings as they are: cl-graft compare takes them"
         )
     row = find_strategy(strategy)
     folder = run_folder(out, strategy, seed)

@@ -12,10 +12,11 @@ from typing import Any
 
 from cl_graft.analysis import Anatomy, anatomy
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.compare import summarize
 from cl_graft.experiments.findings import recorded_config
 from cl_graft.experiments.folders import BANK
+from cl_graft.experiments.points import label_of
 from cl_graft.experiments.results import RESULTS, Failure, RunResult, read_result
+from cl_graft.experiments.summary import summarize
 from cl_graft.store import load_bank
 
 __all__ = ["Material", "RunIn", "gather"]
@@ -80,8 +81,8 @@ def gather(folders: Sequence[Path]) -> Material:
         InputError: If a folder holds no run, or the runs are not of the same tasks and model.
         BankError: If a file is altered.
     """
-    found = [(folder, run) for folder in folders for run in _runs_in(folder)]
-    everything = _told_apart([(asked, RunIn(run, read_result(run))) for asked, run in found])
+    found = [(folder, RunIn(run, _read(run))) for folder in folders for run in _runs_in(folder)]
+    everything = _told_apart(found)
     runs = [run for run in everything if run.result.complete]
     unfinished = [run for run in everything if not run.result.complete]
     if not runs:
@@ -101,18 +102,19 @@ def gather(folders: Sequence[Path]) -> Material:
         for run in unfinished
     ]
     commands = tuple(dict.fromkeys(run.result.command for run in runs))
+    orders = list(dict.fromkeys(tuple(run.result.tasks) for run in runs))
     summary = summarize(
         config.model_copy(update={"seeds": seeds}),
         [run.result for run in runs],
         failed,
         started_by=commands[0],
         budget=budget,
+        orders=orders if len(orders) > 1 else (),
     )
-    orders = {tuple(run.result.tasks) for run in runs}
     return Material(
         tuple(folders),
         tuple(runs),
-        {**summary, "orders": [list(order) for order in orders] if len(orders) > 1 else []},
+        summary,
         _anatomies(runs),
         commands,
     )
@@ -123,13 +125,20 @@ def _runs_in(folder: Path) -> list[Path]:
         raise InputError(f"there is no folder {folder}")
     if (folder / RESULTS).is_file():
         return [folder]
-    places = [*folder.glob(f"*/seed*/{RESULTS}"), *folder.glob(f"order*/*/seed*/{RESULTS}")]
+    places = [*folder.glob(f"*/seed*/{RESULTS}"), *folder.glob(f"*/*/seed*/{RESULTS}")]
     if not places:
         raise InputError(
             f"{folder} holds no run: expected the folder of a run (with {RESULTS}), or what "
             "cl-graft compare was told to write --out to"
         )
     return sorted(place.parent for place in places)
+
+
+def _read(run: Path) -> RunResult:
+    """Read a run; its strategy carries the swept values that the folder of its comparison names."""
+    result = read_result(run)
+    label = label_of(run.resolve().parent.parent.name)
+    return replace(result, strategy=f"{result.strategy} {label}".strip())
 
 
 def _told_apart(found: Sequence[tuple[Path, RunIn]]) -> list[RunIn]:

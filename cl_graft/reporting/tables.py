@@ -112,7 +112,7 @@ def strategies(material: Material) -> Table:
     rows = []
     for name in material.strategies:
         first = material.of(name)[0]
-        row = STRATEGIES.get(name.split(" (")[0])
+        row = STRATEGIES.get(name.split(" ")[0])
         own = ", ".join(f"{key} {value}" for key, value in first.settings.items())
         chosen = first.tuning.get("chosen", {})
         tuned = ", ".join(f"{key} {value}" for key, value in chosen.items())

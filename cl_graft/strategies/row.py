@@ -113,6 +113,11 @@ class StrategyRow:
         return self.family in ("lower bound", "upper bound")
 
     @property
+    def has_regions(self) -> bool:
+        """Whether it trains regions, or merges grafts."""
+        return self.trains == "region" or self.family == "merging"
+
+    @property
     def unavailable(self) -> str:
         """Why it cannot run here; empty if it can."""
         if self.broken:

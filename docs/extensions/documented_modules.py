@@ -172,7 +172,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.experiments.config",
         "cl_graft.experiments.run",
         "cl_graft.experiments.compare",
-        "cl_graft.experiments.orders",
+        "cl_graft.experiments.points",
         "cl_graft.experiments.forms",
         "cl_graft.experiments.tuning",
         "cl_graft.experiments.sizing",

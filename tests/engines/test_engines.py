@@ -125,6 +125,27 @@ def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_pa
     assert over.index("movement 0.01, seed 0, task 0 ahead") < over.index("independent, seed 0")
 
 
+def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, tmp_path):
+    quick = {"mask_steps": 2, "mask_batch": 8, "strategies": ["grafting"], "orders": 2}
+    config = config_from(settings | quick | {"sweep": {"density": [0.01, 0.02]}})
+    here = compare(config, out=tmp_path / "here")
+    seen: list[Step] = []
+    with closing(ray_pool(workers=2)) as pool:
+        there = compare(config, out=tmp_path / "there", engine=Spread(pool), progress=seen.append)
+    assert there.failed == ()
+    assert [cell.strategy for cell in there.cells] == [cell.strategy for cell in here.cells]
+    points = [f"density={d},order{o}" for d in (0.01, 0.02) for o in (0, 1)]
+    for point in points:
+        run = Path(point) / "grafting" / "seed0"
+        assert outcome_of(tmp_path / "there" / run) == outcome_of(tmp_path / "here" / run)
+    cells = {f"grafting {point.replace(',', ' ')}, seed 0" for point in points}
+    over = [str(step.job) for step in seen if step.phase == "over"]
+    assert len(over) == len(set(over)) == len(points) * (1 + 2)
+    assert cells < set(over)
+    caches = [path.parent for path in (tmp_path / "there").rglob("dense-*.safetensors")]
+    assert caches == 2 * [tmp_path / "there" / "cache"]  # of each task one, whatever the rest
+
+
 def test_a_killed_worker_costs_only_what_it_did_since_its_checkpoint(long, long_here, tmp_path):
     run = tmp_path / "naive" / "seed0"
     killed: list[int] = []
@@ -206,7 +227,7 @@ def test_values_that_cannot_be_chosen_fail_every_cell_that_waits_for_them(settin
 
 
 def test_a_board_that_is_damaged_or_gone_shows_nothing(settings, tmp_path):
-    job = Job("naive", 0, config_from(settings), tmp_path, "")
+    job = Job("naive", 0, config_from(settings), tmp_path, "", tmp_path / "cache")
     board = Board(tmp_path / "board")
     board.pin(job, Step("train", 1, 2, "a", "naive", 0))
     assert board.latest(job) is None

@@ -12,7 +12,11 @@ from cl_graft.experiments.jobs import Job
 
 def jobs_of(*strategies: str, tasks: int = 2, seeds: tuple[int, ...] = (0,), **settings: Any):
     config = config_from({"tasks": ["sentiment", "topic"], "density": 0.01, **settings})
-    cells = [Job(name, seed, config, Path("out"), "") for seed in seeds for name in strategies]
+    cells = [
+        Job(name, seed, config, Path("out"), "", Path("cache"))
+        for seed in seeds
+        for name in strategies
+    ]
     return with_tasks_ahead(cells, tasks)
 
 

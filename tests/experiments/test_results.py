@@ -7,8 +7,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from cl_graft.errors import BankError, FutureVersion, InputError
-from cl_graft.experiments.compare import summarize
 from cl_graft.experiments.results import RESULTS, Failure, RunResult, read_result, write_result
+from cl_graft.experiments.summary import summarize
 from cl_graft.store.seals import read_sealed, sealed_json
 
 

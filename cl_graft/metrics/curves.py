@@ -1,0 +1,89 @@
+"""Pictures of scores: curves along an axis, or bars side by side."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+__all__ = ["Score", "curves"]
+
+_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
+_MARKS = "osD^vPX*"
+_MOST = 6
+"""Panels that are drawn."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """One point of a picture.
+
+    Attributes:
+        panel: The title of its panel.
+        name: Of whom.
+        x: Where on the axis; None for what has no place there.
+        mean: Its height.
+        deviation: The standard deviation.
+    """
+
+    panel: str
+    name: str
+    x: float | None
+    mean: float
+    deviation: float
+
+
+def curves(
+    scores: Sequence[Score], *, title: str, measure: str, axis: str, logarithmic: bool
+) -> Figure:
+    """Draw scores against the axis where there is one, else as bars.
+
+    Beside curves, what has no place on the axis is a line across.
+
+    Args:
+        scores: At least one.
+        title: Printed above.
+        measure: What is drawn, with its unit.
+        axis: What the axis is, with its unit.
+        logarithmic: Whether the axis is; places at 0 are left out then.
+    """
+    titles = list(dict.fromkeys(score.panel for score in scores))[:_MOST]
+    names = list(dict.fromkeys(score.name for score in scores))
+    along = any(score.x is not None for score in scores)
+    wide = max(3.6, 0.32 * (0 if along else len(names))) * len(titles)
+    figure = Figure(figsize=(1.2 + wide, 4.6), dpi=120, layout="constrained")
+    FigureCanvasAgg(figure)
+    panels = np.atleast_1d(figure.subplots(1, len(titles), sharey=True))
+    for panel, own_title in zip(panels, titles, strict=True):
+        for place, name in enumerate(names):
+            part = [s for s in scores if s.panel == own_title and s.name == name]
+            style = {"color": _COLOURS[place % 8], "label": name}
+            curve = [(s.x, s.mean, s.deviation) for s in part if s.x is not None]
+            curve = sorted(point for point in curve if point[0] > 0 or not logarithmic)
+            if curve:
+                x, mean, spread = (list(side) for side in zip(*curve, strict=True))
+                panel.errorbar(x, mean, yerr=spread, marker=_MARKS[place % 8], capsize=2, **style)
+            elif part and along:
+                panel.axhline(part[0].mean, linestyle="--", linewidth=1, **style)
+            elif part:
+                panel.bar(place, part[0].mean, yerr=part[0].deviation, capsize=2, **style)
+        panel.set(title=own_title, xlabel=axis if along else "")
+        if along and logarithmic:
+            panel.set_xscale("log")
+        if not along:
+            panel.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize="small")
+        panel.grid(alpha=0.3, axis="both" if along else "y")
+    panels[0].set_ylabel(measure)
+    figure.suptitle(textwrap.fill(title, round(10 * figure.get_figwidth())))
+    if along:
+        handles, labels = panels[0].get_legend_handles_labels()
+        columns = min(2 * len(titles), len(labels))
+        figure.legend(
+            handles, labels, loc="outside lower center", ncols=columns, frameon=False,
+            fontsize="small",
+        )  # fmt: skip
+    return figure
