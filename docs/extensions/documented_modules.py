@@ -166,6 +166,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.metrics.temperature",
         "cl_graft.metrics.task_score",
         "cl_graft.metrics.figures",
+        "cl_graft.metrics.curves",
         "cl_graft.analysis.capacity",
     ),
     "Experiments": (

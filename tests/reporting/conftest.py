@@ -36,6 +36,16 @@ def report(compared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the report that is opened: that of CL_GRAFT_RUNS, if it names a folder."""
+    from cl_graft.reporting.report import make_report
+
+    if not (runs := os.environ.get("CL_GRAFT_RUNS")):
+        return request.getfixturevalue("report")
+    return make_report([Path(runs)], out=tmp_path_factory.mktemp("shown") / "out").page.parent
+
+
+@pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """A headless Chromium: that of playwright, or the one that CL_GRAFT_CHROMIUM names."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")

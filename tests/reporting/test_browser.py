@@ -1,7 +1,7 @@
 """The page in a real browser: sorting, themes, widths, keyboard, accessibility, no requests.
 
 Needs the extra `browser` and a Chromium: the one that playwright installs, or the one that
-CL_GRAFT_CHROMIUM names.
+CL_GRAFT_CHROMIUM names. With CL_GRAFT_RUNS it is the page of the runs in that folder.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ VIEWS = {"desktop": (1280, 900), "phone": (390, 844)}
 
 
 @pytest.fixture(params=[(v, s) for v in VIEWS for s in ("light", "dark")], ids="-".join)
-def opened(request: pytest.FixtureRequest, browser: Any, report: Path) -> Iterator[Any]:
+def opened(request: pytest.FixtureRequest, browser: Any, shown: Path) -> Iterator[Any]:
     """The page, and everything that it complains about or asks for."""
     view, scheme = request.param
     width, height = VIEWS[view]
@@ -25,7 +25,7 @@ def opened(request: pytest.FixtureRequest, browser: Any, report: Path) -> Iterat
     page.on("pageerror", lambda error: told.append(str(error)))
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    address = (report / "report.html").as_uri()
+    address = (shown / "report.html").as_uri()
     page.goto(address)
     yield page
     assert told == []
@@ -104,7 +104,7 @@ def test_the_numbers_of_a_figure_unfold_by_keyboard(opened):
     assert opened.locator("#matrices details table").first.is_visible()
 
 
-def test_axe_finds_nothing_wrong(opened, browser, report):
+def test_axe_finds_nothing_wrong(opened, browser, shown):
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="no axe")
     # The page's own policy lets no other script in.
     scheme = opened.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
@@ -114,7 +114,7 @@ def test_axe_finds_nothing_wrong(opened, browser, report):
         color_scheme="dark" if scheme else "light",
     )
     page = context.new_page()
-    page.goto((report / "report.html").as_uri())
+    page.goto((shown / "report.html").as_uri())
     page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
     found = axe.Axe().run(page).response["violations"]
     context.close()
