@@ -28,7 +28,7 @@ SECTIONS = {
     "phone": "comparison,matrices,calibration",
 }
 COLOURS = 128
-"""Of the stored pictures: flat colours lose nothing that one sees, and three quarters of the size."""
+"""Of the stored pictures: nothing that one sees is lost, and three quarters of the bytes."""
 
 
 def main() -> None:

@@ -25,8 +25,15 @@ def data_seed_of(config: ExperimentConfig, seed: int) -> int:
     return seed if config.data_seed is None else config.data_seed
 
 
-def load_tasks(config: ExperimentConfig, *, seed: int) -> tuple[TextTask, ...]:
+def load_tasks(
+    config: ExperimentConfig, *, seed: int, regressions: bool = False
+) -> tuple[TextTask, ...]:
     """Load the tasks of a config for the run with a seed, in the form that it asks for.
+
+    Args:
+        config: The settings.
+        seed: The run's.
+        regressions: Whether a task may be a regression.
 
     Raises:
         InputError: If a task is unknown, its data cannot be used, or it does not fit the form.
@@ -39,10 +46,8 @@ def load_tasks(config: ExperimentConfig, *, seed: int) -> tuple[TextTask, ...]:
         if count > 1:
             raise InputError(f"{count} of the tasks are called {name!r}: results go by task name")
     for task in tasks:
-        if task.regression:
-            raise InputError(
-                f"task {task.name!r} is a regression; experiments run classification tasks"
-            )
+        if task.regression and not regressions:
+            raise InputError(f"task {task.name!r} is a regression; this runs classification tasks")
     return formed(tasks, config)
 
 

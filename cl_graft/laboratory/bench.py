@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cl_graft.experiments.base import base_identity, load_base_model
 from cl_graft.experiments.cache import DirectoryCache
@@ -34,6 +34,7 @@ from cl_graft.localization import Ranking, find_localizer, localize
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.rules import biases
+from cl_graft.loss import task_loss
 from cl_graft.metrics import ece, score
 from cl_graft.models import TaskModel
 from cl_graft.posing import Count, pose
@@ -51,8 +52,8 @@ class Answers:
     """What a model answered on the rows of a task.
 
     Attributes:
-        logits: Of shape (n, K), on the CPU.
-        targets: Right classes, of shape (n,).
+        logits: Of shape (n, K), on the CPU; (n, 1) of a regression, which has a score alone.
+        targets: Right classes, or numbers, of shape (n,).
         metric: The task's score.
     """
 
@@ -85,13 +86,26 @@ class Bench:
         identity: Which base it is.
         seed: The model's.
         data_seed: The sample's.
+
+    Args:
+        config: The settings; the model's seed is the first of its seeds.
+        data_seed: The sample's.
+        cache: Keeps dense runs and tokens.
+        regressions: Whether a task may be a regression.
     """
 
-    def __init__(self, config: ExperimentConfig, *, data_seed: int, cache: DirectoryCache) -> None:
+    def __init__(
+        self,
+        config: ExperimentConfig,
+        *,
+        data_seed: int,
+        cache: DirectoryCache,
+        regressions: bool = False,
+    ) -> None:
         self.config = config.model_copy(update={"data_seed": data_seed})
         self.seed, self.data_seed, self._cache = config.seeds[0], data_seed, cache
         self.device = pick_device(config.device)
-        tasks = load_tasks(self.config, seed=self.seed)
+        tasks = load_tasks(self.config, seed=self.seed, regressions=regressions)
         loaded = load_base_model(self.config)
         check_tasks(tasks, loaded, self.config)
         self.stream: TextStream = text_stream(
@@ -120,7 +134,7 @@ class Bench:
                 self.model,
                 experience,
                 label=label,
-                criterion=nn.functional.cross_entropy,
+                criterion=task_loss,
                 base=self.identity.fingerprint,
                 device=self.device,
                 dev=self.stream.benchmark.streams["valid"][label],

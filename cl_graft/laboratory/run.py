@@ -108,7 +108,8 @@ def run_experiment(
         file = folder / f"cell{seed}.json"
         cell = _kept(file, own)
         if cell is None:
-            bench = Bench(config, data_seed=seed, cache=DirectoryCache(out / "cache"))
+            cache, regressions = DirectoryCache(out / "cache"), experiment.regressions
+            bench = Bench(config, data_seed=seed, cache=cache, regressions=regressions)
             cell = list(experiment.run(bench))
             stored = {"config": own, "readings": [asdict(reading) for reading in cell]}
             replace_file(file, json.dumps(stored, indent=1, allow_nan=True).encode())

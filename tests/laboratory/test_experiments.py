@@ -7,10 +7,13 @@ import pytest
 from benchmark_scripts import run_script
 
 from cl_graft.errors import InputError
+from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.laboratory import EXPERIMENTS, SCALES, experiment_config, run_experiment
+from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.claims import CLAIMS, judge
 from cl_graft.laboratory.stored import read_stored
+from cl_graft.laboratory.table import find_experiment
 
 # What one cell of built-in tasks cannot have: several seeds, and the real tasks of a claim.
 NOT_AT_SMOKE_SCALE = ("over several seeds", "pair", "gains 5 points")
@@ -45,6 +48,41 @@ def test_an_experiment_runs_at_smoke_scale_and_leaves_json_table_and_picture(
             verdict = judge(claim, {name: result.view})
             decided = verdict.holds is not None
             assert decided or any(part in verdict.ours for part in NOT_AT_SMOKE_SCALE), verdict
+
+
+@pytest.fixture
+def similarities(tmp_path):
+    """A data folder whose stsb says how many words of a sentence are good."""
+    folder = tmp_path / "data" / "stsb"
+    folder.mkdir(parents=True)
+    for split, rows in (("train", 120), ("test", 60)):
+        words = ([(place * 7 + word) % 6 for word in range(5)] for place in range(rows))
+        lines = [
+            {
+                "text": " ".join("good" if w < p % 6 else "bad" for w in own),
+                "text_pair": f"number {p}",
+                "label": float(sum(w < p % 6 for w in own)),
+            }
+            for p, own in enumerate(words)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"{split}.jsonl").write_text(text)
+    return folder.parent
+
+
+def test_a_regression_is_learned_and_scored_by_correlation(similarities, tmp_path, tiny_bert):
+    sets = [f"model={tiny_bert}", "tasks=stsb", "shots=60", "steps=60", "max_test=null"]
+    chosen = {"out": tmp_path / "out", "scale": "smoke", "data": similarities, "sets": sets}
+    found = run_experiment("sam_table2", seeds=[0], **chosen)
+    scores = {row.method: row.mean for row in found.rows}
+    assert all(-1 <= score <= 1 for score in scores.values())
+    assert scores["SAM"] > 0.3
+    config = experiment_config(find_experiment("sam_table1"), "smoke", data=similarities, sets=sets)
+    cache = DirectoryCache(tmp_path / "cache")
+    bench = Bench(config, data_seed=0, cache=cache, regressions=True)
+    assert bench.tuned_answers(0, bench.dense(0)).score > 0.6
+    with pytest.raises(InputError, match="'stsb' is a regression"):
+        run_experiment("table1", seeds=[0], **chosen)
 
 
 def test_cells_that_are_done_are_not_run_again_and_other_settings_are_refused(

@@ -233,7 +233,7 @@ SAM = (
             what="average score of SAM − of the best other method",
             number=lambda v: v("SAM") - max(v(m) for m in _others(v)), over="once", above=0.0,
         ),
-        unavailable="RTE and CB are not in the data, and STS-B is a regression",
+        unavailable="RTE and CB are not in the data",
     ),
 )  # fmt: skip
 """Tables 1 to 6 and Figs. 3 to 5."""
