@@ -3,9 +3,10 @@
 from copy import deepcopy
 from types import SimpleNamespace
 
+import pytest
 import torch
 from avalanche.core import SupervisedPlugin
-from avalanche.training.plugins import AGEMPlugin
+from avalanche.training.plugins import AGEMPlugin, GEMPlugin
 from small_runs import SMALL
 from torch.utils.data import default_collate
 
@@ -34,6 +35,39 @@ def test_gdumb_with_room_for_all_rows_of_a_task_is_naive_on_it(small_runs):
     alone = {"tasks": ["sentiment"]}
     kept = small_runs("gdumb", own={"mem_size": 1000}, **alone)
     assert kept.logit_hashes == small_runs("naive", **alone).logit_hashes
+
+
+def test_a_gem_step_opposes_the_gradient_of_no_earlier_task(kept_strategy):
+    pytest.importorskip("quadprog", reason="quadprog (GPL) is installed by who wants GEM")
+
+    class Probe(SupervisedPlugin):
+        def __init__(self, projects):
+            super().__init__()
+            self.projects, self.dots = projects, []
+
+        def after_backward(self, strategy, **kwargs):
+            if strategy.clock.train_exp_counter > 0:
+                now = [
+                    torch.zeros(p.numel()) if p.grad is None else p.grad.flatten()
+                    for p in strategy.model.parameters()
+                ]
+                self.dots.append(self.projects.G @ torch.cat(now))
+
+    probes = []
+
+    def before(strategy):
+        place = next(n for n, p in enumerate(strategy.plugins) if isinstance(p, GEMPlugin))
+        projects = strategy.plugins[place]
+        probes[:] = [Probe(projects), Probe(projects)]
+        strategy.plugins[place : place + 1] = [probes[0], projects, probes[1]]
+
+    kept_strategy("gem", before=before)
+    raw, projected = (torch.stack(probe.dots) for probe in probes)
+    assert len(raw) == SMALL["steps"]
+    opposed = (raw < 0).any(dim=1)
+    assert opposed.any()
+    assert (projected[~opposed] == raw[~opposed]).all()
+    assert (projected[opposed] > 0).all()  # memory_strength asks for more than 0
 
 
 def test_an_a_gem_step_does_not_oppose_the_gradient_on_kept_rows(kept_strategy):
