@@ -37,33 +37,41 @@ def test_gdumb_with_room_for_all_rows_of_a_task_is_naive_on_it(small_runs):
     assert kept.logit_hashes == small_runs("naive", **alone).logit_hashes
 
 
-def test_a_gem_step_opposes_the_gradient_of_no_earlier_task(kept_strategy):
-    pytest.importorskip("quadprog", reason="quadprog (GPL) is installed by who wants GEM")
+class Probe(SupervisedPlugin):
+    """Notes the products of the gradient with those of kept rows, once there are any."""
 
-    class Probe(SupervisedPlugin):
-        def __init__(self, projects):
-            super().__init__()
-            self.projects, self.dots = projects, []
+    def __init__(self, references):
+        super().__init__()
+        self.references, self.dots = references, []
 
-        def after_backward(self, strategy, **kwargs):
-            if strategy.clock.train_exp_counter > 0:
-                now = [
-                    torch.zeros(p.numel()) if p.grad is None else p.grad.flatten()
-                    for p in strategy.model.parameters()
-                ]
-                self.dots.append(self.projects.G @ torch.cat(now))
+    def after_backward(self, strategy, **kwargs):
+        if len(references := self.references()):
+            now = [
+                torch.zeros(p.numel()) if p.grad is None else p.grad.flatten()
+                for p in strategy.model.parameters()
+            ]
+            self.dots.append(torch.atleast_2d(references) @ torch.cat(now))
 
+
+def products(kept_strategy, name, kind, references):
+    """Return the products before and after a plugin of a kind projects: (steps, references)."""
     probes = []
 
     def before(strategy):
-        place = next(n for n, p in enumerate(strategy.plugins) if isinstance(p, GEMPlugin))
+        place = next(n for n, p in enumerate(strategy.plugins) if isinstance(p, kind))
         projects = strategy.plugins[place]
-        probes[:] = [Probe(projects), Probe(projects)]
+        probes[:] = [Probe(lambda: references(projects)), Probe(lambda: references(projects))]
         strategy.plugins[place : place + 1] = [probes[0], projects, probes[1]]
 
-    kept_strategy("gem", before=before)
+    kept_strategy(name, before=before)
     raw, projected = (torch.stack(probe.dots) for probe in probes)
     assert len(raw) == SMALL["steps"]
+    return raw, projected
+
+
+def test_a_gem_step_opposes_the_gradient_of_no_earlier_task(kept_strategy):
+    pytest.importorskip("quadprog", reason="quadprog (GPL) is installed by who wants GEM")
+    raw, projected = products(kept_strategy, "gem", GEMPlugin, lambda plugin: plugin.G)
     opposed = (raw < 0).any(dim=1)
     assert opposed.any()
     assert (projected[~opposed] == raw[~opposed]).all()
@@ -71,31 +79,13 @@ def test_a_gem_step_opposes_the_gradient_of_no_earlier_task(kept_strategy):
 
 
 def test_an_a_gem_step_does_not_oppose_the_gradient_on_kept_rows(kept_strategy):
-    class Probe(SupervisedPlugin):
-        def __init__(self, projects):
-            super().__init__()
-            self.projects, self.dots = projects, []
-
-        def after_backward(self, strategy, **kwargs):
-            if len(self.projects.buffers):
-                now = [
-                    torch.zeros(p.numel()) if p.grad is None else p.grad.flatten()
-                    for p in strategy.model.parameters()
-                ]
-                self.dots.append(float(torch.cat(now) @ self.projects.reference_gradients))
-
-    probes = []
-
-    def before(strategy):
-        place = next(n for n, p in enumerate(strategy.plugins) if isinstance(p, AGEMPlugin))
-        projects = strategy.plugins[place]
-        probes[:] = [Probe(projects), Probe(projects)]
-        strategy.plugins[place : place + 1] = [probes[0], projects, probes[1]]
-
-    kept_strategy("agem", before=before)
-    raw, projected = (probe.dots for probe in probes)
-    assert len(raw) == SMALL["steps"]
-    for then, now in zip(raw, projected, strict=True):
+    raw, projected = products(
+        kept_strategy,
+        "agem",
+        AGEMPlugin,
+        lambda plugin: plugin.reference_gradients if len(plugin.buffers) else torch.empty(0),
+    )
+    for then, now in zip(raw.flatten(), projected.flatten(), strict=True):
         if then >= 0:
             assert now == then
         else:
