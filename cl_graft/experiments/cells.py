@@ -89,18 +89,18 @@ class Cells:
 def find_cells(
     point: Point, out: Path, *, cache: Path, started_by: str, ahead: bool = False
 ) -> Cells:
-    """Find out which cells of a comparison are finished, and note in its folder what it is.
+    """Find out which cells of a comparison are finished.
 
     Args:
         point: What is compared.
-        out: Its folder, which the caller is the only writer of.
+        out: Its folder.
         cache: The folder of the cache.
         started_by: The command to note.
         ahead: Whether tasks are to be localized ahead, in jobs of their own.
 
     Raises:
         InputError: If the folder holds a comparison with another config, or model or data cannot
-            be used; nothing is computed then.
+            be used.
     """
     config = point.config
     folders.check_out(out, config)
@@ -147,7 +147,6 @@ def find_cells(
     if jobs:
         for stream in tasks.values():
             check_tasks(stream, base(), config)
-    folders.write_comparison(config, out, started_by=started_by)
     return Cells(point, out, started_by, tasks, budget, jobs, done)
 
 

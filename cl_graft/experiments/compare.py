@@ -73,10 +73,7 @@ def compare(
     alone = not points[0].name
     with ExitStack() as locks:
         locks.enter_context(only_writer(out))
-        if not alone:
-            folders.check_out(out, config)
-            for point in points:
-                locks.enter_context(only_writer(out / point.name))
+        folders.check_out(out, config)
         cells = {
             out / point.name: find_cells(
                 point,
@@ -87,6 +84,11 @@ def compare(
             )
             for point in points
         }
+        # What cannot be run has left nothing behind that would be in the way of what can.
+        for place, one in cells.items():
+            if not alone:
+                locks.enter_context(only_writer(place))
+            folders.write_comparison(one.point.config, place, started_by=started_by)
         folders.write_comparison(config, out, started_by=started_by)
         jobs = after_the_first([job for one in cells.values() for job in one.jobs])
         if jobs and engine is None:

@@ -184,6 +184,17 @@ def test_a_sweep_is_one_table_that_can_grow(tmp_path, tiny_config):
         compare(config.model_copy(update={"sweep": {}}), out=out)
 
 
+def test_a_sweep_that_cannot_run_leaves_nothing_in_the_way(tmp_path, tiny_config):
+    small = {"tasks": ["sentiment"], "steps": 2, "shots": 8, "max_test": 20}
+    own = {"strategies": ["naive"], "sweep": {"max_length": [16, 4096]}}
+    config = tiny_config.model_copy(update=small | own)
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="max_length must be at most"):
+        compare(config, out=out)
+    config = config.model_copy(update={"sweep": {"max_length": [16, 24]}})
+    assert len(compare(config, out=out).cells) == 2
+
+
 def test_a_report_shows_a_sweep_by_its_values(tmp_path, tiny_config):
     small = {"tasks": ["sentiment"], "steps": 4, "shots": 8, "max_test": 20, "seeds": [0, 1]}
     own = {"strategies": ["naive"], "sweep": {"lr": [0.01, 0.1]}}
