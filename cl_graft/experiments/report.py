@@ -58,15 +58,18 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
     lines = [f"# {title}", ""]
     lines += [f"Seeds: {seeds}. {f'Mean ± standard deviation over {what}; s' if many else 'S'}"
               "cores, transfers, forgetting and ECE in points.", ""]  # fmt: skip
-    head = ["strategy", "average accuracy", "backward transfer", "forgetting", "ECE"]
+    beside = any(row["of_independent"] is not None for row in rows.values())
+    head = ["strategy", "average accuracy", *(["of independent"] if beside else [])]
+    head += ["backward transfer", "forgetting", "ECE"]
     head += [f"{task} at the end" for task in tasks] + ["bytes a task", "seconds", "rows"]
     routed = any(row["sent_right"]["mean"] is not None for row in rows.values())
     head += ["sent right", "passes a text"] if routed else []
     lines += _table(head, [
         [
             name,
-            *(_spread(row[m]) for m in
-              ("average_accuracy", "backward_transfer", "forgetting", "ece")),
+            _spread(row["average_accuracy"]),
+            *([_ratio(row["of_independent"])] if beside else []),
+            *(_spread(row[m]) for m in ("backward_transfer", "forgetting", "ece")),
             *(_spread(row["final"][task]) for task in tasks),
             _spread(row["bytes_per_task"], scale=1, digits=0),
             _spread(row["seconds"], scale=1, digits=0),
@@ -79,16 +82,14 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
     lines += ["", "Seconds are those of all phases, also where a phase was answered by the cache "
               "(a dense run that grafting and independent fine-tuning share); rows are those "
               "that went forward and backward."]  # fmt: skip
+    if beside:
+        lines += ["*Of independent*: the average accuracy over that of independent fine-tuning."]
     if routed:
         lines += ["", "Where texts are *sent*, the strategy is not told their task: it picks one, "
                   "and its answer is among the labels of all tasks. *Sent right* is the share "
                   "that it sent to their own task, the mean over tasks; all others count as "
                   "wrong. The other strategies are given the task, and answer among its labels. "
                   "*Passes a text* go forward to answer it."]  # fmt: skip
-    for name, row in rows.items():
-        if row["of_independent"] is not None and name != "independent":
-            share = f"{row['of_independent']:.3f}"
-            lines.append(f"Average accuracy of {name}: {share} of independent fine-tuning's.")
     lines += _budget(summary["budget"], rows) + _differences(summary) + _tuned(rows)
     if summary["failed"]:
         lines += ["", "## Not finished", ""]
@@ -263,6 +264,10 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def _percent(value: float | None) -> str:
     # "+ 0.0" turns −0.0 into 0.0.
     return "–" if value is None else f"{100 * value + 0.0:.1f}"
+
+
+def _ratio(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}"
 
 
 def _spread(stated: Mapping[str, float | None], *, scale: float = 100, digits: int = 1) -> str:

@@ -29,6 +29,9 @@ def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):
     text = (out / "summary.md").read_text()
     for word in ("grafting", "naive", "independent", *tiny_config.tasks, "machine", "torch 2"):
         assert word in text
+    share = comparison.summary["strategies"]["naive"]["of_independent"]
+    (row,) = [line for line in text.splitlines() if line.startswith("| naive | ")][:1]
+    assert row.split(" | ")[2] == f"{share:.3f}"
 
 
 def test_grafting_forgets_exactly_nothing(comparison):
