@@ -82,7 +82,7 @@ bench-table4: $(STAMP)
 	$(BIN)/python benchmarks/table4.py
 
 bench-speed: $(STAMP)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peft]'
 	$(BIN)/python -W ignore benchmarks/speed.py
 
 bench-stream: $(STAMP)
@@ -92,7 +92,7 @@ bench-frontier: $(STAMP)
 	$(BIN)/python -W ignore benchmarks/frontier.py
 
 bench-baselines: $(STAMP)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peft]'
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/baselines.py --workers $(WORKERS)
 
 bench-routers: $(STAMP)

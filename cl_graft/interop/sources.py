@@ -172,7 +172,7 @@ def _read_adapter(source: Source, loaded: Loaded) -> Tuned:
     try:
         from peft import PeftModel
     except ImportError as error:
-        raise InputError("adapters are read with peft: pip install peft") from error
+        raise InputError("adapters are read with peft: pip install 'cl-graft[peft]'") from error
 
     with safe_open(source.path / _ADAPTER, framework="pt") as file:
         names = [name.removeprefix(_PEFT_KEY) for name in file.keys()]  # noqa: SIM118

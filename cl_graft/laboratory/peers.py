@@ -65,7 +65,7 @@ class Peer:
 
 def _lora(model: TaskModel, size: int, seed: int) -> None:
     if find_spec("peft") is None:
-        raise InputError("LoRA needs the package peft: pip install peft")
+        raise InputError("LoRA needs the package peft: pip install 'cl-graft[peft]'")
     add_lora_(model, rank=size, alpha=2 * size, seed=seed)
 
 

@@ -44,7 +44,7 @@ def test_switching_and_a_stream_are_timed(serving, shape):
 
 
 def test_mixed_batches_are_timed_beside_the_loop_and_lora(serving, shape):
-    pytest.importorskip("peft", reason="peft is not installed (pip install 'cl-graft[bench]')")
+    pytest.importorskip("peft", reason="peft is not installed (pip install 'cl-graft[peft]')")
     found = serving.mixed_batches(replace(shape, rows=8, tokens=4), repeats=2, tasks=4)
     for key in ("mixed_batch_4_tasks", "loop_over_4_tasks", "peft_mixed_lora_4_tasks"):
         assert len(found[f"{key}/single_task_batch"]) == 2
