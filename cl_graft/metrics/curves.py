@@ -16,6 +16,8 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#
 _MARKS = "osD^vPX*"
 _MOST = 6
 """Panels that are drawn."""
+_TICKS = 6
+"""Places on a logarithmic axis up to which each has its number."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,10 @@ def curves(
         panel.set(title=own_title, xlabel=axis if along else "")
         if along and logarithmic:
             panel.set_xscale("log")
+            places = sorted({s.x for s in scores if s.x})
+            if len(places) <= _TICKS:
+                panel.set_xticks(places, [f"{place:g}" for place in places])
+                panel.set_xticks([], minor=True)
         if not along:
             panel.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize="small")
         panel.grid(alpha=0.3, axis="both" if along else "y")
