@@ -75,7 +75,12 @@ def main() -> None:
         started = time.perf_counter()
         with closing(ray_pool(workers=workers)) as pool:
             start = time.perf_counter() - started
-            row = timed(f"Ray, {workers} workers", config, out / f"ray{workers}", Spread(pool))
+            row = timed(
+                f"Ray, {workers} worker{'s' * (workers > 1)}",
+                config,
+                out / f"ray{workers}",
+                Spread(pool),
+            )
         rows.append({**row, "start": start})
     with cluster() as (address, nodes):
         lost: list[str] = []
@@ -92,7 +97,9 @@ def main() -> None:
     for workers in (1, 2):
         with closing(ray_pool(workers=workers)) as pool:
             place = out / f"alone{workers}"
-            single.append(timed(f"Ray, {workers} workers", alone, place, Spread(pool)))
+            single.append(
+                timed(f"Ray, {workers} worker{'s' * (workers > 1)}", alone, place, Spread(pool))
+            )
     whole = compared(single) and whole
     stored = {
         "rows": rows,
