@@ -76,7 +76,7 @@ def main() -> None:
         with closing(ray_pool(workers=workers)) as pool:
             start = time.perf_counter() - started
             row = timed(
-                f"Ray, {workers} worker{'s' * (workers > 1)}",
+                on_ray(workers),
                 config,
                 out / f"ray{workers}",
                 Spread(pool),
@@ -97,9 +97,7 @@ def main() -> None:
     for workers in (1, 2):
         with closing(ray_pool(workers=workers)) as pool:
             place = out / f"alone{workers}"
-            single.append(
-                timed(f"Ray, {workers} worker{'s' * (workers > 1)}", alone, place, Spread(pool))
-            )
+            single.append(timed(on_ray(workers), alone, place, Spread(pool)))
     whole = compared(single) and whole
     stored = {
         "rows": rows,
@@ -117,6 +115,11 @@ def main() -> None:
     stem.with_suffix(".md").write_text(render(stored))
     sys.stdout.write(render(stored))
     sys.exit(0 if whole else 1)
+
+
+def on_ray(workers: int) -> str:
+    """Return what a way with so many workers is called."""
+    return f"Ray, {workers} worker{'s' * (workers > 1)}"
 
 
 def compared(rows: list[dict[str, Any]]) -> bool:
