@@ -34,8 +34,8 @@ from cl_graft.localization import Ranking, find_localizer, localize
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.rules import biases
-from cl_graft.loss import task_loss
 from cl_graft.metrics import ece, score
+from cl_graft.metrics.loss import task_loss
 from cl_graft.models import TaskModel
 from cl_graft.posing import Count, pose
 from cl_graft.region import Layout, Parameters, Region

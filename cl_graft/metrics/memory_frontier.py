@@ -23,6 +23,9 @@ _LOOKS = {
 _ROOM = 0.15
 """Share of the picture's width that stays free for names at its right."""
 
+_NARROW = 0.1
+"""Powers of ten that the picture spans at least."""
+
 _LINE = 0.03
 """Share of the picture's height that a name takes."""
 
@@ -107,6 +110,9 @@ def memory_frontier(points: Mapping[str, Tradeoff], *, title: str = "") -> Figur
         ys = [100 * points[name].accuracy for name in front]
         axes.step(xs, ys, where="post", color=_BLUE, alpha=0.5, label="frontier of these")
     first, last = (math.log10(x) for x in axes.get_xlim())
+    if last - first < _NARROW:  # one method, or all of one size
+        first, last = first - _NARROW, last + _NARROW
+        axes.set_xlim(left=10**first)
     axes.set_xlim(right=10 ** (last + _ROOM * (last - first)))
     _name(axes, places, points)
     axes.set_xlabel("bytes that a task adds")
