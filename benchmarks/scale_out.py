@@ -75,12 +75,7 @@ def main() -> None:
         started = time.perf_counter()
         with closing(ray_pool(workers=workers)) as pool:
             start = time.perf_counter() - started
-            row = timed(
-                on_ray(workers),
-                config,
-                out / f"ray{workers}",
-                Spread(pool),
-            )
+            row = timed(on_ray(workers), config, out / f"ray{workers}", Spread(pool))
         rows.append({**row, "start": start})
     with cluster() as (address, nodes):
         lost: list[str] = []

@@ -3,8 +3,8 @@
     python benchmarks/screenshots.py runs/baselines --out docs/pictures
 
 makes the report of a run or a comparison and takes ``report-desktop-light.png``, ``-dark``,
-``report-phone-light.png`` and ``-dark``: the parts of the page that ``--sections`` names, one below
-the other, as a reader sees them who scrolls there. Needs ``pip install 'cl-graft[browser]'`` and a
+``report-phone-light.png`` and ``-dark``: three parts of the page (SECTIONS), side by side, as a
+reader sees them who scrolls there. Needs ``pip install 'cl-graft[browser]'`` and a
 Chromium: that of playwright, or the one that the environment variable CL_GRAFT_CHROMIUM names.
 """
 
@@ -24,8 +24,8 @@ from cl_graft.reporting.report import make_report
 
 VIEWS = {"desktop": (1280, 860), "phone": (390, 844)}
 SECTIONS = {
-    "desktop": "comparison,stream,anatomy",
-    "phone": "comparison,matrices,calibration",
+    "desktop": ("comparison", "stream", "anatomy"),
+    "phone": ("comparison", "matrices", "calibration"),
 }
 COLOURS = 128
 """Of the stored pictures: nothing that one sees is lost, and three quarters of the bytes."""
@@ -61,7 +61,7 @@ def take(browser: Browser, page: Path, view: str, scheme: str) -> Image.Image:
     opened = context.new_page()
     opened.goto(page.resolve().as_uri())
     screens: list[Image.Image] = []
-    for name in SECTIONS[view].split(","):
+    for name in SECTIONS[view]:
         opened.locator(f"#{name}").evaluate("one => one.scrollIntoView()")
         screens.append(Image.open(io.BytesIO(opened.screenshot())).convert("RGB"))
     context.close()
