@@ -343,6 +343,7 @@ def _read_entry(record: Mapping[str, Any], folder: Path, bank: GraftBank) -> Ent
         name=str(folder / listed["file"]),
         expect=bank.base.fingerprint,
         layout=bank.layout,
+        known=True,
     )
     return replace(entry, standalone=stored.graft)
 

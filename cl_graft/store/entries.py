@@ -52,10 +52,12 @@ def pack_entry(entry: Entry, bank: GraftBank) -> bytes:
 def unpack_entry(data: bytes, bank: GraftBank, *, name: str) -> Entry:
     """Read an entry of `bank` from the bytes of its file, called `name` in messages.
 
+    They must have been compared with the SHA-256 that the bank's index states.
+
     Raises:
         BankError: Its subclasses say why the file is refused.
     """
-    head, tensors = unpack(data, format=_FORMAT, name=name)
+    head, tensors = unpack(data, format=_FORMAT, name=name, known=True)
     with valid(name):
         if part(head, "layout_sha256", str) != layout_sha256(bank.layout):
             raise WrongArchitecture(f"{name} belongs to another architecture than its bank")

@@ -99,10 +99,10 @@ def pack_graft(stored: StoredGraft) -> bytes:
 
 
 def unpack_graft(
-    data: bytes, *, name: str, expect: str | None, layout: Layout | None
+    data: bytes, *, name: str, expect: str | None, layout: Layout | None, known: bool = False
 ) -> StoredGraft:
-    """Read the bytes of a graft file."""
-    head, tensors = unpack(data, format=_FORMAT, name=name)
+    """Read the bytes of a graft file; `known` as for `unpack`."""
+    head, tensors = unpack(data, format=_FORMAT, name=name, known=known)
     with valid(name):
         base = read_base(part(head, "base", dict))
         found = read_layout(part(head, "layout", dict))
