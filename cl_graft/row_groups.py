@@ -1,7 +1,8 @@
 """Rows of a batch task by task: a module computes each with the weights of its own task.
 
 What the next task changes is written into the module's weights, the task's rows are computed, and
-in the end the weights are put back: the weights are those of switching, bit for bit.
+in the end the weights are put back: the weights are those of switching, bit for bit. In prefix mode
+a batch begins and ends at its middle row's task (`middle`), from which the others differ least.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from cl_graft.plans import Plan
 
-__all__ = ["Rows", "Span", "Step", "in_turn", "steps_of"]
+__all__ = ["Rows", "Span", "Step", "in_turn", "middle", "steps_of"]
 
 Rows = slice | Tensor
 """Some rows of a batch: a slice where they stand together, else their numbers."""
@@ -32,12 +33,14 @@ class Step:
         undo: The entries whose coordinates go back to the base first.
         write: The entries whose values are written then.
         apart: The entries that set the rows apart from what the module carries.
+        sign: 1 if the rows have them and the module does not; -1 if it is the other way round.
     """
 
     rows: Rows
     undo: Span
     write: Span
     apart: Span
+    sign: int = 1
 
     @property
     def size(self) -> int:
@@ -46,24 +49,39 @@ class Step:
         return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
-def steps_of(positions: Sequence[int | None], *, prefix: bool, device: torch.device) -> list[Step]:
+def middle(positions: Sequence[int | None]) -> int | None:
+    """Return the entry of the row in the middle, once rows are in the order of their entries."""
+    return sorted(positions, key=_count)[len(positions) // 2]
+
+
+def steps_of(
+    positions: Sequence[int | None], *, carried: int | None, prefix: bool, device: torch.device
+) -> list[Step]:
     """Gather the rows of each entry: the base's first, then those of the entries in order.
 
-    In prefix mode the way begins at the first group's answer and every step adds to those before
-    it; in isolated mode it begins at the base and every step undoes the one before.
+    In prefix mode the way begins by undoing what the first group lacks, and every step adds to
+    those before it; in isolated mode it begins at the base and every step undoes the one before.
+
+    Args:
+        positions: The entry of each row.
+        carried: What the module carries; in isolated mode None.
+        prefix: Whether an entry is answered together with those before it.
+        device: Where numbers of rows are to lie.
     """
     found: dict[int, list[int]] = {}
     for row, position in enumerate(positions):
-        found.setdefault(0 if position is None else position + 1, []).append(row)
+        found.setdefault(_count(position), []).append(row)
+    here = _count(carried)
     steps: list[Step] = []
     for count, rows in sorted(found.items()):
         together = rows[-1] - rows[0] + 1 == len(rows)
         where = slice(rows[0], rows[-1] + 1) if together else torch.tensor(rows, device=device)
         before = steps[-1].write if steps else (0, 0)
         if prefix:
-            carried = steps[0].write[0] if steps else count
+            undo = (0, 0) if steps else (count, here)
             write = before[1] if steps else count, count
-            steps.append(Step(where, (0, 0), write, (carried, count)))
+            apart, sign = ((here, count), 1) if count > here else ((count, here), -1)
+            steps.append(Step(where, undo, write, apart, sign))
         else:
             write = max(count - 1, 0), count
             steps.append(Step(where, before, write, write))
@@ -104,6 +122,7 @@ def in_turn(
         torch.set_autocast_cache_enabled(cache)
         for step in steps:
             write_(step.write, base=True)
+        write_(steps[0].undo, base=False)
     return _joined(parts, [step.rows for step in steps], rows=len(x))
 
 
@@ -116,3 +135,8 @@ def _joined(parts: list[Tensor], places: list[Rows], *, rows: int) -> Tensor:
     for part, place in zip(parts, places, strict=True):
         joined[place] = part
     return joined
+
+
+def _count(position: int | None) -> int:
+    """Return how many entries there are up to one."""
+    return 0 if position is None else position + 1

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from cl_graft.plans import Plan
 from cl_graft.row_differences import RowDifferences, cheaper_to_add, is_matrix
-from cl_graft.row_groups import Step, in_turn, steps_of
+from cl_graft.row_groups import Step, in_turn, middle, steps_of
 from cl_graft.switch import Switch
 
 __all__ = ["How", "mixed"]
@@ -61,9 +61,9 @@ def mixed(
         raise ValueError("mixed batches are answered in eval mode, the model is in training mode")
     prefix = switch.bank.mode == "prefix"
     same = len(set(positions)) == 1
-    layers = [] if same else _layers(switch, positions, prefix=prefix, how=how)
-    start = min(positions, key=_order) if prefix or same else None
-    with switch.holding(start) as model, ExitStack() as stack:
+    carried = middle(positions) if prefix or same else None
+    layers = [] if same else _layers(switch, positions, carried, prefix=prefix, how=how)
+    with switch.holding(carried) as model, ExitStack() as stack:
         for layer in layers:
             stack.enter_context(layer.by_row())
         yield model
@@ -77,7 +77,12 @@ def mixed(
 
 
 def _layers(
-    switch: Switch, positions: Sequence[int | None], *, prefix: bool, how: How
+    switch: Switch,
+    positions: Sequence[int | None],
+    carried: int | None,
+    *,
+    prefix: bool,
+    how: How,
 ) -> list[_Layer]:
     """Return the modules in which the entries of a batch differ.
 
@@ -85,7 +90,7 @@ def _layers(
         RuntimeError: If one of their parameters belongs to another module too.
     """
     device = next(switch.model.parameters()).device
-    steps = steps_of(positions, prefix=prefix, device=device)
+    steps = steps_of(positions, carried=carried, prefix=prefix, device=device)
     owners: dict[int, list[str]] = {}
     for path, module in switch.model.named_modules():
         for parameter in module._parameters.values():
@@ -191,10 +196,6 @@ class _Layer:
             f"{what}: a mixed batch of {self._rows} rows needs modules that make one tensor, "
             "rows first, of one tensor, rows first; switch task by task"
         )
-
-
-def _order(position: int | None) -> int:
-    return -1 if position is None else position
 
 
 def _shapes(values: Sequence[object]) -> str:

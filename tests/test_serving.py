@@ -250,6 +250,13 @@ def test_the_switch_is_not_moved_while_a_mixed_batch_is_answered() -> None:
     switch.to(3)
 
 
+def test_a_batch_in_prefix_mode_is_answered_from_its_middle_row_on() -> None:
+    switch = Switch(TwoLayers().eval(), stream("prefix"))
+    with mixed(switch, [0, 3, None, 2, 2]) as model, torch.no_grad():
+        model(torch.randn(5, 4))
+        assert switch.position == 2
+
+
 class Shared(nn.Module):
     """A block whose second layer uses the first one's weight."""
 
