@@ -50,8 +50,11 @@ class Step:
 
 
 def middle(positions: Sequence[int | None]) -> int | None:
-    """Return the entry of the row in the middle, once rows are in the order of their entries."""
-    return sorted(positions, key=_count)[len(positions) // 2]
+    """Return the entry of the row in the middle, once rows are in the order of their entries.
+
+    Of two it is the earlier one: to add differences rounds less than to take them away.
+    """
+    return sorted(positions, key=_count)[(len(positions) - 1) // 2]
 
 
 def steps_of(
