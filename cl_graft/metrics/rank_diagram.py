@@ -12,6 +12,11 @@ __all__ = ["cliques", "rank_diagram"]
 _LINE = 0.28
 """Inches a method."""
 
+_BAR = "#E69F00"
+_TICKS = 12
+_APART = 0.025
+"""Share of the axis from one bar to the next."""
+
 
 def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = "") -> Figure:
     """Draw average ranks, and bars beside the methods that do not differ significantly.
@@ -31,14 +36,16 @@ def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = 
     axes.plot([rank for _, rank in ordered], places, "o", color="#0072B2")
     for place, (_, rank) in enumerate(ordered):
         axes.annotate(f"{rank:.2f}", (rank, place), (6, 0), textcoords="offset points", va="center")
-    for number, (first, last) in enumerate(cliques([rank for _, rank in ordered], difference)):
+    bars, apart = cliques([rank for _, rank in ordered], difference), _APART * len(ordered)
+    for number, (first, last) in enumerate(bars):
         # Upright, a column each: they may overlap, and every line between their ends belongs.
-        axes.plot([0.6 + 0.1 * number] * 2, [first, last], color="#E69F00", linewidth=4)
+        axes.plot([1 - apart * (len(bars) - number)] * 2, [first, last], color=_BAR, linewidth=4)
     axes.set_yticks(places, [name for name, _ in ordered])
     axes.set_ylim(len(ordered) - 0.5, -0.5)
-    axes.set_xlim(0.4, len(ordered) + 0.9)
+    axes.set_xlim(1 - apart * (len(bars) + 1), len(ordered) + 0.9)
+    axes.set_xticks(range(1, len(ordered) + 1, 1 + len(ordered) // _TICKS))
     axes.set_xlabel("average rank (1 is best)")
-    own = f"beside one bar: not told apart (critical difference {difference:.2f})"
+    own = f"a bar joins what cannot be told apart (critical difference {difference:.2f})"
     axes.set_title(title or own)
     axes.grid(axis="x", alpha=0.3)
     return figure
