@@ -107,8 +107,8 @@ def command_of(script: str) -> str:
 def without_places(text: str, arguments: argparse.Namespace) -> str:
     """Say by name where things lay, not by path."""
     places = {arguments.data: "$CL_GRAFT_DATA", arguments.out: "OUT", arguments.results: "RESULTS"}
-    for path, name in places.items():
-        text = text.replace(str(path), name)
+    for path, name in sorted(places.items(), key=lambda place: -len(str(place[0]))):
+        text = text.replace(str(path), name)  # the inner one of two first
     return text
 
 
