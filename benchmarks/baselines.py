@@ -6,8 +6,8 @@ learning rate of dense training, which all but the small-module methods share, i
 the one with which independent fine-tuning does best on the same rows. With
 ``--matched 150kB`` every strategy is as large as fits into so many bytes a task, head and indices
 counted. Results go with command, versions and machine to ``benchmarks/results/baselines-<scale>.*``
-(``matched-<scale>.*``): JSON, Markdown, LaTeX, CSV and pictures. The data is found through the
-environment variable CL_GRAFT_DATA or ``--data``.
+(``matched-<bytes>-<scale>.*``): JSON, Markdown, LaTeX, CSV and pictures. The data is found through
+the environment variable CL_GRAFT_DATA or ``--data``.
 
     python benchmarks/baselines.py --scale cpu --workers 2   # MiniLM, 128 shots, 3 seeds
     python benchmarks/baselines.py --scale smoke             # 16 shots, 4 steps: does it run?
@@ -70,7 +70,7 @@ def main() -> None:
     parser.add_argument("--matched", metavar="BYTES", help="at so many bytes a task, as in 150kB")
     parser.add_argument("--untuned", action="store_true", help="every strategy at its defaults")
     arguments = parsed(parser, "baselines")
-    name = "matched" if arguments.matched else "baselines"
+    name = f"matched-{arguments.matched}" if arguments.matched else "baselines"
     strategies = MATCHED if arguments.matched else STRATEGIES
     values = {
         "tasks": TASKS,

@@ -79,7 +79,7 @@ def test_baselines_leave_a_table_its_latex_and_csv_and_pictures(
     chosen = ("--strategies", "naive,grafting,bitfit")
     for _ in range(2):
         run_script("baselines.py", *asked, *chosen, *matched, *places, folder=tmp_path)
-    stem = "matched" if matched else "baselines"
+    stem = "matched-150kB" if matched else "baselines"
     stored = json.loads((tmp_path / "results" / f"{stem}-smoke.json").read_text())
     assert [*stored["strategies"]] == ["naive", "grafting", "bitfit"]
     assert str(tmp_path) not in json.dumps(stored)
