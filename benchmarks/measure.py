@@ -1,5 +1,8 @@
 """How the benchmarks measure: peak memory in a fresh process, and times in alternating pairs.
 
+Pairs alternate in one process (`pairs`), or, where what one side allocates would be felt by the
+other, in a process each (`pairs_apart`).
+
 Memory is the highest resident set (VmHWM of Linux, which writing 5 to /proc/self/clear_refs sets
 back) while a callable runs, less the resident set right before, after everything was set up. In the
 process that is measured glibc's malloc has one arena and gives every block above 64 KiB pages of
@@ -18,14 +21,17 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-__all__ = ["Peak", "pairs", "peak_memory"]
+from cl_graft.allocator import keep_freed_memory
+
+__all__ = ["Peak", "pairs", "pairs_apart", "peak_memory"]
 
 _EXACT = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
 _CLEAR = Path("/proc/self/clear_refs")
@@ -68,10 +74,9 @@ def peak_memory(
     Raises:
         OSError: If the system has no /proc/self/clear_refs, so is not Linux.
     """
-    settings = {"OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads)}
     spawn = multiprocessing.get_context("spawn")
     with (
-        _environment(settings | (_EXACT if allocator == "exact" else {})),
+        _environment(_threads(threads) | (_EXACT if allocator == "exact" else {})),
         ProcessPoolExecutor(max_workers=1, mp_context=spawn) as pool,
     ):
         return pool.submit(_measure, prepare, args, threads).result()
@@ -102,6 +107,71 @@ def pairs(
             if pair >= warm_up:
                 seconds[place].append(time.perf_counter() - started)
     return seconds
+
+
+def pairs_apart(
+    a: Callable[[], Callable[[], object]],
+    b: Callable[[], Callable[[], object]],
+    *,
+    threads: int = 1,
+    repeats: int = 7,
+    warm_up: int = 4,
+) -> tuple[list[float], list[float]]:
+    """Time two callables in alternating pairs, each in a process of its own.
+
+    Each finds its memory as its own last run left it. In one process a full step's gradients, once
+    freed, go back to the system, and the step that follows pays for pages that it would have kept.
+
+    Args:
+        a: Sets the first one up, in its process, and returns it; picklable.
+        b: The second one, likewise.
+        threads: Threads of torch in each.
+        repeats: Pairs that count.
+        warm_up: Pairs before them that do not.
+
+    Returns:
+        The seconds of every run of the first, and of the second.
+
+    Raises:
+        RuntimeError: If one of the processes ended; what it says is on stderr.
+    """
+    spawn = multiprocessing.get_context("spawn")
+    ends: list[Connection] = []
+    processes = []
+    with _environment(_threads(threads)):
+        for prepare in (a, b):
+            end, other = spawn.Pipe()
+            ends.append(end)
+            processes.append(spawn.Process(target=_when_told, args=(other, prepare, threads)))
+            processes[-1].start()
+            other.close()
+
+    def tell(end: Connection) -> None:
+        try:
+            end.send(True)
+            end.recv()
+        except (EOFError, ConnectionError):
+            raise RuntimeError("a timed process ended; see above") from None
+
+    first, second = ends
+    try:
+        return pairs(lambda: tell(first), lambda: tell(second), repeats=repeats, warm_up=warm_up)
+    finally:
+        for end, process in zip(ends, processes, strict=True):
+            end.close()
+            process.join()
+
+
+def _when_told(end: Connection, prepare: Callable[[], Callable[[], object]], threads: int) -> None:
+    """Run what `prepare` returns whenever the other end says so, until that is closed."""
+    torch.set_num_threads(threads)
+    keep_freed_memory()  # as the command line does
+    run = prepare()
+    with suppress(EOFError):
+        while end.recv():
+            run()
+            _synchronize()
+            end.send(True)
 
 
 def _measure(
@@ -135,6 +205,10 @@ def _resident(key: str) -> int:
 def _synchronize() -> None:
     if torch.cuda.is_initialized():
         torch.cuda.synchronize()
+
+
+def _threads(count: int) -> dict[str, str]:
+    return {"OMP_NUM_THREADS": str(count), "MKL_NUM_THREADS": str(count)}
 
 
 @contextmanager

@@ -4,10 +4,11 @@
     python benchmarks/speed.py --groups steps,memory
     python benchmarks/speed.py --device cuda --shape large --autocast
 
-Every ratio is the median over alternating pairs in one process; memory is the peak of one fresh
-process a variant above a baseline taken after imports, model load and one forward. Writes
-``results/speed.json``, a flat object (key -> median, with the single values under ``KEY/raw``), and
-``results/speed.md``. Groups that are not asked for keep the values that the file has.
+Every ratio is the median over alternating pairs, for training steps in a process each, else in one;
+memory is the peak of one fresh process a variant above a baseline taken after imports, model load
+and one forward. Writes ``results/speed.json``, a flat object (key -> median, with the single values
+under ``KEY/raw``), and ``results/speed.md``. Groups that are not asked for keep the values that the
+file has.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def steps(run: Run) -> Values:
     ):
         say(f"{a} against {b}, {optimizer}")
         ratios, first, second = step_ratios(
-            a, b, run.shape, repeats=run.repeats, optimizer=optimizer
+            a, b, run.shape, threads=run.threads, repeats=run.repeats, optimizer=optimizer
         )
         mark = "" if optimizer == "sgd" else f" ({optimizer})"
         found[f"{a}/{b}{mark}"] = ratios
@@ -107,7 +108,7 @@ def memory(run: Run) -> Values:
 def masks(run: Run) -> Values:
     """Measure mask learning: steps and memory."""
     say("mask learning against a full step")
-    found = mask_ratios(run.shape, repeats=run.repeats)
+    found = mask_ratios(run.shape, repeats=run.repeats, threads=run.threads)
     say("memory of mask learning")
     return found | mask_memory(run.shape, repeats=run.memory_repeats, threads=run.threads)
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import torch
-from measure import pairs, peak_memory
+from measure import pairs_apart, peak_memory
 from speed_training import Shape, full_step, graftable, loss_of
 from torch import Tensor
 
@@ -23,16 +24,20 @@ from cl_graft.sparse import RegionParameters
 
 __all__ = ["mask_memory", "mask_ratios"]
 
+_Prepare = Callable[[Shape], tuple[Callable[[], None], Callable[[], object]]]
 _MICRO_BATCHES = 1024 // 8
 _OPEN = 8505
 
 
-def mask_ratios(shape: Shape, *, repeats: int) -> dict[str, list[float]]:
+def mask_ratios(shape: Shape, *, repeats: int, threads: int) -> dict[str, list[float]]:
     """Time a micro-batch of mask learning against a full step, in alternating pairs."""
-    full = full_step(shape, "sgd")
+    full = partial(full_step, shape, "sgd")
     found: dict[str, list[float]] = {}
-    for name, (step, selection) in (("dense", _dense(shape)), ("candidates", _candidates(shape))):
-        mine, theirs = pairs(step, full, repeats=repeats)
+    for name, prepare in (("dense", _dense), ("candidates", _candidates)):
+        mine, theirs = pairs_apart(
+            partial(_step, prepare, shape), full, threads=threads, repeats=repeats
+        )
+        _, selection = prepare(shape)
         once = []
         for _ in range(3):
             started = time.perf_counter()
@@ -75,6 +80,12 @@ def _problem(shape: Shape) -> Problem:
 
 def _one() -> float:
     return 1.0
+
+
+def _step(prepare: _Prepare, shape: Shape) -> Callable[[], None]:
+    """Set a micro-batch up and leave the selection out."""
+    step, _ = prepare(shape)
+    return step
 
 
 def _dense(shape: Shape) -> tuple[Callable[[], None], Callable[[], object]]:

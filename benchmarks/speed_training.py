@@ -10,10 +10,11 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
-from measure import pairs, peak_memory
+from measure import pairs_apart, peak_memory
 from torch import Tensor, nn
 
 import cl_graft.models  # noqa: F401  Before transformers, which needs torchvision's operators.
@@ -229,15 +230,15 @@ def prepare(variant: str, shape: Shape, optimizer: str) -> Step:
 
 
 def step_ratios(
-    a: str, b: str, shape: Shape, *, repeats: int = 7, optimizer: str = "sgd"
+    a: str, b: str, shape: Shape, *, threads: int, repeats: int = 7, optimizer: str = "sgd"
 ) -> tuple[list[float], list[float], list[float]]:
-    """Time two variants in alternating pairs.
+    """Time two variants in alternating pairs, each in a process of its own.
 
     Returns:
         The ratios a / b of the pairs, and the seconds of a and of b.
     """
-    one, other = VARIANTS[a](shape, optimizer), VARIANTS[b](shape, optimizer)
-    first, second = pairs(one, other, repeats=repeats)
+    one, other = (partial(VARIANTS[name], shape, optimizer) for name in (a, b))
+    first, second = pairs_apart(one, other, threads=threads, repeats=repeats)
     return [x / y for x, y in zip(first, second, strict=True)], first, second
 
 

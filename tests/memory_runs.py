@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 
@@ -35,3 +37,13 @@ def side_by_side(pieces: int) -> Callable[[], int]:
 
 def failing() -> Callable[[], None]:
     raise ValueError("no such model")
+
+
+def noting(name: str, notes: Path) -> Callable[[], None]:
+    """Return what notes down its name, its process and torch's threads there."""
+
+    def run() -> None:
+        with notes.open("a") as file:
+            file.write(f"{name} {os.getpid()} {torch.get_num_threads()}\n")
+
+    return run

@@ -1,10 +1,12 @@
 """Peak memory counts what lives at once while a callable runs, and pairs alternate."""
 
+import os
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from memory_runs import MIB, failing, one_after_the_other, side_by_side
+from memory_runs import MIB, failing, noting, one_after_the_other, side_by_side
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -45,3 +47,22 @@ def test_pairs_alternate_and_leave_out_the_warm_up(measure):
     assert calls == ["a", "b", "b", "a", "a", "b"]
     assert (len(first), len(second)) == (2, 2)
     assert min(first + second) >= 0
+
+
+def test_pairs_apart_alternate_in_processes_of_their_own(measure, tmp_path):
+    notes = tmp_path / "notes"
+    first, second = measure.pairs_apart(
+        partial(noting, "a", notes), partial(noting, "b", notes), threads=1, repeats=2, warm_up=1
+    )
+    lines = [line.split() for line in notes.read_text().splitlines()]
+    assert [name for name, *_ in lines] == ["a", "b", "b", "a", "a", "b"]
+    processes = {name: process for name, process, _ in lines}
+    assert len({*processes.values(), str(os.getpid())}) == 3
+    assert {threads for *_, threads in lines} == {"1"}
+    assert (len(first), len(second)) == (2, 2)
+
+
+def test_a_process_that_fails_ends_the_pairs(measure, capfd):
+    with pytest.raises(RuntimeError, match="a timed process ended"):
+        measure.pairs_apart(failing, failing)
+    assert "no such model" in capfd.readouterr().err
