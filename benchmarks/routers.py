@@ -156,7 +156,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any]) ->
 def _points(stated: Mapping[str, Any]) -> str:
     if stated["mean"] is None:
         return "–"
-    text = f"{100 * stated['mean'] + 0.0:.1f}"
+    text = f"{100 * stated['mean']:z.1f}"
     return text if stated["sd"] is None else f"{text} ± {100 * stated['sd']:.1f}"
 
 

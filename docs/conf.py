@@ -40,6 +40,8 @@ nb_merge_streams = True
 html_theme = "furo"
 html_title = f"cl_graft {version}"
 html_show_sourcelink = False
+html_static_path = ["static"]
+html_css_files = ["tables.css"]
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"

@@ -49,7 +49,7 @@ def comparison_table(cells: Sequence[RunResult]) -> Group:
 
 
 def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:.1f}"
+    return "–" if value is None else f"{100 * value:z.1f}"
 
 
 def _spread(values: Sequence[float | None]) -> str:

@@ -183,6 +183,6 @@ def _best(column: list[dict[str, Any]], *, lowest: bool) -> float | None:
 def _cell(spread: Mapping[str, Any], best: float | None) -> str:
     if spread["mean"] is None:
         return "--"
-    text = f"{100 * spread['mean'] + 0.0:.1f}"
+    text = f"{100 * spread['mean']:z.1f}"
     bold = rf"\mathbf{{{text}}}" if spread["mean"] == best else text
     return f"${bold}$" if spread["sd"] is None else rf"${bold} \pm {100 * spread['sd']:.1f}$"

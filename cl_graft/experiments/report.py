@@ -170,7 +170,7 @@ def _tuned(rows: Mapping[str, Any]) -> list[str]:
             "; ".join(f"{_values(s['values'])}: {_percent(s['score'])}" for s in tuning["scores"]),
         ]
         for name, tuning in tuned.items()
-    ])]  # fmt: skip
+    ], numbers=False)]  # fmt: skip
     return [*lines, "", f"Chosen by the average accuracy on the dev rows of {tasks}, once for all "
             "seeds; – diverged; * at an edge of its grid: values beyond were not tried. "
             "Other strategies have nothing to tune."]  # fmt: skip
@@ -256,14 +256,17 @@ def _pairs(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in values.items())
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+def _table(
+    head: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: bool = True
+) -> list[str]:
+    """Return the lines of a table; behind the first column stand numbers, or texts."""
+    rule = ["---", *["---:" if numbers else "---"] * (len(head) - 1)]
+    lines = [head, rule, *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
 def _percent(value: float | None) -> str:
-    # "+ 0.0" turns −0.0 into 0.0.
-    return "–" if value is None else f"{100 * value + 0.0:.1f}"
+    return "–" if value is None else f"{100 * value:z.1f}"
 
 
 def _ratio(value: float | None) -> str:
@@ -274,7 +277,7 @@ def _spread(stated: Mapping[str, float | None], *, scale: float = 100, digits: i
     mean, sd = stated["mean"], stated["sd"]
     if mean is None:
         return "–"
-    text = f"{scale * mean + 0.0:,.{digits}f}"
+    text = f"{scale * mean:z,.{digits}f}"
     return text if sd is None else f"{text} ± {scale * sd:,.{digits}f}"
 
 

@@ -174,7 +174,7 @@ def _column(
 def _spread(spread: Mapping[str, Any], *, scale: float, digits: int) -> str:
     if spread["mean"] is None:
         return "–"
-    text = f"{scale * spread['mean'] + 0.0:,.{digits}f}"
+    text = f"{scale * spread['mean']:z,.{digits}f}"
     if not spread["interval"]:
         return text
     low, high = spread["interval"]
@@ -184,9 +184,9 @@ def _spread(spread: Mapping[str, Any], *, scale: float, digits: int) -> str:
 def _difference(test: Mapping[str, Any] | None) -> Cell:
     if test is None:
         return Cell("–")
-    low, high = (100 * end + 0.0 for end in test["interval"])
-    middle = 100 * test["difference"] + 0.0
-    return Cell(f"{middle:.1f} [{low:.1f}, {high:.1f}]", test["difference"])
+    low, high = (100 * end for end in test["interval"])
+    middle = 100 * test["difference"]
+    return Cell(f"{middle:z.1f} [{low:z.1f}, {high:z.1f}]", test["difference"])
 
 
 def _sure(test: Mapping[str, Any] | None) -> Cell:
@@ -212,4 +212,4 @@ def _memory(results: Sequence[RunResult]) -> Cell:
 
 def points(value: float | None) -> str:
     """Write a fraction in points; a dash where there is none."""
-    return "–" if value is None else f"{100 * value + 0.0:.1f}"
+    return "–" if value is None else f"{100 * value:z.1f}"
