@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.plans import Plan
-from cl_graft.row_groups import Rows, Step
+from cl_graft.row_groups import Step
 
 __all__ = ["RowDifferences", "cheaper_to_add", "is_matrix"]
 
@@ -67,20 +67,18 @@ class RowDifferences:
     """What a matrix module adds for the rows of each task.
 
     Attributes:
-        rows: The rows of each task.
+        steps: The groups of the batch.
         weight: The differences of weights, of all tasks.
         bias: Those of the bias.
         of_weight: Which of `weight` the rows of each task get.
         of_bias: Which of `bias`.
-        signs: Whether they are added (1) or taken away (-1).
     """
 
-    rows: Sequence[Rows]
+    steps: Sequence[Step]
     weight: Differences
     bias: Differences
     of_weight: Sequence[slice]
     of_bias: Sequence[slice]
-    signs: Sequence[int]
 
     @classmethod
     def of(
@@ -97,8 +95,7 @@ class RowDifferences:
         if _is_conv1d(module):
             weight = Differences(weight.places, weight.columns, weight.values)
         bias, of_bias = _differences(plans.get("bias"), steps, module, width=1)
-        signs = [step.sign for step in steps]
-        return cls([step.rows for step in steps], weight, bias, of_weight, of_bias, signs)
+        return cls(steps, weight, bias, of_weight, of_bias)
 
     def add_(self, y: Tensor, x: Tensor) -> Tensor:
         """Add x·ΔW + Δb of each row to y = x·W + b, in place.
@@ -107,8 +104,8 @@ class RowDifferences:
             y: Shape (rows, …, outputs).
             x: Shape (rows, …, inputs); under autocast of another dtype than y.
         """
-        groups = zip(self.rows, self.of_weight, self.of_bias, self.signs, strict=True)
-        for rows, inside, of_bias, sign in groups:
+        for step, inside, of_bias in zip(self.steps, self.of_weight, self.of_bias, strict=True):
+            rows, sign = step.rows, step.sign
             own = y[rows]  # a view where the rows stand together
             # Indexing the last of three dimensions takes 5 times as long.
             flat = own.view(-1, y.shape[-1])

@@ -57,24 +57,17 @@ def middle(positions: Sequence[int | None]) -> int | None:
     return sorted(positions, key=_count)[(len(positions) - 1) // 2]
 
 
-def steps_of(
-    positions: Sequence[int | None], *, carried: int | None, prefix: bool, device: torch.device
-) -> list[Step]:
+def steps_of(positions: Sequence[int | None], *, prefix: bool, device: torch.device) -> list[Step]:
     """Gather the rows of each entry: the base's first, then those of the entries in order.
 
-    In prefix mode the way begins by undoing what the first group lacks, and every step adds to
-    those before it; in isolated mode it begins at the base and every step undoes the one before.
-
-    Args:
-        positions: The entry of each row.
-        carried: What the module carries; in isolated mode None.
-        prefix: Whether an entry is answered together with those before it.
-        device: Where numbers of rows are to lie.
+    In prefix mode the module carries the `middle` entry, the way begins by undoing what the first
+    group lacks, and every step adds to those before it; in isolated mode it begins at the base and
+    every step undoes the one before.
     """
     found: dict[int, list[int]] = {}
     for row, position in enumerate(positions):
         found.setdefault(_count(position), []).append(row)
-    here = _count(carried)
+    here = _count(middle(positions))
     steps: list[Step] = []
     for count, rows in sorted(found.items()):
         together = rows[-1] - rows[0] + 1 == len(rows)

@@ -62,7 +62,7 @@ def mixed(
     prefix = switch.bank.mode == "prefix"
     same = len(set(positions)) == 1
     carried = middle(positions) if prefix or same else None
-    layers = [] if same else _layers(switch, positions, carried, prefix=prefix, how=how)
+    layers = [] if same else _layers(switch, positions, prefix=prefix, how=how)
     with switch.holding(carried) as model, ExitStack() as stack:
         for layer in layers:
             stack.enter_context(layer.by_row())
@@ -77,12 +77,7 @@ def mixed(
 
 
 def _layers(
-    switch: Switch,
-    positions: Sequence[int | None],
-    carried: int | None,
-    *,
-    prefix: bool,
-    how: How,
+    switch: Switch, positions: Sequence[int | None], *, prefix: bool, how: How
 ) -> list[_Layer]:
     """Return the modules in which the entries of a batch differ.
 
@@ -90,7 +85,7 @@ def _layers(
         RuntimeError: If one of their parameters belongs to another module too.
     """
     device = next(switch.model.parameters()).device
-    steps = steps_of(positions, carried=carried, prefix=prefix, device=device)
+    steps = steps_of(positions, prefix=prefix, device=device)
     owners: dict[int, list[str]] = {}
     for path, module in switch.model.named_modules():
         for parameter in module._parameters.values():
