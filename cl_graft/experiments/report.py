@@ -11,7 +11,13 @@ from cl_graft.experiments.results import RunResult
 from cl_graft.passes import Passes, total_passes
 from cl_graft.store.files import replace_file
 
-__all__ = ["at_an_edge", "mean_ece", "write_comparison_summary", "write_run_summary"]
+__all__ = [
+    "at_an_edge",
+    "mean_ece",
+    "points",
+    "write_comparison_summary",
+    "write_run_summary",
+]
 
 
 def write_run_summary(result: RunResult, folder: Path) -> None:
@@ -22,21 +28,21 @@ def write_run_summary(result: RunResult, folder: Path) -> None:
     lines += ["Score on each task (columns) after learning each (rows), in %:", ""]
     lines += _table(
         ["after", *tasks[:learned]],
-        [[tasks[i], *(_percent(cell) for cell in row)] for i, row in enumerate(result.R)],
+        [[tasks[i], *(points(cell) for cell in row)] for i, row in enumerate(result.R)],
     )
     if result.routed is not None:
         lines += ["", "Of each task's texts, the share that was sent to it, in %; an answer is one "
                   "of the labels of all tasks learned so far:", ""]  # fmt: skip
         lines += _table(
             ["after", *tasks[:learned]],
-            [[tasks[i], *(_percent(cell) for cell in row)] for i, row in enumerate(result.routed)],
+            [[tasks[i], *(points(cell) for cell in row)] for i, row in enumerate(result.routed)],
         )
     lines += ["", *_table(["measure", "in points"], [
-        ["average accuracy", _percent(result.average_accuracy)],
-        ["backward transfer", _percent(result.backward_transfer)],
-        ["forward transfer", _percent(result.forward_transfer)],
-        ["forgetting", _percent(result.forgetting)],
-        ["ECE, mean over tasks", _percent(mean_ece(result))],
+        ["average accuracy", points(result.average_accuracy)],
+        ["backward transfer", points(result.backward_transfer)],
+        ["forward transfer", points(result.forward_transfer)],
+        ["forgetting", points(result.forgetting)],
+        ["ECE, mean over tasks", points(mean_ece(result))],
     ])]  # fmt: skip
     lines += ["", *_table(["task", "score", "ECE", "region", "lost to earlier tasks", "stored",
                            "seconds", "rows differentiated", "rows answered",
@@ -107,8 +113,8 @@ def _differences(summary: Mapping[str, Any]) -> list[str]:
         lines += _table(["against", "difference", "95 % interval", "p", "p, corrected", "seeds"], [
             [
                 test["strategy"],
-                _percent(test["difference"]),
-                " to ".join(_percent(end) for end in test["interval"]),
+                points(test["difference"]),
+                " to ".join(points(end) for end in test["interval"]),
                 f"{test['p']:.3g}",
                 f"{test['p_holm']:.3g}",
                 str(test["n"]),
@@ -167,7 +173,7 @@ def _tuned(rows: Mapping[str, Any]) -> list[str]:
             name,
             "; ".join(f"{n}: {', '.join(map(str, v))}" for n, v in tuning["grid"].items()),
             _values(tuning["chosen"], marked=at_an_edge(tuning)),
-            "; ".join(f"{_values(s['values'])}: {_percent(s['score'])}" for s in tuning["scores"]),
+            "; ".join(f"{_values(s['values'])}: {points(s['score'])}" for s in tuning["scores"]),
         ]
         for name, tuning in tuned.items()
     ], numbers=False)]  # fmt: skip
@@ -203,8 +209,8 @@ def _task_row(result: RunResult, j: int) -> list[str]:
     passes = total_passes(Passes(**phase) for phase in result.passes.get(name, {}).values())
     return [
         name,
-        f"{_percent(result.R[-1][j])} ({result.metrics[name]})",
-        _percent(result.ece[-1][j]),
+        f"{points(result.R[-1][j])} ({result.metrics[name]})",
+        points(result.ece[-1][j]),
         f"{region['claimed']:,.0f} ({region['density']:.3%})" if region else "–",
         f"{region['lost']:.1%}" if region else "–",
         f"{result.bytes[name]:,} bytes",
@@ -265,7 +271,8 @@ def _table(
     return [f"| {' | '.join(line)} |" for line in lines]
 
 
-def _percent(value: float | None) -> str:
+def points(value: float | None) -> str:
+    """Write a fraction in points; a dash where there is none."""
     return "–" if value is None else f"{100 * value:z.1f}"
 
 

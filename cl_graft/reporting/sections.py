@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 
 from cl_graft.experiments.data_report import data_lines
 from cl_graft.experiments.exports import tradeoffs_of
+from cl_graft.experiments.report import points
 from cl_graft.experiments.results import RunResult
 from cl_graft.metrics.figures import overlap_heatmap, r_matrix_heatmap
 from cl_graft.metrics.memory_frontier import memory_frontier
@@ -324,7 +325,7 @@ def _curve(material: Material, name: str, title: str, measure: str, of: Any) -> 
     if material.summary["orders"]:
         tasks = [f"task {place + 1}" for place in range(len(tasks))]
     cells = tuple(
-        (Cell(strategy), *(Cell(tables.points(v), v) for v in curve.middle))
+        (Cell(strategy), *(Cell(points(v), v) for v in curve.middle))
         for strategy, curve in found.items()
     )
     words = None
@@ -346,8 +347,8 @@ def _bins(result: RunResult) -> Table:
                         Cell(task),
                         Cell(f"{place / size:.2f} to {(place + 1) / size:.2f}", place),
                         Cell(f"{count:,.0f}", count),
-                        Cell(tables.points(confidence), confidence),
-                        Cell(tables.points(accuracy), accuracy),
+                        Cell(points(confidence), confidence),
+                        Cell(points(accuracy), accuracy),
                     )
                 )
     head = ("task", "bin of confidence", "rows", "confidence (%)", "accuracy (%)")
@@ -358,7 +359,7 @@ def _by_layer(found: Any, title: str) -> Table:
     """Say in words how much of each region lies in each layer."""
     _, layers = panels.place_names(next(iter(found.values())))
     rows = tuple(
-        (Cell(task), *(Cell(tables.points(share), share) for share in own.by_layer.tolist()))
+        (Cell(task), *(Cell(points(share), share) for share in own.by_layer.tolist()))
         for task, own in found.items()
     )
     return Table(f"{title}: share of the region in each layer, in %", ("task", *layers), rows)

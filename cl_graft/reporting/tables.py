@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cl_graft.experiments.exports import LATEX_SPECIAL
+from cl_graft.experiments.report import points
 from cl_graft.experiments.results import RunResult
 from cl_graft.reporting.material import Material
 from cl_graft.strategies.table import STRATEGIES
 
-__all__ = ["Cell", "Table", "comparison", "costs", "latex", "matrix", "points", "strategies"]
+__all__ = ["Cell", "Table", "comparison", "costs", "latex", "matrix", "strategies"]
 
 _MOST_TASKS = 12
 """Tasks that have a column of their own in the comparison."""
@@ -208,8 +209,3 @@ def _memory(results: Sequence[RunResult]) -> Cell:
     if not found or found[0] is None:
         return Cell("–")
     return Cell(f"{found[0] / 1e6:,.1f} MB", float(found[0]))
-
-
-def points(value: float | None) -> str:
-    """Write a fraction in points; a dash where there is none."""
-    return "–" if value is None else f"{100 * value:z.1f}"
