@@ -24,8 +24,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from speed_loading import loading
 from speed_masks import mask_memory, mask_ratios
-from speed_serving import Values, loading, mixed_batches, steps_of_a_stream, switching
+from speed_serving import Values, mixed_batches, steps_of_a_stream, switching
 from speed_training import SHAPES, Shape, memory_ratio, step_ratios
 
 from cl_graft.allocator import keep_freed_memory

@@ -1,4 +1,4 @@
-"""What it costs to switch between tasks, to answer several in one batch, to load what they know.
+"""What it costs to switch between tasks and to answer several in one batch.
 
 Every function returns lists of raw values by key: the ratios of alternating pairs in one process,
 or the values themselves where the key ends in a unit. Threads are those of the process.
@@ -6,15 +6,12 @@ or the values themselves where the key ends in a unit. Threads are those of the 
 
 from __future__ import annotations
 
-import tempfile
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from measure import pairs
-from safetensors.torch import load_file
 from speed_training import Shape, graftable, loss_of
 from torch import Tensor, nn
 
@@ -23,18 +20,14 @@ from cl_graft.graft import Graft
 from cl_graft.region import Layout, Region
 from cl_graft.serving import mixed
 from cl_graft.sparse import RegionParameters
-from cl_graft.store import load_bank, save_bank
 from cl_graft.switch import Switch
 
-__all__ = ["Values", "bank_of", "loading", "mixed_batches", "steps_of_a_stream", "switching"]
+__all__ = ["Values", "bank_of", "mixed_batches", "ratios_of", "steps_of_a_stream", "switching"]
 
 Values = dict[str, list[float]]
 
 _JUMPS = 20
 """Jumps that are timed together: one alone is too short."""
-
-_PAGE = 1024
-"""Values of fp32 on a page of memory."""
 
 
 def bank_of(shape: Shape, model: nn.Module, tasks: int, *, even: bool = False) -> GraftBank:
@@ -77,14 +70,14 @@ def switching(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
     for flat in (False, True):
         mark = ", flat" if flat else ""
         switch = Switch(model, bank_of(shape, model, 2, even=True), flat=flat)
-        ratios, first, second = _ratios(_jumps(switch, 0, 1), load, repeats, of=_JUMPS)
+        ratios, first, second = ratios_of(_jumps(switch, 0, 1), load, repeats, of=_JUMPS)
         found[f"switch{mark}/load_state_dict"] = ratios
         found[f"switch{mark}, ms"] = [1e3 * seconds for seconds in first]
         found["load_state_dict, ms"] = [1e3 * seconds for seconds in second]
         switch.to(None)
         switch = Switch(model, bank_of(shape, model, tasks), flat=flat)
         near, far = _jumps(switch, 0, 1), _jumps(switch, 0, tasks - 1)
-        _, first, second = _ratios(far, near, repeats, of=_JUMPS)
+        _, first, second = ratios_of(far, near, repeats, of=_JUMPS)
         steps = tasks - 1
         found[f"jump_1_to_{tasks}{mark}/{steps}_jumps"] = [
             a / (b / _JUMPS * steps) for a, b in zip(first, second, strict=True)
@@ -116,7 +109,7 @@ def steps_of_a_stream(shape: Shape, *, repeats: int, tasks: int = 100) -> Values
 
         return step
 
-    ratios, *_ = _ratios(step_of(tasks - 1), step_of(0), repeats)
+    ratios, *_ = ratios_of(step_of(tasks - 1), step_of(0), repeats)
     return {f"step_at_task_{tasks}/step_at_task_1": ratios}
 
 
@@ -168,57 +161,10 @@ def mixed_batches(shape: Shape, *, repeats: int, tasks: int = 8) -> Values:
         (f"loop_over_{tasks}_tasks", loop),
         (f"peft_mixed_lora_{tasks}_tasks", lora),
     ):
-        ratios, first, second = _ratios(run, single, repeats)
+        ratios, first, second = ratios_of(run, single, repeats)
         found[f"{key}/single_task_batch"] = ratios
         found[f"{key}, ms"] = [1e3 * seconds for seconds in first]
         found.setdefault("single_task_batch, ms", []).extend(1e3 * seconds for seconds in second)
-    return found
-
-
-def loading(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
-    """Time reading a bank, every byte checked, against reading a model; weigh the bank.
-
-    ``load_model`` makes a module without values and reads its safetensors file into it. Beside it
-    stand ``map_model``, which is what `cl_graft.load_model` does with the weights (transformers
-    maps the file; every page is touched here, as a first answer does), and ``load_weights``, which
-    reads the file into a module whose memory is warm. All files are in the system's cache.
-    """
-    from transformers import AutoModel
-
-    model = shape.model()
-    encoder: Any = model.get_submodule("encoder")
-    bank = bank_of(shape, model, tasks)
-    owned = len(bank.owned())
-    with tempfile.TemporaryDirectory() as folder:
-        save_bank(bank, Path(folder) / "bank")
-        encoder.save_pretrained(Path(folder) / "model")
-        weights = Path(folder) / "model" / "model.safetensors"
-        files = [path for path in (Path(folder) / "bank").rglob("*") if path.is_file()]
-        size = sum(path.stat().st_size for path in files)
-
-        def read_bank() -> None:
-            load_bank(Path(folder) / "bank")
-
-        def load_model() -> None:
-            with torch.device("meta"):
-                made = AutoModel.from_config(encoder.config, add_pooling_layer=False)
-            made.to_empty(device="cpu").load_state_dict(load_file(weights), strict=False)
-
-        def map_model() -> None:
-            made = AutoModel.from_pretrained(Path(folder) / "model", add_pooling_layer=False)
-            for parameter in made.parameters():
-                parameter.detach().view(-1)[::_PAGE].sum()
-
-        def load_weights() -> None:
-            encoder.load_state_dict(load_file(weights))
-
-        found: Values = {"bytes_per_coordinate": [size / owned]}
-        for other in (load_model, map_model, load_weights):
-            ratios, first, second = _ratios(read_bank, other, repeats)
-            key = f"load_bank_{tasks}_tasks"
-            found[f"{key}/{other.__name__}"] = ratios
-            found.setdefault(f"{key}, ms", []).extend(1e3 * seconds for seconds in first)
-            found[f"{other.__name__}, ms"] = [1e3 * seconds for seconds in second]
     return found
 
 
@@ -232,7 +178,7 @@ def _jumps(switch: Switch, low: int, high: int) -> Callable[[], None]:
     return jump
 
 
-def _ratios(
+def ratios_of(
     a: Callable[[], object], b: Callable[[], object], repeats: int, *, of: int = 1
 ) -> tuple[list[float], list[float], list[float]]:
     """Return the ratios a / b of alternating pairs and the seconds of both; `a` runs `of` times."""

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-MODULES = ("speed_serving", "speed_training", "measure")
+MODULES = ("speed_loading", "speed_serving", "speed_training", "measure")
 
 
 @pytest.fixture
@@ -52,7 +52,11 @@ def test_mixed_batches_are_timed_beside_the_loop_and_lora(serving, shape):
 
 
 def test_a_bank_is_weighed_and_read(serving, shape):
-    found = serving.loading(shape, repeats=2, tasks=3)
-    assert len(found["load_bank_3_tasks/load_model"]) == 2
+    import speed_loading
+
+    found = speed_loading.loading(shape, repeats=1, tasks=3)
+    for key in ("load_bank_3_tasks/load_model", "load_bank_3_tasks/load_model, first in a process"):
+        (ratio,) = found[key]
+        assert ratio > 0
     (size,) = found["bytes_per_coordinate"]
     assert size > 4
