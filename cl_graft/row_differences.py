@@ -115,8 +115,9 @@ class RowDifferences:
                 part = part.mul_(self.weight.values[inside]).to(y.dtype)
                 flat.index_add_(1, self.weight.places[inside], part, alpha=sign)
             if of_bias.stop > of_bias.start:
-                part = self.bias.values[of_bias].to(y.dtype).expand(len(flat), -1)
-                flat.index_add_(1, self.bias.places[of_bias], part, alpha=sign)
+                part = self.bias.values[of_bias].to(y.dtype)
+                row = part.new_zeros(y.shape[-1])
+                flat += row.index_add_(0, self.bias.places[of_bias], part, alpha=sign)
             if not isinstance(rows, slice):
                 y[rows] = own
         return y
