@@ -153,8 +153,8 @@ def small_bank() -> GraftBank:
         entry = Entry(
             task,
             number,
-            claimed,
             Graft(free, torch.arange(float(len(free))) / 8),
+            claimed - free,
             head={"weight": torch.eye(2, 3)},
             standalone=Graft(claimed, torch.ones(len(claimed))) if number else None,
             weights_sha256=f"{number:064x}",

@@ -68,7 +68,7 @@ def grafted(tasks: int, dtype: torch.dtype) -> tuple[nn.Module, Switch]:
     for task, places in enumerate(order.view(tasks, -1)):
         region = Region.of(layout, places)
         values = torch.randn(COORDINATES, generator=draw).to(dtype)
-        bank = bank.append(Entry(f"task{task}", task, region, Graft(region, values)))
+        bank = bank.append(Entry(f"task{task}", task, Graft(region, values), Region.empty(layout)))
     return model, Switch(model, bank)
 
 

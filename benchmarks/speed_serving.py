@@ -54,7 +54,7 @@ def bank_of(shape: Shape, model: nn.Module, tasks: int, *, even: bool = False) -
         claimed = Region.of(layout, torch.cat(parts) if even else anywhere)
         free = bank.free(claimed)
         values = torch.randn(len(free), generator=draw) * 0.02
-        bank = bank.append(Entry(f"task{task}", task, claimed, Graft(free, values)))
+        bank = bank.append(Entry(f"task{task}", task, Graft(free, values), claimed - free))
     return bank
 
 

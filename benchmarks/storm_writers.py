@@ -167,7 +167,7 @@ def _growing(entries: int) -> list[GraftBank]:
     for number in range(entries):
         region = Region.of(layout, range(1000 * number, 1000 * number + 500))
         values = torch.full((500,), float(number))
-        entry = Entry(f"task{number}", number, region, Graft(region, values))
+        entry = Entry(f"task{number}", number, Graft(region, values), Region.empty(layout))
         banks.append(banks[-1].append(entry))
     return banks[1:]
 

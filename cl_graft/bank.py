@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -68,8 +67,9 @@ class Entry:
     Attributes:
         task: The task's name.
         label: The task label that the entry answers.
-        claimed: The whole region γ_n that localization chose.
-        owned: The part of it that was free, and the values trained there.
+        owned: The part that was free of the region γ_n that localization chose, and the values
+            trained there.
+        lost: The rest of γ_n, which earlier tasks own.
         head: State of the task's head, names relative to the head; empty for prompts.
         standalone: Optionally the whole γ_n with the values of the independent run.
         weights_sha256: Hash of the graftable weights that answer the task.
@@ -79,8 +79,8 @@ class Entry:
 
     task: str
     label: int
-    claimed: Region
     owned: Graft
+    lost: Region
     head: Mapping[str, Tensor] = field(default_factory=dict)
     standalone: Graft | None = None
     weights_sha256: str = ""
@@ -88,8 +88,23 @@ class Entry:
     facts: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not self.owned.region <= self.claimed:
-            raise ValueError(f"entry {self.task!r} owns coordinates that it does not claim")
+        if both := len(self.lost & self.owned.region):
+            raise ValueError(f"entry {self.task!r} owns {both} coordinates that it has lost")
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates of γ_n."""
+        return len(self.owned) + len(self.lost)
+
+    @property
+    def density(self) -> float:
+        """Those over all coordinates, in [0, 1]."""
+        return self.size / self.lost.layout.total
+
+    @property
+    def claimed(self) -> Region:
+        """The whole region γ_n, put together anew at every call."""
+        return self.owned.region | self.lost
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,7 +121,7 @@ class GraftBank:
         >>> layout = Layout(("weight",), ((2, 2),))
         >>> bank = GraftBank(layout, BaseIdentity("0" * 64, "a model", "float32"))
         >>> graft = Graft(Region.of(layout, [0, 2]), torch.tensor([0.5, 1.5]))
-        >>> bank = bank.append(Entry("topic", 0, graft.region, graft))
+        >>> bank = bank.append(Entry("topic", 0, graft, Region.empty(layout)))
         >>> bank.free(Region.full(layout)).index.tolist()
         [1, 3]
         >>> bank.answer(0).values.tolist()
@@ -128,15 +143,13 @@ class GraftBank:
             ValueError: If the entry has another layout or, in prefix mode, owns a coordinate
                 that an earlier entry owns.
         """
-        if entry.claimed.layout != self.layout:
+        if entry.lost.layout != self.layout:
             raise ValueError(f"entry {entry.task!r} belongs to a model with other parameters")
         if self.mode == "prefix" and len(taken := entry.owned.region & self.owned()):
             raise ValueError(
                 f"a coordinate has one owner, but {len(taken)} of {entry.task!r} are taken already"
             )
-        grown = replace(self, entries=(*self.entries, entry))
-        vars(grown)["_owned"] = self._owned | entry.owned.region  # what it would compute, sooner
-        return grown
+        return replace(self, entries=(*self.entries, entry))
 
     def extend(self, entries: Sequence[Entry]) -> GraftBank:
         """Return a bank with entries more, as `append` one after the other would, but at once.
@@ -145,7 +158,7 @@ class GraftBank:
             ValueError: Where `append` raises it.
         """
         grown = replace(self, entries=(*self.entries, *entries))
-        same = all(entry.claimed.layout == self.layout for entry in entries)
+        same = all(entry.lost.layout == self.layout for entry in entries)
         owned = sum(len(entry.owned) for entry in grown.entries)
         if same and (self.mode == "isolated" or len(grown.owned()) == owned):
             return grown
@@ -156,17 +169,12 @@ class GraftBank:
 
     def owned(self, *, upto: int | None = None) -> Region:
         """Return the coordinates owned by the first `upto` entries; None means by all."""
-        if upto is None:
-            return self._owned
         return union((e.owned.region for e in self.entries[:upto]), layout=self.layout)
-
-    @cached_property
-    def _owned(self) -> Region:
-        return self.owned(upto=len(self))
 
     def claimed(self, *, upto: int | None = None) -> Region:
         """Return the union of the regions γ of the first `upto` entries; None means of all."""
-        return union((e.claimed for e in self.entries[:upto]), layout=self.layout)
+        entries = self.entries[:upto]
+        return union((r for e in entries for r in (e.owned.region, e.lost)), layout=self.layout)
 
     def free(self, region: Region) -> Region:
         """Return what a new task may train: in prefix mode `region` minus what is owned."""

@@ -217,7 +217,7 @@ class Plan:
         start = self.cuts[-1]
         end = start + len(index)
         if end > len(self.index):
-            spare = max(end, 2 * len(self.index) * (start > 0)) - start
+            spare = max(end, 5 * len(self.index) // 4 * (start > 0)) - start
             self.index, self.values, self.base = (
                 torch.cat([held[:start], held.new_empty(spare)])
                 for held in (self.index, self.values, self.base)

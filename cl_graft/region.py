@@ -153,15 +153,13 @@ class Region:
             The parameter's name, the coordinates inside it (flat, row-major, int64) and the
             slice of `index` they stand at.
         """
-        for name, start, cut in self._parts:
-            yield name, self.index[cut] - start, cut
-
-    @cached_property
-    def _parts(self) -> list[tuple[str, int, slice]]:
         starts = torch.tensor(self.layout.starts)
         cuts = torch.searchsorted(self.index, starts).tolist()
         pieces = zip(self.layout.names, self.layout.starts, cuts[:-1], cuts[1:], strict=False)
-        return [(name, start, slice(a, b)) for name, start, a, b in pieces if b > a]
+        for name, start, low, high in pieces:
+            if high > low:
+                cut = slice(low, high)
+                yield name, self.index[cut] - start, cut
 
     @property
     def density(self) -> float:

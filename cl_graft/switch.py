@@ -43,7 +43,7 @@ class Switch:
         >>> before, layout = model.weight.clone(), Layout(("weight",), ((2, 2),))
         >>> graft = Graft(Region.of(layout, [3]), torch.tensor([0.5]))
         >>> bank = GraftBank(layout, BaseIdentity("0" * 64, "a model", "float32"))
-        >>> switch = Switch(model, bank.append(Entry("topic", 0, graft.region, graft)))
+        >>> switch = Switch(model, bank.append(Entry("topic", 0, graft, Region.empty(layout))))
         >>> with switch.carrying(0):
         ...     model.weight[1, 1].item()
         0.5

@@ -72,8 +72,8 @@ def entry_of(bank: GraftBank, claimed: Region, *, task: str = "qnli", **more: ob
     entry = Entry(
         task,
         number,
-        claimed,
         Graft(free, values(len(free), dtype, number)),
+        claimed - free,
         head={"weight": values(12, dtype, 9).reshape(3, 4), "scale": torch.tensor(0.5)},
         weights_sha256=f"{number:064x}",
         facts={"label_names": ["entailment", "größer"], "score": 0.75, "nothing": None},

@@ -71,12 +71,12 @@ def test_entries_appended_at_once_are_refused_by_name() -> None:
         empty_bank().extend([first, second])
     other = Region.of(Layout(("other",), ((3,),)), [1])
     with pytest.raises(ValueError, match="'x' belongs to a model with other parameters"):
-        empty_bank().extend([first, Entry("x", 1, other, Graft(other, torch.zeros(1)))])
+        empty_bank().extend([first, Entry("x", 1, Graft(other, torch.zeros(1)), other - other)])
 
 
 def test_isolated_entries_may_share_coordinates_and_prefix_entries_may_not() -> None:
     claimed = Region.of(LAYOUT, [1, 2, 3])
-    entry = Entry("again", 2, claimed, Graft(claimed, torch.zeros(3)))
+    entry = Entry("again", 2, Graft(claimed, torch.zeros(3)), Region.empty(LAYOUT))
     isolated = grow(empty_bank("isolated"), claimed)
     assert len(isolated.append(entry)) == 2
     assert isolated.free(claimed) == claimed
@@ -109,13 +109,16 @@ def test_the_latest_entry_answers_a_label_and_the_earlier_stay() -> None:
 def test_an_entry_of_another_model_is_refused() -> None:
     claimed = Region.of(Layout(("other",), ((3,),)), [1])
     with pytest.raises(ValueError, match="'x' belongs to a model with other parameters"):
-        empty_bank().append(Entry("x", 1, claimed, Graft(claimed, torch.zeros(1))))
+        empty_bank().append(Entry("x", 1, Graft(claimed, torch.zeros(1)), claimed - claimed))
 
 
-def test_an_entry_owns_nothing_that_it_does_not_claim() -> None:
+def test_what_an_entry_owns_and_what_it_lost_lie_apart_and_make_up_what_it_claims() -> None:
     owned = Graft(Region.of(LAYOUT, [1, 2]), torch.zeros(2))
-    with pytest.raises(ValueError, match="'x' owns coordinates that it does not claim"):
-        Entry("x", 1, Region.of(LAYOUT, [1]), owned)
+    entry = Entry("x", 1, owned, Region.of(LAYOUT, [0, 3]))
+    assert entry.claimed == Region.of(LAYOUT, range(4))
+    assert (entry.size, entry.density) == (4, entry.claimed.density)
+    with pytest.raises(ValueError, match="'x' owns 1 coordinates that it has lost"):
+        Entry("x", 1, owned, Region.of(LAYOUT, [0, 1]))
 
 
 @pytest.mark.parametrize("position", [-1, 4])

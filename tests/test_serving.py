@@ -47,7 +47,7 @@ def test_rows_of_different_tasks_are_answered_as_by_switching(data: st.DataObjec
         claimed = data.draw(regions(LAYOUT))
         free = bank.free(claimed)
         values = torch.randn(len(free), generator=torch.Generator().manual_seed(len(bank)))
-        bank = bank.append(Entry("task", len(bank), claimed, Graft(free, values)))
+        bank = bank.append(Entry("task", len(bank), Graft(free, values), claimed - free))
     model = TwoLayers().eval()
     switch = Switch(model, bank, flat=data.draw(st.booleans()))
     places = st.none() | st.integers(0, len(bank) - 1)
@@ -77,7 +77,7 @@ def _real_bank(model: nn.Module, mode: Mode, dtype: torch.dtype) -> GraftBank:
         claimed = Region.of(layout, torch.cat(chosen))
         free = bank.free(claimed)
         values = torch.randn(len(free), generator=generator).to(dtype)
-        bank = bank.append(Entry(f"t{number}", number, claimed, Graft(free, values)))
+        bank = bank.append(Entry(f"t{number}", number, Graft(free, values), claimed - free))
     return bank
 
 
@@ -298,7 +298,8 @@ def _any_bank(model: nn.Module) -> GraftBank:
     bank = GraftBank(layout, BaseIdentity("f" * 64, "any", "float32"))
     for number in range(2):
         region = Region.of(layout, torch.arange(number, layout.total, 2))
-        bank = bank.append(Entry("t", number, region, Graft(region, torch.ones(len(region)))))
+        graft = Graft(region, torch.ones(len(region)))
+        bank = bank.append(Entry("t", number, graft, Region.empty(layout)))
     return bank
 
 

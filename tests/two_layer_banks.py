@@ -24,7 +24,12 @@ def grow(bank: GraftBank, claimed: Region, *, label: int | None = None) -> Graft
     number = len(bank) + 1
     free = bank.free(claimed)
     values = torch.arange(len(free), dtype=torch.float32) + 1000 * number
-    entry = Entry(f"task{number}", number if label is None else label, claimed, Graft(free, values))
+    entry = Entry(
+        f"task{number}",
+        number if label is None else label,
+        Graft(free, values),
+        claimed - free,
+    )
     return bank.append(entry)
 
 

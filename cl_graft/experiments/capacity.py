@@ -182,16 +182,15 @@ def _room(
     expected: float,
 ) -> TaskRoom:
     entry = bank.entries[place]
-    claimed, owned = len(entry.claimed), len(entry.owned)
     before = bank.claimed(upto=place)
     score, reference = scored or (None, None)
     return TaskRoom(
         position=place,
         task=entry.task,
-        claimed=claimed,
-        owned=owned,
+        claimed=entry.size,
+        owned=len(entry.owned),
         overlap=before.overlap(entry.claimed) or 0.0,
-        lost=(claimed - owned) / claimed if claimed else 0.0,
+        lost=len(entry.lost) / entry.size if entry.size else 0.0,
         expected_lost=expected,
         score=score,
         reference=reference,

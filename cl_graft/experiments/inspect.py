@@ -160,7 +160,6 @@ def inspect_graft(path: Path | str) -> GraftFacts:
 
 
 def _facts(bank: GraftBank, position: int, entry: Entry, size: int) -> EntryFacts:
-    claimed, owned = len(entry.claimed), len(entry.owned)
     names = entry.facts.get("label_names", ())
     return EntryFacts(
         position=position,
@@ -168,10 +167,10 @@ def _facts(bank: GraftBank, position: int, entry: Entry, size: int) -> EntryFact
         label=entry.label,
         answers=bank.find(label=entry.label) == position,
         label_names=tuple(str(name) for name in names) if isinstance(names, list | tuple) else (),
-        claimed=claimed,
-        owned=owned,
-        density=entry.claimed.density,
-        lost=(claimed - owned) / claimed if claimed else 0.0,
+        claimed=entry.size,
+        owned=len(entry.owned),
+        density=entry.density,
+        lost=len(entry.lost) / entry.size if entry.size else 0.0,
         bytes=size,
         head_bytes=sum(tensor.nbytes for tensor in entry.head.values()),
         canary_rows=len(entry.canary.inputs) if entry.canary else 0,

@@ -240,10 +240,10 @@ def _reliability(
 def _coordinates(bank: GraftBank | None) -> dict[str, dict[str, float]]:
     return {
         entry.task: {
-            "claimed": len(entry.claimed),
+            "claimed": entry.size,
             "owned": len(entry.owned),
-            "density": entry.claimed.density,
-            "lost": 1 - len(entry.owned) / len(entry.claimed) if len(entry.claimed) else 0.0,
+            "density": entry.density,
+            "lost": len(entry.lost) / entry.size if entry.size else 0.0,
         }
         for entry in (bank.entries if bank else ())
     }

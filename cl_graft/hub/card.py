@@ -99,7 +99,7 @@ def _row(entry: Entry) -> str:
         entry.task,
         labels,
         f"{len(entry.owned):,}",
-        f"{entry.claimed.density:.4%}",
+        f"{entry.density:.4%}",
         _score(facts),
         _calibration(facts.get("temperature")),
     ]

@@ -27,7 +27,7 @@ from cl_graft.fingerprint import hash_tensors
 from cl_graft.graft import Graft, gather, grafted, named
 from cl_graft.interop.sources import Source, Tuned, find_source, read_source
 from cl_graft.models import Loaded, graftable_parameters, make_head
-from cl_graft.region import Layout, top_k
+from cl_graft.region import Layout, Region, top_k
 from cl_graft.store import append_entry
 from cl_graft.store.records import check_base
 from cl_graft.tasks import Prompt, label_token_ids
@@ -133,8 +133,8 @@ def import_task(
     entry = Entry(
         task=task,
         label=task_label(held, task, names),
-        claimed=graft.region,
         owned=graft,
+        lost=Region.empty(held.layout),
         head=head,
         weights_sha256=weights,
         facts={

@@ -91,8 +91,8 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
     entry = Entry(
         task="sentiment",
         label=0,
-        claimed=region,
         owned=Graft(region, torch.zeros(1, dtype=dtype)),
+        lost=Region.empty(layout),
         head=state,
         weights_sha256="0" * 64,
         canary=Canary(inputs, torch.zeros(_CANARY_ROWS, classes), environment()),

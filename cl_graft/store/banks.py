@@ -353,9 +353,9 @@ def _record(entry: Entry) -> dict[str, object]:
     return {
         "task": entry.task,
         "label": entry.label,
-        "claimed": len(entry.claimed),
+        "claimed": entry.size,
         "owned": len(entry.owned),
-        "density": entry.claimed.density,
+        "density": entry.density,
         "weights_sha256": entry.weights_sha256,
     }
 

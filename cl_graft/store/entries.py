@@ -35,10 +35,10 @@ def pack_entry(entry: Entry, bank: GraftBank) -> bytes:
     content: dict[str, object] = {
         "task": entry.task,
         "label": entry.label,
-        "claimed": len(entry.claimed),
+        "claimed": entry.size,
         "owned": region_record(entry.owned.region, "owned", tensors),
-        "lost": region_record(entry.claimed - entry.owned.region, "lost", tensors),
-        "density": entry.claimed.density,
+        "lost": region_record(entry.lost, "lost", tensors),
+        "density": entry.density,
         "base_fingerprint": bank.base.fingerprint,
         "layout_sha256": layout_sha256(bank.layout),
         "weights_sha256": entry.weights_sha256,
@@ -65,14 +65,13 @@ def unpack_entry(data: bytes, bank: GraftBank, *, name: str) -> Entry:
             raise WrongBase(f"{name} belongs to another base model than its bank")
         owned = read_region(part(head, "owned", int), "owned", tensors, bank.layout)
         lost = read_region(part(head, "lost", int), "lost", tensors, bank.layout)
-        claimed = owned | lost
-        if len(claimed) != len(owned) + len(lost) or len(claimed) != head["claimed"]:
-            raise ValueError(f"it claims {head['claimed']} coordinates and holds {len(claimed)}")
+        if (held := len(owned) + len(lost)) != head["claimed"]:
+            raise ValueError(f"it claims {head['claimed']} coordinates and holds {held}")
         entry = Entry(
             task=part(head, "task", str),
             label=part(head, "label", int),
-            claimed=claimed,
             owned=Graft(owned, tensors["owned.values"]),
+            lost=lost,
             head=read_head(tensors),
             weights_sha256=part(head, "weights_sha256", str),
             canary=read_canary(part(head, "canary", dict), tensors) if "canary" in head else None,

@@ -138,8 +138,8 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
             Entry(
                 task=str(label),
                 label=label,
-                claimed=located.claimed,
                 owned=graft,
+                lost=Region.empty(layout),
                 head=head_state(carrier, label),
                 standalone=graft,
             )

@@ -205,8 +205,8 @@ class Session:
         entry = Entry(
             task=facts.name,
             label=self.label,
-            claimed=located.claimed,
             owned=owned,
+            lost=located.claimed - owned.region,
             head=head_state(self._carrier, self.label),
             standalone=gather(located.tuned, located.claimed)
             if self._settings.keep_standalone and located.tuned is not None

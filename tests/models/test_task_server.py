@@ -58,7 +58,9 @@ def _server(
         classes = 2 + number if strings is None else len(strings)
         head = make_head(model, classes=classes, label_token_ids=strings, seed=number)
         values = torch.randn(len(free), generator=draw)
-        entry = Entry(f"t{number}", number, claimed, Graft(free, values), head=head.state_dict())
+        entry = Entry(
+            f"t{number}", number, Graft(free, values), claimed - free, head=head.state_dict()
+        )
         bank = bank.append(entry)
         model.add_head(number, head)
     x = torch.zeros(6, 2, 12, dtype=torch.int64)

@@ -35,8 +35,8 @@ def stored_bank() -> GraftBank:
         entry = Entry(
             task,
             number,
-            claimed,
             Graft(free, 2.0 ** -torch.arange(float(len(free)))),
+            claimed - free,
             head={"weight": torch.eye(2, 3), "bias": torch.tensor([-0.0, 1.0])},
             standalone=Graft(claimed, 2.0 ** torch.arange(5.0)) if number else None,
             weights_sha256=f"{number:064x}",

@@ -43,7 +43,7 @@ def test_a_bank_of_an_old_version_takes_the_next_entry_and_keeps_its_files(
     save_bank(whole, folder)
     claimed = Region.of(whole.layout, [5, 6, 17])
     owned = Graft(whole.free(claimed), torch.tensor([1.0, 2.0]))
-    grown = whole.append(Entry("next", 2, claimed, owned))
+    grown = whole.append(Entry("next", 2, owned, claimed - owned.region))
     append_entry(grown, folder)
     after = content(folder)
     del before["bank.json"]
