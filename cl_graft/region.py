@@ -13,6 +13,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -48,7 +49,8 @@ class Layout:
         """Read the layout off a mapping of tensors."""
         if not parameters:
             raise ValueError("a layout needs at least one parameter, got none")
-        return cls(tuple(parameters), tuple(tuple(p.shape) for p in parameters.values()))
+        names, shapes = tuple(parameters), tuple(tuple(p.shape) for p in parameters.values())
+        return _LAYOUTS.setdefault((names, shapes), cls(names, shapes))
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -67,6 +69,10 @@ class Layout:
     def total(self) -> int:
         """Number of coordinates of all parameters together."""
         return self.starts[-1]
+
+
+_LAYOUTS: WeakValueDictionary[tuple[object, object], Layout] = WeakValueDictionary()
+"""Those in use: the regions of a stream share one, and tell that it is the same by its place."""
 
 
 @dataclass(frozen=True, eq=False)
