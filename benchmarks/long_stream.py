@@ -244,7 +244,7 @@ def draw(stored: Mapping[str, Any], path: Path) -> None:
     scores.plot(places, stored["learned"], ".", label="when learned")
     scores.plot(places, stored["end"], "o", fillstyle="none", label="at the end")
     scores.set(xlabel="task", ylabel="accuracy", ylim=(0, 1.02))
-    scores.legend(loc="lower right")
+    scores.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2)
     figure.savefig(path, dpi=110)
 
 
