@@ -45,13 +45,17 @@ class Runs:
     done: dict[str, Path] = field(default_factory=dict)
     drawn: dict[str, Any] = field(default_factory=dict)
 
-    def __call__(self, strategy: str, *, own: dict[str, Any] | None = None, **settings: Any) -> Any:
+    def __call__(
+        self, strategy: str, *, own: dict[str, Any] | None = None, seed: int = 0, **settings: Any
+    ) -> Any:
         """Return the results of a strategy with settings of its own."""
         from cl_graft.experiments.results import read_result
 
-        return read_result(self.folder(strategy, own=own, **settings))
+        return read_result(self.folder(strategy, own=own, seed=seed, **settings))
 
-    def folder(self, strategy: str, *, own: dict[str, Any] | None = None, **settings: Any) -> Path:
+    def folder(
+        self, strategy: str, *, own: dict[str, Any] | None = None, seed: int = 0, **settings: Any
+    ) -> Path:
         """Return the folder of a run."""
         from cl_graft.experiments.config import config_from
         from cl_graft.experiments.folders import run_folder
@@ -61,15 +65,15 @@ class Runs:
         values = SMALL | self.settings | {"model": str(self.model), **settings}
         if own is not None:
             values["strategy_settings"] = {strategy: own}
-        key = f"{strategy} {json.dumps(values, sort_keys=True)}"
+        key = f"{strategy} {seed} {json.dumps(values, sort_keys=True)}"
         if key not in self.done:
             out = self.out / str(len(self.done))
             config = config_from(values)
             stream = json.dumps([values[n] for n in ("tasks", "shots", "max_test")])
             if stream not in self.drawn:
                 self.drawn[stream] = load_tasks(config, seed=0)
-            run(config, strategy=strategy, seed=0, out=out, tasks=self.drawn[stream])
-            self.done[key] = run_folder(out, strategy, 0)
+            run(config, strategy=strategy, seed=seed, out=out, tasks=self.drawn[stream])
+            self.done[key] = run_folder(out, strategy, seed)
         return self.done[key]
 
 

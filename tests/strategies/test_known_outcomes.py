@@ -1,6 +1,7 @@
 """A stream on which each strategy's outcome is known: divisions of the same words, none alike."""
 
 import itertools
+import statistics
 
 import pytest
 from small_runs import Runs
@@ -18,6 +19,8 @@ STREAM = {
 NOISE = 0.02
 """Of an average accuracy over two tasks of 256 test rows each, all of which can be learned."""
 
+SEEDS = (0, 1, 2)
+"""Forgetting is that of one task alone: with one seed it scatters by more than `NOISE`."""
 
 WEIGHED = {
     "replay": {"mem_size": 10_000},
@@ -52,15 +55,19 @@ def test_replay_of_the_whole_past_is_cumulative_within_noise(runs):
 
 @pytest.mark.parametrize(
     ("name", "setting", "grid"),
-    [("ewc", "ewc_lambda", (0, 3_000, 100_000)), ("lwf", "alpha", (0, 0.1, 1))],
+    [("ewc", "ewc_lambda", (0, 3_000, 100_000)), ("lwf", "alpha", (0, 0.01, 0.1))],
 )
 def test_forgetting_does_not_rise_with_the_weight_of_a_penalty(runs, name, setting, grid):
-    forgotten = [runs(name, own={setting: weight}).forgetting for weight in grid]
-    naive = runs("naive").forgetting
-    assert forgotten[0] == naive
+    naive = [runs("naive", seed=seed).forgetting for seed in SEEDS]
+    grown = [
+        [runs(name, own={setting: weight}, seed=seed).forgetting for seed in SEEDS]
+        for weight in grid
+    ]
+    assert grown[0] == naive
+    forgotten = [statistics.mean(over_seeds) for over_seeds in grown]
     for less, more in itertools.pairwise(forgotten):
         assert more <= less + NOISE
-    assert max(forgotten[1:]) < naive - 0.05
+    assert forgotten[-1] < forgotten[0] - 0.05, forgotten
 
 
 def test_memory_grows_as_documented(runs):
