@@ -55,7 +55,7 @@ def test_replay_of_the_whole_past_is_cumulative_within_noise(runs):
 
 @pytest.mark.parametrize(
     ("name", "setting", "grid"),
-    [("ewc", "ewc_lambda", (0, 3_000, 100_000)), ("lwf", "alpha", (0, 0.01, 0.1))],
+    [("ewc", "ewc_lambda", (0, 100_000, 300_000)), ("lwf", "alpha", (0, 0.01, 0.1, 0.3))],
 )
 def test_forgetting_does_not_rise_with_the_weight_of_a_penalty(runs, name, setting, grid):
     naive = [runs("naive", seed=seed).forgetting for seed in SEEDS]
@@ -67,7 +67,7 @@ def test_forgetting_does_not_rise_with_the_weight_of_a_penalty(runs, name, setti
     forgotten = [statistics.mean(over_seeds) for over_seeds in grown]
     for less, more in itertools.pairwise(forgotten):
         assert more <= less + NOISE
-    assert forgotten[-1] < forgotten[0] - 0.05, forgotten
+    assert max(forgotten[1:]) < forgotten[0] - 0.05
 
 
 def test_memory_grows_as_documented(runs):
