@@ -102,6 +102,11 @@ class Entry:
         return self.size / self.lost.layout.total
 
     @property
+    def share_lost(self) -> float:
+        """Those of γ_n that were lost over all of it, in [0, 1]; 0 where it is empty."""
+        return len(self.lost) / self.size if self.size else 0.0
+
+    @property
     def claimed(self) -> Region:
         """The whole region γ_n, put together anew at every call."""
         return self.owned.region | self.lost

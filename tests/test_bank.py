@@ -117,6 +117,7 @@ def test_what_an_entry_owns_and_what_it_lost_lie_apart_and_make_up_what_it_claim
     entry = Entry("x", 1, owned, Region.of(LAYOUT, [0, 3]))
     assert entry.claimed == Region.of(LAYOUT, range(4))
     assert (entry.size, entry.density) == (4, entry.claimed.density)
+    assert entry.share_lost == 0.5
     with pytest.raises(ValueError, match="'x' owns 1 coordinates that it has lost"):
         Entry("x", 1, owned, Region.of(LAYOUT, [0, 1]))
 

@@ -190,7 +190,7 @@ def _room(
         claimed=entry.size,
         owned=len(entry.owned),
         overlap=before.overlap(entry.claimed) or 0.0,
-        lost=len(entry.lost) / entry.size if entry.size else 0.0,
+        lost=entry.share_lost,
         expected_lost=expected,
         score=score,
         reference=reference,

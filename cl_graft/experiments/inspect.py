@@ -170,7 +170,7 @@ def _facts(bank: GraftBank, position: int, entry: Entry, size: int) -> EntryFact
         claimed=entry.size,
         owned=len(entry.owned),
         density=entry.density,
-        lost=len(entry.lost) / entry.size if entry.size else 0.0,
+        lost=entry.share_lost,
         bytes=size,
         head_bytes=sum(tensor.nbytes for tensor in entry.head.values()),
         canary_rows=len(entry.canary.inputs) if entry.canary else 0,

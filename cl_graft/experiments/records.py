@@ -243,7 +243,7 @@ def _coordinates(bank: GraftBank | None) -> dict[str, dict[str, float]]:
             "claimed": entry.size,
             "owned": len(entry.owned),
             "density": entry.density,
-            "lost": len(entry.lost) / entry.size if entry.size else 0.0,
+            "lost": entry.share_lost,
         }
         for entry in (bank.entries if bank else ())
     }
