@@ -9,11 +9,12 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from measure import pairs, peak_memory
+from measure import peak_memory
 from safetensors.torch import load_file
 from speed_serving import Values, bank_of, ratios_of
 from speed_training import Shape
@@ -58,13 +59,19 @@ def loading(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
 
         found: Values = {"bytes_per_coordinate": [size / owned]}
         key = f"load_bank_{tasks}_tasks"
-        others = {"load_model": _load_model(folder), "map_model": map_model}
-        for other, load in {**others, "load_weights": load_weights}.items():
-            ratios, first, second = ratios_of(_load_bank(folder), load, repeats)
+        read_bank = _read_bank(folder)
+        load_model = _load_model(folder)
+        for other, load in (
+            ("load_model", load_model),
+            ("map_model", map_model),
+            ("load_weights", load_weights),
+        ):
+            ratios, first, second = ratios_of(read_bank, load, repeats)
             found[f"{key}/{other}"] = ratios
             found.setdefault(f"{key}, ms", []).extend(1e3 * seconds for seconds in first)
             found[f"{other}, ms"] = [1e3 * seconds for seconds in second]
-        first, second = _firsts(folder, repeats)
+        first = [_first(_prepared_bank, folder) for _ in range(repeats)]
+        second = [_first(_prepared_model, folder) for _ in range(repeats)]
         mark = ", first in a process"
         found[f"{key}/load_model{mark}"] = [a / b for a, b in zip(first, second, strict=True)]
         found[f"{key}{mark}, ms"] = [1e3 * seconds for seconds in first]
@@ -72,24 +79,15 @@ def loading(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
     return found
 
 
-def _firsts(folder: Path, repeats: int) -> tuple[list[float], list[float]]:
-    """Return the seconds of reading the bank, and the model, in a fresh process every time."""
-    seconds: tuple[list[float], list[float]] = ([], [])
-
-    def once(place: int) -> None:
-        threads = torch.get_num_threads()
-        prepare = (_prepared_bank, _prepared_model)[place]
-        seconds[place].append(
-            peak_memory(prepare, folder, threads=threads, allocator="default").result
-        )
-
-    pairs(lambda: once(0), lambda: once(1), repeats=repeats, warm_up=0)
-    return seconds
+def _first(prepare: Callable[[Path], Callable[[], float]], folder: Path) -> float:
+    """Return the seconds that what `prepare` returns takes in a fresh process."""
+    threads = torch.get_num_threads()
+    return peak_memory(prepare, folder, threads=threads, allocator="default").result
 
 
 def _prepared_bank(folder: Path) -> Callable[[], float]:
     load_bank(folder / "one task")  # imports are not measured
-    return lambda: _seconds(_load_bank(folder))
+    return lambda: _seconds(_read_bank(folder))
 
 
 def _prepared_model(folder: Path) -> Callable[[], float]:
@@ -98,17 +96,14 @@ def _prepared_model(folder: Path) -> Callable[[], float]:
     return lambda: _seconds(_load_model(folder))
 
 
-def _seconds(run: Callable[[], None]) -> float:
+def _seconds(run: Callable[[], object]) -> float:
     started = time.perf_counter()
     run()
     return time.perf_counter() - started
 
 
-def _load_bank(folder: Path) -> Callable[[], None]:
-    def load() -> None:
-        load_bank(folder / "bank")
-
-    return load
+def _read_bank(folder: Path) -> Callable[[], object]:
+    return partial(load_bank, folder / "bank")
 
 
 def _load_model(folder: Path) -> Callable[[], None]:
