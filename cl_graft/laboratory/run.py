@@ -100,12 +100,13 @@ def run_experiment(
     experiment = find_experiment(name)
     config = experiment_config(experiment, scale, data=data, sets=sets)
     seeds = list(range(SEEDS[scale])) if seeds is None else list(seeds)
-    folder = out / name
+    folder, kept = out / name, out / (experiment.cells or name)
     folder.mkdir(parents=True, exist_ok=True)
+    kept.mkdir(exist_ok=True)
     own = config.cell() | {"seeds": config.seeds}
     cells: list[list[Reading]] = []
     for place, seed in enumerate(seeds):
-        file = folder / f"cell{seed}.json"
+        file = kept / f"cell{seed}.json"
         cell = _kept(file, own)
         if cell is None:
             cache, regressions = DirectoryCache(out / "cache"), experiment.regressions

@@ -84,6 +84,7 @@ class Experiment:
         squares: Measures that are drawn as squares, methods against tasks, with their titles; what
             is no curve and has too many bars to read.
         regressions: Whether a task may be a regression: nothing but scores is measured.
+        cells: The experiment whose cells these are; empty where it has its own.
         conclude: From all cells and their summary to further readings.
     """
 
@@ -99,6 +100,7 @@ class Experiment:
     logarithmic: bool = False
     squares: tuple[tuple[str, str], ...] = ()
     regressions: bool = False
+    cells: str = ""
     conclude: (
         Callable[[Sequence[Sequence[Reading]], Sequence[Summary]], Iterator[Reading]] | None
     ) = None
@@ -184,10 +186,11 @@ _ROWS = (
     _of("sam_table3", "Time", sam.times, _SAM, measure="seconds", **_IN_SAM),
     _of("sam_table4", "Share tuned", sam.ratios, _SAM, measure="share tuned", **_IN_SAM),
     _of("sam_table5", "Significance (and Table 6)", sam.methods, _SAM,
-        conclude=sam.differences, **_IN_SAM),
+        cells="sam_table1", conclude=sam.differences, **_IN_SAM),
     _of("sam_fig3", "Projection discontinuity", sam.projections, _SAM,
         measure="share of the region that changed", axis="steps", **_IN_SAM),
-    _of("sam_fig4", "Stability and performance", sam.methods, _SAM, conclude=sam.ranks, **_IN_SAM),
+    _of("sam_fig4", "Stability and performance", sam.methods, _SAM,
+        cells="sam_table1", conclude=sam.ranks, **_IN_SAM),
     _of("sam_fig5", "Density", sam.sparsities, _SAM, measure="test score", **_IN_SAM, **_DENSITY),
 )  # fmt: skip
 

@@ -98,6 +98,18 @@ def test_cells_that_are_done_are_not_run_again_and_other_settings_are_refused(
         run_experiment("sam_table4", seeds=[0], **chosen)
 
 
+def test_what_concludes_on_the_cells_of_another_experiment_does_not_run_them_again(
+    folder, tiny_bert, monkeypatch
+):
+    chosen = {"out": folder, "scale": "smoke", "sets": [f"model={tiny_bert}"], "seeds": [0, 1]}
+    first = run_experiment("sam_table5", **chosen)
+    monkeypatch.setattr("cl_graft.laboratory.run.Bench", None)
+    ranked = run_experiment("sam_fig4", **chosen)
+    plain = run_experiment("sam_table1", **chosen)
+    assert [row for row in ranked.rows if row.measure == "score"] == plain.rows
+    assert [row for row in first.rows if row.measure == "score"] == plain.rows
+
+
 def test_unknown_names_are_answered_with_the_nearest_one(tmp_path):
     with pytest.raises(InputError, match="did you mean 'table1'"):
         run_experiment("tabel1", out=tmp_path)
