@@ -34,6 +34,7 @@ from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, wi
 
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.report import spread
 from cl_graft.experiments.results import machine, versions
 from cl_graft.passes import Passes
 
@@ -165,14 +166,14 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         passes, scores = row["passes"], row["scores"]
         if row["variant"] == "dense":
-            text = _points(scores["dense"])
+            text = spread(scores["dense"])
             lines.append(["dense run alone", "1.00", text, "–", "–", "1.00"])
             continue
         lines.append(
             [
                 f"`{row['variant']}`",
                 f"{passes['find']:.2f}",
-                *(_points(scores[measure]) for measure in MEASURES),
+                *(spread(scores[measure]) for measure in MEASURES),
                 f"{passes['continual']:.2f}",
             ]
         )
@@ -247,11 +248,6 @@ def _chosen(text: str | None, parser: argparse.ArgumentParser) -> list[str]:
 
 def _spread(values: Sequence[float]) -> dict[str, Any]:
     return {"mean": mean(values), "sd": stdev(values) if len(values) > 1 else None}
-
-
-def _points(stated: Mapping[str, Any]) -> str:
-    text = f"{100 * stated['mean']:.1f}"
-    return text if stated["sd"] is None else f"{text} ± {100 * stated['sd']:.1f}"
 
 
 if __name__ == "__main__":

@@ -36,6 +36,7 @@ from scales import (
 )
 
 from cl_graft.experiments.compare import compare
+from cl_graft.experiments.report import spread
 from cl_graft.experiments.results import RunResult
 from cl_graft.experiments.statistics import over_seeds
 from cl_graft.strategies.table import STRATEGIES
@@ -133,9 +134,9 @@ def table_of(rows: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any]) ->
         [
             row["strategy"],
             row["told"],
-            *(_points(row[measure]) for measure in ("average_accuracy", "below_the_oracle")),
-            *(_points(row["tasks"][task]) for task in tasks),
-            _points(row["sent_right"]),
+            *(spread(row[measure]) for measure in ("average_accuracy", "below_the_oracle")),
+            *(spread(row["tasks"][task]) for task in tasks),
+            spread(row["sent_right"]),
             f"{row['passes_per_row']['mean']:.2f}",
             f"{row['bytes_per_task']['mean'] / 1000:.0f}",
         ]
@@ -151,13 +152,6 @@ def table_of(rows: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any]) ->
         f"Model {first['model']['name']}, {first['config']['shots']} shots, "
         f"{first['config']['steps']} steps, density {first['config']['density']}.\n"
     )
-
-
-def _points(stated: Mapping[str, Any]) -> str:
-    if stated["mean"] is None:
-        return "–"
-    text = f"{100 * stated['mean']:z.1f}"
-    return text if stated["sd"] is None else f"{text} ± {100 * stated['sd']:.1f}"
 
 
 if __name__ == "__main__":

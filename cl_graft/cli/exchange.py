@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -80,25 +79,23 @@ def _content(exported: Exported) -> dict[str, Any]:
 
 
 def _lines(exported: Exported) -> list[str]:
+    from cl_graft.interop.written import listed
+
     written, size = exported.written, sum(exported.files.values())
     lines = [
         f"{exported.folder}: task {exported.task!r} as {exported.form}, "
         f"{exported.coordinates:,} coordinates, {size:,} bytes; how to load it is in README.md"
     ]
     if written.copied:
-        lines.append(f"In whole copies of their modules: {_counts(written.copied)}")
+        lines.append(f"In whole copies of their modules: {listed(written.copied)}")
     if written.left_out:
-        lines.append(f"LEFT OUT, so answers differ: {_counts(written.left_out)}")
+        lines.append(f"LEFT OUT, so answers differ: {listed(written.left_out)}")
     if written.inexact:
         lines.append(
             f"{written.inexact:,} values have other bits, as no difference gives theirs; the "
             f"largest error is {written.largest_error:.2g}"
         )
     return lines
-
-
-def _counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
 
 
 def import_command(
@@ -178,6 +175,7 @@ def import_command(
       cl-graft import tuned --bank my_bank --task reviews --density 0.002
     """
     from cl_graft.interop import import_task
+    from cl_graft.interop.written import listed
     from cl_graft.tasks import Prompt
 
     output, names = Output(quiet, as_json), _parts(labels)
@@ -210,7 +208,7 @@ def import_command(
         f"({imported.density:.4%} of the model's)"
     ]
     if imported.left_out:
-        shown.append(f"LEFT OUT, so answers differ: {_counts(imported.left_out)}")
+        shown.append(f"LEFT OUT, so answers differ: {listed(imported.left_out)}")
     output.result(imported, *shown)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Group
 
 from cl_graft.cli.output import table
+from cl_graft.experiments.report import points
 
 if TYPE_CHECKING:
     from cl_graft.experiments.results import RunResult
@@ -22,7 +23,7 @@ def run_tables(result: RunResult) -> list[Group]:
     """Show R and the measures of one run."""
     names = list(result.tasks)
     rows = [
-        (f"after {name}", *(_percent(value) for value in row))
+        (f"after {name}", *(points(value) for value in row))
         for name, row in zip(names, result.R, strict=True)
     ]
     title = f"{result.strategy}, seed {result.seed}: score on each task after each task, in %"
@@ -48,13 +49,9 @@ def comparison_table(cells: Sequence[RunResult]) -> Group:
     return table(f"{seeds} seed{'s' if seeds > 1 else ''}, in points", columns, rows)
 
 
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{100 * value:z.1f}"
-
-
 def _spread(values: Sequence[float | None]) -> str:
     known = [value for value in values if value is not None]
     if not known:
         return "–"
-    middle = _percent(mean(known))
-    return f"{middle} ± {_percent(stdev(known))}" if len(known) > 1 else middle
+    middle = points(mean(known))
+    return f"{middle} ± {points(stdev(known))}" if len(known) > 1 else middle

@@ -15,6 +15,7 @@ __all__ = [
     "at_an_edge",
     "mean_ece",
     "points",
+    "spread",
     "write_comparison_summary",
     "write_run_summary",
 ]
@@ -73,14 +74,14 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
     lines += _table(head, [
         [
             name,
-            _spread(row["average_accuracy"]),
+            spread(row["average_accuracy"]),
             *([_ratio(row["of_independent"])] if beside else []),
-            *(_spread(row[m]) for m in ("backward_transfer", "forgetting", "ece")),
-            *(_spread(row["final"][task]) for task in tasks),
-            _spread(row["bytes_per_task"], scale=1, digits=0),
-            _spread(row["seconds"], scale=1, digits=0),
-            _spread(row["forward_backward"], scale=1, digits=0),
-            *([_spread(row["sent_right"]), _spread(row["passes_per_row"], scale=1)] if routed
+            *(spread(row[m]) for m in ("backward_transfer", "forgetting", "ece")),
+            *(spread(row["final"][task]) for task in tasks),
+            spread(row["bytes_per_task"], scale=1, digits=0),
+            spread(row["seconds"], scale=1, digits=0),
+            spread(row["forward_backward"], scale=1, digits=0),
+            *([spread(row["sent_right"]), spread(row["passes_per_row"], scale=1)] if routed
               else []),
         ]
         for name, row in rows.items()
@@ -144,11 +145,11 @@ def _budget(budget: Mapping[str, Any] | None, rows: Mapping[str, Any]) -> list[s
         [
             name,
             f"{size['setting']} {size['value']:g}" if size["setting"] else "as it is",
-            _spread(row["bytes_per_task"], scale=1, digits=0),
+            spread(row["bytes_per_task"], scale=1, digits=0),
             f"{row['bytes_per_task']['mean'] / limit:.0%}",
-            _spread(row["most_bytes"], scale=1, digits=0),
-            _spread(row["average_accuracy"]),
-            _spread(row["forgetting"]),
+            spread(row["most_bytes"], scale=1, digits=0),
+            spread(row["average_accuracy"]),
+            spread(row["forgetting"]),
         ]
         for name, row in rows.items()
         for size in [budget["sizes"][name]]
@@ -280,7 +281,8 @@ def _ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _spread(stated: Mapping[str, float | None], *, scale: float = 100, digits: int = 1) -> str:
+def spread(stated: Mapping[str, float | None], *, scale: float = 100, digits: int = 1) -> str:
+    """Write a mean and its standard deviation, fractions in points; a dash where there is none."""
     mean, sd = stated["mean"], stated["sd"]
     if mean is None:
         return "–"

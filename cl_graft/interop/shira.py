@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -27,7 +26,7 @@ from cl_graft.errors import InputError, find
 from cl_graft.experiments.rebuild import OpenedBank
 from cl_graft.graft import Graft
 from cl_graft.interop.checkpoint import save_head, skips_pooler
-from cl_graft.interop.written import Written
+from cl_graft.interop.written import Written, listed
 
 __all__ = ["Rest", "write_shira"]
 
@@ -147,14 +146,14 @@ def _others(parts: list[_Part], rest: Rest) -> tuple[list[_Part], list[_Part]]:
         raise InputError(
             "a SHiRA adapter holds some weights of each nn.Linear and nothing else: "
             f"{sum(counts.values()):,} of {total:,} coordinates are not of that kind "
-            f"({_listed(counts)}); choose --rest copy (whole copies of their modules stand beside "
+            f"({listed(counts)}); choose --rest copy (whole copies of their modules stand beside "
             "it), --rest leave-out, or another format"
         )
     paths = {part.path for part in others} if rest == "copy" else set[str]()
     if all(part.path in paths for part in held):
         raise InputError(
             "a SHiRA adapter holds weights of nn.Linear, and of this graft it would hold none "
-            f"({_listed(_counted(parts))}): export it as hf or safetensors-overlay"
+            f"({listed(_counted(parts))}): export it as hf or safetensors-overlay"
         )
     if rest == "copy":
         return [part for part in parts if part.path in paths], []
@@ -214,7 +213,3 @@ def _counted(parts: list[_Part]) -> dict[str, int]:
     for part in parts:
         counts[part.kind] += len(part.index)
     return dict(counts.most_common())
-
-
-def _listed(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{kind} {count:,}" for kind, count in counts.items())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Written"]
+__all__ = ["Written", "listed"]
 
 
 @dataclass(frozen=True)
@@ -26,3 +26,8 @@ class Written:
     copied: Mapping[str, int] = field(default_factory=dict)
     inexact: int = 0
     largest_error: float = 0.0
+
+
+def listed(counts: Mapping[str, int]) -> str:
+    """Return numbers of coordinates in words, as ``"LayerNorm.bias 12, word embeddings 1,024"``."""
+    return ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
