@@ -192,13 +192,22 @@ class Bench:
             )
         return self._schedules[label]
 
-    def dense(self, label: int, *, path: bool = False, **changes: Any) -> DenseRun:
-        """Return the dense run of a task, with changes to its schedule."""
+    def dense(
+        self, label: int, *, path: bool = False, anew: bool = False, **changes: Any
+    ) -> DenseRun:
+        """Return the dense run of a task, with changes to its schedule.
+
+        Args:
+            label: Which task.
+            path: Whether to integrate gains along it.
+            anew: Whether to make it whatever the cache holds, as when it is timed.
+            **changes: Fields of the schedule.
+        """
         settings = replace(self.schedule(label), **changes)
         key = label, settings, path
-        if self._dense is None or self._dense[0] != key:
-            task = self.problem(label)
-            run = fine_tune_task(task, settings, seed=self.seed, path=path, cache=self._cache)
+        if anew or self._dense is None or self._dense[0] != key:
+            task, cache = self.problem(label), None if anew else self._cache
+            run = fine_tune_task(task, settings, seed=self.seed, path=path, cache=cache)
             self._dense = key, run
         return self._dense[1]
 

@@ -131,7 +131,8 @@ def _concluded(
     scale: str,
     command: str,
 ) -> Outcome:
-    rows = summarize(cells)
+    shown = experiment.shown
+    rows = [row for row in summarize(cells) if not shown or row.measure in shown]
     if experiment.conclude is not None:
         rows += summarize([list(experiment.conclude(cells, rows))])
     device = pick_device(config.device)

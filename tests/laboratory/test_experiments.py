@@ -103,11 +103,19 @@ def test_what_concludes_on_the_cells_of_another_experiment_does_not_run_them_aga
 ):
     chosen = {"out": folder, "scale": "smoke", "sets": [f"model={tiny_bert}"], "seeds": [0, 1]}
     first = run_experiment("sam_table5", **chosen)
+    assert {row.measure for row in first.rows} == {"score", "t", "p", "mean difference"}
     monkeypatch.setattr("cl_graft.laboratory.run.Bench", None)
     ranked = run_experiment("sam_fig4", **chosen)
     plain = run_experiment("sam_table1", **chosen)
+    times = run_experiment("sam_table3", **chosen)
     assert [row for row in ranked.rows if row.measure == "score"] == plain.rows
     assert [row for row in first.rows if row.measure == "score"] == plain.rows
+    seconds = {(row.task, row.method): row.mean for row in times.rows}
+    assert {row.measure for row in times.rows} == {"seconds"}
+    for task, method in seconds:
+        full = seconds[task, "FullTuning"]
+        assert full > 0
+        assert method != "DiffPruning" or seconds[task, method] > full
 
 
 def test_unknown_names_are_answered_with_the_nearest_one(tmp_path):
