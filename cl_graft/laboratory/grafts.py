@@ -77,6 +77,7 @@ def regions_by_density(bench: Bench) -> Iterator[Reading]:
     for label in range(len(bench.names)):
         for localizer in (bench.config.localizer, "movement", "random"):
             yield from _swept(bench, label, localizer, method=localizer)
+        yield _tuned(bench, label, "fine-tuning")
 
 
 def bias_grafts(bench: Bench) -> Iterator[Reading]:
@@ -87,6 +88,7 @@ def bias_grafts(bench: Bench) -> Iterator[Reading]:
         yield from _swept(
             bench, label, bench.config.localizer, method="biases only", without=others
         )
+        yield _tuned(bench, label, "fine-tuning")
 
 
 def lottery_tickets(bench: Bench) -> Iterator[Reading]:
@@ -114,6 +116,7 @@ def optimizers(bench: Bench) -> Iterator[Reading]:
     for label in range(len(bench.names)):
         for method, changes in plans.items():
             yield from _swept(bench, label, bench.config.localizer, method=method, **changes)
+            yield _tuned(bench, label, f"{method}: fine-tuning", **changes)
 
 
 def top_probabilities(bench: Bench) -> Iterator[Reading]:
@@ -144,7 +147,7 @@ def fisher_masks(bench: Bench) -> Iterator[Reading]:
             for share in shares:
                 region = ranking.top(bench.size(share))
                 answers = bench.graft_answers(label, bench.cut(run, region), run.head)
-                yield Reading(name, localizer, "score", answers.score, share)
+                yield from _read(name, localizer, answers, x=share)
                 both = region.jaccard(learned.top(bench.size(share)))
                 yield Reading(name, localizer, "IoU with the learned region", both, share)
 
@@ -228,9 +231,12 @@ def _swept(
         )
     for size, answers in found:
         yield Reading(name, method, "score", answers.score, size / bench.layout.total)
-    full = bench.tuned_answers(label, run).score
-    whole = f"{method}: fine-tuning" if changes else "fine-tuning"
-    yield Reading(name, whole, "score", full, 1.0)
+
+
+def _tuned(bench: Bench, label: int, method: str, **changes: Any) -> Reading:
+    """Score the whole dense run, at density 1."""
+    answers = bench.tuned_answers(label, bench.dense(label, **changes))
+    return Reading(bench.names[label], method, "score", answers.score, 1.0)
 
 
 def _read(name: str, method: str, answers: Answers, *, x: float | None = None) -> Sequence[Reading]:

@@ -15,6 +15,9 @@ from cl_graft.store.files import replace_file
 
 __all__ = ["Stored", "read_stored", "read_stream", "store"]
 
+_HOW = {"encoder": " with a head", "masked_lm": " with prompts", "causal_lm": " with label strings"}
+"""How a model of a family answers."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
@@ -55,7 +58,13 @@ class Stored:
         config = self.config
         rows = "all" if config["shots"] is None else f"{config['shots']:,}"
         seeds = ", ".join(str(seed) for seed in self.data_seeds)
-        return f"{config['model']}, {rows} rows a class, data seeds {seeds}"
+        how = _HOW.get(config.get("family", ""), "")
+        density = config.get("density", "auto")
+        share = density if density == "auto" else f"{100 * density:g} %"
+        return (
+            f"{config['model']}{how}, {rows} rows a class, {config['steps']} steps, "
+            f"density {share}, data seeds {seeds}"
+        )
 
 
 def store(found: Path, into: Path) -> list[Path]:

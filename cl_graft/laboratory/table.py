@@ -29,7 +29,7 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "device": "cpu",
         },
         "cpu": {
-            "shots": 64,
+            "shots": 256,
             "shots_short": "all",
             "steps": 400,
             "evaluations": 4,
@@ -45,6 +45,7 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "preset": "paper",
             "model": "roberta-base",
             "family": "masked_lm",
+            "pooling": "first",
             "shots": 4096,
             "shots_short": "all",
             "max_length": 128,
@@ -118,7 +119,7 @@ def _of(
 
 
 _DENSITY: Mapping[str, Any] = {"axis": "density", "logarithmic": True}
-_STANDARD: Mapping[str, Any] = {"family": "encoder", "pooling": "first"}
+_STANDARD: Mapping[str, Any] = {"family": "encoder"}
 _THREE = ("sentiment", "question_type", "paraphrase")
 _SEVERAL: Mapping[str, Any] = {
     "tasks": _EIGHT,
