@@ -14,6 +14,7 @@ hook gathers the region's part as soon as it is complete and frees the rest.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from types import TracebackType
 from typing import Any
 
@@ -186,10 +187,17 @@ class _Deal(torch.autograd.Function):
 
 
 def linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
-    """Find, by the id of a weight, the linear layers that hold it, if no other module does."""
+    """Find, by the id of a weight, the linear layers that hold it, if no other module does.
+
+    Those of an `nn.TransformerEncoderLayer` are left out: in eval mode it computes from their
+    weights without calling them, unless one of its parameters requires a gradient.
+    """
     owners: dict[int, list[nn.Module]] = {}
     others: set[int] = set()
     for module in model.modules():
+        if isinstance(module, nn.TransformerEncoderLayer):
+            inner = (child._parameters.values() for child in module.children())
+            others |= {id(parameter) for parameter in chain.from_iterable(inner)}
         for name, parameter in module._parameters.items():
             if parameter is None:
                 continue

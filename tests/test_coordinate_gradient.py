@@ -212,6 +212,32 @@ def test_attention_that_goes_past_its_output_layers_forward_trains_all_the_same(
     torch.testing.assert_close(trained.vector.grad, reference)
 
 
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize(
+    "touched", ["linear1.weight", "linear2.weight", "self_attn.out_proj.weight"]
+)
+def test_a_layer_of_torch_that_computes_past_its_children_in_eval_mode_trains_all_the_same(
+    touched: str, training: bool
+) -> None:
+    torch.manual_seed(0)
+    block = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+    model = nn.Sequential(block, nn.Linear(8, 2)).double().train(training)
+    x = torch.randn(2, 3, 8, dtype=torch.float64)
+
+    def loss(model: nn.Module) -> Tensor:
+        return model(x).square().sum()
+
+    layout = Layout.of(dict(model.named_parameters()))
+    starts = dict(zip(layout.names, layout.starts, strict=False))
+    inside, head = starts[f"0.{touched}"], starts["1.weight"]
+    region = Region.of(layout, [inside, inside + 3, head])
+    reference = _dense(model, loss, region)
+    assert bool((reference != 0).all())
+    with RegionParameters(model, region) as trained:
+        loss(model).backward()
+    torch.testing.assert_close(trained.vector.grad, reference)
+
+
 @pytest.fixture
 def layers() -> nn.Sequential:
     torch.manual_seed(0)
