@@ -134,6 +134,10 @@ GROUPS: dict[str, Callable[[Run], Values]] = {
 }
 
 
+ROWS: Mapping[str, int] = {"mixed_batches": 32}
+"""Rows of a batch, where it is not the shape's."""
+
+
 def main() -> None:
     """Measure the groups asked for, one after the other; each is written when it is done."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -152,17 +156,22 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     keep_freed_memory()  # as the command line does
     shape = replace(SHAPES[given.shape], device=given.device, autocast=given.autocast)
-    run = Run(shape, given.repeats, given.memory_repeats, given.threads)
     plain = (given.shape, given.device, given.autocast) == ("base", "cpu", False)
-    name = "speed" if plain else f"speed-{given.shape}-{given.device}"
+    name = "speed"
+    if not plain:
+        name = f"speed-{given.shape}-{given.device}-{'bf16' if given.autocast else 'fp32'}"
+        asked = [group for group in asked if group != "stream"]  # of MiniLM on a CPU
     path = given.results / f"{name}.json"
     stored = json.loads(path.read_text()) if path.exists() else {}
     for group in asked:
         say(f"{group}:")
+        own = replace(shape, rows=ROWS.get(group, shape.rows))
+        run = Run(own, given.repeats, given.memory_repeats, given.threads)
         for key, raw in GROUPS[group](run).items():
             stored[key] = statistics.median(raw)
             stored[f"{key}/raw"] = raw
-        stored[f"machine/{group}"] = machine(run)
+        if group != "stream":
+            stored[f"machine/{group}"] = machine(run)
         given.results.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
         path.with_suffix(".md").write_text(render(stored), encoding="utf-8")

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from measure import peak_memory
 from safetensors.torch import load_file
-from speed_serving import Values, bank_of, ratios_of
+from speed_serving import Values, bank_of
 from speed_training import Shape
 from transformers import AutoConfig, AutoModel
 
@@ -32,15 +32,15 @@ def loading(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
     """Time reading a bank, every byte checked, against reading a model; weigh the bank.
 
     ``load_model`` makes a module without values and reads its safetensors file into it. Beside it
-    stand ``map_model``, which is what `cl_graft.load_model` does with the weights (transformers
-    maps the file; every page is touched here, as a first answer does), and ``load_weights``, which
-    reads the file into a module whose memory is warm. Again and again in one process, a model finds
-    the memory of the one before; ``first in a process`` is what a program that starts pays.
+    stands ``map_model``, which is what `cl_graft.load_model` does with the weights (transformers
+    maps the file; every page is touched here, as a first answer does). Each is read twice in a
+    process of its own: the first time is what a program that starts pays, ``once more`` finds the
+    memory of the first.
     """
     model = shape.model()
     encoder: Any = model.get_submodule("encoder")
     bank = bank_of(shape, model, tasks)
-    owned = len(bank.owned())
+    key = f"load_bank_{tasks}_tasks"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         save_bank(bank, folder / "bank")
@@ -48,52 +48,34 @@ def loading(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
         encoder.save_pretrained(folder / "model")
         files = [path for path in (folder / "bank").rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)
-
-        def map_model() -> None:
-            made = AutoModel.from_pretrained(folder / "model", add_pooling_layer=False)
-            for parameter in made.parameters():
-                parameter.detach().view(-1)[::_PAGE].sum()
-
-        def load_weights() -> None:
-            encoder.load_state_dict(load_file(_weights(folder)))
-
-        found: Values = {"bytes_per_coordinate": [size / owned]}
-        key = f"load_bank_{tasks}_tasks"
-        read_bank = _read_bank(folder)
-        load_model = _load_model(folder)
-        for other, load in (
-            ("load_model", load_model),
-            ("map_model", map_model),
-            ("load_weights", load_weights),
-        ):
-            ratios, first, second = ratios_of(read_bank, load, repeats)
-            found[f"{key}/{other}"] = ratios
-            found.setdefault(f"{key}, ms", []).extend(1e3 * seconds for seconds in first)
-            found[f"{other}, ms"] = [1e3 * seconds for seconds in second]
-        first = [_first(_prepared_bank, folder) for _ in range(repeats)]
-        second = [_first(_prepared_model, folder) for _ in range(repeats)]
-        mark = ", first in a process"
-        found[f"{key}/load_model{mark}"] = [a / b for a, b in zip(first, second, strict=True)]
-        found[f"{key}{mark}, ms"] = [1e3 * seconds for seconds in first]
-        found[f"load_model{mark}, ms"] = [1e3 * seconds for seconds in second]
-    return found
+        sides = {key: _bank, "load_model": _read_model, "map_model": _map_model}
+        seconds: dict[str, list[float]] = {}
+        for _ in range(repeats):
+            for side, prepare in sides.items():
+                first, again = _in_a_process(prepare, folder)
+                seconds.setdefault(side, []).append(first)
+                seconds.setdefault(f"{side}, once more", []).append(again)
+    found: Values = {"bytes_per_coordinate": [size / len(bank.owned())]}
+    for other in ("load_model", "map_model"):
+        for mark in ("", ", once more"):
+            both = zip(seconds[f"{key}{mark}"], seconds[f"{other}{mark}"], strict=True)
+            found[f"{key}/{other}{mark}"] = [a / b for a, b in both]
+    return found | {f"{side}, ms": [1e3 * own for own in all_] for side, all_ in seconds.items()}
 
 
-def _first(prepare: Callable[[Path], Callable[[], float]], folder: Path) -> float:
-    """Return the seconds that what `prepare` returns takes in a fresh process."""
+def _in_a_process(
+    prepare: Callable[[Path], Callable[[], object]], folder: Path
+) -> tuple[float, float]:
+    """Return the seconds that what `prepare` returns takes in a fresh process, and once more."""
     threads = torch.get_num_threads()
-    return peak_memory(prepare, folder, threads=threads, allocator="default").result
+    return peak_memory(_timed, prepare, folder, threads=threads, allocator="default").result
 
 
-def _prepared_bank(folder: Path) -> Callable[[], float]:
-    load_bank(folder / "one task")  # imports are not measured
-    return lambda: _seconds(_read_bank(folder))
-
-
-def _prepared_model(folder: Path) -> Callable[[], float]:
-    with torch.device("meta"):
-        AutoModel.from_config(AutoConfig.from_pretrained(folder / "model"))
-    return lambda: _seconds(_load_model(folder))
+def _timed(
+    prepare: Callable[[Path], Callable[[], object]], folder: Path
+) -> Callable[[], tuple[float, float]]:
+    run = prepare(folder)
+    return lambda: (_seconds(run), _seconds(run))
 
 
 def _seconds(run: Callable[[], object]) -> float:
@@ -102,20 +84,33 @@ def _seconds(run: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def _read_bank(folder: Path) -> Callable[[], object]:
+def _bank(folder: Path) -> Callable[[], object]:
+    load_bank(folder / "one task")  # imports are not measured
     return partial(load_bank, folder / "bank")
 
 
-def _load_model(folder: Path) -> Callable[[], None]:
+def _read_model(folder: Path) -> Callable[[], None]:
     config = AutoConfig.from_pretrained(folder / "model")
+    _made(config)
 
     def load() -> None:
-        with torch.device("meta"):
-            made = AutoModel.from_config(config, add_pooling_layer=False)
-        made.to_empty(device="cpu").load_state_dict(load_file(_weights(folder)), strict=False)
+        made = _made(config).to_empty(device="cpu")
+        made.load_state_dict(load_file(folder / "model" / "model.safetensors"), strict=False)
 
     return load
 
 
-def _weights(folder: Path) -> Path:
-    return folder / "model" / "model.safetensors"
+def _map_model(folder: Path) -> Callable[[], None]:
+    _made(AutoConfig.from_pretrained(folder / "model"))
+
+    def load() -> None:
+        made = AutoModel.from_pretrained(folder / "model", add_pooling_layer=False)
+        for parameter in made.parameters():
+            parameter.detach().view(-1)[::_PAGE].sum()
+
+    return load
+
+
+def _made(config: Any) -> Any:
+    with torch.device("meta"):
+        return AutoModel.from_config(config, add_pooling_layer=False)
