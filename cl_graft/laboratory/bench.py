@@ -72,6 +72,13 @@ class Answers:
         return score(self.logits, self.targets, self.metric)
 
     @property
+    def best_constant(self) -> float:
+        """The best score that one and the same answer to every row has."""
+        classes = self.logits.shape[1]
+        constant = torch.eye(classes).unsqueeze(1).expand(-1, len(self.targets), -1)
+        return max(score(logits, self.targets, self.metric) for logits in constant)
+
+    @property
     def ece(self) -> float:
         """Expected calibration error, in [0, 1]."""
         return ece(self.probabilities, self.targets)

@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 _RATE = 2e-3
-DENSITIES = (1e-4, 5e-4, 1e-3, 1e-2)
+DENSITIES = (1e-4, 5e-4, 1e-3, 3e-3, 1e-2)
 """Of the grafts beside them."""
 
 

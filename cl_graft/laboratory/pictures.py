@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from operator import attrgetter
 
 from matplotlib.figure import Figure
 
@@ -22,12 +24,32 @@ def picture_of(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
     """
     if experiment.squares:
         return squares(rows, title=experiment.title, measures=experiment.squares)
+    if experiment.against:
+        return _trade_off(experiment, rows)
     return picture(
         rows,
         title=experiment.title,
         measure=experiment.measure,
         axis=experiment.axis,
         logarithmic=experiment.logarithmic,
+    )
+
+
+def _trade_off(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
+    """Draw one measure over another, a point a place on the axis."""
+    key = attrgetter("task", "method", "x")
+    across = {key(row): row.mean for row in rows if row.measure == experiment.against}
+    moved = [
+        replace(row, x=across[key(row)])
+        for row in rows
+        if row.measure == experiment.measure and key(row) in across
+    ]
+    return picture(
+        moved,
+        title=experiment.title,
+        measure=experiment.measure,
+        axis=experiment.against,
+        logarithmic=False,
     )
 
 

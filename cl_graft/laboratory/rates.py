@@ -9,18 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
-
 from cl_graft.analysis import relative_gain
 from cl_graft.laboratory.bench import Answers, Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.learning import DenseRun
-from cl_graft.metrics import score
 from cl_graft.passes import Passes
 from cl_graft.region import Region
 from cl_graft.warmup import warm_up_head
 
-__all__ = ["RATES", "gains_over_the_majority", "majority_score", "region_rates"]
+__all__ = ["RATES", "gains_over_the_majority", "region_rates"]
 
 RATES = (0.03, 0.1, 0.3, 1.0)
 """Learning rates of regions."""
@@ -65,7 +62,7 @@ def gains_over_the_majority(bench: Bench) -> Iterator[Reading]:
         region = bench.region(label, run)
         graft = bench.graft_answers(label, bench.cut(run, region), run.head)
         again = max(_at_rates(bench, label, region, _COMMON_RATES), key=_on_dev).answers
-        base = majority_score(full)
+        base = full.best_constant
         yield Reading(name, "best constant answer", "score", base)
         seen = bench.tuned_answers(label, run, split="train")
         yield Reading(name, "fine-tuning", "train score", seen.score)
@@ -79,13 +76,6 @@ def gains_over_the_majority(bench: Bench) -> Iterator[Reading]:
         gain = relative_gain(again.score, base=base, full=full.score)
         if gain is not None:
             yield Reading(name, "re-trained graft", "relative gain", gain)
-
-
-def majority_score(answers: Answers) -> float:
-    """Return the best score that one and the same answer to every row has."""
-    classes = answers.logits.shape[1]
-    constant = torch.eye(classes).unsqueeze(1).expand(-1, len(answers.targets), -1)
-    return max(score(logits, answers.targets, answers.metric) for logits in constant)
 
 
 @dataclass(frozen=True, eq=False)

@@ -81,6 +81,7 @@ class Experiment:
         settings: Of the experiment at every scale, over those of the scale.
         measure: What its picture shows.
         axis: What x is; empty where there is none.
+        against: The measure along the picture's axis, where that is not x.
         logarithmic: Whether the axis is.
         squares: Measures that are drawn as squares, methods against tasks, with their titles; what
             is no curve and has too many bars to read.
@@ -99,6 +100,7 @@ class Experiment:
     settings: Mapping[str, Any] = field(default_factory=dict)
     measure: str = "score"
     axis: str = ""
+    against: str = ""
     logarithmic: bool = False
     squares: tuple[tuple[str, str], ...] = ()
     regressions: bool = False
@@ -161,8 +163,9 @@ _ROWS = (
     _of("fig6", "Top probabilities", grafts.top_probabilities, ("qnli",),
         measure="share of rows", axis="probability of the answer"),
     _of("fig7", "WiSE curves in and out of distribution", transfer.wise,
-        ("mpqa", "yelp_polarity", "qnli", "snli"),
-        built_in=("sentiment", "urgency"), measure="accuracy out of distribution", axis="α"),
+        ("mpqa", "yelp_polarity", "sst2_sent", "qnli", "mnli", "snli"),
+        built_in=("sentiment", "urgency"), measure="accuracy out of distribution",
+        axis="α, or density", against="score in distribution"),
     _of("fig8", "Regions of tasks in a multi-task model", multitask.task_regions, **_SEVERAL),
     _of("fig11", "Regions in a multi-task model from a small γ_base",
         multitask.from_a_small_base, **_SEVERAL),

@@ -44,6 +44,13 @@ LABEL_MAPS: Mapping[tuple[str, str], Mapping[str, str]] = {
 here have labels of the same order."""
 
 
+_GRAFTS = (1e-4, 1e-3, 1e-2, 1e-1)
+"""Densities of the grafts beside WiSE-FT and WiSE-Graft."""
+
+_APART = 0.05
+"""Of the scores on train and dev: the paper's Fig. 15 takes the step where they part."""
+
+
 def out_of_distribution(bench: Bench) -> Iterator[Reading]:
     """Learn a task and answer others (Table 3)."""
     for source, targets in pairs(bench):
@@ -63,11 +70,16 @@ def out_of_distribution(bench: Bench) -> Iterator[Reading]:
 
 
 def wise(bench: Bench) -> Iterator[Reading]:
-    """Walk from the base to the tuned and to the grafted model (Fig. 7)."""
+    """Walk from the base to the tuned and to the grafted model, and along grafts (Fig. 7)."""
     for source, targets in pairs(bench):
-        run = bench.dense(source)
-        region = bench.region(source, run)
-        task = bench.problem(source)
+        run, task = bench.dense(source), bench.problem(source)
+        k = bench.size(_GRAFTS[-1])
+        ranking = bench.ranking(source, bench.config.localizer, k=k, dense=run, depth=k)
+        region = ranking.top(bench.size(bench.density))
+        for share in _GRAFTS:
+            graft = bench.cut(run, ranking.top(bench.size(share)))
+            with bench.carrying(source, graft, run.head):
+                yield from elsewhere(bench, source, targets, "grafts by density", x=share)
         for method, inside in (("WiSE-FT", None), ("WiSE-Graft", region)):
             for step in range(6):
                 alpha = step / 5
@@ -83,16 +95,15 @@ def core_skills(bench: Bench) -> Iterator[Reading]:
 
 
 def _followed(bench: Bench, label: int) -> list[Reading]:
-    """Walk a run twice: to its middle, where the region is found, and along the region."""
+    """Walk a run twice: to find the region, and along it."""
     task, schedule, name = bench.problem(label), bench.schedule(label), bench.names[label]
     marks = sorted({max(1, round(schedule.steps * share / 8)) for share in range(1, 9)})
-    middle = marks[len(marks) // 2]
-    there: list[DenseRun] = []
-    read: list[Reading] = []
-
-    def keep(step: int) -> None:
-        del step
-        there.append(DenseRun(snapshot(task.parameters), snapshot(task.head), None, Passes()))
+    base = snapshot(task.parameters)
+    checkpoint, run = _checkpoint(bench, label, marks)
+    with holding(task.parameters, run.tuned), holding(task.head, run.head):
+        labelled = self_labelled(task)
+    region = bench.region(label, run, task=labelled)
+    read = [Reading(name, "checkpoint", "step", float(checkpoint))]
 
     def look(step: int) -> None:
         read.append(Reading(name, "whole model", "score", bench.answers(label).score, float(step)))
@@ -101,14 +112,26 @@ def _followed(bench: Bench, label: int) -> list[Reading]:
             score = bench.answers(label).score
         read.append(Reading(name, "region alone", "score", score, float(step)))
 
-    base = snapshot(task.parameters)
-    along(task, schedule, seed=bench.seed, at=[middle], visit=keep)
-    (run,) = there
-    with holding(task.parameters, run.tuned), holding(task.head, run.head):
-        labelled = self_labelled(task)
-    region = bench.region(label, run, task=labelled)
     along(task, schedule, seed=bench.seed, at=marks, visit=look)
     return read
+
+
+def _checkpoint(bench: Bench, label: int, marks: Sequence[int]) -> tuple[int, DenseRun]:
+    """Return the first mark of a run at which train and dev are apart, else the last one."""
+    task = bench.problem(label)
+    seen: list[tuple[int, DenseRun]] = []
+    apart = False
+
+    def keep(step: int) -> None:
+        nonlocal apart
+        if apart:
+            return
+        seen[:] = [(step, DenseRun(snapshot(task.parameters), snapshot(task.head), None, Passes()))]
+        train, dev = (bench.answers(label, split=split).score for split in ("train", "valid"))
+        apart = train - dev > _APART
+
+    along(task, bench.schedule(label), seed=bench.seed, at=marks, visit=keep)
+    return seen[0]
 
 
 def pairs(bench: Bench) -> list[tuple[int, list[int]]]:

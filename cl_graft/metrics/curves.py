@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
@@ -14,8 +14,8 @@ __all__ = ["Score", "curves"]
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 _MARKS = "osD^vPX*"
-_MOST = 6
-"""Panels that are drawn."""
+_IN_A_ROW = 5
+"""Panels side by side."""
 _TICKS = 6
 """Places on a logarithmic axis up to which each has its number."""
 
@@ -53,14 +53,18 @@ def curves(
         axis: What the axis is, with its unit.
         logarithmic: Whether the axis is; places at 0 are left out then.
     """
-    titles = list(dict.fromkeys(score.panel for score in scores))[:_MOST]
+    titles = list(dict.fromkeys(score.panel for score in scores))
     names = list(dict.fromkeys(score.name for score in scores))
     along = any(score.x is not None for score in scores)
-    wide = max(3.6, 0.32 * (0 if along else len(names))) * len(titles)
-    figure = Figure(figsize=(1.2 + wide, 4.6), dpi=120, layout="constrained")
+    columns = min(_IN_A_ROW, len(titles))
+    lines = math.ceil(len(titles) / columns)
+    wide = max(3.6, 0.32 * (0 if along else len(names))) * columns
+    figure = Figure(figsize=(1.2 + wide, 4.6 * lines), dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    panels = np.atleast_1d(figure.subplots(1, len(titles), sharey=True))
-    for panel, own_title in zip(panels, titles, strict=True):
+    panels = figure.subplots(lines, columns, sharey=True, squeeze=False).flatten()
+    for panel in panels[len(titles) :]:
+        panel.set_axis_off()
+    for panel, own_title in zip(panels, titles, strict=False):
         for place, name in enumerate(names):
             part = [s for s in scores if s.panel == own_title and s.name == name]
             style = {"color": _COLOURS[place % 8], "label": name}
@@ -83,13 +87,14 @@ def curves(
         if not along:
             panel.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize="small")
         panel.grid(alpha=0.3, axis="both" if along else "y")
-    panels[0].set_ylabel(measure)
+    for panel in panels[::columns]:
+        panel.set_ylabel(measure)
     figure.suptitle(textwrap.fill(title, round(10 * figure.get_figwidth())))
     if along:
         handles, labels = panels[0].get_legend_handles_labels()
-        columns = min(2 * len(titles), len(labels))
         figure.legend(
-            handles, labels, loc="outside lower center", ncols=columns, frameon=False,
+            handles, labels, loc="outside lower center", ncols=min(2 * columns, len(labels)),
+            frameon=False,
             fontsize="small",
         )  # fmt: skip
     return figure

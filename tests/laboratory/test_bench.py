@@ -10,7 +10,6 @@ from cl_graft.laboratory import EXPERIMENTS, experiment_config
 from cl_graft.laboratory.bench import Answers, Bench
 from cl_graft.laboratory.multitask import gated
 from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
-from cl_graft.laboratory.rates import majority_score
 from cl_graft.laboratory.readings import Reading, summarize, table
 from cl_graft.laboratory.retraining import retrain
 from cl_graft.region import Layout, Region
@@ -75,9 +74,9 @@ def test_a_summary_is_the_mean_over_cells_and_leaves_out_what_is_no_number():
 def test_the_best_constant_answer_is_that_of_the_metric():
     targets = torch.tensor([0, 0, 1, 0])
     logits = torch.zeros(4, 2)
-    assert majority_score(Answers(logits, targets, "accuracy")) == 0.75
-    assert majority_score(Answers(logits, targets, "matthews")) == 0.0
-    assert majority_score(Answers(logits, targets, "f1")) == pytest.approx(2 * 1 / (4 + 1))
+    assert Answers(logits, targets, "accuracy").best_constant == 0.75
+    assert Answers(logits, targets, "matthews").best_constant == 0.0
+    assert Answers(logits, targets, "f1").best_constant == pytest.approx(2 * 1 / (4 + 1))
 
 
 def test_gates_of_the_base_close_as_others_open_and_never_more_than_the_budget():

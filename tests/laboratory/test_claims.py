@@ -17,6 +17,11 @@ ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 
 
+SETTINGS = {
+    "model": "minilm", "family": "encoder", "shots": 64, "steps": 9, "density": 0.003,
+}  # fmt: skip
+
+
 def claim_on(**rule) -> Claim:
     given = {"what": "a − b", "number": lambda v: v("a") - v("b"), **rule}
     return Claim(
@@ -28,7 +33,7 @@ def claim_on(**rule) -> Claim:
 def result_of(readings, name="table1") -> Stored:
     return Stored(
         name=name, title="Title", source="Somewhere", command=f"cl-graft experiment {name}",
-        scale="cpu", config={"model": "minilm", "shots": 64}, data_seeds=[0],
+        scale="cpu", config=SETTINGS, data_seeds=[0],
         rows=summarize([readings]), versions={"torch": "2"},
         machine={"system": "Linux", "cores": 2, "device": "cpu"},
     )  # fmt: skip
@@ -97,7 +102,7 @@ def test_a_page_has_one_row_a_claim_and_says_why_one_was_not_run():
     assert "the stored result has no score of BitFit" in page
     shown = laboratory_page({"table1": result_of(TWO_TASKS)})
     assert "| x | a | 0.900 |" in shown
-    assert "minilm, 64 rows a class, data seeds 0" in shown
+    assert "minilm with a head, 64 rows a class, 9 steps, density 0.3 %, data seeds 0" in shown
 
 
 def test_tasks_are_columns_where_methods_are_asked_all_of_them():
