@@ -92,11 +92,12 @@ class Bench:
         names: The tasks.
         identity: Which base it is.
         seed: The model's.
-        data_seed: The sample's.
+        cell: What else differs between the cells of an experiment.
 
     Args:
         config: The settings; the model's seed is the first of its seeds.
         data_seed: The sample's.
+        cell: What else differs between the cells of an experiment, such as rows left out.
         cache: Keeps dense runs and tokens.
         regressions: Whether a task may be a regression.
     """
@@ -106,11 +107,12 @@ class Bench:
         config: ExperimentConfig,
         *,
         data_seed: int,
+        cell: int = 0,
         cache: DirectoryCache,
         regressions: bool = False,
     ) -> None:
         self.config = config.model_copy(update={"data_seed": data_seed})
-        self.seed, self.data_seed, self._cache = config.seeds[0], data_seed, cache
+        self.seed, self.cell, self._cache = config.seeds[0], cell, cache
         self.device = pick_device(config.device)
         tasks = load_tasks(self.config, seed=self.seed, regressions=regressions)
         loaded = load_base_model(self.config)
@@ -127,6 +129,7 @@ class Bench:
             loaded.model, heads_for(loaded.model, self.stream, seed=self.seed)
         ).to(self.device)
         self.names = self.stream.names
+        self._rows: dict[int, Sequence[int]] = {}
         self._problems: dict[int, TaskProblem] = {}
         self._schedules: dict[int, FineTuning] = {}
         self._dense: tuple[Any, DenseRun] | None = None
@@ -137,7 +140,7 @@ class Bench:
             experience = self.stream.benchmark.streams["train"][label]
             self.model.adaptation(experience)
             self.model.to(self.device).eval()
-            self._problems[label] = task_problem(
+            task = task_problem(
                 self.model,
                 experience,
                 label=label,
@@ -148,18 +151,23 @@ class Bench:
                 metric=self.stream.tasks[label].task.metric,
                 seed=self.seed,
             )
+            if label in self._rows:
+                train = task.train.pick(self._rows[label])
+                content = f"{task.content}|{train.fingerprint()}"
+                task = replace(task, train=train, content=content)
+            self._problems[label] = task
         return self._problems[label]
 
     @contextmanager
     def fewer_rows(self, label: int, places: Sequence[int]) -> Iterator[None]:
         """Let a task have only some of its training rows for a `with` block."""
         whole = self.problem(label)
-        train = whole.train.pick(places)
-        content = f"{whole.content}|{train.fingerprint()}"
-        self._problems[label] = replace(whole, train=train, content=content)
+        del self._problems[label]
+        self._rows[label] = places
         try:
             yield
         finally:
+            del self._rows[label]
             self._problems[label] = whole
 
     def with_parts(self, insert: Callable[[TaskModel], None]) -> Bench:
@@ -211,9 +219,9 @@ class Bench:
             **changes: Fields of the schedule.
         """
         settings = replace(self.schedule(label), **changes)
-        key = label, settings, path
+        task, cache = self.problem(label), None if anew else self._cache
+        key = task.content, settings, path
         if anew or self._dense is None or self._dense[0] != key:
-            task, cache = self.problem(label), None if anew else self._cache
             run = fine_tune_task(task, settings, seed=self.seed, path=path, cache=cache)
             self._dense = key, run
         return self._dense[1]

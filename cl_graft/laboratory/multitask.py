@@ -168,7 +168,7 @@ def _learn_all(
         fine_tune(
             first.model,
             {**shared, **heads},
-            loss=_mixed(bench, range(len(tasks)), schedule.batch_size, "multi-task"),
+            loss=_mixed(bench, schedule.batch_size),
             settings=schedule,
             seed=bench.seed,
             anchor={name: before[name] for name in shared},
@@ -177,12 +177,10 @@ def _learn_all(
         return run, [snapshot(task.head) for task in tasks]
 
 
-def _mixed(
-    bench: Bench, labels: Sequence[int], batch_size: int, phase: str
-) -> Callable[[int], Tensor]:
-    """Return the loss of a step: of a batch of a random one of some tasks."""
-    tasks = [bench.problem(label) for label in labels]
-    seed = derive(bench.seed, phase)
+def _mixed(bench: Bench, batch_size: int) -> Callable[[int], Tensor]:
+    """Return the loss of a step: of a batch of a random task."""
+    tasks = [bench.problem(label) for label in range(len(bench.names))]
+    seed = derive(bench.seed, "multi-task")
     orders = [BatchOrder(len(t.train), batch_size, seed, place) for place, t in enumerate(tasks)]
 
     def loss(step: int) -> Tensor:
@@ -200,9 +198,14 @@ def _purified(
     labels: Sequence[int],
     heads: Sequence[dict[str, Tensor]],
 ) -> DenseRun:
-    """Take a few joint steps on a group's union from its grafted values (Fig. 8d)."""
-    model, schedule = bench.problem(0).model, bench.schedule(0)
-    loss = _mixed(bench, labels, schedule.batch_size, "purify")
+    """Take a few joint steps on a group's union from its grafted values (Fig. 8d).
+
+    A step descends the sum of the tasks' losses, each on a batch.
+    """
+    model, size = bench.problem(0).model, bench.schedule(0).batch_size
+    tasks = [bench.problem(label) for label in labels]
+    seed = derive(bench.seed, "purify")
+    orders = [BatchOrder(len(t.train), size, seed, place) for place, t in enumerate(tasks)]
     with ExitStack() as stack:
         stack.enter_context(only_training(model))
         stack.enter_context(grafted(model, gather(run.tuned, region)))
@@ -212,7 +215,8 @@ def _purified(
         optimizer = torch.optim.SGD([live.vector], lr=bench.config.region_lr)
         for step in range(_JOINT_STEPS):
             optimizer.zero_grad()
-            loss(step).backward()
+            for task, order in zip(tasks, orders, strict=True):
+                task.loss(order(step)).backward()
             torch.nn.utils.clip_grad_norm_([live.vector], bench.config.clip)
             optimizer.step()
             live.write_()

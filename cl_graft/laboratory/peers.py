@@ -110,7 +110,8 @@ def peers_elsewhere(bench: Bench) -> Iterator[Reading]:
 
 def sized(bench: Bench, peer: Peer, *, share: float) -> int:
     """Return the size of a peer whose parts are nearest to a share of the graftable weights."""
-    return max(1, round(share / share_of(bench, peer, 1)))
+    one, two = (share_of(bench, peer, size) for size in (1, 2))
+    return max(1, 1 + round((share - one) / (two - one)))  # affine: biases do not grow with it
 
 
 def share_of(bench: Bench, peer: Peer, size: int) -> float:

@@ -22,7 +22,7 @@ from cl_graft.experiments.results import machine, versions
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.pictures import picture_of
 from cl_graft.laboratory.readings import Reading, Summary, summarize, table
-from cl_graft.laboratory.table import SCALES, SEEDS, Experiment, find_experiment
+from cl_graft.laboratory.table import SCALES, SEEDS, VARIES, Experiment, find_experiment
 from cl_graft.metrics.figures import png
 from cl_graft.store.files import replace_file
 
@@ -89,7 +89,7 @@ def run_experiment(
         out: Folder of cells, cache and results.
         scale: ``"smoke"``, ``"cpu"`` or ``"paper"``.
         data: Folder of the real tasks.
-        seeds: Data seeds; None means those of the scale.
+        seeds: Cells, see `Experiment.varies`; None means those of the scale.
         sets: Overrides of settings, such as ``"steps=200"``.
         on_cell: Called with (cells done, cells in all).
 
@@ -109,8 +109,7 @@ def run_experiment(
         file = kept / f"cell{seed}.json"
         cell = _kept(file, own)
         if cell is None:
-            cache, regressions = DirectoryCache(out / "cache"), experiment.regressions
-            bench = Bench(config, data_seed=seed, cache=cache, regressions=regressions)
+            bench = _bench(experiment, config, seed, DirectoryCache(out / "cache"))
             cell = list(experiment.run(bench))
             stored = {"config": own, "readings": [asdict(reading) for reading in cell]}
             replace_file(file, json.dumps(stored, indent=1, allow_nan=True).encode())
@@ -119,6 +118,21 @@ def run_experiment(
             on_cell(place + 1, len(seeds))
     command = _command(name, scale, seeds=seeds, sets=sets, with_data=data is not None)
     return _concluded(experiment, config, cells, seeds, folder, scale=scale, command=command)
+
+
+def _bench(
+    experiment: Experiment, config: ExperimentConfig, seed: int, cache: DirectoryCache
+) -> Bench:
+    """Return the bench of a cell, with what differs between cells drawn by `seed`."""
+    if experiment.varies == "seed":
+        config = config.model_copy(update={"seeds": [seed]})
+    return Bench(
+        config,
+        data_seed=seed if experiment.varies == "sample" else 0,
+        cell=seed,
+        cache=cache,
+        regressions=experiment.regressions,
+    )
 
 
 def _concluded(
@@ -136,7 +150,8 @@ def _concluded(
     if experiment.conclude is not None:
         rows += summarize([list(experiment.conclude(cells, rows))])
     device = pick_device(config.device)
-    text = f"# {experiment.title}\n\n{experiment.source}; {len(seeds)} data seed(s).\n\n"
+    drawn = f"{VARIES[experiment.varies]} {', '.join(map(str, seeds))}"
+    text = f"# {experiment.title}\n\n{experiment.source}; {drawn}.\n\n"
     text += table(rows, axis=experiment.axis or "x")
     stored = {
         "experiment": experiment.name,
@@ -144,7 +159,7 @@ def _concluded(
         "source": experiment.source,
         "scale": scale,
         "command": command,
-        "data_seeds": list(seeds),
+        "cells": drawn,
         "rows": [asdict(row) for row in rows],
         "config": {**config.model_dump(mode="json"), "data": None, "model": _named(config.model)},
         "versions": versions(device),

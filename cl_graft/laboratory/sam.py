@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from cl_graft.analysis import paired_t_test, spearman, stability, without_a_share
-from cl_graft.graft import snapshot
+from cl_graft.analysis import along, paired_t_test, spearman, stability, without_a_share
+from cl_graft.graft import copy_, gather, snapshot, write_
 from cl_graft.laboratory.bench import Answers, Bench
 from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, Summary
 from cl_graft.learning import DenseRun
 from cl_graft.localization import find_localizer
+from cl_graft.metrics.loss import task_loss
 from cl_graft.passes import Passes
 from cl_graft.randomness import derive
-from cl_graft.region import Region
+from cl_graft.region import top_k
 
 __all__ = [
     "differences",
@@ -47,48 +49,38 @@ INSERTED: Mapping[str, tuple[str, float]] = {
 """Methods of Table 1 that put parts into the model: the peer, and the share tuned in Table 4."""
 
 
+_OTHERS = ("MixOut", *METHODS, "BitFit", *INSERTED)
+
+
 def methods(bench: Bench) -> Iterator[Reading]:
     """Score and time every way to choose what trains (Tables 1 and 3).
 
     What looks at a dense run takes the time of one, too.
     """
     for label, name in enumerate(bench.names):
-        found: dict[str, tuple[float, float]] = {}
-        for method in ("MixOut", _FULL, *METHODS, "BitFit", *INSERTED):
-            started = time.perf_counter()
-            score = _one(bench, label, method).score
-            seconds = time.perf_counter() - started
-            if method in METHODS and find_localizer(METHODS[method]).needs_tuned:
-                seconds += found[_FULL][1]
-            found[method] = score, seconds
-        for method in (_FULL, *(other for other in found if other != _FULL)):
-            score, seconds = found[method]
+        for method, (score, seconds) in _measured(bench, label).items():
             yield Reading(name, method, "score", score)
             yield Reading(name, method, "seconds", seconds)
 
 
 def perturbed_data(bench: Bench) -> Iterator[Reading]:
-    """Score methods on nine tenths of the training rows, drawn anew in every cell (Table 2)."""
+    """Score them on nine tenths of the training rows, drawn anew in every cell (Tables 2, 6)."""
     for label, name in enumerate(bench.names):
         rows = len(bench.problem(label).train)
-        kept = without_a_share(rows, share=0.1, seed=derive(bench.data_seed, name))
+        kept = without_a_share(rows, share=0.1, seed=derive(bench.cell, name))
         with bench.fewer_rows(label, kept):
-            for method in ("Random", "ChildPruning", "SAM"):
-                yield Reading(name, method, "score", _sparse(bench, label, method).score)
+            for method, (score, _) in _measured(bench, label).items():
+                yield Reading(name, method, "score", score)
 
 
 def projections(bench: Bench) -> Iterator[Reading]:
-    """Say how much of a projected region is another one after each more of steps (Fig. 3)."""
-    for label, name in enumerate(bench.names):
-        run, steps = _at_base(bench, label), bench.config.mask_steps
-        before: Region | None = None
-        for number in range(1, 5):
-            region = bench.region(label, run, localizer="child_pruning", steps=steps * number)
-            if before is not None:
-                changed = 1 - len(region & before) / len(region)
-                yield Reading(name, "ChildPruning", "share of the region that changed", changed,
-                              float(steps * number))  # fmt: skip
-            before = region
+    """Read the training loss before and after projections onto the most moved weights (Fig. 3).
+
+    They come five times in a dense run, as DiffPruning chooses its coordinates again and again:
+    what is not among the most moved ones goes back to the base.
+    """
+    for label in range(len(bench.names)):
+        yield from _projected(bench, label)
 
 
 def sparsities(bench: Bench) -> Iterator[Reading]:
@@ -109,6 +101,7 @@ def ratios(bench: Bench) -> Iterator[Reading]:
     """Say which share of the graftable parameters each method tunes (Table 4)."""
     total = bench.layout.total
     yield Reading("any", _FULL, "share tuned", 1.0)
+    yield Reading("any", "MixOut", "share tuned", 1.0)
     yield Reading("any", "BitFit", "share tuned", bench.biases(0).density)
     for method in METHODS:
         yield Reading("any", method, "share tuned", bench.size(bench.density) / total)
@@ -148,6 +141,43 @@ def differences(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> 
             yield Reading(task, f"SAM against {method}", "p", p)
             gap = stability([a - b for a, b in zip(own, other, strict=True)]).mean
             yield Reading(task, f"SAM against {method}", "mean difference", gap)
+
+
+def _measured(bench: Bench, label: int) -> dict[str, tuple[float, float]]:
+    """Return score and seconds of every method, full tuning first."""
+    found: dict[str, tuple[float, float]] = {}
+    for method in ("MixOut", _FULL, *METHODS, "BitFit", *INSERTED):
+        started = time.perf_counter()
+        score = _one(bench, label, method).score
+        seconds = time.perf_counter() - started
+        if method in METHODS and find_localizer(METHODS[method]).needs_tuned:
+            seconds += found[_FULL][1]
+        found[method] = score, seconds
+    return {method: found[method] for method in (_FULL, *_OTHERS)}
+
+
+def _projected(bench: Bench, label: int) -> list[Reading]:
+    task, schedule, name = bench.problem(label), bench.schedule(label), bench.names[label]
+    base, k = snapshot(task.parameters), bench.size(bench.density)
+    read: list[Reading] = []
+
+    def loss() -> float:
+        answers = bench.answers(label, split="train")
+        return float(task_loss(answers.logits, answers.targets))
+
+    def project(step: int) -> None:
+        before = loss()
+        moved = {name: p.detach() - base[name] for name, p in task.parameters.items()}
+        region = top_k({name: difference.abs() for name, difference in moved.items()}, k)
+        graft = gather(task.parameters, region)
+        copy_(task.parameters, base)
+        write_(task.model, graft)
+        read.append(Reading(name, "before a projection", "training loss", before, float(step)))
+        read.append(Reading(name, "after it", "training loss", loss(), float(step)))
+
+    marks = [max(1, schedule.steps * number // 6) for number in range(1, 6)]
+    along(task, replace(schedule, evaluations=0), seed=bench.seed, at=marks, visit=project)
+    return read
 
 
 def _one(bench: Bench, label: int, method: str) -> Answers:

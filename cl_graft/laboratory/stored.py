@@ -30,7 +30,7 @@ class Stored:
         command: What repeats it.
         scale: At which scale it was run.
         config: Its settings.
-        data_seeds: Its samples of the data.
+        cells: What its cells are, such as ``"data seeds 0, 1, 2"``.
         rows: Its numbers.
         versions: Of packages.
         machine: On which it ran.
@@ -42,7 +42,7 @@ class Stored:
     command: str
     scale: str
     config: Mapping[str, Any]
-    data_seeds: Sequence[int]
+    cells: str
     rows: Sequence[Summary]
     versions: Mapping[str, str]
     machine: Mapping[str, Any]
@@ -57,13 +57,12 @@ class Stored:
         """Say in a line with what it was run."""
         config = self.config
         rows = "all" if config["shots"] is None else f"{config['shots']:,}"
-        seeds = ", ".join(str(seed) for seed in self.data_seeds)
         how = _HOW.get(config.get("family", ""), "")
         density = config.get("density", "auto")
         share = density if density == "auto" else f"{100 * density:g} %"
         return (
             f"{config['model']}{how}, {rows} rows a class, {config['steps']} steps, "
-            f"density {share}, data seeds {seeds}"
+            f"density {share}, {self.cells}"
         )
 
 
@@ -107,7 +106,7 @@ def read_stored(file: Path) -> Stored:
             command=values["command"],
             scale=values["scale"],
             config=values["config"],
-            data_seeds=values["data_seeds"],
+            cells=values["cells"],
             rows=rows,
             versions=values["versions"],
             machine=values["machine"],
@@ -134,7 +133,7 @@ def read_stream(file: Path) -> Stored:
             command=values["command"],
             scale=file.stem.rpartition("-")[2],
             config=values["config"],
-            data_seeds=values["seeds"],
+            cells=f"seeds {', '.join(map(str, values['seeds']))}",
             rows=summarize([list(_of_stream(values["strategies"]))]),
             versions=values["versions"],
             machine=values["machine"],

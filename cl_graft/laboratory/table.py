@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from cl_graft.errors import find
 from cl_graft.laboratory import grafts, multitask, peers, rates, sam, transfer
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading, Summary
 
-__all__ = ["EXPERIMENTS", "SCALES", "Experiment", "find_experiment"]
+__all__ = ["EXPERIMENTS", "SCALES", "VARIES", "Experiment", "find_experiment"]
+
+Varies = Literal["sample", "seed", "rows"]
 
 SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -56,8 +58,13 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """Settings of each scale. As in the paper, the sample of the data has a seed of its own beside the
 model's, which is 0: a cell is a data seed."""
 
+VARIES: Mapping[Varies, str] = MappingProxyType(
+    {"sample": "data seeds", "seed": "model seeds", "rows": "draws of the rows"}
+)
+"""What the numbers of cells are called."""
+
 SEEDS: Mapping[str, int] = MappingProxyType({"smoke": 1, "cpu": 3, "paper": 5})
-"""Data seeds of each scale."""
+"""Cells of each scale."""
 
 _FOUR = ("sst2_sent", "ag_news", "qnli", "qqp")
 _SAM = ("cola", "stsb", "mrpc", "copa", "wsc")
@@ -86,6 +93,8 @@ class Experiment:
         squares: Measures that are drawn as squares, methods against tasks, with their titles; what
             is no curve and has too many bars to read.
         regressions: Whether a task may be a regression: nothing but scores is measured.
+        varies: What differs between cells: the sample of the data, drawn by a data seed of its own;
+            the model's seed; or, by the experiment's own draw, the rows of one sample.
         cells: The experiment whose cells these are; empty where it has its own.
         shown: Which measures of the cells it shows; empty for all.
         conclude: From all cells and their summary to further readings.
@@ -104,6 +113,7 @@ class Experiment:
     logarithmic: bool = False
     squares: tuple[tuple[str, str], ...] = ()
     regressions: bool = False
+    varies: Varies = "sample"
     cells: str = ""
     shown: tuple[str, ...] = ()
     conclude: (
@@ -131,7 +141,10 @@ _SEVERAL: Mapping[str, Any] = {
     "squares": (("overlap", "overlap of regions"), ("relative gain", "relative gain (Eq. 5)")),
 }
 """The learned mask starts from an empty γ_base, as Fig. 8 does; `paper_mask` does not."""
-_IN_SAM: Mapping[str, Any] = {"settings": {**_STANDARD, "density": 0.005}, "regressions": True}
+_IN_SAM: Mapping[str, Any] = {
+    "settings": {**_STANDARD, "density": 0.005}, "regressions": True, "varies": "seed",
+}  # fmt: skip
+_PERTURBED: Mapping[str, Any] = {**_IN_SAM, "varies": "rows"}
 _OF_TABLE_1: Mapping[str, Any] = {**_IN_SAM, "cells": "sam_table1"}
 
 _ROWS = (
@@ -190,14 +203,16 @@ _ROWS = (
         source="this project"),
     _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM, shown=("score",),
         **_IN_SAM),
-    _of("sam_table2", "Perturbed data", sam.perturbed_data, _SAM, **_IN_SAM),
+    _of("sam_table2", "Perturbed data", sam.perturbed_data, _SAM, **_PERTURBED),
     _of("sam_table3", "Time", sam.methods, _SAM, measure="seconds", shown=("seconds",),
         **_OF_TABLE_1),
     _of("sam_table4", "Share tuned", sam.ratios, _SAM, measure="share tuned", **_IN_SAM),
-    _of("sam_table5", "Significance (and Table 6)", sam.methods, _SAM,
+    _of("sam_table5", "Significance", sam.methods, _SAM,
         shown=("score",), conclude=sam.differences, **_OF_TABLE_1),
+    _of("sam_table6", "Significance on perturbed data", sam.perturbed_data, _SAM,
+        cells="sam_table2", conclude=sam.differences, **_PERTURBED),
     _of("sam_fig3", "Projection discontinuity", sam.projections, _SAM,
-        measure="share of the region that changed", axis="steps", **_IN_SAM),
+        measure="training loss", axis="step", **_IN_SAM),
     _of("sam_fig4", "Stability and performance", sam.methods, _SAM,
         shown=("score",), conclude=sam.ranks, **_OF_TABLE_1),
     _of("sam_fig5", "Density", sam.sparsities, _SAM, measure="test score", **_IN_SAM, **_DENSITY),

@@ -33,7 +33,7 @@ def claim_on(**rule) -> Claim:
 def result_of(readings, name="table1") -> Stored:
     return Stored(
         name=name, title="Title", source="Somewhere", command=f"cl-graft experiment {name}",
-        scale="cpu", config=SETTINGS, data_seeds=[0],
+        scale="cpu", config=SETTINGS, cells="data seeds 0",
         rows=summarize([readings]), versions={"torch": "2"},
         machine={"system": "Linux", "cores": 2, "device": "cpu"},
     )  # fmt: skip
