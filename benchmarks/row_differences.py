@@ -83,7 +83,8 @@ def row(model: nn.Module, switch: Switch, tasks: int, tokens: int, rounds: int) 
         add = _seconds(lambda: adding(x), rounds)
     with mixed(switch, owners, how="in_turn") as turning:
         in_turn = _seconds(lambda: turning(x), rounds)
-    differences = sum(task * COORDINATES * tokens // tasks for task in range(tasks))
+    start = owners[(ROWS - 1) // 2]  # a mixed batch begins at its middle row's task
+    differences = sum(abs(task - start) * COORDINATES * tokens // tasks for task in range(tasks))
     difference = 1e9 * (add - one) / differences
     weight = 1e9 * (in_turn - one) / ((tasks - 1) * INPUTS * OUTPUTS)
     shown = [str(dtype).removeprefix("torch."), str(tasks), str(tokens)]
