@@ -2,7 +2,8 @@
 
 glibc's malloc gives the free end of its heap back to the system, and memory of large tensors at
 once. A training step frees and takes the same tensors again and again, and the system then has to
-hand out and clear the same pages in every step: about a tenth of a region's step on a CPU.
+hand out and clear the same pages in every step: about a tenth of a region's step on a CPU. The
+command line leaves an allocator alone that the environment sets up (``MALLOC_…``).
 """
 
 from __future__ import annotations

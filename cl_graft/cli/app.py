@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 import re
 import sys
 import warnings
@@ -104,7 +105,8 @@ for _name, _command in _COMMANDS.items():
 def main() -> None:
     """Run the command line and exit with its code."""
     _tell_plainly()
-    keep_freed_memory()
+    if not any(name.startswith("MALLOC_") for name in os.environ):
+        keep_freed_memory()
     try:
         with stoppable():
             app(prog_name="cl-graft")
