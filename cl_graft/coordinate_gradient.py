@@ -37,7 +37,7 @@ _GATHER_SHARE = 0.5
 """Gather up to this share of (in + out) coordinates; both costs grow with the rows alike."""
 
 _DENSE_DENSITY = 0.35
-"""Take the dense product from this density of a matrix on: sampling meets it between 0.35 and 0.39
+"""Take the dense product from this density of a matrix on: sampling meets it between 0.28 and 0.39
 on one thread (`benchmarks/results/coordinate_gradient.md`). Off the CPU, where nothing was
 measured, it is taken as soon as gathering is not."""
 
