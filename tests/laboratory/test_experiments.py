@@ -132,6 +132,10 @@ def test_the_settings_of_every_scale_are_a_config(name, scale):
     assert config.tasks
     if scale == "paper" and name.startswith("table") and name not in ("table5", "table9"):
         assert (config.shots, config.density, config.mask_steps) == (4096, 1e-4, 100)
+    if scale == "paper" and name.startswith("sam_"):
+        assert (config.shots, config.density, config.steps) == (None, 0.005, 20_000)
+    if scale == "paper" and config.family == "causal_lm":
+        assert config.model == "gpt2"
 
 
 def test_stored_results_become_pages_and_pictures_by_one_command(tiny_bert, tmp_path):
