@@ -1,5 +1,6 @@
 """Memory that a step frees is there for the next one."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -47,3 +48,19 @@ def _faults(how: str) -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="a matter of glibc")
 def test_steps_do_not_ask_the_system_for_the_same_pages_again() -> None:
     assert _faults("kept") * 20 < _faults("given back")
+
+
+@pytest.mark.parametrize(("name", "kept"), [("MALLOC_MMAP_THRESHOLD_", 0), ("UNRELATED", 1)])
+def test_the_command_line_leaves_an_allocator_alone_that_the_environment_sets_up(
+    name: str, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[None] = []
+    for set_up in [known for known in os.environ if known.startswith("MALLOC_")]:
+        monkeypatch.delenv(set_up)
+    monkeypatch.setenv(name, "65536")
+    module = importlib.import_module("cl_graft.cli.app")
+    monkeypatch.setattr(module, "keep_freed_memory", lambda: calls.append(None))
+    monkeypatch.setattr(sys, "argv", ["cl-graft", "--help"])
+    with pytest.raises(SystemExit):
+        module.main()
+    assert len(calls) == kept
