@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,6 +28,8 @@ def score(logits: Tensor, labels: Tensor, metric: str, *, classes: int | None = 
             all predictions or all labels are one class.
             `pearson`: correlation of predicted and given values (as GLUE scores STS-B), in
             [-1, 1]; 0 where either side is constant.
+            `spearman`: the same of their ranks, the other score of STS-B; equal values share their
+            mean rank.
         classes: How many of the columns are the task's own, the first ones: a prediction in a later
             one is another task's, and never right. None means all.
 
@@ -85,14 +88,28 @@ def _pearson(logits: Tensor, labels: Tensor, classes: int) -> float:
     del classes
     from torchmetrics.functional.regression import pearson_corrcoef
 
+    return _correlation(logits, labels, "pearson", pearson_corrcoef)
+
+
+def _spearman(logits: Tensor, labels: Tensor, classes: int) -> float:
+    del classes
+    from scipy.stats import spearmanr
+
+    # torchmetrics adds 1e-6 to what it divides by.
+    return _correlation(logits, labels, "spearman", lambda a, b: spearmanr(a.numpy(), b.numpy())[0])
+
+
+def _correlation(
+    logits: Tensor, labels: Tensor, name: str, of: Callable[[Tensor, Tensor], Any]
+) -> float:
     if logits.shape[1] != 1:
-        raise ValueError(f"pearson needs logits of shape (n, 1), got {tuple(logits.shape)}")
+        raise ValueError(f"{name} needs logits of shape (n, 1), got {tuple(logits.shape)}")
     predicted, given = logits[:, 0].double(), labels.double()
     if not torch.isfinite(given).all():
         raise ValueError("labels hold NaN or infinite values")
     if predicted.unique().numel() == 1 or given.unique().numel() == 1:
         return 0.0
-    return float(pearson_corrcoef(predicted, given))
+    return float(of(predicted, given))
 
 
 def _check_classes(labels: Tensor, classes: int) -> None:
@@ -106,5 +123,11 @@ def _check_classes(labels: Tensor, classes: int) -> None:
 
 
 METRICS: MappingProxyType[str, Callable[[Tensor, Tensor, int], float]] = MappingProxyType(
-    {"accuracy": _accuracy, "f1": _f1, "matthews": _matthews, "pearson": _pearson}
+    {
+        "accuracy": _accuracy,
+        "f1": _f1,
+        "matthews": _matthews,
+        "pearson": _pearson,
+        "spearman": _spearman,
+    }
 )

@@ -19,8 +19,9 @@ from cl_graft.tasks.prompts import Prompt
 
 __all__ = ["METRICS", "Metric", "Row", "TextTask", "check_task_name"]
 
-Metric = Literal["accuracy", "f1", "matthews", "pearson"]
-METRICS: tuple[Metric, ...] = ("accuracy", "f1", "matthews", "pearson")
+Metric = Literal["accuracy", "f1", "matthews", "pearson", "spearman"]
+METRICS: tuple[Metric, ...] = ("accuracy", "f1", "matthews", "pearson", "spearman")
+_OF_REGRESSIONS = ("pearson", "spearman")
 
 _FILE_SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -157,7 +158,7 @@ def _check_header(task: TextTask) -> None:
             f"task {task.name!r} needs two or more different label names, got "
             f"{list(task.label_names)}"
         )
-    if task.regression != (task.metric == "pearson"):
+    if task.regression != (task.metric in _OF_REGRESSIONS):
         kind = "a regression" if task.regression else "a classification"
         raise InputError(f"task {task.name!r} is {kind}: metric {task.metric!r} does not fit it")
     if task.max_length < 8:

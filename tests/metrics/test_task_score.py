@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import sklearn.metrics
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from scipy import stats
 
 from cl_graft.errors import InputError
 from cl_graft.metrics import METRICS, score
@@ -61,6 +62,15 @@ def test_pearson_agrees_with_numpy(seed, n):
     assert score(logits, labels, "pearson") == pytest.approx(expected, abs=1e-6)
 
 
+@given(st.integers(0, 2**32), st.integers(2, 80), st.integers(2, 20))
+def test_spearman_agrees_with_scipy_also_where_values_are_equal(seed, n, values):
+    generator = torch.Generator().manual_seed(seed)
+    labels, logits = torch.randint(values, (2, n), generator=generator).float()
+    assume(labels.unique().numel() > 1 and logits.unique().numel() > 1)
+    expected = stats.spearmanr(logits.numpy(), labels.numpy()).statistic
+    assert score(logits[:, None], labels, "spearman") == pytest.approx(expected, abs=1e-6)
+
+
 @pytest.mark.parametrize("metric", REFERENCES)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_perfect_predictions_score_one(metric, classes):
@@ -71,14 +81,16 @@ def test_perfect_predictions_score_one(metric, classes):
 
 def test_perfect_regression_scores_one_and_its_mirror_minus_one():
     labels = torch.tensor([0.0, 1.5, 2.0, 5.0])
-    assert score(labels[:, None], labels, "pearson") == pytest.approx(1.0)
-    assert score(-labels[:, None], labels, "pearson") == pytest.approx(-1.0)
+    for metric in ("pearson", "spearman"):
+        assert score(labels[:, None], labels, metric) == pytest.approx(1.0)
+        assert score(-labels[:, None], labels, metric) == pytest.approx(-1.0)
 
 
 def test_one_constant_side_is_no_correlation():
     constant, labels = torch.ones(4, 1), torch.tensor([0.0, 1.0, 2.0, 3.0])
-    assert score(constant, labels, "pearson") == 0.0
-    assert score(labels[:, None], constant[:, 0], "pearson") == 0.0
+    for metric in ("pearson", "spearman"):
+        assert score(constant, labels, metric) == 0.0
+        assert score(labels[:, None], constant[:, 0], metric) == 0.0
     always_first = torch.tensor([[1.0, 0.0]] * 4)
     assert score(always_first, torch.tensor([0, 1, 0, 1]), "matthews") == 0.0
 
@@ -125,7 +137,7 @@ def test_what_does_not_fit_the_metric_is_refused(logits, labels, metric, message
 
 
 def test_the_table_names_the_metrics_of_a_text_task():
-    assert set(METRICS) == {"accuracy", "f1", "matthews", "pearson"}
+    assert set(METRICS) == {"accuracy", "f1", "matthews", "pearson", "spearman"}
 
 
 @pytest.mark.parametrize("metric", REFERENCES)
