@@ -64,8 +64,7 @@ def experiment_config(
     values: dict[str, Any] = {**given, **experiment.settings}
     if scale == "smoke":
         values |= {"shots": given["shots"], "density": given["density"]}
-    if scale == "paper":
-        values |= experiment.paper
+    values |= {"cpu": experiment.cpu, "paper": experiment.paper}.get(scale, {})
     values["tasks"] = list(experiment.built_in if scale == "smoke" else experiment.tasks)
     if data is not None:
         values["data"] = str(data)

@@ -86,7 +86,8 @@ class Experiment:
         tasks: Real tasks, for the scales cpu and paper.
         built_in: Built-in tasks, for the scale smoke.
         settings: Of the experiment at every scale, over those of the scale.
-        paper: Of the experiment at the scale paper alone, over all others.
+        cpu: Settings at the scale cpu alone, over all others.
+        paper: The same at the scale paper.
         measure: What its picture shows.
         axis: What x is; empty where there is none.
         against: The measure along the picture's axis, where that is not x.
@@ -108,6 +109,7 @@ class Experiment:
     tasks: tuple[str, ...]
     built_in: tuple[str, ...] = ("sentiment",)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    cpu: Mapping[str, Any] = field(default_factory=dict)
     paper: Mapping[str, Any] = field(default_factory=dict)
     measure: str = "score"
     axis: str = ""
@@ -164,7 +166,8 @@ _ROWS = (
         measure="accuracy out of distribution",
     ),
     _of("table5", "Larger data", grafts.densities, ("ag_news", "qnli", "snli"),
-        settings={"shots": None, "shots_short": "all"}, **_DENSITY),
+        settings={"shots": None, "shots_short": "all"}, cpu={"steps": 1600, "mask_steps": 80},
+        **_DENSITY),
     _of("table6", "LoRA, adapters and grafts", peers.peers_and_densities, _FOUR, measure="ECE",
         axis="density"),
     _of("table7", "LoRA, adapters and grafts out of distribution", peers.peers_elsewhere,
