@@ -305,11 +305,11 @@ def _take_up_(
 
 def _backward(loss: Tensor | Iterable[Tensor], scale: LossScale | None) -> float:
     """Add the gradient of a loss to the parameters'; return the loss."""
-    total = 0.0
+    parts: list[Tensor] = []
     for part in [loss] if isinstance(loss, Tensor) else loss:
         (part if scale is None else part * scale.value).backward()
-        total += float(part.detach())
-    return total
+        parts.append(part.detach().float())
+    return float(sum(parts))  # once a step: a GPU is waited for here
 
 
 def _move(
@@ -320,17 +320,17 @@ def _move(
     walked: _Path | None,
 ) -> None:
     """Take a step along the gradients, clipped."""
-    shrunk = 1.0
+    norm: Tensor | None = None
     if settings.clip:
         norm = nn.utils.clip_grad_norm_(list(parameters.values()), settings.clip)
-        # As torch computes it.
-        shrunk = min(1.0, settings.clip / (float(norm) + 1e-6))
     if walked is not None:
         walked.leave()
     optimizer.step()
     if settings.l1:
         shrink_movement_(parameters, anchor, optimizer, strength=settings.l1)
     if walked is not None:
+        # As torch computes it.
+        shrunk = 1.0 if norm is None else min(1.0, settings.clip / (float(norm) + 1e-6))
         walked.arrive(scale=1 / shrunk)
 
 
