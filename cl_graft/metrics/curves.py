@@ -14,8 +14,8 @@ __all__ = ["Score", "curves"]
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 _MARKS = "osD^vPX*"
-_IN_A_ROW = 5
-"""Panels side by side."""
+_WIDEST = 18
+"""Inches that panels side by side may take."""
 _TICKS = 6
 """Places on a logarithmic axis up to which each has its number."""
 
@@ -56,10 +56,11 @@ def curves(
     titles = list(dict.fromkeys(score.panel for score in scores))
     names = list(dict.fromkeys(score.name for score in scores))
     along = any(score.x is not None for score in scores)
-    columns = min(_IN_A_ROW, len(titles))
+    wide = max(3.6, 0.32 * (0 if along else len(names)))
+    columns = min(len(titles), max(1, int(_WIDEST / wide)))
     lines = math.ceil(len(titles) / columns)
-    wide = max(3.6, 0.32 * (0 if along else len(names))) * columns
-    figure = Figure(figsize=(1.2 + wide, 4.6 * lines), dpi=120, layout="constrained")
+    size = (1.2 + wide * columns, 4.6 * lines)
+    figure = Figure(figsize=size, dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     panels = figure.subplots(lines, columns, sharey=True, squeeze=False).flatten()
     for panel in panels[len(titles) :]:
