@@ -190,7 +190,7 @@ OUTSIDE: dict[str, set[str]] = {
     "warmup": TORCH,
     "posing": TORCH,
     "locating": TORCH,
-    "metrics": TORCH | {"torchmetrics", "matplotlib"},
+    "metrics": TORCH | {"torchmetrics", "scipy", "matplotlib"},
     "metrics.plugins": TORCH | {"avalanche", "matplotlib"},
     "metrics.tensorboard": {"avalanche", "matplotlib", "tensorboard"},
     "models": TORCH | {"transformers", "huggingface_hub", "safetensors"},
