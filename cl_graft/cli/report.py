@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import mean, stdev
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 
 from cl_graft.cli.output import table
-from cl_graft.experiments.report import points
+from cl_graft.experiments.report import points, spread
+from cl_graft.experiments.statistics import over_seeds
 
 if TYPE_CHECKING:
     from cl_graft.experiments.results import RunResult
@@ -43,15 +43,9 @@ def comparison_table(cells: Sequence[RunResult]) -> Group:
     rows = []
     for strategy in strategies:
         own = [cell for cell in cells if cell.strategy == strategy]
-        rows.append((strategy, *(_spread([getattr(c, name) for c in own]) for name in _MEASURES)))
+        rows.append(
+            (strategy, *(spread(over_seeds(getattr(c, name) for c in own)) for name in _MEASURES))
+        )
     columns = ("strategy", *(f"{name.replace('_', ' ')}" for name in _MEASURES))
     seeds = len({cell.seed for cell in cells})
     return table(f"{seeds} seed{'s' if seeds > 1 else ''}, in points", columns, rows)
-
-
-def _spread(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return "–"
-    middle = points(mean(known))
-    return f"{middle} ± {points(stdev(known))}" if len(known) > 1 else middle

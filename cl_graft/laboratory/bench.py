@@ -234,7 +234,6 @@ class Bench:
         k: int,
         dense: DenseRun,
         depth: int | None = None,
-        steps: int | None = None,
         task: TaskProblem | None = None,
     ) -> Ranking:
         """Rank the coordinates of a task.
@@ -246,15 +245,13 @@ class Bench:
             dense: Tuned values and head; for localizers that look at the base alone, too, whose
                 gradients go through this head.
             depth: How many to rank; None means all.
-            steps: Gradient batches to look at; None means the config's.
             task: Stands in for the task, such as one with other labels.
         """
         row = find_localizer(localizer)
         task = task or self.problem(label)
         k = min(k, len(row.among(task.model, task.parameters)) if row.among else k)
         with self._posed(label, localizer, dense, task) as (problem, settings):
-            steps = steps or settings.mask_steps
-            return localize(problem, localizer, k=k, steps=steps, depth=depth)
+            return localize(problem, localizer, k=k, steps=settings.mask_steps, depth=depth)
 
     def gains(self, label: int, dense: DenseRun, *, k: int) -> Tensor:
         """Return the gain that every coordinate gathers while the learned mask grows to `k`.
@@ -290,7 +287,6 @@ class Bench:
         dense: DenseRun,
         *,
         localizer: str | None = None,
-        steps: int | None = None,
         task: TaskProblem | None = None,
     ) -> Region:
         """Choose a task's region of the config's density.
@@ -299,11 +295,10 @@ class Bench:
             label: Which task.
             dense: As in `ranking`.
             localizer: How; None means the config's.
-            steps: As in `ranking`.
             task: As in `ranking`.
         """
         k, localizer = self.size(self.density), localizer or self.config.localizer
-        ranked = self.ranking(label, localizer, k=k, dense=dense, depth=k, steps=steps, task=task)
+        ranked = self.ranking(label, localizer, k=k, dense=dense, depth=k, task=task)
         return ranked.top(k)
 
     def biases(self, label: int) -> Region:

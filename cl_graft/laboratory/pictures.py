@@ -24,33 +24,23 @@ def picture_of(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
     """
     if experiment.squares:
         return squares(rows, title=experiment.title, measures=experiment.squares)
+    axis = experiment.axis
     if experiment.against:
-        return _trade_off(experiment, rows)
+        axis, rows = experiment.against, _over(experiment.against, rows)
     return picture(
         rows,
         title=experiment.title,
         measure=experiment.measure,
-        axis=experiment.axis,
+        axis=axis,
         logarithmic=experiment.logarithmic,
     )
 
 
-def _trade_off(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
-    """Draw one measure over another, a point a place on the axis."""
+def _over(measure: str, rows: Sequence[Summary]) -> list[Summary]:
+    """Place every number at what a measure is there, in place of x."""
     key = attrgetter("task", "method", "x")
-    across = {key(row): row.mean for row in rows if row.measure == experiment.against}
-    moved = [
-        replace(row, x=across[key(row)])
-        for row in rows
-        if row.measure == experiment.measure and key(row) in across
-    ]
-    return picture(
-        moved,
-        title=experiment.title,
-        measure=experiment.measure,
-        axis=experiment.against,
-        logarithmic=False,
-    )
+    across = {key(row): row.mean for row in rows if row.measure == measure}
+    return [replace(row, x=across[key(row)]) for row in rows if key(row) in across]
 
 
 def picture(

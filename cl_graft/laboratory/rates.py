@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 from cl_graft.analysis import relative_gain
 from cl_graft.laboratory.bench import Answers, Bench
@@ -23,6 +24,8 @@ RATES = (0.03, 0.1, 0.3, 1.0)
 """Learning rates of regions."""
 
 _COMMON_RATES = (0.1, 0.3)
+
+_ON_DEV = attrgetter("dev")
 
 _WARM_UP = 512
 
@@ -61,7 +64,7 @@ def gains_over_the_majority(bench: Bench) -> Iterator[Reading]:
         full = bench.tuned_answers(label, run)
         region = bench.region(label, run)
         graft = bench.graft_answers(label, bench.cut(run, region), run.head)
-        again = max(_at_rates(bench, label, region, _COMMON_RATES), key=_on_dev).answers
+        again = max(_at_rates(bench, label, region, _COMMON_RATES), key=_ON_DEV).answers
         base = full.best_constant
         yield Reading(name, "best constant answer", "score", base)
         seen = bench.tuned_answers(label, run, split="train")
@@ -87,10 +90,6 @@ class _AtRate:
     dev: float
 
 
-def _on_dev(found: _AtRate) -> float:
-    return found.dev
-
-
 def _at_rates(
     bench: Bench, label: int, region: Region, rates: Sequence[float]
 ) -> Iterator[_AtRate]:
@@ -109,7 +108,7 @@ def _over_rates(bench: Bench, label: int, method: str, region: Region) -> Iterat
     for one in found:
         yield Reading(name, method, "score", one.answers.score, one.rate)
         yield Reading(name, method, "ECE", one.answers.ece, one.rate)
-    best = max(found, key=_on_dev).answers
+    best = max(found, key=_ON_DEV).answers
     yield Reading(name, method, "score at the rate that dev chooses", best.score)
     yield Reading(name, method, "ECE at the rate that dev chooses", best.ece)
 

@@ -56,7 +56,7 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 """Settings of each scale. As in the paper, the sample of the data has a seed of its own beside the
-model's, which is 0: a cell is a data seed."""
+model's, which is 0; `Experiment.varies` says which of them a cell draws."""
 
 VARIES: Mapping[Varies, str] = MappingProxyType(
     {"sample": "data seeds", "seed": "model seeds", "rows": "draws of the rows"}
