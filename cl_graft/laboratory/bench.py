@@ -31,6 +31,7 @@ from cl_graft.keeping import holding, only_training
 from cl_graft.laboratory.retraining import retrain
 from cl_graft.learning import DenseRun, GraftingSettings, TaskProblem, fine_tune_task
 from cl_graft.localization import Ranking, find_localizer, localize
+from cl_graft.localization.gates import gated
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.rules import biases
@@ -253,20 +254,20 @@ class Bench:
         with self._posed(label, localizer, dense, task) as (problem, settings):
             return localize(problem, localizer, k=k, steps=settings.mask_steps, depth=depth)
 
-    def gains(self, label: int, dense: DenseRun, *, k: int) -> Tensor:
-        """Return the gain that every coordinate gathers while the learned mask grows to `k`.
+    def grown(self, label: int, dense: DenseRun, started: Region, *, k: int) -> Region:
+        """Return the region of a learned mask that grows from a γ_base.
 
         Args:
             label: Which task.
             dense: Tuned values and head.
-            k: As in `ranking`.
-
-        Returns:
-            One float a coordinate, of shape (graftable coordinates,), on the CPU.
+            started: The gates that are open at first, at most `k`.
+            k: The budget.
         """
         with self._posed(label, "learned_mask", dense, self.problem(label)) as (problem, settings):
-            scores = learned_mask(problem, k=k, steps=settings.mask_steps, depth=self.layout.total)
-        return torch.cat([scores[name].view(-1).cpu() for name in self.layout.names])
+            gains = learned_mask(
+                problem, k=k, steps=settings.mask_steps, depth=self.layout.total, started=started
+            )
+        return gated(gains, started, k=k)
 
     @contextmanager
     def _posed(
@@ -309,8 +310,13 @@ class Bench:
     def retrained(
         self, label: int, region: Region, *, head: Parameters | None = None, **changes: Any
     ) -> tuple[Graft, dict[str, Tensor]]:
-        """Train a region of a task alone from the base, and a head from its first values."""
-        settings = replace(region_schedule(self.config, self.schedule(label)), **changes)
+        """Train a region of a task alone from the base, and a head from its first values.
+
+        SGD without weight decay does it at the config's rate for regions; `changes` of the
+        schedule say otherwise.
+        """
+        settings = region_schedule(self.config, self.schedule(label))
+        settings = replace(settings, **{"optimizer": "sgd", **changes})
         task = self.problem(label)
         return retrain(
             task,
@@ -321,9 +327,9 @@ class Bench:
             decay=self.config.region_decay,
         )
 
-    def retrained_answers(self, label: int, region: Region) -> Answers:
+    def retrained_answers(self, label: int, region: Region, **changes: Any) -> Answers:
         """Answer with a region of a task trained alone from the base."""
-        graft, head = self.retrained(label, region)
+        graft, head = self.retrained(label, region, **changes)
         return self.graft_answers(label, graft, head)
 
     def answers(self, label: int, *, split: str = "test", through: int | None = None) -> Answers:

@@ -33,7 +33,6 @@ __all__ = [
     "adamw_regions",
     "from_a_large_base",
     "from_a_small_base",
-    "gated",
     "task_regions",
 ]
 
@@ -79,33 +78,6 @@ def adamw_l1_regions(bench: Bench) -> Iterator[Reading]:
     yield from _regions(bench, {**_ADAMW, "l1": 1e-3})
 
 
-def gated(gains: Tensor, started: Tensor, *, k: int) -> Tensor:
-    """Return which gates are open where some were at the start, at most `k`.
-
-    By Eq. 4 a gate that starts closed opens once its accumulated gain reaches a threshold, and one
-    that starts open closes once its loss does (decision 1). The threshold is the lowest one that
-    leaves at most `k` open.
-
-    Args:
-        gains: Accumulated gain of every coordinate, of shape (n,).
-        started: Which were open, boolean, of shape (n,); at most `k`.
-        k: The budget.
-
-    Returns:
-        Boolean, of shape (n,).
-    """
-    steps = torch.where(started, -gains, gains)
-    order = steps.sort(descending=True, stable=True).indices
-    order = order[steps[order] > 0]
-    change = torch.where(started[order], -1, 1)
-    sizes = int(started.sum()) + change.cumsum(0)
-    within = (sizes <= k).nonzero()
-    moved = order[: int(within[-1]) + 1] if len(within) else order[:0]
-    opened = started.clone()
-    opened[moved] = ~opened[moved]
-    return opened
-
-
 def _regions(
     bench: Bench, changes: Mapping[str, Any], *, base_share: float = 0.0
 ) -> Iterator[Reading]:
@@ -136,13 +108,10 @@ def _region(bench: Bench, label: int, run: DenseRun, base_share: float) -> Regio
     """Learn a task's region in the multi-task model, from a base of the most moved coordinates."""
     if not base_share:
         return bench.region(label, run)
-    k, total = bench.size(bench.density), bench.layout.total
+    k = bench.size(bench.density)
     count = max(1, round(base_share * k))
     moved = bench.ranking(label, "movement", k=count, dense=run, depth=count).top(count)
-    started = torch.zeros(total, dtype=torch.bool)
-    started[moved.index] = True
-    opened = gated(bench.gains(label, run, k=k), started, k=k)
-    return Region.of(bench.layout, opened.nonzero().view(-1))
+    return bench.grown(label, run, moved, k=k)
 
 
 def _groups(names: Sequence[str]) -> list[list[int]]:

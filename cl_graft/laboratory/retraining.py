@@ -2,7 +2,7 @@
 
 The "graft re-training" of Panigrahi et al., 2023, Table 1 (https://arxiv.org/abs/2302.06600), and,
 on the region of all biases, BitFit. In a stream `GraftingPlugin` does it; here is the same for a
-single task: SGD on the region's vector and the head, the best point on dev kept.
+single task: SGD or AdamW on the region's vector and the head, the best point on dev kept.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def retrain(
     Args:
         task: The task.
         region: What trains beside the head.
-        settings: Steps, batch size, learning rate, clipping and looks at dev.
+        settings: Steps, batch size, optimiser, learning rate, weight decay, clipping and looks at
+            dev.
         head: The head's first values.
         seed: Every random choice is a function of it.
         decay: Whether the learning rate falls linearly to 0.
@@ -56,7 +57,8 @@ def retrain(
         after.enter_context(only_training(task.model, task.head.values()))
         live = after.enter_context(RegionParameters(task.model, region))
         trained = [live.vector, *task.head.values()]
-        optimizer = optim.SGD(trained, lr=settings.lr)
+        kind = optim.AdamW if settings.optimizer == "adamw" else optim.SGD
+        optimizer = kind(trained, lr=settings.lr, weight_decay=settings.weight_decay)
         for step in range(settings.steps):
             if decay:
                 optimizer.param_groups[0]["lr"] = settings.lr * (1 - step / settings.steps)

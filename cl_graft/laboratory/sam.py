@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from cl_graft.analysis import along, paired_t_test, spearman, stability, without_a_share
 from cl_graft.graft import copy_, gather, snapshot, write_
@@ -91,7 +92,8 @@ def sparsities(bench: Bench) -> Iterator[Reading]:
         k = bench.size(shares[-1])
         ranking = bench.ranking(label, "sam", k=k, dense=run, depth=k)
         for share in shares:
-            values, head = bench.retrained(label, ranking.top(bench.size(share)))
+            region = ranking.top(bench.size(share))
+            values, head = bench.retrained(label, region, **_as_full_tuning(bench, label))
             for split, measure in (("test", "test score"), ("train", "train score")):
                 answers = bench.graft_answers(label, values, head, split=split)
                 yield Reading(name, "SAM", measure, answers.score, share)
@@ -186,7 +188,7 @@ def _one(bench: Bench, label: int, method: str) -> Answers:
     if method == "MixOut":
         return bench.tuned_answers(label, bench.dense(label, anew=True, mixout=0.9))
     if method == "BitFit":
-        return bench.retrained_answers(label, bench.biases(label))
+        return bench.retrained_answers(label, bench.biases(label), **_as_full_tuning(bench, label))
     if method in INSERTED:
         name, share = INSERTED[method]
         peer = PEERS[name]
@@ -198,7 +200,16 @@ def _one(bench: Bench, label: int, method: str) -> Answers:
 def _sparse(bench: Bench, label: int, method: str) -> Answers:
     row = find_localizer(METHODS[method])
     run = bench.dense(label) if row.needs_tuned else _at_base(bench, label)
-    return bench.retrained_answers(label, bench.region(label, run, localizer=row.name))
+    region = bench.region(label, run, localizer=row.name)
+    return bench.retrained_answers(label, region, **_as_full_tuning(bench, label))
+
+
+def _as_full_tuning(bench: Bench, label: int) -> dict[str, Any]:
+    """Return what regions are trained with where AdamW tunes the whole model: the paper's way."""
+    schedule = bench.schedule(label)
+    if schedule.optimizer != "adamw":
+        return {}
+    return {"optimizer": "adamw", "lr": schedule.lr, "weight_decay": schedule.weight_decay}
 
 
 def _at_base(bench: Bench, label: int) -> DenseRun:

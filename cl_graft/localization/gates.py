@@ -5,13 +5,40 @@ With θ = base + m ⊙ δ and δ = tuned − base, the loss has the gradient g �
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from cl_graft.graft import copy_
 from cl_graft.localization.problem import Problem, add_gradient_
-from cl_graft.region import Parameters
+from cl_graft.region import Layout, Parameters, Region
 
-__all__ = ["gate_gradient"]
+__all__ = ["gate_gradient", "gated"]
+
+
+def gated(gains: Parameters, started: Region, *, k: int) -> Region:
+    """Return which gates are open where some were at the start, at most `k`.
+
+    By Eq. 4 of the grafting paper a gate that starts closed opens once its accumulated gain
+    reaches a threshold, and one that starts open closes once its loss does (decision 1). The
+    threshold is the lowest one that leaves at most `k` open.
+
+    Args:
+        gains: Accumulated gain of every coordinate, one tensor a parameter.
+        started: Which were open, at most `k` (γ_base).
+        k: The budget.
+    """
+    layout = Layout.of(gains)
+    flat = torch.cat([gains[name].reshape(-1).cpu() for name in layout.names])
+    opened = torch.zeros(layout.total, dtype=torch.bool)
+    opened[started.index] = True
+    steps = torch.where(opened, -flat, flat)
+    order = steps.sort(descending=True, stable=True).indices
+    order = order[steps[order] > 0]
+    sizes = len(started) + torch.where(opened[order], -1, 1).cumsum(0)
+    within = (sizes <= k).nonzero()
+    moved = order[: int(within[-1]) + 1] if len(within) else order[:0]
+    opened[moved] = ~opened[moved]
+    return Region.of(layout, opened.nonzero().view(-1))
 
 
 def gate_gradient(

@@ -29,6 +29,7 @@ from torch import Tensor
 from cl_graft.checkpointing import Checkpoint, State, joined, part_of
 from cl_graft.graft import Graft, copy_, extract, gather, grafted, write_
 from cl_graft.localization.gain import add_gain_
+from cl_graft.localization.gates import gated
 from cl_graft.localization.problem import Problem, add_gradient_, unscaled_
 from cl_graft.region import Layout, Parameters, Region, top_k
 from cl_graft.sparse import RegionParameters
@@ -36,12 +37,15 @@ from cl_graft.sparse import RegionParameters
 __all__ = ["add_gains_", "learned_mask", "learned_mask_inside"]
 
 
-def learned_mask(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def learned_mask(
+    problem: Problem, *, k: int, steps: int, depth: int, started: Region | None = None
+) -> dict[str, Tensor]:
     """Score coordinates by the gain they gather while the graft grows from nothing to `k`.
 
     At step t of `steps` the model carries the tuned values on the round(k·t/(steps−1))
     coordinates of highest gain so far; −g·δ of that step's batch, taken there, is added to the
-    gains. In the second half the graft of size k is scored on dev after every second step, and
+    gains. From `started`, the paper's γ_base, it grows from that region to `k` as `gated` says.
+    In the second half the graft of size k is scored on dev after every second step, and
     the gains of the best one (ties: the later) are returned, those of its `depth` best
     coordinates at least; others may come back as −∞.
     """
@@ -61,7 +65,10 @@ def learned_mask(problem: Problem, *, k: int, steps: int, depth: int) -> dict[st
             return problem.dev_score()
 
     kept = problem.checkpoint
-    _grow_(gain, k=k, steps=steps, depth=depth, learn=learn, look=look, checkpoint=kept)
+    _grow_(
+        gain, k=k, steps=steps, depth=depth, learn=learn, look=look, checkpoint=kept,
+        started=started,
+    )  # fmt: skip
     return gain
 
 
@@ -124,6 +131,7 @@ def _grow_(
     learn: Callable[[int, Region | None], None],
     look: Callable[[Region], float],
     checkpoint: Checkpoint,
+    started: Region | None = None,
 ) -> None:
     """Let the graft grow to `k` while `learn` adds to `gain`; leave there the best gains.
 
@@ -135,21 +143,27 @@ def _grow_(
         learn: Called with (step, open gates).
         look: Scores a region on dev; asked only where the region is another than before.
         checkpoint: Where the growth was left, if it was, and where its steps are offered.
+        started: Which gates are open before the first step, at most `k`; None means none.
     """
-    now = _take_up_(gain, checkpoint)
+    now = _take_up_(gain, checkpoint) or _Growth(opened=started)
+    begun = 0 if started is None else len(started)
+
+    def best(size: int, among: Region | None = None) -> Region:
+        return top_k(gain, size, among=among) if started is None else gated(gain, started, k=size)
+
     for step in range(now.step, steps):
         learn(step, now.opened)
         left = steps - 1 - step
         top: Region | None = None
         if left == 0 or (step >= steps // 2 and left % 2 == 0):
-            top = top_k(gain, k)
+            top = best(k)
             if now.seen is None or top != now.seen:
                 now.score, now.seen = look(top), top
             if now.score >= now.best:
                 now.best = now.score
                 now.kept = _best(gain, depth) if left else None
-        size = round(k * (step + 1) / (steps - 1)) if left else 0
-        now.opened = top_k(gain, size, among=top) if size else None
+        size = begun + round((k - begun) * (step + 1) / (steps - 1)) if left else 0
+        now.opened = best(size, among=top) if size else None
         now.step = step + 1
         checkpoint.offer(lambda: _state(gain, now))
     if now.kept is not None:
@@ -187,11 +201,11 @@ def _state(gain: Parameters, now: _Growth) -> State:
     return tensors, {"step": now.step, "best": now.best, "score": now.score}
 
 
-def _take_up_(gain: dict[str, Tensor], checkpoint: Checkpoint) -> _Growth:
-    """Put the gains where `_state` saw them."""
+def _take_up_(gain: dict[str, Tensor], checkpoint: Checkpoint) -> _Growth | None:
+    """Put the gains where `_state` saw them, if it did."""
     left = checkpoint.load()
     if left is None:
-        return _Growth()
+        return None
     tensors, facts = left
     copy_(gain, part_of(tensors, "gain"))
     layout = Layout.of(gain)

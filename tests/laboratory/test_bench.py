@@ -5,10 +5,9 @@ import torch
 from small_tasks import make_task
 
 from cl_graft.experiments.cache import DirectoryCache
-from cl_graft.graft import grafted, snapshot
+from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.laboratory import EXPERIMENTS, experiment_config
 from cl_graft.laboratory.bench import Answers, Bench
-from cl_graft.laboratory.multitask import gated
 from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, summarize, table
 from cl_graft.laboratory.retraining import retrain
@@ -59,6 +58,37 @@ def test_retraining_learns_inside_the_region_and_puts_the_model_back():
         assert float(task.loss(range(150)).detach()) < 0.9 * start
 
 
+def test_adamw_moves_every_coordinate_of_a_region_by_the_learning_rate_at_first():
+    task = make_task()
+    region = Region.of(Layout.of(task.parameters), range(0, 500, 5))
+    plan = FineTuning(
+        steps=1, batch_size=16, lr=0.01, optimizer="adamw", weight_decay=0.0, clip=0, evaluations=0
+    )
+    base = gather(task.parameters, region)
+    values, _ = retrain(task, region, plan, head=snapshot(task.head), seed=0)
+    moved = (values.values - base.values).abs()
+    assert torch.allclose(moved[moved > 1e-6], torch.tensor(0.01), rtol=1e-3)
+    assert (moved > 1e-6).float().mean() > 0.5
+
+
+def test_where_adamw_tunes_the_whole_model_it_trains_sams_regions_and_biases(
+    tiny_bert, tmp_path, monkeypatch
+):
+    sets = [f"model={tiny_bert}", "dense_optimizer=adamw", "lr=0.003", "weight_decay=0.02"]
+    config = experiment_config(EXPERIMENTS["sam_table1"], "smoke", sets=sets)
+    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path))
+    seen = []
+
+    def watched(task, region, settings, **more):
+        seen.append((settings.optimizer, settings.lr, settings.weight_decay))
+        return retrain(task, region, settings, **more)
+
+    monkeypatch.setattr("cl_graft.laboratory.bench.retrain", watched)
+    list(EXPERIMENTS["sam_table1"].run(bench))
+    assert len(seen) == 6
+    assert set(seen) == {("adamw", 0.003, 0.02)}
+
+
 def test_a_summary_is_the_mean_over_cells_and_leaves_out_what_is_no_number():
     cells = [
         [Reading("a", "m", "score", 0.4, 1.0), Reading("a", "m", "gap", float("nan"))],
@@ -77,18 +107,6 @@ def test_the_best_constant_answer_is_that_of_the_metric():
     assert Answers(logits, targets, "accuracy").best_constant == 0.75
     assert Answers(logits, targets, "matthews").best_constant == 0.0
     assert Answers(logits, targets, "f1").best_constant == pytest.approx(2 * 1 / (4 + 1))
-
-
-def test_gates_of_the_base_close_as_others_open_and_never_more_than_the_budget():
-    gains = torch.tensor([5.0, -4.0, 3.0, 2.0, -1.0, 0.0, 1.5])
-    started = torch.tensor([False, True, False, False, True, True, False])
-    # As the threshold falls 0 opens, 1 closes, 2, 3 and 6 open, 4 closes: 4, 3, 4, 5, 6, 5 open.
-    assert gated(gains, started, k=4).tolist() == [True, False, True, False, True, True, False]
-    assert gated(gains, started, k=3).tolist() == [True, False, False, False, True, True, False]
-    everything = gated(gains, started, k=7)
-    assert everything.tolist() == [True, False, True, True, False, True, True]
-    none = torch.zeros(7, dtype=torch.bool)
-    assert gated(gains, none, k=2).tolist() == [True, False, True, False, False, False, False]
 
 
 def test_peers_train_their_parts_alone_on_a_copy_of_the_model(tiny_bert, tmp_path):

@@ -1,0 +1,54 @@
+"""Gates that open and close around those that were open at the start (γ_base)."""
+
+from dataclasses import replace
+
+import torch
+from localization.planted import planted_problem
+
+from cl_graft.graft import gather, grafted, snapshot
+from cl_graft.localization import localize
+from cl_graft.localization.gates import gated
+from cl_graft.localization.learned_mask import learned_mask
+from cl_graft.region import Layout, Region
+
+
+def test_gates_of_the_base_close_as_others_open_and_never_more_than_the_budget():
+    gains = {"w": torch.tensor([5.0, -4.0, 3.0]), "b": torch.tensor([2.0, -1.0, 0.0, 1.5])}
+    layout = Layout.of(gains)
+    started = Region.of(layout, torch.tensor([1, 4, 5]))
+    # As the threshold falls 0 opens, 1 closes, 2, 3 and 6 open, 4 closes: 4, 3, 4, 5, 6, 5 open.
+    assert gated(gains, started, k=4).index.tolist() == [0, 2, 4, 5]
+    assert gated(gains, started, k=3).index.tolist() == [0, 4, 5]
+    assert gated(gains, started, k=7).index.tolist() == [0, 2, 3, 5, 6]
+    assert gated(gains, Region.empty(layout), k=2).index.tolist() == [0, 2]
+
+
+def test_a_mask_that_starts_from_gates_agrees_with_a_plain_derivation():
+    problem, _ = planted_problem()
+    problem = replace(problem, dev_score=lambda: 0.5)  # Ties: the last step's gains are kept.
+    k, steps, total = 60, 6, problem.layout.total
+    moved = localize(problem, "movement", k=30).top(20)
+    # A third of the gates that start open are ones that chance chose: their gains are small.
+    started = moved | Region.of(problem.layout, torch.arange(0, total, total // 10))
+    base, tuned = snapshot(problem.parameters), problem.tuned
+    gain, is_open = torch.zeros(total), torch.zeros(total, dtype=torch.bool)
+    is_open[started.index] = True
+    before = is_open.clone()
+    for step in range(steps):
+        opened = Region.of(problem.layout, is_open.nonzero().view(-1))
+        with grafted(problem.model, gather(tuned, opened)):
+            loss = torch.stack([part() for part in problem.losses(step)]).mean()
+            gradients = torch.autograd.grad(loss, list(problem.parameters.values()))
+        moves = [tuned[name] - base[name] for name in base]
+        gain -= torch.cat([(g * m).view(-1) for g, m in zip(gradients, moves, strict=True)])
+        size = k
+        if step < steps - 1:
+            size = len(started) + round((k - len(started)) * (step + 1) / (steps - 1))
+        for threshold in gain.abs().sort().values.tolist():
+            is_open = torch.where(before, -gain < threshold, gain >= threshold)
+            if int(is_open.sum()) <= size:
+                break
+    found = learned_mask(problem, k=k, steps=steps, depth=total, started=started)
+    assert gated(found, started, k=k).index.tolist() == is_open.nonzero().view(-1).tolist()
+    assert (before & ~is_open).any()
+    assert int(is_open.sum()) > len(started)
