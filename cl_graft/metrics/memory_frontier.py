@@ -26,8 +26,8 @@ _ROOM = 0.15
 _NARROW = 0.1
 """Powers of ten that the picture spans at least."""
 
-_LINE = 0.03
-"""Share of the picture's height that a name takes."""
+_HEIGHT, _LINE = 6.0, 0.18
+"""Inches of the picture at least, and of a name."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,8 @@ def memory_frontier(points: Mapping[str, Tradeoff], *, title: str = "") -> Figur
         points: By method.
         title: Printed above.
     """
-    figure = Figure(figsize=(9, 6), layout="constrained")
+    height = max(_HEIGHT, 1.2 * _LINE * len(points))
+    figure = Figure(figsize=(9, height), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
     axes.set_xscale("log")
@@ -114,7 +115,7 @@ def memory_frontier(points: Mapping[str, Tradeoff], *, title: str = "") -> Figur
         first, last = first - _NARROW, last + _NARROW
         axes.set_xlim(left=10**first)
     axes.set_xlim(right=10 ** (last + _ROOM * (last - first)))
-    _name(axes, places, points)
+    _name(axes, places, points, line=_LINE / height)
     axes.set_xlabel("bytes that a task adds")
     axes.set_ylabel("average accuracy at the end (%)")
     axes.set_title(title)
@@ -123,8 +124,17 @@ def memory_frontier(points: Mapping[str, Tradeoff], *, title: str = "") -> Figur
     return figure
 
 
-def _name(axes: Axes, places: Mapping[str, float], points: Mapping[str, Tradeoff]) -> None:
-    """Write the names beside the points, moved up or down where two would overlap."""
+def _name(
+    axes: Axes, places: Mapping[str, float], points: Mapping[str, Tradeoff], *, line: float
+) -> None:
+    """Write the names beside the points, moved down where two would overlap.
+
+    Args:
+        axes: The picture.
+        places: Where each point stands from left to right.
+        points: The points.
+        line: Share of the picture's height that a name takes.
+    """
     low, high = axes.get_ylim()
     left, right = (math.log10(x) for x in axes.get_xlim())
     taken: list[tuple[float, float, float]] = []  # where a name begins, ends, and its height
@@ -132,8 +142,8 @@ def _name(axes: Axes, places: Mapping[str, float], points: Mapping[str, Tradeoff
         begin = (math.log10(places[name]) - left) / (right - left) + 0.012
         end = begin + 0.011 * len(name)
         height = (100 * points[name].accuracy - low) / (high - low)
-        while any(b < end and begin < e and abs(height - h) < _LINE for b, e, h in taken):
-            height -= _LINE / 4
+        while any(b < end and begin < e and abs(height - h) < line for b, e, h in taken):
+            height -= line / 4
         taken.append((begin, end, height))
         axes.annotate(
             name,

@@ -42,11 +42,11 @@ def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = 
         axes.plot([1 - apart * (len(bars) - number)] * 2, [first, last], color=_BAR, linewidth=4)
     axes.set_yticks(places, [name for name, _ in ordered])
     axes.set_ylim(len(ordered) - 0.5, -0.5)
-    axes.set_xlim(1 - apart * (len(bars) + 1), len(ordered) + 0.9)
+    axes.set_xlim(1 - apart * (len(bars) + 1), max(len(ordered) + 0.9, 1.08 * len(ordered)))
     axes.set_xticks(range(1, len(ordered) + 1, 1 + len(ordered) // _TICKS))
     axes.set_xlabel("average rank (1 is best)")
     own = f"a bar joins what cannot be told apart (critical difference {difference:.2f})"
-    axes.set_title(title or own)
+    figure.suptitle(title or own, fontsize="medium")  # over the names, too, which may be long
     axes.grid(axis="x", alpha=0.3)
     return figure
 

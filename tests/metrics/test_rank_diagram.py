@@ -13,9 +13,10 @@ def test_runs_within_the_difference_are_joined_and_parts_of_longer_ones_are_not(
 
 def test_every_method_has_a_line_best_on_top():
     ranks = {"naive": 2.5, "grafting": 1.5, "joint": 2.0}
-    axes = rank_diagram(ranks, 0.6).axes[0]
+    figure = rank_diagram(ranks, 0.6)
+    (axes,) = figure.axes
     assert [text.get_text() for text in axes.get_yticklabels()] == ["grafting", "joint", "naive"]
     assert axes.get_ylim()[0] > axes.get_ylim()[1]
-    assert "0.60" in axes.get_title()
+    assert "0.60" in figure.get_suptitle()
     bars = [[*line.get_ydata()] for line in axes.lines if len(set(line.get_xdata())) == 1]
     assert bars == [[0, 1], [1, 2]]
