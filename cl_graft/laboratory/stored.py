@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import InputError
+from cl_graft.experiments.config import DEFAULT_STEPS
 from cl_graft.laboratory.claims import View
 from cl_graft.laboratory.readings import Reading, Summary, summarize
 from cl_graft.store.files import replace_file
@@ -60,8 +61,9 @@ class Stored:
         how = _HOW.get(config.get("family", ""), "")
         density = config.get("density", "auto")
         share = density if density == "auto" else f"{100 * density:g} %"
+        due = "the paper's" if config.get("preset") == "paper" else DEFAULT_STEPS
         return (
-            f"{config['model']}{how}, {rows} rows a class, {config['steps']} steps, "
+            f"{config['model']}{how}, {rows} rows a class, {config['steps'] or due} steps, "
             f"density {share}, {self.cells}"
         )
 
