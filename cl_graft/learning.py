@@ -6,7 +6,7 @@ cached by a hash of these and shared between orders, densities, localizers and s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
@@ -190,6 +190,17 @@ class TaskProblem:
     precision: str = "fp32"
     recomputes: bool = False
 
+    def training_loss(
+        self, settings: FineTuning, *, seed: int
+    ) -> Callable[[int], Tensor | Iterable[Tensor]]:
+        """Return what `fine_tune` asks for the loss of a step: that of the step's batch."""
+        lengths = self.train.lengths if settings.group_by_length else None
+        order = BatchOrder(len(self.train), settings.batch_size, seed, "batches", lengths=lengths)
+        micro = settings.micro_batch
+        if micro:
+            return lambda step: self.losses(order(step), micro_batch=micro)
+        return lambda step: self.loss(order(step))
+
     def dev_score(self) -> float:
         """Score the model as it is now on dev."""
         return self._score(self.dev, range(len(self.dev)))
@@ -287,12 +298,7 @@ def fine_tune_task(
     found = {phase: cache.get(key) if cache is not None else None for phase, key in keys.items()}
     answers = {phase: answer for phase, answer in found.items() if answer is not None}
     if len(answers) < len(keys):
-        lengths = task.train.lengths if settings.group_by_length else None
-        order = BatchOrder(
-            len(task.train), settings.batch_size, phase_seed, "batches", lengths=lengths
-        )
         report = progress or silent
-        micro = settings.micro_batch
         # A run that gathers its path is another one, named by it.
         own = keys["path" if path else "dense"]
         try:
@@ -300,11 +306,7 @@ def fine_tune_task(
                 outcome = fine_tune(
                     task.model,
                     trained,
-                    loss=lambda step: (
-                        task.losses(order(step), micro_batch=micro)
-                        if micro
-                        else task.loss(order(step))
-                    ),
+                    loss=task.training_loss(settings, seed=phase_seed),
                     settings=settings,
                     seed=phase_seed,
                     path=path,

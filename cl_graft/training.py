@@ -36,7 +36,14 @@ from cl_graft.proximal import shrink_movement_
 from cl_graft.randomness import seeded
 from cl_graft.region import Parameters
 
-__all__ = ["FineTuned", "FineTuning", "beats", "fine_tune", "freeze_statistics"]
+__all__ = [
+    "FineTuned",
+    "FineTuning",
+    "backpropagate",
+    "beats",
+    "fine_tune",
+    "freeze_statistics",
+]
 
 _NOTHING: Parameters = MappingProxyType({})
 
@@ -166,7 +173,7 @@ def fine_tune(
             optimizer.zero_grad()
             mixed = mixed_training(parameters, anchor, p=settings.mixout, seed=seed, step=step)
             with seeded(seed, "dropout", step), mixed if settings.mixout else nullcontext():
-                losses.append(_backward(loss(step), scale))
+                losses.append(backpropagate(loss(step), scale))
             if not math.isfinite(losses[-1]):
                 raise _diverged(f"the loss is {losses[-1]}", step + 1, settings)
             if scale is None or scale.unscale_(parameters.values()):
@@ -303,8 +310,8 @@ def _take_up_(
     return FineTuned(tuned, **facts["best"], path=path), list(facts["losses"])
 
 
-def _backward(loss: Tensor | Iterable[Tensor], scale: LossScale | None) -> float:
-    """Add the gradient of a loss to the parameters'; return the loss."""
+def backpropagate(loss: Tensor | Iterable[Tensor], scale: LossScale | None = None) -> float:
+    """Add the gradient of a loss, or of the terms of one, to the parameters'; return the loss."""
     parts: list[Tensor] = []
     for part in [loss] if isinstance(loss, Tensor) else loss:
         (part if scale is None else part * scale.value).backward()

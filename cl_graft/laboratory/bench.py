@@ -9,12 +9,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from cl_graft.caching import cache_key
 from cl_graft.experiments.base import base_identity, load_base_model
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
@@ -26,6 +27,7 @@ from cl_graft.experiments.schedule import (
     region_schedule,
 )
 from cl_graft.experiments.tasks import check_tasks, load_tasks
+from cl_graft.fingerprint import hash_tensors
 from cl_graft.graft import Graft, gather, grafted, snapshot
 from cl_graft.keeping import holding, only_training
 from cl_graft.laboratory.retraining import retrain
@@ -99,7 +101,7 @@ class Bench:
         config: The settings; the model's seed is the first of its seeds.
         data_seed: The sample's.
         cell: What else differs between the cells of an experiment, such as rows left out.
-        cache: Keeps dense runs and tokens.
+        cache: Keeps dense runs, re-trained regions and tokens.
         regressions: Whether a task may be a regression.
     """
 
@@ -308,24 +310,38 @@ class Bench:
         return biases(task.model, task.parameters)
 
     def retrained(
-        self, label: int, region: Region, *, head: Parameters | None = None, **changes: Any
+        self, label: int, region: Region, *, anew: bool = False, **changes: Any
     ) -> tuple[Graft, dict[str, Tensor]]:
         """Train a region of a task alone from the base, and a head from its first values.
 
-        SGD without weight decay does it at the config's rate for regions; `changes` of the
-        schedule say otherwise.
+        SGD without weight decay does it at the config's rate for regions.
+
+        Args:
+            label: Which task.
+            region: What trains.
+            anew: Whether to train whatever the cache holds, as when it is timed.
+            **changes: Fields of the schedule.
         """
         settings = region_schedule(self.config, self.schedule(label))
         settings = replace(settings, **{"optimizer": "sgd", **changes})
-        task = self.problem(label)
-        return retrain(
-            task,
-            region,
-            settings,
-            head=snapshot(task.head) if head is None else head,
-            seed=self.seed,
-            decay=self.config.region_decay,
-        )
+        task, decay = self.problem(label), self.config.region_decay
+        # A head's own names hold the task's label, which depends on the order of the stream.
+        shelf = {name: f"head.{place}" for place, name in enumerate(task.head)}
+        first = {shelf[name]: tensor for name, tensor in task.head.items()}
+        what = hash_tensors({"region": region.index, **first})
+        recipe = {**asdict(settings), "decay": decay, "what": what}
+        key = cache_key("retrained", task.content, recipe, self.seed)
+        found = None if anew else self._cache.get(key)
+        if found is None:
+            graft, head = retrain(
+                task, region, settings, head=snapshot(task.head), seed=self.seed, decay=decay
+            )
+            kept = {shelf[name]: tensor for name, tensor in head.items()}
+            self._cache.put(key, {"values": graft.values, **kept}, {})
+            return graft, head
+        kept = found[0]
+        head = {name: kept[shelf[name]].to(self.device) for name in task.head}
+        return Graft(region, kept["values"]), head
 
     def retrained_answers(self, label: int, region: Region, **changes: Any) -> Answers:
         """Answer with a region of a task trained alone from the base."""

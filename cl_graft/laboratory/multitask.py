@@ -7,7 +7,7 @@ one task, or of a group, are asked all tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
@@ -22,10 +22,10 @@ from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.learning import DenseRun
 from cl_graft.passes import Passes
-from cl_graft.randomness import BatchOrder, derive, generator
+from cl_graft.randomness import derive, generator
 from cl_graft.region import Region, union
 from cl_graft.sparse import RegionParameters
-from cl_graft.training import fine_tune
+from cl_graft.training import FineTuning, backpropagate, fine_tune
 
 __all__ = [
     "GROUPS",
@@ -137,7 +137,7 @@ def _learn_all(
         fine_tune(
             first.model,
             {**shared, **heads},
-            loss=_mixed(bench, schedule.batch_size),
+            loss=_mixed(bench, schedule),
             settings=schedule,
             seed=bench.seed,
             anchor={name: before[name] for name in shared},
@@ -146,18 +146,25 @@ def _learn_all(
         return run, [snapshot(task.head) for task in tasks]
 
 
-def _mixed(bench: Bench, batch_size: int) -> Callable[[int], Tensor]:
+def _mixed(bench: Bench, schedule: FineTuning) -> Callable[[int], Tensor | Iterable[Tensor]]:
     """Return the loss of a step: of a batch of a random task."""
-    tasks = [bench.problem(label) for label in range(len(bench.names))]
     seed = derive(bench.seed, "multi-task")
-    orders = [BatchOrder(len(t.train), batch_size, seed, place) for place, t in enumerate(tasks)]
+    losses = _losses(bench, range(len(bench.names)), schedule, seed)
 
-    def loss(step: int) -> Tensor:
+    def loss(step: int) -> Tensor | Iterable[Tensor]:
         drawn = generator(seed, "which", step)
-        place = int(torch.randint(len(tasks), (1,), generator=drawn))
-        return tasks[place].loss(orders[place](step))
+        return losses[int(torch.randint(len(losses), (1,), generator=drawn))](step)
 
     return loss
+
+
+def _losses(
+    bench: Bench, labels: Iterable[int], schedule: FineTuning, seed: int
+) -> list[Callable[[int], Tensor | Iterable[Tensor]]]:
+    """Return the loss of a step of each task."""
+    return [
+        bench.problem(label).training_loss(schedule, seed=derive(seed, label)) for label in labels
+    ]
 
 
 def _purified(
@@ -171,10 +178,8 @@ def _purified(
 
     A step descends the sum of the tasks' losses, each on a batch.
     """
-    model, size = bench.problem(0).model, bench.schedule(0).batch_size
-    tasks = [bench.problem(label) for label in labels]
-    seed = derive(bench.seed, "purify")
-    orders = [BatchOrder(len(t.train), size, seed, place) for place, t in enumerate(tasks)]
+    model = bench.problem(0).model
+    losses = _losses(bench, labels, bench.schedule(0), derive(bench.seed, "purify"))
     with ExitStack() as stack:
         stack.enter_context(only_training(model))
         stack.enter_context(grafted(model, gather(run.tuned, region)))
@@ -184,8 +189,8 @@ def _purified(
         optimizer = torch.optim.SGD([live.vector], lr=bench.config.region_lr)
         for step in range(_JOINT_STEPS):
             optimizer.zero_grad()
-            for task, order in zip(tasks, orders, strict=True):
-                task.loss(order(step)).backward()
+            for loss in losses:
+                backpropagate(loss(step))
             torch.nn.utils.clip_grad_norm_([live.vector], bench.config.clip)
             optimizer.step()
             live.write_()

@@ -21,7 +21,7 @@ from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.laboratory.transfer import elsewhere, pairs
 from cl_graft.models import TaskModel
-from cl_graft.randomness import BatchOrder, derive
+from cl_graft.randomness import derive
 from cl_graft.strategies.baselines.inserted import (
     adapter_parameters,
     add_adapters_,
@@ -142,12 +142,11 @@ def trained(bench: Bench, label: int, peer: Peer, *, size: int) -> Iterator[Benc
     for rate in rates:
         settings = replace(bench.schedule(label), optimizer="adamw", lr=rate, weight_decay=0.0)
         seed = derive(bench.seed, task.content, "peer", f"{rate:g}")
-        order = BatchOrder(len(task.train), settings.batch_size, seed, "batches")
         with keeping(parts):
             found = fine_tune(
                 task.model,
                 parts,
-                loss=lambda step, order=order: task.loss(order(step)),
+                loss=task.training_loss(settings, seed=seed),
                 settings=settings,
                 seed=seed,
                 dev_score=task.dev_score,

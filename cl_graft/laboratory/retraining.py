@@ -14,10 +14,10 @@ from torch import Tensor, nn, optim
 from cl_graft.graft import Graft, extract, snapshot, write_
 from cl_graft.keeping import holding, only_training
 from cl_graft.learning import TaskProblem
-from cl_graft.randomness import BatchOrder, derive, seeded
+from cl_graft.randomness import derive, seeded
 from cl_graft.region import Parameters, Region
 from cl_graft.sparse import RegionParameters
-from cl_graft.training import FineTuning, beats, freeze_statistics
+from cl_graft.training import FineTuning, backpropagate, beats, freeze_statistics
 
 __all__ = ["retrain"]
 
@@ -46,7 +46,7 @@ def retrain(
         The region's values and the head's.
     """
     own = derive(seed, task.content, "re-training")
-    order = BatchOrder(len(task.train), settings.batch_size, own, "batches")
+    loss = task.training_loss(settings, seed=own)
     every = max(1, settings.steps // settings.evaluations) if settings.evaluations else 0
     best: tuple[float, Graft, dict[str, Tensor]] | None = None
     base = extract(task.model, region)
@@ -66,7 +66,7 @@ def retrain(
             freeze_statistics(task.model)
             optimizer.zero_grad()
             with seeded(own, "dropout", step):
-                task.loss(order(step)).backward()
+                backpropagate(loss(step))
             if settings.clip:
                 nn.utils.clip_grad_norm_(trained, settings.clip)
             optimizer.step()

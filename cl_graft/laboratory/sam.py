@@ -20,7 +20,7 @@ from cl_graft.localization import find_localizer
 from cl_graft.metrics.loss import task_loss
 from cl_graft.passes import Passes
 from cl_graft.randomness import derive
-from cl_graft.region import top_k
+from cl_graft.region import Region, top_k
 
 __all__ = [
     "differences",
@@ -188,7 +188,7 @@ def _one(bench: Bench, label: int, method: str) -> Answers:
     if method == "MixOut":
         return bench.tuned_answers(label, bench.dense(label, anew=True, mixout=0.9))
     if method == "BitFit":
-        return bench.retrained_answers(label, bench.biases(label), **_as_full_tuning(bench, label))
+        return _timed(bench, label, bench.biases(label))
     if method in INSERTED:
         name, share = INSERTED[method]
         peer = PEERS[name]
@@ -200,8 +200,12 @@ def _one(bench: Bench, label: int, method: str) -> Answers:
 def _sparse(bench: Bench, label: int, method: str) -> Answers:
     row = find_localizer(METHODS[method])
     run = bench.dense(label) if row.needs_tuned else _at_base(bench, label)
-    region = bench.region(label, run, localizer=row.name)
-    return bench.retrained_answers(label, region, **_as_full_tuning(bench, label))
+    return _timed(bench, label, bench.region(label, run, localizer=row.name))
+
+
+def _timed(bench: Bench, label: int, region: Region) -> Answers:
+    """Train a region, whatever the cache holds, and answer."""
+    return bench.retrained_answers(label, region, anew=True, **_as_full_tuning(bench, label))
 
 
 def _as_full_tuning(bench: Bench, label: int) -> dict[str, Any]:
