@@ -1,5 +1,7 @@
 """The bench leaves its model at the base, and re-training changes a region and nothing else."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from small_tasks import make_task
@@ -69,6 +71,54 @@ def test_adamw_moves_every_coordinate_of_a_region_by_the_learning_rate_at_first(
     moved = (values.values - base.values).abs()
     assert torch.allclose(moved[moved > 1e-6], torch.tensor(0.01), rtol=1e-3)
     assert (moved > 1e-6).float().mean() > 0.5
+
+
+def test_retraining_takes_batches_of_similar_length_where_the_schedule_says_so(tiny_bert, tmp_path):
+    def padding(grouped):
+        sets = [f"model={tiny_bert}", f"group_by_length={grouped}", "shots=16", "max_length=64"]
+        config = experiment_config(EXPERIMENTS["table1"], "smoke", sets=sets)
+        bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path / str(grouped)))
+        task = bench.problem(0)
+        widths = []
+
+        def watched(inputs):
+            if inputs.shape[0] == config.batch_size and torch.is_grad_enabled():
+                widths.append(int((inputs[:, 1] != 0).any(0).sum()))  # what is not padding
+            return task.forward(inputs)
+
+        bench._problems[0] = replace(task, forward=watched)
+        bench.retrained(0, Region.of(bench.layout, range(50)), steps=12)
+        assert len(widths) == 12
+        return sum(widths)
+
+    assert padding("true") < padding("false")
+
+
+def test_a_region_is_trained_again_once_and_then_answered_by_the_cache(
+    tiny_bert, tmp_path, monkeypatch
+):
+    config = experiment_config(EXPERIMENTS["table1"], "smoke", sets=[f"model={tiny_bert}"])
+    cache = DirectoryCache(tmp_path)
+    bench = Bench(config, data_seed=0, cache=cache)
+    trained = []
+
+    def counted(task, region, settings, **more):
+        trained.append(len(region))
+        return retrain(task, region, settings, **more)
+
+    monkeypatch.setattr("cl_graft.laboratory.bench.retrain", counted)
+    region, other = (Region.of(bench.layout, range(0, 900, step)) for step in (9, 10))
+    values, head = bench.retrained(0, region)
+    # Another process has a bench of its own.
+    again, head_again = Bench(config, data_seed=0, cache=cache).retrained(0, region)
+    assert trained == [100]
+    assert values.same_bits(again)
+    assert all(torch.equal(value, head_again[name]) for name, value in head.items())
+    bench.retrained(0, other)
+    bench.retrained(0, region, lr=0.01)
+    Bench(config, data_seed=1, cache=cache).retrained(0, region)
+    bench.retrained(0, region, anew=True)
+    assert trained == [100, 90, 100, 100, 100]
 
 
 def test_where_adamw_tunes_the_whole_model_it_trains_sams_regions_and_biases(
