@@ -45,6 +45,7 @@ def test_any_bytes_are_rows_or_an_input_error(name, on_bad_row):
 @SETTINGS
 @given(st.lists(PIECES, max_size=40).map(b"".join))
 @example(b'{"text": "a", "label": 1}\n\xe9\n\n')
+@example(b'\xef\xbb\xbf\xef\xbb\xbf\n{"text": "a", "label": 1}')
 def test_every_json_line_is_a_record_or_counted(content):
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "a.jsonl"
@@ -54,7 +55,8 @@ def test_every_json_line_is_a_record_or_counted(content):
             records = read_records(path, bad_rows=bad).records
         except InputError:
             return
-        text = content.decode("utf-8-sig", "surrogateescape")
+        # A byte order mark is no row, nor is a second one that a tool put before the first.
+        text = content.decode("utf-8-sig", "surrogateescape").removeprefix("\ufeff")
         filled = [found for found in lines(text) if found[0].strip()]
         assert len(records) + bad.total == len(filled)
 
