@@ -190,6 +190,14 @@ class TaskProblem:
     precision: str = "fp32"
     recomputes: bool = False
 
+    @property
+    def head_shelf(self) -> dict[str, str]:
+        """Under which names a cache keeps the head, by its own names.
+
+        Those hold the task's label, which depends on the order of the stream.
+        """
+        return {name: f"head.{place}" for place, name in enumerate(self.head)}
+
     def training_loss(
         self, settings: FineTuning, *, seed: int
     ) -> Callable[[int], Tensor | Iterable[Tensor]]:
@@ -292,9 +300,7 @@ def fine_tune_task(
         phase: cache_key(phase, task.content, asdict(settings), seed)
         for phase in ("dense", *(["path"] if path else []))
     }
-    # A head's own names hold the task's label, which depends on the order of the stream.
-    shelf = {name: name for name in task.parameters}
-    shelf |= {name: f"head.{place}" for place, name in enumerate(task.head)}
+    shelf = {name: name for name in task.parameters} | task.head_shelf
     found = {phase: cache.get(key) if cache is not None else None for phase, key in keys.items()}
     answers = {phase: answer for phase, answer in found.items() if answer is not None}
     if len(answers) < len(keys):

@@ -325,8 +325,7 @@ class Bench:
         settings = region_schedule(self.config, self.schedule(label))
         settings = replace(settings, **{"optimizer": "sgd", **changes})
         task, decay = self.problem(label), self.config.region_decay
-        # A head's own names hold the task's label, which depends on the order of the stream.
-        shelf = {name: f"head.{place}" for place, name in enumerate(task.head)}
+        shelf = task.head_shelf
         first = {shelf[name]: tensor for name, tensor in task.head.items()}
         what = hash_tensors({"region": region.index, **first})
         recipe = {**asdict(settings), "decay": decay, "what": what}
