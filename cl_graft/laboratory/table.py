@@ -37,7 +37,7 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "evaluations": 4,
             "max_dev": 128,
             "max_test": 400,
-            "mask_steps": 8,
+            "mask_steps": 32,
             "mask_batch": 64,
             "density": 0.003,
             "precision": "bf16",
