@@ -1,13 +1,13 @@
 """The bench: one sample of the tasks, on one model at its base.
 
-Experiments ask it for dense runs, rankings and answers; dense runs are kept in a cache, so that
-experiments share them.
+Experiments ask it for dense runs, rankings and answers. What took long to train or to rank is kept
+in a cache, so that experiments share it, and a cell that was killed goes on where it was.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -47,7 +47,11 @@ from cl_graft.strategies.problems import task_problem
 from cl_graft.tasks.benchmark import TextStream, text_stream
 from cl_graft.training import FineTuning
 
-__all__ = ["Answers", "Bench"]
+__all__ = ["Answers", "Bench", "Outcome"]
+
+
+Outcome = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors and JSON facts, as a cache keeps them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +105,7 @@ class Bench:
         config: The settings; the model's seed is the first of its seeds.
         data_seed: The sample's.
         cell: What else differs between the cells of an experiment, such as rows left out.
-        cache: Keeps dense runs, re-trained regions and tokens.
+        cache: Keeps tokens, and what was trained or ranked by gradients.
         regressions: Whether a task may be a regression.
     """
 
@@ -229,6 +233,33 @@ class Bench:
             self._dense = key, run
         return self._dense[1]
 
+    def remembered(
+        self,
+        phase: str,
+        content: str,
+        recipe: Mapping[str, Any],
+        make: Callable[[], Outcome],
+        *,
+        anew: bool = False,
+        enough: Callable[[Outcome], bool] | None = None,
+    ) -> Outcome:
+        """Return tensors and JSON facts from the cache, or make them and keep them there.
+
+        Args:
+            phase: What they are the outcome of.
+            content: Which task.
+            recipe: What else determines them, beside the model's seed.
+            make: Makes them.
+            anew: Whether to make them whatever the cache holds, as when they are timed.
+            enough: Whether what the cache holds will do; None means always.
+        """
+        key = cache_key(phase, content, recipe, self.seed)
+        found = None if anew else self._cache.get(key)
+        if found is None or (enough is not None and not enough(found)):
+            found = make()
+            self._cache.put(key, *found)
+        return found
+
     def ranking(
         self,
         label: int,
@@ -238,6 +269,7 @@ class Bench:
         dense: DenseRun,
         depth: int | None = None,
         task: TaskProblem | None = None,
+        anew: bool = False,
     ) -> Ranking:
         """Rank the coordinates of a task.
 
@@ -249,12 +281,40 @@ class Bench:
                 gradients go through this head.
             depth: How many to rank; None means all.
             task: Stands in for the task, such as one with other labels.
+            anew: Whether to rank whatever the cache holds, as when it is timed.
         """
-        row = find_localizer(localizer)
-        task = task or self.problem(label)
+        row, own = find_localizer(localizer), self.problem(label)
+        task = task or own
         k = min(k, len(row.among(task.model, task.parameters)) if row.among else k)
-        with self._posed(label, localizer, dense, task) as (problem, settings):
-            return localize(problem, localizer, k=k, steps=settings.mask_steps, depth=depth)
+
+        def ranked() -> Ranking:
+            with self._posed(label, localizer, dense, task) as (problem, settings):
+                return localize(problem, localizer, k=k, steps=settings.mask_steps, depth=depth)
+
+        if task is not own or not row.gradients:
+            return ranked()
+        shelf = task.head_shelf
+        head = {shelf[name]: tensor for name, tensor in dense.head.items()}
+        config = self.config
+        recipe = {
+            "localizer": localizer,
+            "k": k,
+            "steps": config.mask_steps,
+            "batch": config.mask_batch,
+            "micro": config.micro_batch,
+            "what": hash_tensors({**dense.tuned, **head}),
+            "path": hash_tensors(dense.path) if row.needs_path and dense.path else "",
+        }
+        least = self.layout.total if depth is None else depth
+        kept, _ = self.remembered(
+            "ranked",
+            task.content,
+            recipe,
+            lambda: ({"order": _small(ranked().order)}, {}),
+            anew=anew,
+            enough=lambda found: found[0]["order"].numel() >= least,
+        )
+        return Ranking(self.layout, kept["order"].to(torch.int64))
 
     def grown(self, label: int, dense: DenseRun, started: Region, *, k: int) -> Region:
         """Return the region of a learned mask that grows from a γ_base.
@@ -291,6 +351,7 @@ class Bench:
         *,
         localizer: str | None = None,
         task: TaskProblem | None = None,
+        anew: bool = False,
     ) -> Region:
         """Choose a task's region of the config's density.
 
@@ -299,9 +360,10 @@ class Bench:
             dense: As in `ranking`.
             localizer: How; None means the config's.
             task: As in `ranking`.
+            anew: As in `ranking`.
         """
         k, localizer = self.size(self.density), localizer or self.config.localizer
-        ranked = self.ranking(label, localizer, k=k, dense=dense, depth=k, task=task)
+        ranked = self.ranking(label, localizer, k=k, dense=dense, depth=k, task=task, anew=anew)
         return ranked.top(k)
 
     def biases(self, label: int) -> Region:
@@ -328,17 +390,15 @@ class Bench:
         shelf = task.head_shelf
         first = {shelf[name]: tensor for name, tensor in task.head.items()}
         what = hash_tensors({"region": region.index, **first})
-        recipe = {**asdict(settings), "decay": decay, "what": what}
-        key = cache_key("retrained", task.content, recipe, self.seed)
-        found = None if anew else self._cache.get(key)
-        if found is None:
+
+        def trained() -> Outcome:
             graft, head = retrain(
                 task, region, settings, head=snapshot(task.head), seed=self.seed, decay=decay
             )
-            kept = {shelf[name]: tensor for name, tensor in head.items()}
-            self._cache.put(key, {"values": graft.values, **kept}, {})
-            return graft, head
-        kept = found[0]
+            return {"values": graft.values, **{shelf[n]: value for n, value in head.items()}}, {}
+
+        recipe = {**asdict(settings), "decay": decay, "what": what}
+        kept, _ = self.remembered("retrained", task.content, recipe, trained, anew=anew)
         head = {name: kept[shelf[name]].to(self.device) for name in task.head}
         return Graft(region, kept["values"]), head
 
@@ -387,3 +447,8 @@ class Bench:
     def cut(self, run: DenseRun, region: Region) -> Graft:
         """Take the tuned values of a region."""
         return gather(run.tuned, region)
+
+
+def _small(order: Tensor) -> Tensor:
+    """Return coordinate numbers in half the bytes where they fit."""
+    return order.to(torch.int32) if order.numel() and int(order.max()) < 2**31 else order

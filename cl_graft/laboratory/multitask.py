@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from cl_graft.analysis import relative_gain
 from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.keeping import holding, keeping, only_training
-from cl_graft.laboratory.bench import Bench
+from cl_graft.laboratory.bench import Bench, Outcome
 from cl_graft.laboratory.readings import Reading
 from cl_graft.learning import DenseRun
 from cl_graft.passes import Passes
@@ -133,17 +133,30 @@ def _learn_all(
     schedule = replace(schedule, steps=schedule.steps * len(tasks))
     shared, first = tasks[0].parameters, tasks[0]
     heads = {name: p for task in tasks for name, p in task.head.items()}
-    with keeping({**shared, **heads}) as before:
-        fine_tune(
-            first.model,
-            {**shared, **heads},
-            loss=_mixed(bench, schedule),
-            settings=schedule,
-            seed=bench.seed,
-            anchor={name: before[name] for name in shared},
-        )
-        run = DenseRun(snapshot(shared), {}, None, Passes())
-        return run, [snapshot(task.head) for task in tasks]
+    shelf = {name: name for name in shared} | {
+        name: f"{place}.{kept}"
+        for place, task in enumerate(tasks)
+        for name, kept in task.head_shelf.items()
+    }
+    together = {**shared, **heads}
+
+    def learned() -> Outcome:
+        with keeping(together) as before:
+            fine_tune(
+                first.model,
+                together,
+                loss=_mixed(bench, schedule),
+                settings=schedule,
+                seed=bench.seed,
+                anchor={name: before[name] for name in shared},
+            )
+            return {shelf[name]: value for name, value in snapshot(together).items()}, {}
+
+    content = "|".join(task.content for task in tasks)
+    kept, _ = bench.remembered("joint", content, asdict(schedule), learned)
+    found = {name: kept[shelf[name]].to(bench.device) for name in together}
+    run = DenseRun({name: found[name] for name in shared}, {}, None, Passes())
+    return run, [{name: found[name] for name in task.head} for task in tasks]
 
 
 def _mixed(bench: Bench, schedule: FineTuning) -> Callable[[int], Tensor | Iterable[Tensor]]:

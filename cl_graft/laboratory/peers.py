@@ -9,15 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from importlib.util import find_spec
 from types import MappingProxyType
 
 from torch import nn
 
 from cl_graft.errors import InputError
+from cl_graft.fingerprint import hash_tensors
 from cl_graft.keeping import holding, keeping
-from cl_graft.laboratory.bench import Bench
+from cl_graft.laboratory.bench import Bench, Outcome
 from cl_graft.laboratory.readings import Reading
 from cl_graft.laboratory.transfer import elsewhere, pairs
 from cl_graft.models import TaskModel
@@ -29,7 +30,7 @@ from cl_graft.strategies.baselines.inserted import (
 )
 from cl_graft.strategies.baselines.low_rank import add_lora_, lora_parameters
 from cl_graft.strategies.baselines.own_values import RATES
-from cl_graft.training import FineTuned, fine_tune
+from cl_graft.training import FineTuning, fine_tune
 
 __all__ = [
     "PEERS",
@@ -122,7 +123,9 @@ def share_of(bench: Bench, peer: Peer, size: int) -> float:
 
 
 @contextmanager
-def trained(bench: Bench, label: int, peer: Peer, *, size: int) -> Iterator[Bench]:
+def trained(
+    bench: Bench, label: int, peer: Peer, *, size: int, anew: bool = False
+) -> Iterator[Bench]:
     """Train a peer's parts and a head on a task, and have a bench that carries them.
 
     Args:
@@ -130,6 +133,7 @@ def trained(bench: Bench, label: int, peer: Peer, *, size: int) -> Iterator[Benc
         label: The task.
         peer: What trains.
         size: Of its parts.
+        anew: Whether to train whatever the cache holds, as when it is timed.
 
     Yields:
         A bench on a copy of the model.
@@ -137,25 +141,32 @@ def trained(bench: Bench, label: int, peer: Peer, *, size: int) -> Iterator[Benc
     own = bench.with_parts(lambda model: peer.insert(model, size, bench.seed))
     task = own.problem(label)
     parts = {**peer.parts(task.model), **task.head}
-    rates = RATES["lr"] if bench.config.grid else (_RATE,)
-    best: FineTuned | None = None
-    for rate in rates:
+    shelf = {name: name for name in parts} | task.head_shelf
+    what = hash_tensors({shelf[name]: part.detach() for name, part in parts.items()})
+    best: Outcome | None = None
+    for rate in RATES["lr"] if bench.config.grid else (_RATE,):
         settings = replace(bench.schedule(label), optimizer="adamw", lr=rate, weight_decay=0.0)
         seed = derive(bench.seed, task.content, "peer", f"{rate:g}")
-        with keeping(parts):
-            found = fine_tune(
-                task.model,
-                parts,
-                loss=task.training_loss(settings, seed=seed),
-                settings=settings,
-                seed=seed,
-                dev_score=task.dev_score,
-            )
-        if best is None or (found.dev or 0.0) > (best.dev or 0.0):
+
+        def made(settings: FineTuning = settings, seed: int = seed) -> Outcome:
+            with keeping(parts):
+                found = fine_tune(
+                    task.model,
+                    parts,
+                    loss=task.training_loss(settings, seed=seed),
+                    settings=settings,
+                    seed=seed,
+                    dev_score=task.dev_score,
+                )
+            return {shelf[name]: part for name, part in found.tensors.items()}, {"dev": found.dev}
+
+        recipe = {**asdict(settings), "size": size, "what": what}
+        found = bench.remembered("peer", task.content, recipe, made, anew=anew)
+        if best is None or (found[1]["dev"] or 0.0) > (best[1]["dev"] or 0.0):
             best = found
     if best is None:
         raise ValueError("there is no learning rate to train with")
-    with holding(parts, best.tensors):
+    with holding(parts, {name: best[0][shelf[name]].to(task.device) for name in parts}):
         yield own
 
 

@@ -192,7 +192,8 @@ def _one(bench: Bench, label: int, method: str) -> Answers:
     if method in INSERTED:
         name, share = INSERTED[method]
         peer = PEERS[name]
-        with trained(bench, label, peer, size=sized(bench, peer, share=share)) as own:
+        size = sized(bench, peer, share=share)
+        with trained(bench, label, peer, size=size, anew=True) as own:
             return own.answers(label)
     return _sparse(bench, label, method)
 
@@ -200,7 +201,7 @@ def _one(bench: Bench, label: int, method: str) -> Answers:
 def _sparse(bench: Bench, label: int, method: str) -> Answers:
     row = find_localizer(METHODS[method])
     run = bench.dense(label) if row.needs_tuned else _at_base(bench, label)
-    return _timed(bench, label, bench.region(label, run, localizer=row.name))
+    return _timed(bench, label, bench.region(label, run, localizer=row.name, anew=True))
 
 
 def _timed(bench: Bench, label: int, region: Region) -> Answers:

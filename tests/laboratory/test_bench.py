@@ -13,8 +13,9 @@ from cl_graft.laboratory.bench import Answers, Bench
 from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, summarize, table
 from cl_graft.laboratory.retraining import retrain
+from cl_graft.localization import localize
 from cl_graft.region import Layout, Region
-from cl_graft.training import FineTuning
+from cl_graft.training import FineTuning, fine_tune
 
 
 def test_experiments_leave_the_model_at_its_base(tiny_bert, tmp_path):
@@ -119,6 +120,61 @@ def test_a_region_is_trained_again_once_and_then_answered_by_the_cache(
     Bench(config, data_seed=1, cache=cache).retrained(0, region)
     bench.retrained(0, region, anew=True)
     assert trained == [100, 90, 100, 100, 100]
+
+
+def test_what_gradients_ranked_is_answered_by_the_cache_as_deep_as_it_was_ranked(
+    tiny_bert, tmp_path, monkeypatch
+):
+    config = experiment_config(EXPERIMENTS["table1"], "smoke", sets=[f"model={tiny_bert}"])
+    cache = DirectoryCache(tmp_path)
+    bench = Bench(config, data_seed=0, cache=cache)
+    depths = []
+
+    def counted(problem, localizer, *, depth, **more):
+        depths.append(depth)
+        return localize(problem, localizer, depth=depth, **more)
+
+    monkeypatch.setattr("cl_graft.laboratory.bench.localize", counted)
+    run = bench.dense(0)
+
+    def ranked(bench, localizer="learned_mask", dense=run, **more):
+        return bench.ranking(0, localizer, k=40, dense=dense, **more).order
+
+    first = ranked(bench, depth=40)
+    # Another process has a bench of its own.
+    assert torch.equal(ranked(Bench(config, data_seed=0, cache=cache), depth=40), first)
+    assert torch.equal(ranked(bench, depth=7)[:7], first[:7])
+    assert depths == [40]
+    whole = ranked(bench)
+    assert torch.equal(whole[:40], first)
+    assert torch.equal(ranked(bench), whole)
+    assert torch.equal(ranked(bench, depth=40, anew=True), first)
+    assert depths == [40, None, 40]
+    moved = replace(run, tuned={name: 2 * value for name, value in run.tuned.items()})
+    for other in ({"localizer": "fisher"}, {"localizer": "movement"}, {"dense": moved}):
+        ranked(bench, depth=5, **other)
+        ranked(bench, depth=5, **other)
+    # Movement is cheaper to compute than to keep.
+    assert depths == [40, None, 40, 5, 5, 5, 5]
+
+
+@pytest.mark.parametrize("name", ["fig8", "table6"])
+def test_joint_models_and_peers_are_trained_once(name, tiny_bert, tmp_path, monkeypatch):
+    config = experiment_config(EXPERIMENTS[name], "smoke", sets=[f"model={tiny_bert}"])
+    module = {"fig8": "multitask", "table6": "peers"}[name]
+    trained = []
+
+    def counted(model, *given, **more):
+        trained.append(model)
+        return fine_tune(model, *given, **more)
+
+    monkeypatch.setattr(f"cl_graft.laboratory.{module}.fine_tune", counted)
+    benches = [Bench(config, data_seed=0, cache=DirectoryCache(tmp_path)) for _ in range(2)]
+    first = list(EXPERIMENTS[name].run(benches[0]))
+    count = len(trained)
+    assert count == {"fig8": 1, "table6": 11}[name]
+    assert list(EXPERIMENTS[name].run(benches[1])) == first
+    assert len(trained) == count
 
 
 def test_where_adamw_tunes_the_whole_model_it_trains_sams_regions_and_biases(
