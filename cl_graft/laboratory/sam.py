@@ -59,7 +59,7 @@ def methods(bench: Bench) -> Iterator[Reading]:
     What looks at a dense run takes the time of one, too.
     """
     for label, name in enumerate(bench.names):
-        for method, (score, seconds) in _measured(bench, label).items():
+        for method, (score, seconds) in _measured(bench, label, anew=True).items():
             yield Reading(name, method, "score", score)
             yield Reading(name, method, "seconds", seconds)
 
@@ -70,7 +70,7 @@ def perturbed_data(bench: Bench) -> Iterator[Reading]:
         rows = len(bench.problem(label).train)
         kept = without_a_share(rows, share=0.1, seed=derive(bench.cell, name))
         with bench.fewer_rows(label, kept):
-            for method, (score, _) in _measured(bench, label).items():
+            for method, (score, _) in _measured(bench, label, anew=False).items():
                 yield Reading(name, method, "score", score)
 
 
@@ -145,12 +145,15 @@ def differences(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> 
             yield Reading(task, f"SAM against {method}", "mean difference", gap)
 
 
-def _measured(bench: Bench, label: int) -> dict[str, tuple[float, float]]:
-    """Return score and seconds of every method, full tuning first."""
+def _measured(bench: Bench, label: int, *, anew: bool) -> dict[str, tuple[float, float]]:
+    """Return score and seconds of every method, full tuning first.
+
+    Seconds say something only where everything is made `anew`, whatever the cache holds.
+    """
     found: dict[str, tuple[float, float]] = {}
     for method in ("MixOut", _FULL, *METHODS, "BitFit", *INSERTED):
         started = time.perf_counter()
-        score = _one(bench, label, method).score
+        score = _one(bench, label, method, anew=anew).score
         seconds = time.perf_counter() - started
         if method in METHODS and find_localizer(METHODS[method]).needs_tuned:
             seconds += found[_FULL][1]
@@ -182,31 +185,25 @@ def _projected(bench: Bench, label: int) -> list[Reading]:
     return read
 
 
-def _one(bench: Bench, label: int, method: str) -> Answers:
+def _one(bench: Bench, label: int, method: str, *, anew: bool) -> Answers:
     if method == _FULL:
-        return bench.tuned_answers(label, bench.dense(label, anew=True))
+        return bench.tuned_answers(label, bench.dense(label, anew=anew))
     if method == "MixOut":
-        return bench.tuned_answers(label, bench.dense(label, anew=True, mixout=0.9))
-    if method == "BitFit":
-        return _timed(bench, label, bench.biases(label))
+        return bench.tuned_answers(label, bench.dense(label, anew=anew, mixout=0.9))
     if method in INSERTED:
         name, share = INSERTED[method]
         peer = PEERS[name]
         size = sized(bench, peer, share=share)
-        with trained(bench, label, peer, size=size, anew=True) as own:
+        with trained(bench, label, peer, size=size, anew=anew) as own:
             return own.answers(label)
-    return _sparse(bench, label, method)
+    region = bench.biases(label) if method == "BitFit" else _chosen(bench, label, method, anew=anew)
+    return bench.retrained_answers(label, region, anew=anew, **_as_full_tuning(bench, label))
 
 
-def _sparse(bench: Bench, label: int, method: str) -> Answers:
+def _chosen(bench: Bench, label: int, method: str, *, anew: bool) -> Region:
     row = find_localizer(METHODS[method])
     run = bench.dense(label) if row.needs_tuned else _at_base(bench, label)
-    return _timed(bench, label, bench.region(label, run, localizer=row.name, anew=True))
-
-
-def _timed(bench: Bench, label: int, region: Region) -> Answers:
-    """Train a region, whatever the cache holds, and answer."""
-    return bench.retrained_answers(label, region, anew=True, **_as_full_tuning(bench, label))
+    return bench.region(label, run, localizer=row.name, anew=anew)
 
 
 def _as_full_tuning(bench: Bench, label: int) -> dict[str, Any]:
