@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import torch
@@ -30,6 +30,7 @@ from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.graft import Graft, gather, grafted, snapshot
 from cl_graft.keeping import holding, only_training
+from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.retraining import retrain
 from cl_graft.learning import DenseRun, GraftingSettings, TaskProblem, fine_tune_task
 from cl_graft.localization import Ranking, find_localizer, localize
@@ -37,7 +38,6 @@ from cl_graft.localization.gates import gated
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.rules import biases
-from cl_graft.metrics import ece, score
 from cl_graft.metrics.loss import task_loss
 from cl_graft.models import TaskModel
 from cl_graft.posing import Count, pose
@@ -47,48 +47,11 @@ from cl_graft.strategies.problems import task_problem
 from cl_graft.tasks.benchmark import TextStream, text_stream
 from cl_graft.training import FineTuning
 
-__all__ = ["Answers", "Bench", "Outcome"]
+__all__ = ["Bench", "Outcome"]
 
 
 Outcome = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors and JSON facts, as a cache keeps them."""
-
-
-@dataclass(frozen=True, eq=False)
-class Answers:
-    """What a model answered on the rows of a task.
-
-    Attributes:
-        logits: Of shape (n, K), on the CPU; (n, 1) of a regression, which has a score alone.
-        targets: Right classes, or numbers, of shape (n,).
-        metric: The task's score.
-    """
-
-    logits: Tensor
-    targets: Tensor
-    metric: str
-
-    @property
-    def probabilities(self) -> Tensor:
-        """Class probabilities, of shape (n, K)."""
-        return self.logits.float().softmax(-1)
-
-    @property
-    def score(self) -> float:
-        """The task's score."""
-        return score(self.logits, self.targets, self.metric)
-
-    @property
-    def best_constant(self) -> float:
-        """The best score that one and the same answer to every row has."""
-        classes = self.logits.shape[1]
-        constant = torch.eye(classes).unsqueeze(1).expand(-1, len(self.targets), -1)
-        return max(score(logits, self.targets, self.metric) for logits in constant)
-
-    @property
-    def ece(self) -> float:
-        """Expected calibration error, in [0, 1]."""
-        return ece(self.probabilities, self.targets)
 
 
 class Bench:

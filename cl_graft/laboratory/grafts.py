@@ -11,7 +11,8 @@ from typing import Any
 
 from cl_graft.analysis import anatomy, generalization_bound, only, sparsity_sweep, variance_bound
 from cl_graft.keeping import holding
-from cl_graft.laboratory.bench import Answers, Bench
+from cl_graft.laboratory.answers import Answers
+from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.metrics import agreement, top_probability_histogram
 from cl_graft.region import Region

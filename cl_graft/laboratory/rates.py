@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from cl_graft.analysis import relative_gain
-from cl_graft.laboratory.bench import Answers, Bench
+from cl_graft.laboratory.answers import Answers
+from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.learning import DenseRun
 from cl_graft.passes import Passes

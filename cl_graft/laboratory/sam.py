@@ -12,7 +12,8 @@ from typing import Any
 
 from cl_graft.analysis import along, paired_t_test, spearman, stability, without_a_share
 from cl_graft.graft import copy_, gather, snapshot, write_
-from cl_graft.laboratory.bench import Answers, Bench
+from cl_graft.laboratory.answers import Answers
+from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, Summary
 from cl_graft.learning import DenseRun

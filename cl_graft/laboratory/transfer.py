@@ -13,7 +13,8 @@ import torch
 from cl_graft.analysis import along, interpolated, self_labelled
 from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.keeping import holding
-from cl_graft.laboratory.bench import Answers, Bench
+from cl_graft.laboratory.answers import Answers
+from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.learning import DenseRun
 from cl_graft.passes import Passes

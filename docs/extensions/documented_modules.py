@@ -93,6 +93,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.laboratory.stored",
         "cl_graft.laboratory.pages",
         "cl_graft.laboratory.localizing",
+        "cl_graft.laboratory.answers",
         "cl_graft.laboratory.bench",
         "cl_graft.laboratory.retraining",
         "cl_graft.mixout",

@@ -9,7 +9,8 @@ from small_tasks import make_task
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.laboratory import EXPERIMENTS, experiment_config
-from cl_graft.laboratory.bench import Answers, Bench
+from cl_graft.laboratory.answers import Answers
+from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, summarize, table
 from cl_graft.laboratory.retraining import retrain

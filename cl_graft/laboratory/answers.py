@@ -1,0 +1,49 @@
+"""What a model answered on the rows of a task, and how well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cl_graft.metrics import ece, score
+
+__all__ = ["Answers"]
+
+
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What a model answered on the rows of a task.
+
+    Attributes:
+        logits: Of shape (n, K), on the CPU; (n, 1) of a regression, which has a score alone.
+        targets: Right classes, or numbers, of shape (n,).
+        metric: The task's score.
+    """
+
+    logits: Tensor
+    targets: Tensor
+    metric: str
+
+    @property
+    def probabilities(self) -> Tensor:
+        """Class probabilities, of shape (n, K)."""
+        return self.logits.float().softmax(-1)
+
+    @property
+    def score(self) -> float:
+        """The task's score."""
+        return score(self.logits, self.targets, self.metric)
+
+    @property
+    def best_constant(self) -> float:
+        """The best score that one and the same answer to every row has."""
+        classes = self.logits.shape[1]
+        constant = torch.eye(classes).unsqueeze(1).expand(-1, len(self.targets), -1)
+        return max(score(logits, self.targets, self.metric) for logits in constant)
+
+    @property
+    def ece(self) -> float:
+        """Expected calibration error, in [0, 1]."""
+        return ece(self.probabilities, self.targets)
