@@ -88,7 +88,7 @@ def table(rows: Sequence[Summary], *, axis: str) -> str:
         lines.setdefault((row.task, row.method, row.x), {})[row.measure] = row
     written = [head, ruler]
     for (task, method, x), own in lines.items():
-        place = [("" if x is None else f"{x:g}")] if with_axis else []
+        place = ["" if x is None else _place(x)] if with_axis else []
         written.append([task, method, *place, *(_cell(own.get(name)) for name in measures)])
     return "\n".join(f"| {' | '.join(line)} |" for line in written) + "\n"
 
@@ -111,7 +111,7 @@ def sweep(rows: Sequence[Summary], *, measure: str) -> str:
     own = [row for row in rows if row.measure == measure]
     places = sorted({row.x for row in own if row.x is not None})
     plain = any(row.x is None for row in own)
-    head = ["task", "method", *(["–"] if plain else []), *(f"{place:.3g}" for place in places)]
+    head = ["task", "method", *(["–"] if plain else []), *map(_place, places)]
     lines: dict[tuple[str, str], dict[float | None, Summary]] = {}
     for row in own:
         lines.setdefault((row.task, row.method), {})[row.x] = row
@@ -120,6 +120,10 @@ def sweep(rows: Sequence[Summary], *, measure: str) -> str:
     for (task, method), found in lines.items():
         written.append([task, method, *(_cell(found.get(place)) for place in columns)])
     return "\n".join(f"| {' | '.join(line)} |" for line in written) + "\n"
+
+
+def _place(x: float) -> str:
+    return f"{x:.0f}" if x.is_integer() else f"{x:.3g}"
 
 
 def _cell(row: Summary | None) -> str:

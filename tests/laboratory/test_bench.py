@@ -206,6 +206,9 @@ def test_a_summary_is_the_mean_over_cells_and_leaves_out_what_is_no_number():
     text = table([row], axis="density")
     assert text.splitlines()[0] == "| task | method | density | score |"
     assert text.splitlines()[2] == "| a | m | 1 | 0.500 ± 0.141 |"
+    places = [Reading("a", "m", "score", 0.5, x) for x in (106 / 10_646_784, 20_000.0)]
+    lines = table(summarize([places]), axis="density").splitlines()[2:]
+    assert [line.split(" | ")[2] for line in lines] == ["9.96e-06", "20000"]
 
 
 def test_the_best_constant_answer_is_that_of_the_metric():
