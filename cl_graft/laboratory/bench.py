@@ -43,12 +43,15 @@ from cl_graft.models import TaskModel
 from cl_graft.posing import Count, pose
 from cl_graft.region import Layout, Parameters, Region
 from cl_graft.strategies import MultiTaskText, heads_for
+from cl_graft.strategies.baselines.own_values import RATES
 from cl_graft.strategies.problems import task_problem
 from cl_graft.tasks.benchmark import TextStream, text_stream
 from cl_graft.training import FineTuning
 
 __all__ = ["Bench", "Outcome"]
 
+
+_PEER_RATE = 2e-3
 
 Outcome = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors and JSON facts, as a cache keeps them."""
@@ -333,6 +336,25 @@ class Bench:
         """Return the region of all biases, which BitFit trains."""
         task = self.problem(label)
         return biases(task.model, task.parameters)
+
+    @property
+    def peer_rates(self) -> tuple[float, ...]:
+        """AdamW's learning rates for LoRA, adapters and BitFit, of which dev chooses one."""
+        return RATES["lr"] if self.config.grid else (_PEER_RATE,)
+
+    def bitfit(self, label: int, *, anew: bool = False) -> tuple[Graft, dict[str, Tensor]]:
+        """Train all biases of a task alone from the base, and a head, as the other peers are.
+
+        Ben Zaken et al., 2022, https://arxiv.org/abs/2106.10199.
+
+        Args:
+            label: Which task.
+            anew: As in `retrained`.
+        """
+        plans = ({"optimizer": "adamw", "lr": rate} for rate in self.peer_rates)
+        region = self.biases(label)
+        found = [self.retrained(label, region, anew=anew, **plan) for plan in plans]
+        return max(found, key=lambda one: self.graft_answers(label, *one, split="valid").score)
 
     def retrained(
         self, label: int, region: Region, *, anew: bool = False, **changes: Any

@@ -47,7 +47,7 @@ def graft_and_peers(bench: Bench) -> Iterator[Reading]:
             name, "grafting", bench.graft_answers(label, bench.cut(run, region), run.head)
         )
         yield from _read(name, "re-trained graft", bench.retrained_answers(label, region))
-        yield from _read(name, "BitFit", bench.retrained_answers(label, bench.biases(label)))
+        yield from _read(name, "BitFit", bench.graft_answers(label, *bench.bitfit(label)))
 
 
 def calibrated_grafts(bench: Bench) -> Iterator[Reading]:

@@ -29,7 +29,6 @@ from cl_graft.strategies.baselines.inserted import (
     add_two_adapters_,
 )
 from cl_graft.strategies.baselines.low_rank import add_lora_, lora_parameters
-from cl_graft.strategies.baselines.own_values import RATES
 from cl_graft.training import FineTuning, fine_tune
 
 __all__ = [
@@ -42,7 +41,6 @@ __all__ = [
     "trained",
 ]
 
-_RATE = 2e-3
 DENSITIES = (1e-4, 5e-4, 1e-3, 3e-3, 1e-2)
 """Of the grafts beside them."""
 
@@ -144,7 +142,7 @@ def trained(
     shelf = {name: name for name in parts} | task.head_shelf
     what = hash_tensors({shelf[name]: part.detach() for name, part in parts.items()})
     best: Outcome | None = None
-    for rate in RATES["lr"] if bench.config.grid else (_RATE,):
+    for rate in bench.peer_rates:
         settings = replace(bench.schedule(label), optimizer="adamw", lr=rate, weight_decay=0.0)
         seed = derive(bench.seed, task.content, "peer", f"{rate:g}")
 
@@ -181,7 +179,7 @@ def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]
         graft = bench.cut(run, ranking.top(bench.size(density)))
         with bench.carrying(label, graft, run.head):
             yield "grafting", density, bench
-    values, head = bench.retrained(label, bench.biases(label))
+    values, head = bench.bitfit(label)
     with bench.carrying(label, values, head):
         yield "BitFit", None, bench
     for name, peer in PEERS.items():

@@ -197,8 +197,11 @@ def _one(bench: Bench, label: int, method: str, *, anew: bool) -> Answers:
         size = sized(bench, peer, share=share)
         with trained(bench, label, peer, size=size, anew=anew) as own:
             return own.answers(label)
+    changes = _as_full_tuning(bench, label)
+    if method == "BitFit" and not changes:
+        return bench.graft_answers(label, *bench.bitfit(label, anew=anew))
     region = bench.biases(label) if method == "BitFit" else _chosen(bench, label, method, anew=anew)
-    return bench.retrained_answers(label, region, anew=anew, **_as_full_tuning(bench, label))
+    return bench.retrained_answers(label, region, anew=anew, **changes)
 
 
 def _chosen(bench: Bench, label: int, method: str, *, anew: bool) -> Region:

@@ -60,7 +60,7 @@ def out_of_distribution(bench: Bench) -> Iterator[Reading]:
         task = bench.problem(source)
         ways = {
             "re-trained graft": bench.retrained(source, region),
-            "BitFit": bench.retrained(source, bench.biases(source)),
+            "BitFit": bench.bitfit(source),
             "grafting": (bench.cut(run, region), run.head),
         }
         everything = Region.full(bench.layout)
