@@ -266,7 +266,7 @@ def overlap_matrix(regions: list[Region]) -> list[list[float | None]]:
     return [[row.overlap(column) for column in regions] for row in regions]
 
 
-def top_k(scores: Parameters, k: int, *, among: Region | None = None) -> Region:
+def top_k(scores: Parameters, k: int) -> Region:
     """Select exactly the `k` highest-scoring coordinates of the whole model.
 
     Scores are compared across parameters, not within each. Ties at the cut go to the earlier
@@ -275,10 +275,9 @@ def top_k(scores: Parameters, k: int, *, among: Region | None = None) -> Region:
     Args:
         scores: One tensor a parameter, any float or integer dtype.
         k: How many coordinates to select.
-        among: Select only from this region; None means from all coordinates.
 
     Raises:
-        ValueError: If `k` is not in [1, number of coordinates to select from], or a score is NaN.
+        ValueError: If `k` is not in [1, number of coordinates], or a score is NaN.
 
     Examples:
         >>> scores = {"weight": torch.tensor([0.1, 0.9, 0.5]), "bias": torch.tensor([0.5])}
@@ -286,12 +285,9 @@ def top_k(scores: Parameters, k: int, *, among: Region | None = None) -> Region:
         [1, 2]
     """
     layout = Layout.of(scores)
-    if among is not None and among.layout != layout:
-        raise ValueError("`among` is a region of another layout than the scores")
-    eligible = layout.total if among is None else len(among)
-    if not 1 <= k <= eligible:
-        raise ValueError(f"k must be in [1, {eligible}], got {k}")
-    index, values = _promising(scores, k) if among is None else _inside(scores, among)
+    if not 1 <= k <= layout.total:
+        raise ValueError(f"k must be in [1, {layout.total}], got {k}")
+    index, values = _promising(scores, k)
     cut = values.topk(k).values[-1]
     above = values > cut
     ties = (values == cut).nonzero().squeeze(1)[: k - int(above.sum())]
@@ -343,16 +339,6 @@ def _above(scores: Parameters, floor: float | None) -> tuple[Tensor, Tensor]:
         places.append(where + start)
         start += flat.numel()
     return torch.cat(places), torch.cat(values)
-
-
-def _inside(scores: Parameters, region: Region) -> tuple[Tensor, Tensor]:
-    """Return number and score, in order, of the coordinates of a region."""
-    values = [
-        scores[name].detach().reshape(-1)[inside.to(scores[name].device)]
-        for name, inside, _ in region.by_parameter()
-    ]
-    _refuse_nan(values)
-    return region.index, torch.cat(values)
 
 
 def _refuse_nan(values: Iterable[Tensor]) -> None:

@@ -74,8 +74,9 @@ def localize_skill(
         batches: Batches of the task; a localizer that looks at gradients takes each of them once.
         loss: (model, batch) to the mean loss; None means ``model(**batch).loss``, as the models of
             transformers answer a batch with labels.
-        score: Scores the model as it is on rows for choosing, higher is better; None means minus
-            the mean loss over the batches.
+        score: Scores the model as it is on rows for choosing, higher is better, for a localizer
+            that chooses among masks (``"paper_mask"``); None means minus the mean loss over the
+            batches.
         density: Share of the graftable coordinates in the region, in (0, 1].
         localizer: A name in `cl_graft.localization.LOCALIZERS`; ``"movement"`` needs no batches.
         exclude: Module paths that are no part of a region, such as ``"fc"`` for a head. Models

@@ -175,9 +175,8 @@ def _scores(
     with hollow.mode:
         largest = max(tensor.numel() for tensor in scores.values())
         ranked = max(20 * work.region, round(_RANKED * problem.layout.total))
-        best = torch.empty(12 * ranked if tuned else 0, dtype=torch.uint8)
         space = torch.empty(_SELECTION_BYTES * ranked + largest, dtype=torch.uint8)
-    del best, space
+    del space
     return kept
 
 

@@ -203,10 +203,9 @@ def test_a_budget_out_of_range_is_refused(k):
 
 
 def dense_gains(problem, *, k, steps):
-    """The learned mask as a plain loop over dense gradients: gains, and the score of every look."""
+    """The learned mask as a plain loop over dense gradients, and what it sums to at every step."""
     base, tuned = snapshot(problem.parameters), problem.tuned
     gain = {name: torch.zeros_like(value) for name, value in base.items()}
-    looks = {}
     for step in range(steps):
         size = round(k * step / (steps - 1))
         opened = top_k(gain, size) if size else Region.empty(problem.layout)
@@ -214,26 +213,45 @@ def dense_gains(problem, *, k, steps):
             parts = problem.losses(step)
             loss = torch.stack([part() for part in parts]).mean()
             gradients = torch.autograd.grad(loss, list(problem.parameters.values()))
+        weight = 1.0 if step < steps // 2 else (steps - step) / (steps - steps // 2)
         for name, gradient in zip(gain, gradients, strict=True):
-            gain[name] -= gradient * (tuned[name] - base[name])
-        if step >= steps // 2 and (steps - 1 - step) % 2 == 0:
-            with grafted(problem.model, gather(tuned, top_k(gain, k))):
-                looks[step] = (problem.dev_score(), snapshot(gain))
-    return looks
+            gain[name] -= weight * gradient * (tuned[name] - base[name])
+    return gain
 
 
+@pytest.mark.parametrize("steps", [12, 5])
 @pytest.mark.parametrize("candidates", [None, "all"])
-def test_the_learned_mask_agrees_with_a_plain_derivation(candidates):
+def test_the_learned_mask_agrees_with_a_plain_derivation(candidates, steps):
     problem, _ = planted_problem()
-    looks = dense_gains(problem, k=40, steps=12)
-    best = max(score for score, _ in looks.values())
-    gain = [gain for score, gain in looks.values() if score == best][-1]
+    gain = dense_gains(problem, k=40, steps=steps)
     total = problem.layout.total
-    found = localize(
-        problem, "learned_mask", k=40, candidates=total if candidates == "all" else None
-    )
+    chosen = total if candidates == "all" else None
+    found = localize(problem, "learned_mask", k=40, steps=steps, candidates=chosen)
     assert found.top(40) == top_k(gain, 40)
     assert torch.equal(found.order, rank(gain, depth=total).order)
+
+
+def test_gains_that_weigh_less_and_less_are_the_mean_of_their_sums_over_the_second_half():
+    problem, _ = planted_problem()
+    started = Region.empty(problem.layout)
+
+    def gains(steps):
+        asked = []
+
+        def losses(step):
+            asked.append(step)
+            return [lambda: sum((p * (step + 1.0)).sum() for p in problem.parameters.values())]
+
+        found = learned_mask(
+            replace(problem, losses=losses), k=1, steps=steps, depth=1, started=started
+        )
+        assert asked == list(range(steps))
+        name = next(iter(found))
+        base = problem.base[name]
+        return found[name] / (base - problem.tuned[name])
+
+    # The gradient of step t is t + 1 everywhere: sums 1, 3, 6, 10, 15, 21, of which the last three.
+    assert torch.allclose(gains(6), torch.tensor((10 + 15 + 21) / 3), rtol=1e-4)
 
 
 def test_candidates_are_those_that_moved_most_and_bound_the_ranking():
@@ -250,38 +268,6 @@ def test_candidates_are_those_that_moved_most_and_bound_the_ranking():
 def test_a_localizer_that_cannot_score_candidates_alone_looks_at_all(name):
     problem, _ = planted_problem()
     assert len(localize(problem, name, k=20, steps=4, candidates=30).order) > 30
-
-
-def test_dev_is_asked_again_only_when_another_region_is_chosen():
-    problem, _ = planted_problem()
-    asked = []
-
-    def look():
-        asked.append(1)
-        return 0.5
-
-    # Without a gradient nothing changes: the first k coordinates are chosen every time.
-    still = replace(
-        problem,
-        dev_score=look,
-        losses=lambda step: [lambda: sum((p * 0).sum() for p in problem.parameters.values())],
-    )
-    for candidates in (None, 300):
-        asked.clear()
-        localize(still, "learned_mask", k=10, steps=12, candidates=candidates)
-        assert len(asked) == 1
-        asked.clear()
-        localize(replace(problem, dev_score=look), "learned_mask", k=10, candidates=candidates)
-        assert len(asked) > 1
-
-
-def test_the_best_gains_on_dev_are_kept_down_to_the_depth():
-    problem, _ = planted_problem()
-    scores = iter([0.9, 0.1, 0.2])
-    early = replace(problem, dev_score=lambda: next(scores))
-    found = localize(early, "learned_mask", k=40, steps=12, depth=60)
-    gain = dense_gains(problem, k=40, steps=12)[7][1]
-    assert torch.equal(found.order, rank(gain, depth=60).order)
 
 
 def test_the_averaged_gain_sums_to_what_the_loss_falls_from_base_to_tuned():
