@@ -251,7 +251,8 @@ class Bench:
         """
         row, own = find_localizer(localizer), self.problem(label)
         task = task or own
-        k = min(k, len(row.among(task.model, task.parameters)) if row.among else k)
+        most = len(row.among(task.model, task.parameters)) if row.among else self.layout.total
+        k = min(k, most)
 
         def ranked() -> Ranking:
             with self._posed(label, localizer, dense, task) as (problem, settings):
@@ -269,9 +270,8 @@ class Bench:
             "batch": config.mask_batch,
             "micro": config.micro_batch,
             "what": hash_tensors({**dense.tuned, **head}),
-            "path": hash_tensors(dense.path) if row.needs_path and dense.path else "",
         }
-        least = self.layout.total if depth is None else depth
+        least = most if depth is None else min(depth, most)
         kept, _ = self.remembered(
             "ranked",
             task.content,
