@@ -354,6 +354,8 @@ class Bench:
         plans = ({"optimizer": "adamw", "lr": rate} for rate in self.peer_rates)
         region = self.biases(label)
         found = [self.retrained(label, region, anew=anew, **plan) for plan in plans]
+        if len(found) == 1:
+            return found[0]  # Nothing to ask dev, and cells may be timed.
         return max(found, key=lambda one: self.graft_answers(label, *one, split="valid").score)
 
     def retrained(

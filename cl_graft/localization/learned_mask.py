@@ -25,6 +25,7 @@ candidates, A lives on a few coordinates only, and so do the gradients.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -133,14 +134,12 @@ def _grow_(
             opened = top_k(gain, size)
         else:
             opened = gated(gain, started, k=size)
-        now = step + 1, opened
-        checkpoint.offer(lambda now=now: _state(gain, *now))
+        checkpoint.offer(partial(_state, gain, step + 1, opened))
 
 
 def _state(gain: Parameters, done: int, opened: Region | None) -> State:
-    return joined(gain=gain, region={} if opened is None else {"opened": opened.index}), {
-        "step": done
-    }
+    region = {} if opened is None else {"opened": opened.index}
+    return joined(gain=gain, region=region), {"step": done}
 
 
 def _take_up_(gain: dict[str, Tensor], checkpoint: Checkpoint) -> tuple[int, Region | None] | None:
