@@ -260,17 +260,7 @@ class Bench:
 
         if task is not own or not row.gradients:
             return ranked()
-        shelf = task.head_shelf
-        head = {shelf[name]: tensor for name, tensor in dense.head.items()}
-        config = self.config
-        recipe = {
-            "localizer": localizer,
-            "k": k,
-            "steps": config.mask_steps,
-            "batch": config.mask_batch,
-            "micro": config.micro_batch,
-            "what": hash_tensors({**dense.tuned, **head}),
-        }
+        recipe = self._found_by(label, dense, k=k, localizer=localizer)
         least = most if depth is None else min(depth, most)
         kept, _ = self.remembered(
             "ranked",
@@ -291,11 +281,30 @@ class Bench:
             started: The gates that are open at first, at most `k`.
             k: The budget.
         """
-        with self._posed(label, "learned_mask", dense, self.problem(label)) as (problem, settings):
-            gains = learned_mask(
-                problem, k=k, steps=settings.mask_steps, depth=self.layout.total, started=started
-            )
-        return gated(gains, started, k=k)
+        task, total = self.problem(label), self.layout.total
+
+        def found() -> Outcome:
+            with self._posed(label, "learned_mask", dense, task) as (problem, settings):
+                steps = settings.mask_steps
+                gains = learned_mask(problem, k=k, steps=steps, depth=total, started=started)
+            return {"index": gated(gains, started, k=k).index}, {}
+
+        recipe = self._found_by(label, dense, k=k, started=hash_tensors({"": started.index}))
+        kept, _ = self.remembered("grown", task.content, recipe, found)
+        return Region.of(self.layout, kept["index"])
+
+    def _found_by(self, label: int, dense: DenseRun, *, k: int, **more: str) -> dict[str, Any]:
+        """Return what determines coordinates that gradients chose, beside task and seed."""
+        shelf = self.problem(label).head_shelf
+        head = {shelf[name]: tensor for name, tensor in dense.head.items()}
+        return {
+            **more,
+            "k": k,
+            "steps": self.config.mask_steps,
+            "batch": self.config.mask_batch,
+            "micro": self.config.micro_batch,
+            "what": hash_tensors({**dense.tuned, **head}),
+        }
 
     @contextmanager
     def _posed(

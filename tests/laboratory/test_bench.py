@@ -15,6 +15,7 @@ from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, summarize, table
 from cl_graft.laboratory.retraining import retrain
 from cl_graft.localization import localize
+from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.region import Layout, Region
 from cl_graft.training import FineTuning, fine_tune
 
@@ -25,7 +26,7 @@ def test_experiments_leave_the_model_at_its_base(tiny_bert, tmp_path):
     for label in range(3):
         bench.problem(label)
     before = snapshot(dict(bench.model.named_parameters()))
-    for name in ("fig8", "fig15", "table1", "fig7", "sam_table2"):
+    for name in ("fig8", "fig12", "fig15", "table1", "fig7", "sam_table1", "sam_table2"):
         list(EXPERIMENTS[name].run(bench))
         after = dict(bench.model.named_parameters())
         assert all(torch.equal(value, after[n]) for n, value in before.items()), name
@@ -94,6 +95,26 @@ def test_retraining_takes_batches_of_similar_length_where_the_schedule_says_so(t
         return sum(widths)
 
     assert padding("true") < padding("false")
+
+
+def test_a_region_that_grows_from_a_base_is_learned_once_for_each_base(
+    tiny_bert, tmp_path, monkeypatch
+):
+    config = experiment_config(EXPERIMENTS["fig12"], "smoke", sets=[f"model={tiny_bert}"])
+    cache, learned = DirectoryCache(tmp_path), []
+
+    def counted(problem, *, started, **more):
+        learned.append(len(started))
+        return learned_mask(problem, started=started, **more)
+
+    monkeypatch.setattr("cl_graft.laboratory.bench.learned_mask", counted)
+    found = []
+    for size in (20, 20, 40):
+        bench = Bench(config, data_seed=0, cache=cache)  # as another process would
+        started = Region.of(bench.layout, range(size))
+        found.append(bench.grown(0, bench.dense(0), started, k=60))
+    assert learned == [20, 40]
+    assert found[0] == found[1] != found[2]
 
 
 def test_a_region_is_trained_again_once_and_then_answered_by_the_cache(
