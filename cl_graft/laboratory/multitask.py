@@ -7,10 +7,9 @@ one task, or of a group, are asked all tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,8 +28,6 @@ from cl_graft.training import FineTuning, backpropagate, fine_tune
 
 __all__ = [
     "GROUPS",
-    "adamw_l1_regions",
-    "adamw_regions",
     "from_a_large_base",
     "from_a_small_base",
     "task_regions",
@@ -46,13 +43,12 @@ GROUPS: Sequence[tuple[str, ...]] = (
 """Groups of Fig. 8 c and d: one a class of tasks, and one across them (the paper's own groups are
 named in its picture alone)."""
 
-_ADAMW: Mapping[str, Any] = {"optimizer": "adamw", "lr": 2e-5}
 _JOINT_STEPS = 10
 
 
 def task_regions(bench: Bench) -> Iterator[Reading]:
-    """Overlap and gains of regions in a model trained by SGD, γ_base empty (Fig. 8)."""
-    yield from _regions(bench, {})
+    """Overlap and gains of regions, γ_base empty (Fig. 8; Figs. 13 and 14 by other optimisers)."""
+    yield from _regions(bench)
 
 
 def from_a_small_base(bench: Bench) -> Iterator[Reading]:
@@ -60,29 +56,17 @@ def from_a_small_base(bench: Bench) -> Iterator[Reading]:
 
     That is the paper's 0.001 % for regions of 0.01 %.
     """
-    yield from _regions(bench, {}, base_share=0.1)
+    yield from _regions(bench, base_share=0.1)
 
 
 def from_a_large_base(bench: Bench) -> Iterator[Reading]:
     """The same with γ_base as large as the region, the paper's 0.01 % (Fig. 12)."""
-    yield from _regions(bench, {}, base_share=1.0)
+    yield from _regions(bench, base_share=1.0)
 
 
-def adamw_regions(bench: Bench) -> Iterator[Reading]:
-    """Overlap and gains of regions in a model trained by AdamW (Fig. 13)."""
-    yield from _regions(bench, _ADAMW)
-
-
-def adamw_l1_regions(bench: Bench) -> Iterator[Reading]:
-    """Overlap and gains of regions in a model trained by AdamW with L1 (Fig. 14)."""
-    yield from _regions(bench, {**_ADAMW, "l1": 1e-3})
-
-
-def _regions(
-    bench: Bench, changes: Mapping[str, Any], *, base_share: float = 0.0
-) -> Iterator[Reading]:
+def _regions(bench: Bench, *, base_share: float = 0.0) -> Iterator[Reading]:
     labels, names = range(len(bench.names)), bench.names
-    run, heads = _learn_all(bench, changes)
+    run, heads = _learn_all(bench)
     regions = [
         _region(bench, label, replace(run, head=heads[label]), base_share) for label in labels
     ]
@@ -120,16 +104,14 @@ def _groups(names: Sequence[str]) -> list[list[int]]:
     return known or ([[0, 1]] if len(names) > 2 else [])
 
 
-def _learn_all(
-    bench: Bench, changes: Mapping[str, Any]
-) -> tuple[DenseRun, list[dict[str, Tensor]]]:
+def _learn_all(bench: Bench) -> tuple[DenseRun, list[dict[str, Tensor]]]:
     """Train the base and all heads on batches of random tasks, as many steps as tasks times one's.
 
     Returns:
         The tuned weights, and every task's head.
     """
     tasks = [bench.problem(label) for label in range(len(bench.names))]
-    schedule = replace(bench.schedule(0), evaluations=0, **changes)
+    schedule = replace(bench.schedule(0), evaluations=0)
     schedule = replace(schedule, steps=schedule.steps * len(tasks))
     shared, first = tasks[0].parameters, tasks[0]
     heads = {name: p for task in tasks for name, p in task.head.items()}
