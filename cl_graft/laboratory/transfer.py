@@ -42,7 +42,7 @@ LABEL_MAPS: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("qnli", "snli"): {"entailment": "entailment", "contradiction": "not_entailment"},
 }
 """Labels of a second task in words of the first; rows with others are left out. Pairs that are not
-here have labels of the same order."""
+here have the same labels by name, or else of the same order."""
 
 
 _GRAFTS = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -160,13 +160,15 @@ def elsewhere(
 def _translated(bench: Bench, source: int, target: int, answers: Answers) -> float:
     """Return the accuracy on the rows whose label the first task knows."""
     first, second = (bench.stream.tasks[place].task for place in (source, target))
+    names, others = list(first.label_names), second.label_names
     words = LABEL_MAPS.get((first.name, second.name))
+    if words is None and set(names) == set(others):
+        words = {name: name for name in others}
     if words is None:
-        known = min(first.num_classes, second.num_classes)
-        meant = [place if place < known else -1 for place in range(second.num_classes)]
+        known = min(len(names), len(others))
+        meant = [place if place < known else -1 for place in range(len(others))]
     else:
-        names = list(first.label_names)
-        meant = [names.index(words[w]) if w in words else -1 for w in second.label_names]
+        meant = [names.index(words[w]) if w in words else -1 for w in others]
     targets = torch.tensor(meant)[answers.targets]
     rows = targets >= 0
     right = answers.logits.argmax(-1)[rows] == targets[rows]

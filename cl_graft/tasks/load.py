@@ -112,8 +112,7 @@ def load_task(
         read = _read(place, columns, label_names, reading, BadRows(on_bad_row))
         loaded = _chosen(place, read, shots, data_seed, shots_short)
 
-    # A caller's own labels make it the caller's own task, whatever its name.
-    preset = PRESETS.get(place.name) if label_names is None and not place.generated else None
+    preset = None if place.generated else _preset(place, label_names)
     names = loaded.label_names
     pair = loaded.train[0].text_pair is not None
     fallback: tuple[Prompt | None, Prompt | None] = (None, None)
@@ -263,6 +262,17 @@ class _Read:
     left_out: dict[str, Any]
 
 
+def _preset(place: _Place, label_names: Sequence[str] | None) -> Preset | None:
+    """Return the preset of a name, if the caller's labels are its own in whatever order.
+
+    Other labels make it the caller's own task, whatever its name.
+    """
+    preset = PRESETS.get(place.name)
+    if preset is None or label_names is None or set(label_names) == set(preset.label_names):
+        return preset
+    return None
+
+
 def _read(
     place: _Place,
     columns: Columns,
@@ -270,7 +280,7 @@ def _read(
     reading: Reading,
     bad_rows: BadRows,
 ) -> _Read:
-    preset = PRESETS.get(place.name) if label_names is None else None
+    preset = _preset(place, label_names)
     settings: dict[str, Any] = {
         "columns": columns,
         "label_names": label_names,

@@ -1,5 +1,6 @@
 """The bench leaves its model at the base, and re-training changes a region and nothing else."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -14,6 +15,7 @@ from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, summarize, table
 from cl_graft.laboratory.retraining import retrain
+from cl_graft.laboratory.transfer import elsewhere
 from cl_graft.localization import localize
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.region import Layout, Region
@@ -115,6 +117,25 @@ def test_a_region_that_grows_from_a_base_is_learned_once_for_each_base(
         found.append(bench.grown(0, bench.dense(0), started, k=60))
     assert learned == [20, 40]
     assert found[0] == found[1] != found[2]
+
+
+def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(tiny_bert, tmp_path):
+    names = {"first": ("bad", "good"), "second": ("good", "bad")}
+    for task, own in names.items():
+        rows = [(f"{word} number {n}", own.index(word)) for n in range(20) for word in own]
+        for split, some in (("train", rows[:24]), ("test", rows[24:])):
+            place = tmp_path / "data" / task / f"{split}.jsonl"
+            place.parent.mkdir(parents=True, exist_ok=True)
+            lines = [json.dumps({"text": text, "label": label}) for text, label in sorted(some)]
+            place.write_text("\n".join(lines))
+    sets = [f"model={tiny_bert}", "tasks=first,second", "shots=null", "max_test=null"]
+    sets += [f'task_settings.{task}.label_names=["{a}","{b}"]' for task, (a, b) in names.items()]
+    config = experiment_config(EXPERIMENTS["table3"], "smoke", data=tmp_path / "data", sets=sets)
+    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
+    run = bench.dense(0, steps=100, lr=0.3)
+    with bench.carrying(0, bench.cut(run, Region.full(bench.layout)), run.head):
+        seen = [reading.value for reading in elsewhere(bench, 0, [1], "fine-tuning")]
+    assert seen[0] == seen[1] > 0.8  # the rows are the same, and so is their truth
 
 
 def test_a_region_is_trained_again_once_and_then_answered_by_the_cache(

@@ -71,6 +71,17 @@ def test_a_preset_brings_names_and_prompts_to_data_that_declares_none(folder: Pa
     assert {task.train[0].label, task.train[1].label} == {0, 1}
 
 
+def test_a_presets_labels_declared_in_another_order_mend_class_ids_and_keep_the_prompts(
+    folder: Path,
+):
+    write(folder / "cr" / "test.jsonl", texts(40, 100), (1, 0))
+    given = load_task("cr", data=folder)
+    mended = load_task("cr", data=folder, label_names=("positive", "negative"))
+    assert mended.prompt == given.prompt
+    for one, other in zip(given.test, mended.test, strict=True):
+        assert given.label_names[one.label] != mended.label_names[other.label]
+
+
 def test_data_under_a_presets_name_with_other_labels_is_refused_unless_they_are_declared(
     tmp_path: Path,
 ):
