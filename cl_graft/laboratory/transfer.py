@@ -27,6 +27,7 @@ __all__ = [
     "elsewhere",
     "out_of_distribution",
     "pairs",
+    "parting",
     "wise",
 ]
 
@@ -47,6 +48,13 @@ here have the same labels by name, or else of the same order."""
 
 _GRAFTS = (1e-4, 1e-3, 1e-2, 1e-1)
 """Densities of the grafts beside WiSE-FT and WiSE-Graft."""
+
+_FOLLOWED: Mapping[str, int] = {
+    "region alone": 1,
+    "ten times its size": 10,
+    "a hundred times its size": 100,
+}
+"""The regions of Fig. 15, as multiples of the config's density."""
 
 _APART = 0.05
 """Of the scores on train and dev: the paper's Fig. 15 takes the step where they part."""
@@ -90,49 +98,62 @@ def wise(bench: Bench) -> Iterator[Reading]:
 
 
 def core_skills(bench: Bench) -> Iterator[Reading]:
-    """Follow a region, found at an intermediate checkpoint, through the run (Fig. 15)."""
+    """Follow regions, found at an intermediate checkpoint, through the run (Fig. 15)."""
     for label in range(len(bench.names)):
         yield from _followed(bench, label)
 
 
-def _followed(bench: Bench, label: int) -> list[Reading]:
-    """Walk a run twice: to find the region, and along it."""
-    task, schedule, name = bench.problem(label), bench.schedule(label), bench.names[label]
-    marks = sorted({max(1, round(schedule.steps * share / 8)) for share in range(1, 9)})
-    base = snapshot(task.parameters)
-    checkpoint, run = _checkpoint(bench, label, marks)
+def _followed(bench: Bench, label: int) -> Iterator[Reading]:
+    name, task, seen = bench.names[label], bench.problem(label), _walked(bench, label)
+    gaps = {step: _gap(bench, label, at) for step, at in seen.items()}
+    checkpoint = parting(gaps, apart=_APART)
+    run = seen[checkpoint]
     with holding(task.parameters, run.tuned), holding(task.head, run.head):
         labelled = self_labelled(task)
-    region = bench.region(label, run, task=labelled)
-    read = [Reading(name, "checkpoint", "step", float(checkpoint))]
+    sizes = {method: bench.size(min(1.0, n * bench.density)) for method, n in _FOLLOWED.items()}
+    localizer, k, most = bench.config.localizer, bench.size(bench.density), max(sizes.values())
+    ranking = bench.ranking(label, localizer, k=k, dense=run, task=labelled, depth=most)
+    yield Reading(name, "checkpoint", "step", float(checkpoint))
+    for step, at in seen.items():
+        whole = bench.tuned_answers(label, at).score
+        yield Reading(name, "whole model", "score", whole, float(step))
+        for method, size in sizes.items():
+            graft = bench.cut(at, ranking.top(size))
+            alone = bench.graft_answers(label, graft, at.head).score
+            yield Reading(name, method, "score", alone, float(step))
 
-    def look(step: int) -> None:
-        read.append(Reading(name, "whole model", "score", bench.answers(label).score, float(step)))
-        graft = gather(task.parameters, region)
-        with holding(task.parameters, base), grafted(task.model, graft):
-            score = bench.answers(label).score
-        read.append(Reading(name, "region alone", "score", score, float(step)))
 
-    along(task, schedule, seed=bench.seed, at=marks, visit=look)
-    return read
-
-
-def _checkpoint(bench: Bench, label: int, marks: Sequence[int]) -> tuple[int, DenseRun]:
-    """Return the first mark of a run at which train and dev are apart, else the last one."""
-    task = bench.problem(label)
-    seen: list[tuple[int, DenseRun]] = []
-    apart = False
+def _walked(bench: Bench, label: int) -> dict[int, DenseRun]:
+    """Return what a run was at eight steps, evenly spaced."""
+    task, schedule = bench.problem(label), bench.schedule(label)
+    seen: dict[int, DenseRun] = {}
 
     def keep(step: int) -> None:
-        nonlocal apart
-        if apart:
-            return
-        seen[:] = [(step, DenseRun(snapshot(task.parameters), snapshot(task.head), None, Passes()))]
-        train, dev = (bench.answers(label, split=split).score for split in ("train", "valid"))
-        apart = train - dev > _APART
+        seen[step] = DenseRun(snapshot(task.parameters), snapshot(task.head), None, Passes())
 
-    along(task, bench.schedule(label), seed=bench.seed, at=marks, visit=keep)
-    return seen[0]
+    marks = {max(1, round(schedule.steps * share / 8)) for share in range(1, 9)}
+    along(task, schedule, seed=bench.seed, at=marks, visit=keep)
+    return seen
+
+
+def _gap(bench: Bench, label: int, run: DenseRun) -> float:
+    """Return by how much a run scores better on train than on dev."""
+    train, dev = (bench.tuned_answers(label, run, split=one).score for one in ("train", "valid"))
+    return train - dev
+
+
+def parting(gaps: Mapping[int, float], *, apart: float) -> int:
+    """Return the first step from which on train and dev stay apart, else the last one.
+
+    Early in a run a few dev rows tell them apart by chance.
+
+    Args:
+        gaps: Train score − dev score by step, in order.
+        apart: What counts as apart.
+    """
+    together = [step for step, gap in gaps.items() if gap <= apart]
+    later = [step for step in gaps if not together or step > together[-1]]
+    return later[0] if later else max(gaps)
 
 
 def pairs(bench: Bench) -> list[tuple[int, list[int]]]:

@@ -15,7 +15,7 @@ from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, summarize, table
 from cl_graft.laboratory.retraining import retrain
-from cl_graft.laboratory.transfer import elsewhere
+from cl_graft.laboratory.transfer import elsewhere, parting
 from cl_graft.localization import localize
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.region import Layout, Region
@@ -136,6 +136,19 @@ def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(tiny
     with bench.carrying(0, bench.cut(run, Region.full(bench.layout)), run.head):
         seen = [reading.value for reading in elsewhere(bench, 0, [1], "fine-tuning")]
     assert seen[0] == seen[1] > 0.8  # the rows are the same, and so is their truth
+
+
+@pytest.mark.parametrize(
+    ("gaps", "step"),
+    [
+        ((0.2, 0.0, 0.1, 0.2), 3),  # apart by chance at first
+        ((0.1, 0.1, 0.1, 0.1), 1),
+        ((0.0, 0.1, 0.1, 0.0), 4),
+        ((0.0, 0.0, 0.05, 0.06), 4),
+    ],
+)
+def test_train_and_dev_part_at_the_step_from_which_on_they_stay_apart(gaps, step):
+    assert parting(dict(enumerate(gaps, start=1)), apart=0.05) == step
 
 
 def test_a_region_is_trained_again_once_and_then_answered_by_the_cache(
