@@ -1,15 +1,17 @@
-"""A masked language model for prompts without the hub: MiniLM gets the head that it lacks.
+"""A language model for prompts without the hub: MiniLM gets the head that it lacks.
 
 A dense layer, a LayerNorm and a decoder tied to the word embeddings, which stay frozen, are trained
-on the encoder with masked tokens of the training texts of the real data (no labels, no test rows);
-after a fifth of the steps the encoder is tuned beside them. The decoder's bias starts at the
-logarithm of the tokens' frequencies. What it learned is measured on held-out texts: accuracy of
-masked tokens and perplexity, beside those of answering by the frequencies of tokens alone. OUT is a
-checkpoint that `load_model(OUT, family="masked_lm")` reads. It belongs outside of the repository
-and is not to be shipped: it learned from the data.
+on the encoder with the training texts of the real data (no labels, no test rows), and the encoder
+is tuned beside them. A masked LM finds hidden tokens, and its encoder is tuned after a fifth of the
+steps; a causal LM finds each next token, and its encoder, which then sees what came before alone,
+is tuned from the start. A new decoder's bias starts at the logarithm of the tokens' frequencies.
+What was learned is measured on held-out texts: accuracy of tokens and perplexity, beside those of
+answering by the frequencies of tokens alone. OUT is a checkpoint that `load_model(OUT, family=…)`
+reads. It belongs outside of the repository and is not to be shipped: it learned from the data.
 
-    python benchmarks/masked_lm_head.py --scale cpu --out OUT     # about half an hour on one core
-    python benchmarks/masked_lm_head.py --scale smoke --out OUT   # does it run?
+    python benchmarks/prompt_model.py --scale cpu --out OUT       # about half an hour on one core
+    python benchmarks/prompt_model.py --scale smoke --out OUT     # does it run?
+    python benchmarks/prompt_model.py --scale cpu --family causal_lm --model OUT --out CAUSAL
     cl-graft experiment table1 --model OUT --set family=masked_lm
 
 If OUT was made with the same settings, its numbers are printed and nothing is computed.
@@ -53,7 +55,9 @@ its share, as small budgets favour more (Wettig et al., 2023, https://arxiv.org/
 HELD_OUT = 0.15
 """The same on held-out texts, where all become the mask, as in prompts."""
 WARM_UP = 0.05
-FILE = "masked_lm.json"
+TUNED = {"masked_lm": 0.8, "causal_lm": 1.0}
+"""Share of the steps that tune the encoder, too."""
+FILE = "prompt_model.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,29 +83,29 @@ class Texts:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Texts with some tokens hidden.
+    """Texts with tokens to find.
 
     Attributes:
         inputs: What the encoder takes, tensors of shape (n, longest).
-        hidden: Which tokens are to be found, boolean, of that shape.
-        answers: The tokens that were there, of shape (hidden tokens,).
+        places: Whose states find a token, boolean, of that shape.
+        answers: The tokens to find, of shape (places,).
     """
 
     inputs: dict[str, Tensor]
-    hidden: Tensor
+    places: Tensor
     answers: Tensor
 
 
 def main() -> None:
     """Train the head if OUT has none of these settings, and print how good it is."""
-    parser = argparse.ArgumentParser(description="Train a masked-LM head for an encoder.")
+    parser = argparse.ArgumentParser(description="Train a language model's head for an encoder.")
+    parser.add_argument("--family", choices=TUNED, default="masked_lm")
     parser.add_argument("--scale", choices=SCALES, default="cpu")
     parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
     parser.add_argument("--tasks", default=",".join(TASKS), help="whose training texts to read")
-    parser.add_argument("--model", help="folder of an encoder; default: MiniLM's")
+    parser.add_argument("--model", help="folder of an encoder or masked LM; default: MiniLM's")
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint")
     parser.add_argument("--steps", type=int, help="in place of the scale's")
-    parser.add_argument("--tuned", type=float, default=0.8, help="share of steps that tune, too")
     parser.add_argument("--head-lr", type=float, default=1e-3)
     parser.add_argument("--encoder-lr", type=float, default=2e-4)
     parser.add_argument("--seed", type=int, default=0)
@@ -109,8 +113,8 @@ def main() -> None:
     scale = dict(SCALES[arguments.scale])
     scale["steps"] = arguments.steps or scale["steps"]
     asked = {
-        "scale": arguments.scale, **scale, "tasks": arguments.tasks.split(","),
-        "tuned": arguments.tuned, "head_lr": arguments.head_lr,
+        "family": arguments.family, "scale": arguments.scale, **scale,
+        "tasks": arguments.tasks.split(","), "head_lr": arguments.head_lr,
         "encoder_lr": arguments.encoder_lr, "seed": arguments.seed,
         "model": Path(arguments.model).name if arguments.model else "minilm",
     }  # fmt: skip
@@ -141,28 +145,28 @@ def kept(out: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
 def make(folder: Path, asked: Mapping[str, Any], *, data: Path | None, out: Path) -> dict[str, Any]:
     """Train, measure, and write the checkpoint with its numbers."""
     declare_missing_operators()
-    from transformers import AutoModelForMaskedLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     seed, started = asked["seed"], time.perf_counter()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     with seeded(seed, "head"):
-        model = AutoModelForMaskedLM.from_pretrained(folder)
+        model, new = load(folder, asked["family"])
     texts = read_texts(tokenizer, asked, data=data)
     order = permutation(len(texts.ids), seed, "held-out").tolist()
     test, train = order[: asked["held_out"]], order[asked["held_out"] :]
     shares = frequencies(texts, train)
-    with torch.no_grad():
-        model.get_output_embeddings().bias.copy_(shares.log())
+    if new:
+        with torch.no_grad():
+            model.get_output_embeddings().bias.copy_(shares.log())
     learn(model, texts, train, asked)
     model.eval()
     found = {
         "settings": dict(asked),
-        "command": shlex.join(
-            ["python", "benchmarks/masked_lm_head.py", "--scale", asked["scale"]]
-        ),
+        "command": "python benchmarks/prompt_model.py "
+        + shlex.join(["--scale", asked["scale"], "--family", asked["family"]]),
         "texts": {"train": len(train), "held out": len(test)},
-        "masked LM": measure(model, texts, test, seed=seed),
-        "unigram": unigram(texts, shares, test, seed=seed),
+        "model": measure(model, texts, test, asked),
+        "unigram": unigram(texts, shares, test, asked),
         "seconds": time.perf_counter() - started,
         "versions": versions(torch.device("cpu")),
         "machine": machine(torch.device("cpu")),
@@ -173,8 +177,21 @@ def make(folder: Path, asked: Mapping[str, Any], *, data: Path | None, out: Path
     return found
 
 
+def load(folder: Path, family: str) -> tuple[Any, bool]:
+    """Return a model with a head, and whether the head is new."""
+    from transformers import AutoModelForCausalLM, AutoModelForMaskedLM
+
+    asked = {"pretrained_model_name_or_path": folder, "output_loading_info": True}
+    if family == "causal_lm":
+        model, told = AutoModelForCausalLM.from_pretrained(**asked, is_decoder=True)
+    else:
+        model, told = AutoModelForMaskedLM.from_pretrained(**asked)
+    heads = ("cls", "lm_head")
+    return model, any(name.split(".")[0] in heads for name in told["missing_keys"])
+
+
 def read_texts(tokenizer: Any, asked: Mapping[str, Any], *, data: Path | None) -> Texts:
-    """Read the training texts of all tasks, each once, pairs as pairs."""
+    """Read the training texts of all tasks, each once; pairs as pairs, for a causal LM in one."""
     rows: dict[tuple[str, str | None], None] = {}
     for name in asked["tasks"]:
         task = load_task(name, data=data)
@@ -182,7 +199,10 @@ def read_texts(tokenizer: Any, asked: Mapping[str, Any], *, data: Path | None) -
             rows[row.text, row.text_pair] = None
     ids: list[Tensor] = []
     types: list[Tensor] = []
-    for text, pair in rows:
+    for first, second in rows:
+        text, pair = first, second
+        if asked["family"] == "causal_lm" and second is not None:
+            text, pair = f"{first} {second}", None
         coded = tokenizer(text, pair, truncation=True, max_length=asked["length"])
         ids.append(torch.tensor(coded["input_ids"]))
         types.append(torch.tensor(coded.get("token_type_ids") or [0] * len(ids[-1])))
@@ -196,7 +216,7 @@ def learn(model: Any, texts: Texts, train: Sequence[int], asked: Mapping[str, An
     """Train the head, and from a certain step on the encoder beside it."""
     head, encoder = head_of(model), model.base_model
     steps, seed = asked["steps"], asked["seed"]
-    first_tuned = round(steps * (1 - asked["tuned"]))
+    first_tuned = round(steps * (1 - TUNED[asked["family"]]))
     model.requires_grad_(False)
     frozen = {id(p) for p in model.get_input_embeddings().parameters()}
     own = [p for p in head.parameters() if id(p) not in frozen]
@@ -219,7 +239,7 @@ def learn(model: Any, texts: Texts, train: Sequence[int], asked: Mapping[str, An
         share = min(1.0, (step + 1) / max(1, WARM_UP * steps)) * (1 - step / steps)
         for group in optimizer.param_groups:
             group["lr"] = share * group["base"]
-        batch = hide(texts, next(batches), draws=generator(seed, "hide", step))
+        batch = posed(texts, next(batches), asked, draws=generator(seed, "hide", step))
         optimizer.zero_grad()
         with seeded(seed, "dropout", step):
             logits = logits_of(model, head, batch, tuned=step >= first_tuned)
@@ -233,10 +253,10 @@ def learn(model: Any, texts: Texts, train: Sequence[int], asked: Mapping[str, An
 
 
 def logits_of(model: Any, head: nn.Module, batch: Batch, *, tuned: bool) -> Tensor:
-    """Return logits of shape (hidden tokens, vocabulary): the decoder sees no other token."""
+    """Return logits of shape (places, vocabulary): the decoder sees no other state."""
     with torch.set_grad_enabled(tuned and torch.is_grad_enabled()):
         states = model.base_model(**batch.inputs).last_hidden_state
-    return head(states[batch.hidden])
+    return head(states[batch.places])
 
 
 def head_of(model: Any) -> nn.Module:
@@ -264,16 +284,22 @@ def in_batches(texts: Texts, places: Sequence[int], *, size: int, seed: int) -> 
         epoch += 1
 
 
-def hide(
-    texts: Texts, places: Sequence[int], *, draws: torch.Generator, all_: bool = False
+def posed(
+    texts: Texts,
+    places: Sequence[int],
+    asked: Mapping[str, Any],
+    *,
+    draws: torch.Generator,
+    held_out: bool = False,
 ) -> Batch:
-    """Hide a share of the tokens, at least one a batch.
+    """Ask for tokens of texts: hidden ones, at least one a batch, or each next one.
 
     Args:
         texts: The texts.
         places: Which of them.
-        draws: Draws tokens.
-        all_: Whether every hidden token becomes the mask, not 80 %.
+        asked: The settings.
+        draws: Draws hidden tokens.
+        held_out: Whether every hidden token becomes the mask, not 80 %, and fewer are hidden.
     """
     chosen = [texts.ids[place] for place in places]
     ids = nn.utils.rnn.pad_sequence(chosen, batch_first=True, padding_value=texts.pad)
@@ -281,23 +307,27 @@ def hide(
     lengths = torch.tensor([len(own) for own in chosen])
     seen = torch.arange(ids.shape[1]) < lengths.unsqueeze(1)
     free = seen & ~torch.isin(ids, texts.special)
+    inputs = {"input_ids": ids, "attention_mask": seen.long(), "token_type_ids": types}
+    if asked["family"] == "causal_lm":
+        before = nn.functional.pad(free[:, 1:], (0, 1))
+        return Batch(inputs, before, ids[free & (torch.arange(ids.shape[1]) > 0)])
     drawn = torch.rand(ids.shape, generator=draws).masked_fill(~free, 2.0)
-    share = HELD_OUT if all_ else HIDDEN
+    share = HELD_OUT if held_out else HIDDEN
     hidden = free & (drawn <= max(share, float(drawn.min())))
-    answers = ids[hidden]
     how = torch.rand(ids.shape, generator=draws)
     other = torch.randint(texts.vocabulary, ids.shape, generator=draws)
-    shown = torch.where(hidden & (how >= 0.8) & (how < 0.9) & (not all_), other, ids)
-    shown = shown.masked_fill(hidden & ((how < 0.8) | all_), texts.mask)
-    inputs = {"input_ids": shown, "attention_mask": seen.long(), "token_type_ids": types}
-    return Batch(inputs, hidden, answers)
+    shown = torch.where(hidden & (how >= 0.8) & (how < 0.9) & (not held_out), other, ids)
+    inputs["input_ids"] = shown.masked_fill(hidden & ((how < 0.8) | held_out), texts.mask)
+    return Batch(inputs, hidden, ids[hidden])
 
 
 @torch.no_grad()
-def measure(model: Any, texts: Texts, places: Sequence[int], *, seed: int) -> dict[str, float]:
-    """Return accuracy of hidden tokens and perplexity."""
+def measure(
+    model: Any, texts: Texts, places: Sequence[int], asked: Mapping[str, Any]
+) -> dict[str, float]:
+    """Return accuracy of the tokens to find, and perplexity."""
     head, right, surprise, count = head_of(model), 0, 0.0, 0
-    for batch in hidden_parts(texts, places, seed=seed):
+    for batch in parts_of(texts, places, asked):
         logits = logits_of(model, head, batch, tuned=False).float()
         right += int((logits.argmax(-1) == batch.answers).sum())
         surprise += float(F.cross_entropy(logits, batch.answers, reduction="sum"))
@@ -313,9 +343,11 @@ def frequencies(texts: Texts, places: Sequence[int]) -> Tensor:
     return counts / counts.sum()
 
 
-def unigram(texts: Texts, shares: Tensor, places: Sequence[int], *, seed: int) -> dict[str, float]:
+def unigram(
+    texts: Texts, shares: Tensor, places: Sequence[int], asked: Mapping[str, Any]
+) -> dict[str, float]:
     """Return the same of answering by the shares of tokens alone."""
-    answers = torch.cat([batch.answers for batch in hidden_parts(texts, places, seed=seed)])
+    answers = torch.cat([batch.answers for batch in parts_of(texts, places, asked)])
     return {
         "accuracy": float((answers == shares.argmax()).double().mean()),
         "perplexity": math.exp(-float(shares[answers].log().mean())),
@@ -323,23 +355,25 @@ def unigram(texts: Texts, shares: Tensor, places: Sequence[int], *, seed: int) -
     }
 
 
-def hidden_parts(texts: Texts, places: Sequence[int], *, seed: int) -> Iterator[Batch]:
-    """Hide tokens of held-out texts, the same ones each time."""
+def parts_of(texts: Texts, places: Sequence[int], asked: Mapping[str, Any]) -> Iterator[Batch]:
+    """Ask for tokens of held-out texts, the same ones each time."""
     for start in range(0, len(places), 32):
-        draws = generator(seed, "held-out", start)
-        yield hide(texts, places[start : start + 32], draws=draws, all_=True)
+        draws = generator(asked["seed"], "held-out", start)
+        yield posed(texts, places[start : start + 32], asked, draws=draws, held_out=True)
 
 
 def report(found: Mapping[str, Any]) -> str:
     """Say how good the model is."""
-    lines = ["| | accuracy of masked tokens | perplexity |", "| --- | ---: | ---: |"]
-    for name in ("masked LM", "unigram"):
+    masked = found["settings"]["family"] == "masked_lm"
+    what = "masked tokens" if masked else "next tokens"
+    lines = [f"| | accuracy of {what} | perplexity |", "| --- | ---: | ---: |"]
+    for called, name in (("masked LM" if masked else "causal LM", "model"), ("unigram", "unigram")):
         own = found[name]
-        lines.append(f"| {name} | {100 * own['accuracy']:.1f} % | {own['perplexity']:,.1f} |")
-    texts, tokens = found["texts"], found["masked LM"]["tokens"]
+        lines.append(f"| {called} | {100 * own['accuracy']:.1f} % | {own['perplexity']:,.1f} |")
+    texts, tokens = found["texts"], found["model"]["tokens"]
     lines += [
         "",
-        f"{tokens:,} masked tokens of {texts['held out']:,} held-out texts; trained on "
+        f"{tokens:,} {what} of {texts['held out']:,} held-out texts; trained on "
         f"{texts['train']:,} texts in {found['seconds']:,.0f} s.",
     ]
     return "\n".join(lines) + "\n"
