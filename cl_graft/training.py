@@ -63,7 +63,8 @@ class FineTuning:
             as in the paper's code, or ``"all"`` as in its text.
         clip: Largest norm of the gradient; 0 switches clipping off, of which the paper's text
             knows nothing.
-        l1: Strength of the L1 penalty on the movement from the base (`cl_graft.proximal`).
+        l1: Strength of the L1 penalty on the movement from the base (`cl_graft.proximal`), against
+            the loss before clipping: a step whose gradient is clipped shrinks by as much less.
         mixout: Chance of a weight to fall back to the base in a step (`cl_graft.mixout`), in
             [0, 1).
         micro_batch: Rows computed at a time; None computes a batch at once. The gradient is the
@@ -326,19 +327,19 @@ def _move(
     settings: FineTuning,
     walked: _Path | None,
 ) -> None:
-    """Take a step along the gradients, clipped."""
-    norm: Tensor | None = None
+    """Take a step along the gradients, clipped, and shrink the movement by as much less."""
+    clipped = 1.0
     if settings.clip:
         norm = nn.utils.clip_grad_norm_(list(parameters.values()), settings.clip)
+        if settings.l1 or walked is not None:  # a GPU is waited for here
+            clipped = min(1.0, settings.clip / (float(norm) + 1e-6))  # as torch computes it
     if walked is not None:
         walked.leave()
     optimizer.step()
     if settings.l1:
-        shrink_movement_(parameters, anchor, optimizer, strength=settings.l1)
+        shrink_movement_(parameters, anchor, optimizer, strength=clipped * settings.l1)
     if walked is not None:
-        # As torch computes it.
-        shrunk = 1.0 if norm is None else min(1.0, settings.clip / (float(norm) + 1e-6))
-        walked.arrive(scale=1 / shrunk)
+        walked.arrive(scale=1 / clipped)
 
 
 def freeze_statistics(model: nn.Module) -> None:

@@ -13,7 +13,7 @@ from cl_graft.training import FineTuning, fine_tune
 WANTED = torch.tensor([0.8, -0.5, 0.05, -0.02, 0.0, 0.3])
 
 
-def run(*, optimizer, l1, steps=800, lr=0.02):
+def run(*, optimizer, l1, steps=800, lr=0.02, clip=0.0):
     """Minimise ½ ‖θ − base − wanted‖² + l1·‖θ − base‖₁, whose solution is soft thresholding."""
     with seeded(0, "lasso"):
         model = nn.Linear(6, 1, bias=False)
@@ -21,7 +21,7 @@ def run(*, optimizer, l1, steps=800, lr=0.02):
     target = base["weight"] + WANTED
 
     settings = FineTuning(
-        steps=steps, lr=lr, optimizer=optimizer, l1=l1, weight_decay=0, clip=0, evaluations=0
+        steps=steps, lr=lr, optimizer=optimizer, l1=l1, weight_decay=0, clip=clip, evaluations=0
     )
     found = fine_tune(
         model,
@@ -34,9 +34,12 @@ def run(*, optimizer, l1, steps=800, lr=0.02):
     return found.tensors["weight"], base["weight"]
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_movement_ends_on_the_soft_threshold_of_what_the_loss_wants(optimizer):
-    found, base = run(optimizer=optimizer, l1=0.1)
+@pytest.mark.parametrize(
+    ("optimizer", "lr", "clip"),
+    [("sgd", 0.02, 0.0), ("adamw", 0.02, 0.0), ("sgd", 0.2, 0.05), ("adamw", 0.02, 0.05)],
+)
+def test_movement_ends_on_the_soft_threshold_of_what_the_loss_wants(optimizer, lr, clip):
+    found, base = run(optimizer=optimizer, l1=0.1, lr=lr, clip=clip)
     expected = WANTED.sign() * (WANTED.abs() - 0.1).clamp(min=0)
     torch.testing.assert_close((found - base)[0], expected, atol=5e-3, rtol=0)
     assert torch.equal(found[0, 2:5], base[0, 2:5])
