@@ -325,7 +325,6 @@ class Bench:
         dense: DenseRun,
         *,
         localizer: str | None = None,
-        task: TaskProblem | None = None,
         anew: bool = False,
     ) -> Region:
         """Choose a task's region of the config's density.
@@ -334,11 +333,10 @@ class Bench:
             label: Which task.
             dense: As in `ranking`.
             localizer: How; None means the config's.
-            task: As in `ranking`.
             anew: As in `ranking`.
         """
         k, localizer = self.size(self.density), localizer or self.config.localizer
-        ranked = self.ranking(label, localizer, k=k, dense=dense, depth=k, task=task, anew=anew)
+        ranked = self.ranking(label, localizer, k=k, dense=dense, depth=k, anew=anew)
         return ranked.top(k)
 
     def biases(self, label: int) -> Region:
