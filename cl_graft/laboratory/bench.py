@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -24,14 +24,12 @@ from cl_graft.experiments.schedule import (
     choose,
     grafting_settings,
     grid_of,
-    region_schedule,
 )
 from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.fingerprint import hash_tensors
-from cl_graft.graft import Graft, gather, grafted, snapshot
+from cl_graft.graft import Graft, gather, grafted
 from cl_graft.keeping import holding, only_training
 from cl_graft.laboratory.answers import Answers
-from cl_graft.laboratory.retraining import retrain
 from cl_graft.learning import DenseRun, GraftingSettings, TaskProblem, fine_tune_task
 from cl_graft.localization import Ranking, find_localizer, localize
 from cl_graft.localization.gates import gated
@@ -43,15 +41,11 @@ from cl_graft.models import TaskModel
 from cl_graft.posing import Count, pose
 from cl_graft.region import Layout, Parameters, Region
 from cl_graft.strategies import MultiTaskText, heads_for
-from cl_graft.strategies.baselines.own_values import RATES
 from cl_graft.strategies.problems import task_problem
 from cl_graft.tasks.benchmark import TextStream, text_stream
 from cl_graft.training import FineTuning
 
 __all__ = ["Bench", "Outcome"]
-
-
-_PEER_RATE = 2e-3
 
 Outcome = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors and JSON facts, as a cache keeps them."""
@@ -343,63 +337,6 @@ class Bench:
         """Return the region of all biases, which BitFit trains."""
         task = self.problem(label)
         return biases(task.model, task.parameters)
-
-    @property
-    def peer_rates(self) -> tuple[float, ...]:
-        """AdamW's learning rates for LoRA, adapters and BitFit, of which dev chooses one."""
-        return RATES["lr"] if self.config.grid else (_PEER_RATE,)
-
-    def bitfit(self, label: int, *, anew: bool = False) -> tuple[Graft, dict[str, Tensor]]:
-        """Train all biases of a task alone from the base, and a head, as the other peers are.
-
-        Ben Zaken et al., 2022, https://arxiv.org/abs/2106.10199.
-
-        Args:
-            label: Which task.
-            anew: As in `retrained`.
-        """
-        plans = ({"optimizer": "adamw", "lr": rate} for rate in self.peer_rates)
-        region = self.biases(label)
-        found = [self.retrained(label, region, anew=anew, **plan) for plan in plans]
-        if len(found) == 1:
-            return found[0]  # Nothing to ask dev, and cells may be timed.
-        return max(found, key=lambda one: self.graft_answers(label, *one, split="valid").score)
-
-    def retrained(
-        self, label: int, region: Region, *, anew: bool = False, **changes: Any
-    ) -> tuple[Graft, dict[str, Tensor]]:
-        """Train a region of a task alone from the base, and a head from its first values.
-
-        SGD without weight decay does it at the config's rate for regions.
-
-        Args:
-            label: Which task.
-            region: What trains.
-            anew: Whether to train whatever the cache holds, as when it is timed.
-            **changes: Fields of the schedule.
-        """
-        settings = region_schedule(self.config, self.schedule(label))
-        settings = replace(settings, **{"optimizer": "sgd", **changes})
-        task, decay = self.problem(label), self.config.region_decay
-        shelf = task.head_shelf
-        first = {shelf[name]: tensor for name, tensor in task.head.items()}
-        what = hash_tensors({"region": region.index, **first})
-
-        def trained() -> Outcome:
-            graft, head = retrain(
-                task, region, settings, head=snapshot(task.head), seed=self.seed, decay=decay
-            )
-            return {"values": graft.values, **{shelf[n]: value for n, value in head.items()}}, {}
-
-        recipe = {**asdict(settings), "decay": decay, "what": what}
-        kept, _ = self.remembered("retrained", task.content, recipe, trained, anew=anew)
-        head = {name: kept[shelf[name]].to(self.device) for name in task.head}
-        return Graft(region, kept["values"]), head
-
-    def retrained_answers(self, label: int, region: Region, **changes: Any) -> Answers:
-        """Answer with a region of a task trained alone from the base."""
-        graft, head = self.retrained(label, region, **changes)
-        return self.graft_answers(label, graft, head)
 
     def answers(self, label: int, *, split: str = "test", through: int | None = None) -> Answers:
         """Answer the rows of a task with the model as it is now.

@@ -14,6 +14,7 @@ from cl_graft.keeping import holding
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
+from cl_graft.laboratory.retraining import bitfit, retrained
 from cl_graft.metrics import agreement, top_probability_histogram
 from cl_graft.region import Region
 
@@ -46,8 +47,10 @@ def graft_and_peers(bench: Bench) -> Iterator[Reading]:
         yield from _read(
             name, "grafting", bench.graft_answers(label, bench.cut(run, region), run.head)
         )
-        yield from _read(name, "re-trained graft", bench.retrained_answers(label, region))
-        yield from _read(name, "BitFit", bench.graft_answers(label, *bench.bitfit(label)))
+        yield from _read(
+            name, "re-trained graft", bench.graft_answers(label, *retrained(bench, label, region))
+        )
+        yield from _read(name, "BitFit", bench.graft_answers(label, *bitfit(bench, label)))
 
 
 def calibrated_grafts(bench: Bench) -> Iterator[Reading]:
@@ -196,7 +199,7 @@ def train_test_gaps(bench: Bench) -> Iterator[Reading]:
         run = bench.dense(label)
         region = bench.region(label, run)
         rows = len(bench.problem(label).train)
-        values, head = bench.retrained(label, region)
+        values, head = retrained(bench, label, region)
         models = {
             "fine-tuning": lambda split, at=label, of=run: bench.tuned_answers(at, of, split=split),
             "grafting": lambda split, at=label, of=run, on=region: bench.graft_answers(
@@ -207,7 +210,7 @@ def train_test_gaps(bench: Bench) -> Iterator[Reading]:
             ),
         }
         scores = {m: (answer("train").score, answer("test").score) for m, answer in models.items()}
-        total, retrained = bench.layout.total, scores["re-trained graft"][0]
+        total, most = bench.layout.total, scores["re-trained graft"][0]
         for method, (train, test) in scores.items():
             yield Reading(name, method, "train score", train)
             yield Reading(name, method, "test score", test)
@@ -221,7 +224,7 @@ def train_test_gaps(bench: Bench) -> Iterator[Reading]:
                 log_regions=0.0 if whole else len(region) * math.log(total),
                 retrained=method != "grafting",
             )
-            fit = max(0.0, retrained - train) if method == "grafting" else 0.0
+            fit = max(0.0, most - train) if method == "grafting" else 0.0
             bound = generalization_bound(variance, fit=fit)
             yield Reading(name, method, "bound of the excess, without bias", bound)
 

@@ -17,6 +17,7 @@ from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.grafts import DENSITIES
 from cl_graft.laboratory.pictures import picture
 from cl_graft.laboratory.readings import Reading, Summary, summarize, table
+from cl_graft.laboratory.retraining import retrained
 from cl_graft.laboratory.squares import squares
 from cl_graft.metrics import agreement, reliability_bins
 from cl_graft.metrics.figures import png, reliability_diagram
@@ -80,7 +81,7 @@ def localize_task(config: ExperimentConfig, *, out: Path) -> Localized:
 
     tuned = bench.tuned_answers(0, run)
     grafted = bench.graft_answers(0, graft, run.head)
-    again = bench.retrained_answers(0, region)
+    again = bench.graft_answers(0, *retrained(bench, 0, region))
     readings = [
         Reading(name, method, measure, value)
         for method, answers in (

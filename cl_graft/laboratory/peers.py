@@ -20,6 +20,7 @@ from cl_graft.fingerprint import hash_tensors
 from cl_graft.keeping import holding, keeping
 from cl_graft.laboratory.bench import Bench, Outcome
 from cl_graft.laboratory.readings import Reading
+from cl_graft.laboratory.retraining import bitfit, peer_rates
 from cl_graft.laboratory.transfer import elsewhere, pairs
 from cl_graft.models import TaskModel
 from cl_graft.randomness import derive
@@ -142,7 +143,7 @@ def trained(
     shelf = {name: name for name in parts} | task.head_shelf
     what = hash_tensors({shelf[name]: part.detach() for name, part in parts.items()})
     best: Outcome | None = None
-    for rate in bench.peer_rates:
+    for rate in peer_rates(bench):
         settings = replace(bench.schedule(label), optimizer="adamw", lr=rate, weight_decay=0.0)
         seed = derive(bench.seed, task.content, "peer", f"{rate:g}")
 
@@ -179,7 +180,7 @@ def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]
         graft = bench.cut(run, ranking.top(bench.size(density)))
         with bench.carrying(label, graft, run.head):
             yield "grafting", density, bench
-    values, head = bench.bitfit(label)
+    values, head = bitfit(bench, label)
     with bench.carrying(label, values, head):
         yield "BitFit", None, bench
     for name, peer in PEERS.items():

@@ -14,6 +14,7 @@ from cl_graft.analysis import relative_gain
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
+from cl_graft.laboratory.retraining import retrained
 from cl_graft.learning import DenseRun
 from cl_graft.passes import Passes
 from cl_graft.region import Region
@@ -96,7 +97,7 @@ def _at_rates(
 ) -> Iterator[_AtRate]:
     """Train a region from the base at every rate."""
     for rate in rates:
-        values, head = bench.retrained(label, region, lr=rate)
+        values, head = retrained(bench, label, region, lr=rate)
         answers = bench.graft_answers(label, values, head)
         dev = bench.graft_answers(label, values, head, split="valid").score
         yield _AtRate(rate, answers, dev)

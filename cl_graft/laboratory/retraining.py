@@ -8,18 +8,82 @@ single task: SGD or AdamW on the region's vector and the head, the best point on
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import asdict, replace
+from typing import Any
 
 from torch import Tensor, nn, optim
 
+from cl_graft.experiments.schedule import region_schedule
+from cl_graft.fingerprint import hash_tensors
 from cl_graft.graft import Graft, extract, snapshot, write_
 from cl_graft.keeping import holding, only_training
+from cl_graft.laboratory.bench import Bench, Outcome
 from cl_graft.learning import TaskProblem
 from cl_graft.randomness import derive, seeded
 from cl_graft.region import Parameters, Region
 from cl_graft.sparse import RegionParameters
+from cl_graft.strategies.baselines.own_values import RATES
 from cl_graft.training import FineTuning, backpropagate, beats, freeze_statistics
 
-__all__ = ["retrain"]
+__all__ = ["bitfit", "peer_rates", "retrain", "retrained"]
+
+_PEER_RATE = 2e-3
+
+
+def retrained(
+    bench: Bench, label: int, region: Region, *, anew: bool = False, **changes: Any
+) -> tuple[Graft, dict[str, Tensor]]:
+    """Train a region of a task alone from the base, and a head from its first values.
+
+    SGD without weight decay does it at the config's rate for regions.
+
+    Args:
+        bench: Where the task is.
+        label: Which task.
+        region: What trains.
+        anew: Whether to train whatever the cache holds, as when it is timed.
+        **changes: Fields of the schedule.
+    """
+    settings = region_schedule(bench.config, bench.schedule(label))
+    settings = replace(settings, **{"optimizer": "sgd", **changes})
+    task, decay = bench.problem(label), bench.config.region_decay
+    shelf = task.head_shelf
+    first = {shelf[name]: tensor for name, tensor in task.head.items()}
+    what = hash_tensors({"region": region.index, **first})
+
+    def trained() -> Outcome:
+        graft, head = retrain(
+            task, region, settings, head=snapshot(task.head), seed=bench.seed, decay=decay
+        )
+        return {"values": graft.values, **{shelf[n]: value for n, value in head.items()}}, {}
+
+    recipe = {**asdict(settings), "decay": decay, "what": what}
+    kept, _ = bench.remembered("retrained", task.content, recipe, trained, anew=anew)
+    head = {name: kept[shelf[name]].to(bench.device) for name in task.head}
+    return Graft(region, kept["values"]), head
+
+
+def bitfit(bench: Bench, label: int, *, anew: bool = False) -> tuple[Graft, dict[str, Tensor]]:
+    """Train all biases of a task alone from the base, and a head, as the other peers are.
+
+    Ben Zaken et al., 2022, https://arxiv.org/abs/2106.10199.
+
+    Args:
+        bench: Where the task is.
+        label: Which task.
+        anew: As in `retrained`.
+    """
+    plans = ({"optimizer": "adamw", "lr": rate} for rate in peer_rates(bench))
+    region = bench.biases(label)
+    found = [retrained(bench, label, region, anew=anew, **plan) for plan in plans]
+    if len(found) == 1:
+        return found[0]  # Nothing to ask dev, and cells may be timed.
+    return max(found, key=lambda one: bench.graft_answers(label, *one, split="valid").score)
+
+
+def peer_rates(bench: Bench) -> tuple[float, ...]:
+    """Return AdamW's learning rates for LoRA, adapters and BitFit, of which dev chooses one."""
+    return RATES["lr"] if bench.config.grid else (_PEER_RATE,)
 
 
 def retrain(

@@ -17,6 +17,7 @@ from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, Summary
+from cl_graft.laboratory.retraining import bitfit, retrained
 from cl_graft.learning import DenseRun
 from cl_graft.localization import find_localizer
 from cl_graft.metrics.loss import task_loss
@@ -104,7 +105,7 @@ def sparsities(bench: Bench) -> Iterator[Reading]:
         ranking = bench.ranking(label, "sam", k=k, dense=run, depth=k)
         for share in shares:
             region = ranking.top(bench.size(share))
-            values, head = bench.retrained(label, region, **_as_full_tuning(bench, label))
+            values, head = retrained(bench, label, region, **_as_full_tuning(bench, label))
             for split, measure in (("test", "test score"), ("train", "train score")):
                 answers = bench.graft_answers(label, values, head, split=split)
                 yield Reading(name, "SAM", measure, answers.score, share)
@@ -209,9 +210,9 @@ def _one(bench: Bench, label: int, method: str, *, anew: bool) -> Answers:
             return own.answers(label)
     changes = _as_full_tuning(bench, label)
     if method == "BitFit" and not changes:
-        return bench.graft_answers(label, *bench.bitfit(label, anew=anew))
+        return bench.graft_answers(label, *bitfit(bench, label, anew=anew))
     region = bench.biases(label) if method == "BitFit" else _chosen(bench, label, method, anew=anew)
-    return bench.retrained_answers(label, region, anew=anew, **changes)
+    return bench.graft_answers(label, *retrained(bench, label, region, anew=anew, **changes))
 
 
 def _mixed_late(bench: Bench, label: int) -> Answers:

@@ -16,6 +16,7 @@ from cl_graft.keeping import holding
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
+from cl_graft.laboratory.retraining import bitfit, retrained
 from cl_graft.learning import DenseRun
 from cl_graft.passes import Passes
 from cl_graft.region import Region
@@ -67,8 +68,8 @@ def out_of_distribution(bench: Bench) -> Iterator[Reading]:
         region = bench.region(source, run)
         task = bench.problem(source)
         ways = {
-            "re-trained graft": bench.retrained(source, region),
-            "BitFit": bench.bitfit(source),
+            "re-trained graft": retrained(bench, source, region),
+            "BitFit": bitfit(bench, source),
             "grafting": (bench.cut(run, region), run.head),
         }
         everything = Region.full(bench.layout)

@@ -14,7 +14,7 @@ from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, summarize, table
-from cl_graft.laboratory.retraining import retrain
+from cl_graft.laboratory.retraining import retrain, retrained
 from cl_graft.laboratory.transfer import elsewhere, parting
 from cl_graft.localization import localize
 from cl_graft.localization.learned_mask import learned_mask
@@ -92,7 +92,7 @@ def test_retraining_takes_batches_of_similar_length_where_the_schedule_says_so(t
             return task.forward(inputs)
 
         bench._problems[0] = replace(task, forward=watched)
-        bench.retrained(0, Region.of(bench.layout, range(50)), steps=12)
+        retrained(bench, 0, Region.of(bench.layout, range(50)), steps=12)
         assert len(widths) == 12
         return sum(widths)
 
@@ -163,18 +163,18 @@ def test_a_region_is_trained_again_once_and_then_answered_by_the_cache(
         trained.append(len(region))
         return retrain(task, region, settings, **more)
 
-    monkeypatch.setattr("cl_graft.laboratory.bench.retrain", counted)
+    monkeypatch.setattr("cl_graft.laboratory.retraining.retrain", counted)
     region, other = (Region.of(bench.layout, range(0, 900, step)) for step in (9, 10))
-    values, head = bench.retrained(0, region)
+    values, head = retrained(bench, 0, region)
     # Another process has a bench of its own.
-    again, head_again = Bench(config, data_seed=0, cache=cache).retrained(0, region)
+    again, head_again = retrained(Bench(config, data_seed=0, cache=cache), 0, region)
     assert trained == [100]
     assert values.same_bits(again)
     assert all(torch.equal(value, head_again[name]) for name, value in head.items())
-    bench.retrained(0, other)
-    bench.retrained(0, region, lr=0.01)
-    Bench(config, data_seed=1, cache=cache).retrained(0, region)
-    bench.retrained(0, region, anew=True)
+    retrained(bench, 0, other)
+    retrained(bench, 0, region, lr=0.01)
+    retrained(Bench(config, data_seed=1, cache=cache), 0, region)
+    retrained(bench, 0, region, anew=True)
     assert trained == [100, 90, 100, 100, 100]
 
 
@@ -245,7 +245,7 @@ def test_where_adamw_tunes_the_whole_model_it_trains_sams_regions_and_biases(
         seen.append((settings.optimizer, settings.lr, settings.weight_decay))
         return retrain(task, region, settings, **more)
 
-    monkeypatch.setattr("cl_graft.laboratory.bench.retrain", watched)
+    monkeypatch.setattr("cl_graft.laboratory.retraining.retrain", watched)
     list(EXPERIMENTS["sam_table1"].run(bench))
     assert len(seen) == 6
     assert set(seen) == {("adamw", 0.003, 0.02)}
