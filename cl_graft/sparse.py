@@ -43,6 +43,7 @@ class RegionParameters:
         region: The coordinates.
         vector: What to give to an optimiser: a parameter of shape (size of the region,), starting
             at the values the model has now, fp32 or wider, on the model's device.
+        gathered: Parameters of the model that require gradients, which hooks gather from.
 
     Examples:
         >>> from cl_graft.region import Layout
@@ -76,6 +77,7 @@ class RegionParameters:
         for parameter in self._parameters.values():
             parameter.requires_grad_(False)
             parameter.grad = None
+        self.gathered: list[nn.Parameter] = []
         self._hooks: list[torch.utils.hooks.RemovableHandle] = []
         self._patched: list[tuple[nn.Module, Any]] = []
         owners = linear_owners(model)
@@ -90,6 +92,7 @@ class RegionParameters:
         for parameter, inside, place in self._places:
             if id(parameter) not in owners:
                 parameter.requires_grad_(True)
+                self.gathered.append(parameter)
                 hook = parameter.register_post_accumulate_grad_hook(self._gatherer(inside, place))
                 self._hooks.append(hook)
 

@@ -135,6 +135,9 @@ def fine_tune(
     dev_score: Callable[[], float] | None = None,
     on_step: Callable[[int, float], None] | None = None,
     checkpoint: Checkpoint = NOWHERE,
+    through: Iterable[nn.Parameter] = (),
+    falling: bool | None = None,
+    phase: str = "dense fine-tuning",
 ) -> FineTuned:
     """Train `parameters` of a model; every other parameter is frozen meanwhile.
 
@@ -153,6 +156,10 @@ def fine_tune(
         dev_score: Score on dev, higher is better; called in eval mode.
         on_step: Called after every step with its number (from 1) and its loss.
         checkpoint: Where the run was left, if it was, and where its steps are offered.
+        through: Other parameters of the model that require gradients, as hooks carry these on to
+            `parameters` (`cl_graft.sparse`).
+        falling: Whether the learning rate falls linearly to 0; None means with AdamW alone.
+        phase: What errors call the run.
 
     Raises:
         DivergedError: If a loss or a weight that would be returned is NaN or infinite.
@@ -162,12 +169,18 @@ def fine_tune(
     best: FineTuned | None = None
     losses: list[float] = []
     walked = _Path(parameters) if path else None
+    falling = settings.optimizer == "adamw" if falling is None else falling
+
+    def diverged(what: str, step: int) -> DivergedError:
+        lr = settings.lr * (1 - (step - 1) / settings.steps) if falling else settings.lr
+        return _diverged(what, step, phase, lr)
+
     left = checkpoint.load()
     if left is not None:
         best, losses = _take_up_(left, parameters, optimizer, walked, scale)
     with ExitStack() as after:
         after.callback(model.eval)
-        after.enter_context(only_training(model, parameters.values()))
+        after.enter_context(only_training(model, [*parameters.values(), *through]))
         for step in range(len(losses), settings.steps):
             model.train()
             freeze_statistics(model)
@@ -176,10 +189,10 @@ def fine_tune(
             with seeded(seed, "dropout", step), mixed if settings.mixout else nullcontext():
                 losses.append(backpropagate(loss(step), scale))
             if not math.isfinite(losses[-1]):
-                raise _diverged(f"the loss is {losses[-1]}", step + 1, settings)
+                raise diverged(f"the loss is {losses[-1]}", step + 1)
             if scale is None or scale.unscale_(parameters.values()):
                 _move(optimizer, parameters, anchor, settings, walked)
-            if settings.optimizer == "adamw":
+            if falling:
                 for group in optimizer.param_groups:
                     group["lr"] = settings.lr * (1 - (step + 1) / settings.steps)
             if on_step:
@@ -190,7 +203,7 @@ def fine_tune(
                 try:
                     score = dev_score()
                 except NotFinite as error:
-                    raise _diverged(str(error), step + 1, settings) from error
+                    raise diverged(str(error), step + 1) from error
                 if best is None or best.dev is None or beats(score, best.dev):
                     best = _keep(best, parameters, walked, step=step + 1, dev=score)
             checkpoint.offer(partial(_state, parameters, optimizer, walked, scale, best, losses))
@@ -198,7 +211,7 @@ def fine_tune(
         gathered = walked.total if walked is not None else {}
         best = FineTuned(snapshot(parameters), settings.steps, None, path=gathered)
     if not all(bool(tensor.isfinite().all()) for tensor in best.tensors.values()):
-        raise _diverged("weights are NaN or infinite", best.step, settings)
+        raise diverged("weights are NaN or infinite", best.step)
     return replace(best, losses=losses)
 
 
@@ -207,16 +220,13 @@ def beats(score: float, best: float) -> bool:
     return math.isnan(best) or score >= best
 
 
-def _diverged(what: str, step: int, settings: FineTuning) -> DivergedError:
-    lr = settings.lr
-    if settings.optimizer == "adamw":
-        lr *= 1 - (step - 1) / settings.steps
+def _diverged(what: str, step: int, phase: str, lr: float) -> DivergedError:
     cause = (
         "no step was taken yet, so the base or the data are not finite"
         if step == 1 and what.startswith("the loss")
         else "a lower lr usually helps"
     )
-    return DivergedError(f"{what} at step {step} of dense fine-tuning with lr {lr:g}; {cause}")
+    return DivergedError(f"{what} at step {step} of {phase} with lr {lr:g}; {cause}")
 
 
 class _Path:

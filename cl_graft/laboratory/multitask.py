@@ -21,6 +21,7 @@ from cl_graft.laboratory.bench import Bench, Outcome
 from cl_graft.laboratory.readings import Reading
 from cl_graft.learning import DenseRun
 from cl_graft.passes import Passes
+from cl_graft.precision import loss_scale
 from cl_graft.randomness import derive, generator
 from cl_graft.region import Region, union
 from cl_graft.sparse import RegionParameters
@@ -131,6 +132,7 @@ def _learn_all(bench: Bench) -> tuple[DenseRun, list[dict[str, Tensor]]]:
                 settings=schedule,
                 seed=bench.seed,
                 anchor={name: before[name] for name in shared},
+                scale=loss_scale(first.precision),
             )
             return {shelf[name]: value for name, value in snapshot(together).items()}, {}
 

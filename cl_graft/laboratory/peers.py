@@ -23,6 +23,7 @@ from cl_graft.laboratory.readings import Reading
 from cl_graft.laboratory.retraining import bitfit, peer_rates
 from cl_graft.laboratory.transfer import elsewhere, pairs
 from cl_graft.models import TaskModel
+from cl_graft.precision import loss_scale
 from cl_graft.randomness import derive
 from cl_graft.strategies.baselines.inserted import (
     adapter_parameters,
@@ -155,7 +156,9 @@ def trained(
                     loss=task.training_loss(settings, seed=seed),
                     settings=settings,
                     seed=seed,
+                    scale=loss_scale(task.precision),
                     dev_score=task.dev_score,
+                    phase="training",
                 )
             return {shelf[name]: part for name, part in found.tensors.items()}, {"dev": found.dev}
 

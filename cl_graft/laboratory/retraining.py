@@ -11,23 +11,26 @@ from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any
 
-from torch import Tensor, nn, optim
+from torch import Tensor
 
 from cl_graft.experiments.schedule import region_schedule
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.graft import Graft, extract, snapshot, write_
-from cl_graft.keeping import holding, only_training
+from cl_graft.keeping import holding
 from cl_graft.laboratory.bench import Bench, Outcome
 from cl_graft.learning import TaskProblem
-from cl_graft.randomness import derive, seeded
+from cl_graft.precision import loss_scale
+from cl_graft.randomness import derive
 from cl_graft.region import Parameters, Region
 from cl_graft.sparse import RegionParameters
 from cl_graft.strategies.baselines.own_values import RATES
-from cl_graft.training import FineTuning, backpropagate, beats, freeze_statistics
+from cl_graft.training import FineTuning, fine_tune
+from cl_graft.trouble import in_phase
 
 __all__ = ["bitfit", "peer_rates", "retrain", "retrained"]
 
 _PEER_RATE = 2e-3
+_VECTOR = "region"
 
 
 def retrained(
@@ -100,47 +103,38 @@ def retrain(
     Args:
         task: The task.
         region: What trains beside the head.
-        settings: Steps, batch size, optimiser, learning rate, weight decay, clipping and looks at
-            dev.
+        settings: Steps, batch size, optimiser, learning rate, weight decay (of all that trains),
+            clipping and looks at dev; momentum, L1 penalty and Mixout are the dense run's alone.
         head: The head's first values.
         seed: Every random choice is a function of it.
         decay: Whether the learning rate falls linearly to 0.
 
     Returns:
         The region's values and the head's.
+
+    Raises:
+        DivergedError: If a loss or a value becomes NaN or infinite.
     """
     own = derive(seed, task.content, "re-training")
-    loss = task.training_loss(settings, seed=own)
-    every = max(1, settings.steps // settings.evaluations) if settings.evaluations else 0
-    best: tuple[float, Graft, dict[str, Tensor]] | None = None
+    settings = replace(settings, decay="all", momentum=0.0, l1=0.0, mixout=0.0)
     base = extract(task.model, region)
     with ExitStack() as after:
-        after.callback(task.model.eval)
+        after.enter_context(in_phase("region training"))
         after.callback(write_, task.model, base)
         after.enter_context(holding(task.head, head))
-        after.enter_context(only_training(task.model, task.head.values()))
         live = after.enter_context(RegionParameters(task.model, region))
-        trained = [live.vector, *task.head.values()]
-        kind = optim.AdamW if settings.optimizer == "adamw" else optim.SGD
-        optimizer = kind(trained, lr=settings.lr, weight_decay=settings.weight_decay)
-        for step in range(settings.steps):
-            if decay:
-                optimizer.param_groups[0]["lr"] = settings.lr * (1 - step / settings.steps)
-            task.model.train()
-            freeze_statistics(task.model)
-            optimizer.zero_grad()
-            with seeded(own, "dropout", step):
-                backpropagate(loss(step))
-            if settings.clip:
-                nn.utils.clip_grad_norm_(trained, settings.clip)
-            optimizer.step()
-            live.write_()
-            done = step + 1
-            if done == settings.steps or (every and done % every == 0):
-                task.model.eval()
-                score = task.dev_score() if every else 0.0
-                if best is None or beats(score, best[0]):
-                    best = score, live.graft(), snapshot(task.head)
-    if best is None:
-        raise ValueError("no step was taken")
-    return best[1], best[2]
+        found = fine_tune(
+            task.model,
+            {_VECTOR: live.vector, **task.head},
+            loss=task.training_loss(settings, seed=own),
+            settings=settings,
+            seed=own,
+            scale=loss_scale(task.precision),
+            dev_score=task.dev_score,
+            on_step=lambda *_: live.write_(),
+            through=live.gathered,
+            falling=decay,
+            phase="region training",
+        )
+    values = found.tensors.pop(_VECTOR).to("cpu", base.values.dtype)
+    return Graft(region, values), found.tensors

@@ -7,6 +7,7 @@ import pytest
 import torch
 from small_tasks import make_task
 
+from cl_graft.errors import DivergedError
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.laboratory import EXPERIMENTS, experiment_config
@@ -63,6 +64,18 @@ def test_retraining_learns_inside_the_region_and_puts_the_model_back():
         for name, parameter in task.head.items():
             parameter.copy_(head[name])
         assert float(task.loss(range(150)).detach()) < 0.9 * start
+
+
+def test_retraining_that_diverges_says_at_which_step_and_rate_and_puts_the_model_back():
+    task = make_task()
+    before = snapshot(dict(task.model.named_parameters()))
+    region = Region.of(Layout.of(task.parameters), range(0, 500, 5))
+    plan = FineTuning(steps=30, batch_size=16, lr=1e30, clip=0, evaluations=0)
+    with pytest.raises(DivergedError, match=r"at step \d+ of region training with lr \d"):
+        retrain(task, region, plan, head=snapshot(task.head), seed=0)
+    after = dict(task.model.named_parameters())
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert all(parameter.requires_grad for parameter in after.values())
 
 
 def test_adamw_moves_every_coordinate_of_a_region_by_the_learning_rate_at_first():
