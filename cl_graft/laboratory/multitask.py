@@ -173,22 +173,28 @@ def _purified(
 ) -> DenseRun:
     """Take a few joint steps on a group's union from its grafted values (Fig. 8d).
 
-    A step descends the sum of the tasks' losses, each on a batch.
+    A step of the joint run's optimiser, at its first rate, descends the sum of the tasks' losses,
+    each on a localizer's batch: ten steps on a training batch's few rows would add noise.
     """
     model = bench.problem(0).model
-    losses = _losses(bench, labels, bench.schedule(0), derive(bench.seed, "purify"))
+    schedule = bench.schedule(0)
+    rows = max(schedule.batch_size, bench.config.mask_batch)
+    batches = replace(schedule, batch_size=rows, micro_batch=bench.config.micro_batch or 32)
+    losses = _losses(bench, labels, batches, derive(bench.seed, "purify"))
     with ExitStack() as stack:
         stack.enter_context(only_training(model))
         stack.enter_context(grafted(model, gather(run.tuned, region)))
         for label in labels:
             stack.enter_context(holding(bench.problem(label).head, heads[label]))
         live = stack.enter_context(RegionParameters(model, region))
-        optimizer = torch.optim.SGD([live.vector], lr=bench.config.region_lr)
+        kind = torch.optim.AdamW if schedule.optimizer == "adamw" else torch.optim.SGD
+        optimizer = kind([live.vector], lr=schedule.lr, weight_decay=0.0)
         for step in range(_JOINT_STEPS):
             optimizer.zero_grad()
             for loss in losses:
                 backpropagate(loss(step))
-            torch.nn.utils.clip_grad_norm_([live.vector], bench.config.clip)
+            if schedule.clip:
+                torch.nn.utils.clip_grad_norm_([live.vector], schedule.clip)
             optimizer.step()
             live.write_()
         values = live.graft()
