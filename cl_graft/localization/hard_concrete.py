@@ -38,7 +38,11 @@ def diff_pruning(problem: Problem, *, k: int, steps: int, depth: int) -> dict[st
 
 
 def diff_pruning_sam(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
-    """Score coordinates by |α| of learned hard-concrete gates."""
+    """Score coordinates by α of learned hard-concrete gates.
+
+    The code takes |α|, which is the same there: its gates hardly move from where they start, in
+    (0, 1). Here they reach below 0, and the most closed ones are not meant.
+    """
     del k, depth
     alpha = {
         name: torch.sigmoid(
@@ -47,7 +51,7 @@ def diff_pruning_sam(problem: Problem, *, k: int, steps: int, depth: int) -> dic
         for name, value in problem.zeros().items()
     }
     _learn_(problem, alpha, steps=steps, stretch=3.0, price=1 / problem.layout.total)
-    return {name: value.abs() for name, value in alpha.items()}
+    return alpha
 
 
 def _learn_(
