@@ -225,8 +225,8 @@ class Bench:
         label: int,
         localizer: str,
         *,
-        k: int,
         dense: DenseRun,
+        k: int | None = None,
         depth: int | None = None,
         task: TaskProblem | None = None,
         anew: bool = False,
@@ -236,9 +236,10 @@ class Bench:
         Args:
             label: Which task.
             localizer: How.
-            k: The budget that the ranking is learned for; cut to what the localizer may choose.
             dense: Tuned values and head; for localizers that look at the base alone, too, whose
                 gradients go through this head.
+            k: The budget that the ranking is learned for; cut to what the localizer may choose.
+                None means the config's density: a mask that was learned for more is worse below.
             depth: How many to rank; None means all.
             task: Stands in for the task, such as one with other labels.
             anew: Whether to rank whatever the cache holds, as when it is timed.
@@ -246,7 +247,7 @@ class Bench:
         row, own = find_localizer(localizer), self.problem(label)
         task = task or own
         most = len(row.among(task.model, task.parameters)) if row.among else self.layout.total
-        k = min(k, most)
+        k = min(most, self.size(self.density) if k is None else k)
 
         def ranked() -> Ranking:
             with self._posed(label, localizer, dense, task) as (problem, settings):
@@ -330,8 +331,7 @@ class Bench:
             anew: As in `ranking`.
         """
         k, localizer = self.size(self.density), localizer or self.config.localizer
-        ranked = self.ranking(label, localizer, k=k, dense=dense, depth=k, anew=anew)
-        return ranked.top(k)
+        return self.ranking(label, localizer, dense=dense, depth=k, anew=anew).top(k)
 
     def biases(self, label: int) -> Region:
         """Return the region of all biases, which BitFit trains."""

@@ -103,9 +103,7 @@ def lottery_tickets(bench: Bench) -> Iterator[Reading]:
     shares = (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
-        ranking = bench.ranking(
-            label, bench.config.localizer, k=bench.size(bench.density), dense=run
-        )
+        ranking = bench.ranking(label, bench.config.localizer, dense=run)
         task = bench.problem(label)
         for share in shares:
             region = ranking.top(bench.size(share))
@@ -161,10 +159,10 @@ def fisher_masks(bench: Bench) -> Iterator[Reading]:
     shares = (1e-4, 1e-3, 1e-2)
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
-        k = bench.size(shares[-1])
-        learned = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k)
+        depth = bench.size(shares[-1])
+        learned = bench.ranking(label, bench.config.localizer, dense=run, depth=depth)
         for localizer in (bench.config.localizer, "fish", "random"):
-            ranking = bench.ranking(label, localizer, k=k, dense=run, depth=k)
+            ranking = bench.ranking(label, localizer, dense=run, depth=depth)
             for share in shares:
                 region = ranking.top(bench.size(share))
                 answers = bench.graft_answers(label, bench.cut(run, region), run.head)
@@ -245,7 +243,7 @@ def _swept(
 ) -> Iterator[Reading]:
     """Score grafts of growing regions on one dense run."""
     name, run = bench.names[label], bench.dense(label, **changes)
-    ranking = bench.ranking(label, localizer, k=bench.size(bench.density), dense=run)
+    ranking = bench.ranking(label, localizer, dense=run)
     most = bench.layout.total - (len(without) if without is not None else 0)
     sizes = sorted({min(most, bench.size(share)) for share in DENSITIES})
     task = bench.problem(label)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
@@ -31,6 +31,7 @@ __all__ = [
     "GROUPS",
     "from_a_large_base",
     "from_a_small_base",
+    "regions_and_unions",
     "task_regions",
 ]
 
@@ -47,9 +48,16 @@ named in its picture alone)."""
 _JOINT_STEPS = 10
 
 
+def regions_and_unions(bench: Bench) -> Iterator[Reading]:
+    """Overlap and gains of regions, γ_base empty, and gains of unions, purified or not (Fig. 8)."""
+    learned = _Learned.of(bench)
+    yield from learned.read()
+    yield from learned.unions()
+
+
 def task_regions(bench: Bench) -> Iterator[Reading]:
-    """Overlap and gains of regions, γ_base empty (Fig. 8; Figs. 13 and 14 by other optimisers)."""
-    yield from _regions(bench)
+    """Overlap and gains of regions, γ_base empty (Figs. 13 and 14, by other optimisers)."""
+    yield from _Learned.of(bench).read()
 
 
 def from_a_small_base(bench: Bench) -> Iterator[Reading]:
@@ -57,36 +65,70 @@ def from_a_small_base(bench: Bench) -> Iterator[Reading]:
 
     That is the paper's 0.001 % for regions of 0.01 %.
     """
-    yield from _regions(bench, base_share=0.1)
+    yield from _Learned.of(bench, base_share=0.1).read()
 
 
 def from_a_large_base(bench: Bench) -> Iterator[Reading]:
     """The same with γ_base as large as the region, the paper's 0.01 % (Fig. 12)."""
-    yield from _regions(bench, base_share=1.0)
+    yield from _Learned.of(bench, base_share=1.0).read()
 
 
-def _regions(bench: Bench, *, base_share: float = 0.0) -> Iterator[Reading]:
-    labels, names = range(len(bench.names)), bench.names
-    run, heads = _learn_all(bench)
-    regions = [
-        _region(bench, label, replace(run, head=heads[label]), base_share) for label in labels
-    ]
-    base = _scores(bench, heads)
-    everything = Region.full(bench.layout)
-    with grafted(bench.problem(0).model, gather(run.tuned, everything)):
-        full = _scores(bench, heads)
-    for i in labels:
-        yield from _gains(bench, run, regions[i], f"region of {names[i]}", heads, base, full)
-        for j in labels:
-            share = regions[i].overlap(regions[j])
-            if share is not None:
-                yield Reading(names[j], f"region of {names[i]}", "overlap", share)
-    for members in _groups(names):
-        group = union([regions[label] for label in members], layout=bench.layout)
-        called = " ∪ ".join(names[label] for label in members)
-        yield from _gains(bench, run, group, called, heads, base, full)
-        purified = _purified(bench, run, group, members, heads)
-        yield from _gains(bench, purified, group, f"{called}, purified", heads, base, full)
+@dataclass(frozen=True, eq=False)
+class _Learned:
+    """A multi-task model, the regions of its tasks, and what the base and the whole model score."""
+
+    bench: Bench
+    run: DenseRun
+    heads: Sequence[dict[str, Tensor]]
+    regions: Sequence[Region]
+    base: Sequence[float]
+    full: Sequence[float]
+
+    @classmethod
+    def of(cls, bench: Bench, *, base_share: float = 0.0) -> _Learned:
+        run, heads = _learn_all(bench)
+        regions = [
+            _region(bench, label, replace(run, head=head), base_share)
+            for label, head in enumerate(heads)
+        ]
+        base = _scores(bench, heads)
+        with grafted(bench.problem(0).model, gather(run.tuned, Region.full(bench.layout))):
+            return cls(bench, run, heads, regions, base, _scores(bench, heads))
+
+    def read(self) -> Iterator[Reading]:
+        """Read base and whole model, and every region's overlaps and gains."""
+        names = self.bench.names
+        for method, scores in (("base", self.base), ("whole model", self.full)):
+            for name, score in zip(names, scores, strict=True):
+                yield Reading(name, method, "score", score)
+        for name, region in zip(names, self.regions, strict=True):
+            yield from self._gains(self.run, region, f"region of {name}")
+            for other, beside in zip(names, self.regions, strict=True):
+                share = region.overlap(beside)
+                if share is not None:
+                    yield Reading(other, f"region of {name}", "overlap", share)
+
+    def unions(self) -> Iterator[Reading]:
+        """Read the gains of unions of groups, as they are and purified."""
+        names = self.bench.names
+        for members in _groups(names):
+            group = union([self.regions[label] for label in members], layout=self.bench.layout)
+            called = " ∪ ".join(names[label] for label in members)
+            yield from self._gains(self.run, group, called)
+            purified = _purified(self.bench, self.run, group, members, self.heads)
+            yield from self._gains(purified, group, f"{called}, purified")
+
+    def _gains(self, run: DenseRun, region: Region, method: str) -> Iterator[Reading]:
+        """Ask every task of a graft, and say what part of the full model's gain it has (Eq. 5)."""
+        with grafted(self.bench.problem(0).model, gather(run.tuned, region)):
+            scores = _scores(self.bench, self.heads)
+        for name, score, low, high in zip(
+            self.bench.names, scores, self.base, self.full, strict=True
+        ):
+            gain = relative_gain(score, base=low, full=high)
+            yield Reading(name, method, "score", score)
+            if gain is not None:
+                yield Reading(name, method, "relative gain", gain)
 
 
 def _region(bench: Bench, label: int, run: DenseRun, base_share: float) -> Region:
@@ -202,25 +244,6 @@ def _purified(
     for name, inside, place in region.by_parameter():
         tuned[name].view(-1)[inside] = values.values[place].to(tuned[name])
     return replace(run, tuned=tuned)
-
-
-def _gains(
-    bench: Bench,
-    run: DenseRun,
-    region: Region,
-    method: str,
-    heads: Sequence[dict[str, Tensor]],
-    base: Sequence[float],
-    full: Sequence[float],
-) -> Iterator[Reading]:
-    """Ask every task of a graft, and say what part of the full model's gain it has (Eq. 5)."""
-    with grafted(bench.problem(0).model, gather(run.tuned, region)):
-        scores = _scores(bench, heads)
-    for name, score, low, high in zip(bench.names, scores, base, full, strict=True):
-        gain = relative_gain(score, base=low, full=high)
-        yield Reading(name, method, "score", score)
-        if gain is not None:
-            yield Reading(name, method, "relative gain", gain)
 
 
 def _scores(bench: Bench, heads: Sequence[dict[str, Tensor]]) -> list[float]:

@@ -83,8 +83,8 @@ def wise(bench: Bench) -> Iterator[Reading]:
     """Walk from the base to the tuned and to the grafted model, and along grafts (Fig. 7)."""
     for source, targets in pairs(bench):
         run, task = bench.dense(source), bench.problem(source)
-        k = bench.size(_GRAFTS[-1])
-        ranking = bench.ranking(source, bench.config.localizer, k=k, dense=run, depth=k)
+        depth = bench.size(_GRAFTS[-1])
+        ranking = bench.ranking(source, bench.config.localizer, dense=run, depth=depth)
         region = ranking.top(bench.size(bench.density))
         for share in _GRAFTS:
             graft = bench.cut(run, ranking.top(bench.size(share)))
@@ -112,8 +112,8 @@ def _followed(bench: Bench, label: int) -> Iterator[Reading]:
     with holding(task.parameters, run.tuned), holding(task.head, run.head):
         labelled = self_labelled(task)
     sizes = {method: bench.size(min(1.0, n * bench.density)) for method, n in _FOLLOWED.items()}
-    localizer, k, most = bench.config.localizer, bench.size(bench.density), max(sizes.values())
-    ranking = bench.ranking(label, localizer, k=k, dense=run, task=labelled, depth=most)
+    localizer, depth = bench.config.localizer, max(sizes.values())
+    ranking = bench.ranking(label, localizer, dense=run, task=labelled, depth=depth)
     yield Reading(name, "checkpoint", "step", float(checkpoint))
     for step, at in seen.items():
         whole = bench.tuned_answers(label, at).score
