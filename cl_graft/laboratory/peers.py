@@ -1,8 +1,8 @@
 """What others train instead of a region: LoRA and adapters, each on a copy of the model.
 
 The peers of Tables 6 and 7 of Panigrahi et al., 2023 (https://arxiv.org/abs/2302.06600), and of
-Table 1 of Fu et al., 2023 (https://arxiv.org/abs/2211.15583). AdamW without weight decay trains
-their parts and the head; the learning rate is chosen on dev where the config has a grid.
+Table 1 of Fu et al., 2023 (https://arxiv.org/abs/2211.15583). Their parts and the head are trained;
+where there are several plans of how, dev chooses.
 """
 
 from __future__ import annotations
@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from types import MappingProxyType
+from typing import Any
 
 from torch import nn
 
@@ -20,7 +22,7 @@ from cl_graft.fingerprint import hash_tensors
 from cl_graft.keeping import holding, keeping
 from cl_graft.laboratory.bench import Bench, Outcome
 from cl_graft.laboratory.readings import Reading
-from cl_graft.laboratory.retraining import bitfit, peer_rates
+from cl_graft.laboratory.retraining import bitfit, peer_plans
 from cl_graft.laboratory.transfer import elsewhere, pairs
 from cl_graft.models import TaskModel
 from cl_graft.precision import loss_scale
@@ -64,10 +66,10 @@ class Peer:
     what: str
 
 
-def _lora(model: TaskModel, size: int, seed: int) -> None:
+def _lora(model: TaskModel, size: int, seed: int, *, everywhere: bool = False) -> None:
     if find_spec("peft") is None:
         raise InputError("LoRA needs the package peft: pip install 'cl-graft[peft]'")
-    add_lora_(model, rank=size, alpha=2 * size, seed=seed)
+    add_lora_(model, rank=size, alpha=size, seed=seed, everywhere=everywhere)
 
 
 def _two_adapters(model: TaskModel, size: int, seed: int) -> None:
@@ -81,12 +83,14 @@ def _one_adapter(model: TaskModel, size: int, seed: int) -> None:
 PEERS: Mapping[str, Peer] = MappingProxyType(
     {
         "LoRA": Peer(_lora, lora_parameters, (1, 2, 8), "rank"),
+        "LoRA everywhere": Peer(partial(_lora, everywhere=True), lora_parameters, (), "rank"),
         "Houlsby": Peer(_two_adapters, adapter_parameters, (1, 2, 16, 64), "size"),
         "Pfeiffer": Peer(_one_adapter, adapter_parameters, (1, 2, 16, 64), "size"),
     }
 )
-"""By name: LoRA on all linear layers of the blocks (Hu et al., 2022,
-https://arxiv.org/abs/2106.09685), adapters behind both halves of a block (Houlsby et al., 2019,
+"""By name: LoRA beside query and value (Hu et al., 2022, https://arxiv.org/abs/2106.09685), as the
+shares of Table 6 have it, or on all linear layers of the blocks, as the code of the SAM paper has
+it, of no size of its own; adapters behind both halves of a block (Houlsby et al., 2019,
 https://arxiv.org/abs/1902.00751), one behind each block (after Pfeiffer et al., 2021,
 https://arxiv.org/abs/2005.00247)."""
 
@@ -124,7 +128,13 @@ def share_of(bench: Bench, peer: Peer, size: int) -> float:
 
 @contextmanager
 def trained(
-    bench: Bench, label: int, peer: Peer, *, size: int, anew: bool = False
+    bench: Bench,
+    label: int,
+    peer: Peer,
+    *,
+    size: int,
+    plans: Sequence[Mapping[str, Any]] | None = None,
+    anew: bool = False,
 ) -> Iterator[Bench]:
     """Train a peer's parts and a head on a task, and have a bench that carries them.
 
@@ -133,6 +143,7 @@ def trained(
         label: The task.
         peer: What trains.
         size: Of its parts.
+        plans: Changes to the schedule, of which dev chooses one; None means `peer_plans`.
         anew: Whether to train whatever the cache holds, as when it is timed.
 
     Yields:
@@ -144,9 +155,9 @@ def trained(
     shelf = {name: name for name in parts} | task.head_shelf
     what = hash_tensors({shelf[name]: part.detach() for name, part in parts.items()})
     best: Outcome | None = None
-    for rate in peer_rates(bench):
-        settings = replace(bench.schedule(label), optimizer="adamw", lr=rate, weight_decay=0.0)
-        seed = derive(bench.seed, task.content, "peer", f"{rate:g}")
+    for plan in peer_plans(bench) if plans is None else plans:
+        settings = replace(bench.schedule(label), **plan)
+        seed = derive(bench.seed, task.content, "peer", f"{settings.lr:g}")
 
         def made(settings: FineTuning = settings, seed: int = seed) -> Outcome:
             with keeping(parts):
@@ -177,8 +188,8 @@ def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]
     run, task = bench.dense(label), bench.problem(label)
     with holding(task.parameters, run.tuned), holding(task.head, run.head):
         yield "fine-tuning", None, bench
-    k = bench.size(DENSITIES[-1])
-    ranking = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k)
+    depth = bench.size(DENSITIES[-1])
+    ranking = bench.ranking(label, bench.config.localizer, dense=run, depth=depth)
     for density in DENSITIES:
         graft = bench.cut(run, ranking.top(bench.size(density)))
         with bench.carrying(label, graft, run.head):

@@ -27,7 +27,7 @@ from cl_graft.strategies.baselines.own_values import RATES
 from cl_graft.training import FineTuning, fine_tune
 from cl_graft.trouble import in_phase
 
-__all__ = ["bitfit", "peer_rates", "retrain", "retrained"]
+__all__ = ["bitfit", "peer_plans", "retrain", "retrained"]
 
 _PEER_RATE = 2e-3
 _VECTOR = "region"
@@ -76,17 +76,20 @@ def bitfit(bench: Bench, label: int, *, anew: bool = False) -> tuple[Graft, dict
         label: Which task.
         anew: As in `retrained`.
     """
-    plans = ({"optimizer": "adamw", "lr": rate} for rate in peer_rates(bench))
     region = bench.biases(label)
-    found = [retrained(bench, label, region, anew=anew, **plan) for plan in plans]
+    found = [retrained(bench, label, region, anew=anew, **plan) for plan in peer_plans(bench)]
     if len(found) == 1:
         return found[0]  # Nothing to ask dev, and cells may be timed.
     return max(found, key=lambda one: bench.graft_answers(label, *one, split="valid").score)
 
 
-def peer_rates(bench: Bench) -> tuple[float, ...]:
-    """Return AdamW's learning rates for LoRA, adapters and BitFit, of which dev chooses one."""
-    return RATES["lr"] if bench.config.grid else (_PEER_RATE,)
+def peer_plans(bench: Bench) -> list[dict[str, Any]]:
+    """Return how LoRA, adapters and BitFit are trained: by AdamW, of whose rates dev chooses one.
+
+    Rates are many where the config has a grid.
+    """
+    rates = RATES["lr"] if bench.config.grid else (_PEER_RATE,)
+    return [{"optimizer": "adamw", "lr": rate, "weight_decay": 0.0} for rate in rates]
 
 
 def retrain(

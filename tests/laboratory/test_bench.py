@@ -1,6 +1,7 @@
 """The bench leaves its model at the base, and re-training changes a region and nothing else."""
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,8 @@ from cl_graft.localization import localize
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.region import Layout, Region
 from cl_graft.training import FineTuning, fine_tune
+
+LAYERS = re.compile(r"(query|key|value|dense)\.lora_A")
 
 
 def test_experiments_leave_the_model_at_its_base(tiny_bert, tmp_path):
@@ -246,22 +249,34 @@ def test_joint_models_and_peers_are_trained_once(name, tiny_bert, tmp_path, monk
     assert len(trained) == count
 
 
-def test_where_adamw_tunes_the_whole_model_it_trains_sams_regions_and_biases(
+def test_sams_methods_that_train_few_parameters_are_all_trained_one_way(
     tiny_bert, tmp_path, monkeypatch
 ):
-    sets = [f"model={tiny_bert}", "dense_optimizer=adamw", "lr=0.003", "weight_decay=0.02"]
+    sets = [f"model={tiny_bert}", "region_lr=0.003", "weight_decay=0.02"]
     config = experiment_config(EXPERIMENTS["sam_table1"], "smoke", sets=sets)
     bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path))
     seen = []
 
-    def watched(task, region, settings, **more):
+    def watched(*given, settings, **more):
         seen.append((settings.optimizer, settings.lr, settings.weight_decay))
-        return retrain(task, region, settings, **more)
+        return fine_tune(*given, settings=settings, **more)
 
-    monkeypatch.setattr("cl_graft.laboratory.retraining.retrain", watched)
+    for module in ("retraining", "peers"):
+        monkeypatch.setattr(f"cl_graft.laboratory.{module}.fine_tune", watched)
     list(EXPERIMENTS["sam_table1"].run(bench))
-    assert len(seen) == 6
-    assert set(seen) == {("adamw", 0.003, 0.02)}
+    assert seen == [("adamw", 0.003, 0.02)] * 8  # five regions, biases, adapters, LoRA
+
+
+def test_a_rate_at_which_a_region_diverges_is_passed_over(tiny_bert, tmp_path, monkeypatch):
+    experiment = EXPERIMENTS["region_rates"]
+    config = experiment_config(experiment, "smoke", sets=[f"model={tiny_bert}"])
+    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path))
+    monkeypatch.setattr("cl_graft.laboratory.rates.RATES", (0.1, 1e38))
+    readings = list(experiment.run(bench))
+    assert {r.x for r in readings if r.measure == "score" and r.method == "random"} == {0.1}
+    monkeypatch.setattr("cl_graft.laboratory.rates.RATES", (1e38,))
+    with pytest.raises(DivergedError):
+        list(experiment.run(bench))
 
 
 def test_a_summary_is_the_mean_over_cells_and_leaves_out_what_is_no_number():
@@ -322,6 +337,9 @@ def test_parts_that_are_put_into_a_model_change_nothing_before_they_are_trained(
         # Houlsby's adapters stand in both halves of a block, Pfeiffer's behind each.
     one = len(PEERS["Pfeiffer"].parts(_with(bench, "Pfeiffer")))
     assert len(PEERS["Houlsby"].parts(_with(bench, "Houlsby"))) == 2 * one
+    beside = {name: ".".join(PEERS[name].parts(_with(bench, name))) for name in PEERS}
+    assert {"query", "value"} == set(LAYERS.findall(beside["LoRA"]))
+    assert {"query", "key", "value", "dense"} == set(LAYERS.findall(beside["LoRA everywhere"]))
 
 
 def test_rows_that_are_left_out_are_left_out_of_dense_runs_and_of_models_with_parts(

@@ -7,7 +7,7 @@ https://arxiv.org/abs/2106.09685). B starts at 0, so every task starts at the ba
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import torch
 from avalanche.training.templates import SupervisedTemplate
@@ -88,18 +88,25 @@ class OrthogonalLoRA(TrainOnly, supports_distributed=False):
             layer.lora_B["default"].weight.zero_()
 
 
-def add_lora_(model: TaskModel, *, rank: int, alpha: int, seed: int) -> None:
-    """Put a LoRA beside every graftable linear layer of a model, and freeze the rest.
+def add_lora_(
+    model: TaskModel, *, rank: int, alpha: int, seed: int, everywhere: bool = True
+) -> None:
+    """Put LoRAs beside graftable linear layers of a model, and freeze the rest.
 
     Args:
         model: The model, in place; its parameters get other names.
         rank: Rows of A.
         alpha: The update is scaled by ``alpha / rank``.
         seed: Draws A.
+        everywhere: Beside all of them. Else where peft puts them in an architecture that it knows:
+            for most beside query and value, as in the paper.
     """
     from peft import LoraConfig, inject_adapter_in_model
+    from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as USUAL
 
-    places = [name.removeprefix("backbone.") for name in _linears(model)]
+    kind = cast(Any, model.backbone.config).model_type
+    known = None if everywhere else USUAL.get(kind)
+    places = known or [name.removeprefix("backbone.") for name in _linears(model)]
     transposed = any(isinstance(module, Conv1D) for module in model.modules())
     config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=places, fan_in_fan_out=transposed)  # pyright: ignore[reportCallIssue]
     with seeded(seed, "lora"):
