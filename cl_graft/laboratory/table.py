@@ -184,7 +184,7 @@ _ROWS = (
         built_in=("sentiment", "urgency"), measure="accuracy out of distribution", axis="density"),
     _of("table8", "FISH's and random regions as grafts", grafts.fisher_masks, _FOUR, **_DENSITY),
     _of("table9", "A causal model", grafts.calibrated_grafts, _FOUR,
-        settings={"family": "causal_lm", "density": 0.0005}, paper={"model": "gpt2"}),
+        settings={"family": "causal_lm"}, paper={"model": "gpt2", "density": 0.0005}),
     _of("fig2", "Learned, most moved and random regions", grafts.regions_by_density, _TWO,
         **_DENSITY),
     _of("fig3", "Regions of standard fine-tuning", grafts.regions_by_density, _LARGE,
