@@ -165,12 +165,15 @@ class Bench:
         """The config's density; its largest budget where it is to be found."""
         return 1e-2 if self.config.density == "auto" else self.config.density
 
+    def schedules(self, label: int) -> tuple[FineTuning, ...]:
+        """Return the dense schedules of a task of which dev chooses one."""
+        return grid_of(self.config, self.stream.tasks[label].task)
+
     def schedule(self, label: int) -> FineTuning:
         """Return the dense schedule of a task, chosen on dev where the config has a grid."""
         if label not in self._schedules:
-            grid = grid_of(self.config, self.stream.tasks[label].task)
             self._schedules[label] = choose(
-                self.problem(label), grid, seed=self.seed, cache=self._cache
+                self.problem(label), self.schedules(label), seed=self.seed, cache=self._cache
             )
         return self._schedules[label]
 
@@ -306,9 +309,10 @@ class Bench:
         self, label: int, localizer: str, dense: DenseRun, task: TaskProblem
     ) -> Iterator[tuple[Problem, GraftingSettings]]:
         """Pose a task to a localizer, on the model with the head of a dense run."""
+        # A joint model's schedule is none of the task's own, which is not chosen for it alone.
+        schedule = self._schedules.get(label) or self.schedules(label)[0]
         settings = replace(
-            grafting_settings(self.config, self.schedule(label), seed=self.seed),
-            localizer=localizer,
+            grafting_settings(self.config, schedule, seed=self.seed), localizer=localizer
         )
         with only_training(task.model, task.parameters.values()), holding(task.head, dense.head):
             path = dense.path or {}

@@ -7,14 +7,16 @@ one task, or of a group, are asked all tasks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
 
 import torch
 from torch import Tensor
 
 from cl_graft.analysis import relative_gain
+from cl_graft.errors import DivergedError
 from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.keeping import holding, keeping, only_training
 from cl_graft.laboratory.bench import Bench, Outcome
@@ -78,6 +80,7 @@ class _Learned:
     """A multi-task model, the regions of its tasks, and what the base and the whole model score."""
 
     bench: Bench
+    schedule: FineTuning
     run: DenseRun
     heads: Sequence[dict[str, Tensor]]
     regions: Sequence[Region]
@@ -86,14 +89,13 @@ class _Learned:
 
     @classmethod
     def of(cls, bench: Bench, *, base_share: float = 0.0) -> _Learned:
-        run, heads = _learn_all(bench)
+        schedule, run, heads = _learn_all(bench)
         regions = [
             _region(bench, label, replace(run, head=head), base_share)
             for label, head in enumerate(heads)
         ]
-        base = _scores(bench, heads)
-        with grafted(bench.problem(0).model, gather(run.tuned, Region.full(bench.layout))):
-            return cls(bench, run, heads, regions, base, _scores(bench, heads))
+        base, full = _scores(bench, heads), _scores(bench, heads, run=run)
+        return cls(bench, schedule, run, heads, regions, base, full)
 
     def read(self) -> Iterator[Reading]:
         """Read base and whole model, and every region's overlaps and gains."""
@@ -115,7 +117,7 @@ class _Learned:
             group = union([self.regions[label] for label in members], layout=self.bench.layout)
             called = " ∪ ".join(names[label] for label in members)
             yield from self._gains(self.run, group, called)
-            purified = _purified(self.bench, self.run, group, members, self.heads)
+            purified = _purified(self.bench, self.schedule, self.run, group, members, self.heads)
             yield from self._gains(purified, group, f"{called}, purified")
 
     def _gains(self, run: DenseRun, region: Region, method: str) -> Iterator[Reading]:
@@ -147,15 +149,38 @@ def _groups(names: Sequence[str]) -> list[list[int]]:
     return known or ([[0, 1]] if len(names) > 2 else [])
 
 
-def _learn_all(bench: Bench) -> tuple[DenseRun, list[dict[str, Tensor]]]:
+def _learn_all(bench: Bench) -> tuple[FineTuning, DenseRun, list[dict[str, Tensor]]]:
     """Train the base and all heads on batches of random tasks, as many steps as tasks times one's.
 
+    Where there are several schedules, the one with the best mean score on dev is taken (App. C.1).
+
     Returns:
-        The tuned weights, and every task's head.
+        The schedule, the tuned weights, and every task's head.
     """
+    schedules = bench.schedules(0)
+    if len(schedules) == 1:
+        return schedules[0], *_joint(bench, schedules[0])
+    best: tuple[FineTuning, DenseRun, list[dict[str, Tensor]]] | None = None
+    highest = -math.inf
+    diverged: list[DivergedError] = []
+    for schedule in schedules:
+        try:
+            run, heads = _joint(bench, schedule)
+        except DivergedError as error:
+            diverged.append(error)
+            continue
+        dev = math.fsum(_scores(bench, heads, run=run, split="valid"))
+        if best is None or dev > highest:
+            best, highest = (schedule, run, heads), dev
+    if best is None:
+        raise diverged[-1]
+    return best
+
+
+def _joint(bench: Bench, schedule: FineTuning) -> tuple[DenseRun, list[dict[str, Tensor]]]:
+    """Train all tasks together by a schedule of one."""
     tasks = [bench.problem(label) for label in range(len(bench.names))]
-    schedule = replace(bench.schedule(0), evaluations=0)
-    schedule = replace(schedule, steps=schedule.steps * len(tasks))
+    schedule = replace(schedule, evaluations=0, steps=schedule.steps * len(tasks))
     shared, first = tasks[0].parameters, tasks[0]
     heads = {name: p for task in tasks for name, p in task.head.items()}
     shelf = {name: name for name in shared} | {
@@ -208,6 +233,7 @@ def _losses(
 
 def _purified(
     bench: Bench,
+    schedule: FineTuning,
     run: DenseRun,
     region: Region,
     labels: Sequence[int],
@@ -219,7 +245,6 @@ def _purified(
     each on a localizer's batch: ten steps on a training batch's few rows would add noise.
     """
     model = bench.problem(0).model
-    schedule = bench.schedule(0)
     rows = max(schedule.batch_size, bench.config.mask_batch)
     batches = replace(schedule, batch_size=rows, micro_batch=bench.config.micro_batch or 32)
     losses = _losses(bench, labels, batches, derive(bench.seed, "purify"))
@@ -246,10 +271,18 @@ def _purified(
     return replace(run, tuned=tuned)
 
 
-def _scores(bench: Bench, heads: Sequence[dict[str, Tensor]]) -> list[float]:
-    """Ask every task of the model as it is now, through the heads that were learned together."""
+def _scores(
+    bench: Bench,
+    heads: Sequence[dict[str, Tensor]],
+    *,
+    run: DenseRun | None = None,
+    split: str = "test",
+) -> list[float]:
+    """Ask every task of the model as it is now, or of a run, through the heads of the joint run."""
     found: list[float] = []
-    for label, head in enumerate(heads):
-        with holding(bench.problem(label).head, head):
-            found.append(bench.answers(label).score)
+    tuned = holding(bench.problem(0).parameters, run.tuned) if run else nullcontext()
+    with tuned:
+        for label, head in enumerate(heads):
+            with holding(bench.problem(label).head, head):
+                found.append(bench.answers(label, split=split).score)
     return found
