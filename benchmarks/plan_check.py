@@ -1,6 +1,6 @@
 """Check what `cl-graft plan` predicts against what the phases take.
 
-Every phase of three models with random weights runs in a process of its own, through the functions
+Every phase of four models with random weights runs in a process of its own, through the functions
 that experiments call: `fine_tune_task`, `localize`, `RegionParameters` with SGD, and the model's
 forward. Its peak is the highest resident set above the one taken after imports and after the model
 was made, and one forward (see `measure.py`); the model's own bytes are added to it, as the plan
@@ -152,7 +152,7 @@ def task_of(folder: Path, *, batch: int, length: int) -> TaskProblem:
 
 
 def dense(
-    folder: Path, settings: PlanSettings, optimizer: Literal["sgd", "adamw"]
+    folder: Path, settings: PlanSettings, optimizer: Literal["sgd", "adamw"], path: bool
 ) -> Callable[[], None]:
     task = task_of(folder, batch=settings.batch_size, length=settings.max_length)
     schedule = FineTuning(
@@ -160,7 +160,7 @@ def dense(
     )
 
     def run() -> None:
-        fine_tune_task(task, schedule, seed=0)
+        fine_tune_task(task, schedule, seed=0, path=path)
 
     return run
 
@@ -240,8 +240,9 @@ def evaluation(folder: Path, settings: PlanSettings) -> Callable[[], None]:
 
 
 PHASES: Mapping[str, tuple[Callable[..., Callable[[], None]], tuple[object, ...]]] = {
-    "dense fine-tuning, SGD": (dense, ("sgd",)),
-    "dense fine-tuning, AdamW": (dense, ("adamw",)),
+    "dense fine-tuning, SGD": (dense, ("sgd", False)),
+    "dense fine-tuning, AdamW": (dense, ("adamw", False)),
+    "dense fine-tuning, SGD with path integral": (dense, ("sgd", True)),
     "localization, learned mask": (localization, ("learned_mask", False)),
     "localization, candidates": (localization, ("learned_mask", True)),
     "localization, base gradient": (localization, ("base_gradient", False)),

@@ -153,6 +153,16 @@ def _moments(hollow: HollowModel, work: Workload, ledger: Ledger) -> int:
     return kept
 
 
+def _gathering(hollow: HollowModel, work: Workload, ledger: Ledger) -> int:
+    """Make what a run adds up for `path_integral`: where a step starts, the sum, the best's sum."""
+    trained = [*hollow.parameters.values(), *hollow.head.values()]
+    gathered = [torch.zeros_like(tensor) for tensor in trained]
+    gathered += [torch.zeros_like(t, dtype=torch.float32) for t in trained for _ in range(2)]
+    kept = ledger.now
+    del gathered
+    return kept
+
+
 def _base_gradient(hollow: HollowModel, work: Workload, ledger: Ledger) -> int:
     return _scores(hollow, work, ledger, tuned={})
 
@@ -261,6 +271,12 @@ PHASES: Mapping[str, Phase] = MappingProxyType(
             Phase(_SGD, _dense, instead=_NO_DENSE_RUN),
             Phase("dense fine-tuning, AdamW", _moments, like=_SGD, instead="SGD"),
             Phase(
+                "dense fine-tuning, SGD with path integral",
+                _gathering,
+                like=_SGD,
+                instead="the localizer movement",
+            ),
+            Phase(
                 "localization, learned mask",
                 _learned_mask,
                 localizes=True,
@@ -279,4 +295,5 @@ PHASES: Mapping[str, Phase] = MappingProxyType(
     }
 )
 """The phases, in the order of a task's life. A task needs one dense run and the first or second
-localization, or the third localization alone; region training follows either."""
+localization, the dense run with the path integral, or the third localization alone; region
+training follows each."""
