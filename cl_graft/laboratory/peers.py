@@ -1,8 +1,7 @@
 """What others train instead of a region: LoRA and adapters, each on a copy of the model.
 
 The peers of Tables 6 and 7 of Panigrahi et al., 2023 (https://arxiv.org/abs/2302.06600), and of
-Table 1 of Fu et al., 2023 (https://arxiv.org/abs/2211.15583). Their parts and the head are trained;
-where there are several plans of how, dev chooses.
+Table 1 of Fu et al., 2023 (https://arxiv.org/abs/2211.15583). Their parts and the head are trained.
 """
 
 from __future__ import annotations
@@ -33,9 +32,10 @@ from cl_graft.strategies.baselines.inserted import (
     add_two_adapters_,
 )
 from cl_graft.strategies.baselines.low_rank import add_lora_, lora_parameters
-from cl_graft.training import FineTuning, fine_tune
+from cl_graft.training import fine_tune
 
 __all__ = [
+    "LORA_EVERYWHERE",
     "PEERS",
     "Peer",
     "peers_and_densities",
@@ -48,6 +48,9 @@ __all__ = [
 DENSITIES = (1e-4, 5e-4, 1e-3, 3e-3, 1e-2)
 """Of the grafts beside them."""
 
+_RATES = (2e-3, 8e-3)
+"""AdamW's, where the config has no grid."""
+
 
 @dataclass(frozen=True)
 class Peer:
@@ -56,14 +59,14 @@ class Peer:
     Attributes:
         insert: Puts its parts into a model: (model, size, seed).
         parts: From a model to them, by name.
-        sizes: Ranks or bottlenecks of the tables.
+        sizes: Ranks or bottlenecks of Tables 6 and 7.
         what: What the size is.
     """
 
     insert: Callable[[TaskModel, int, int], None]
     parts: Callable[[nn.Module], dict[str, nn.Parameter]]
-    sizes: Sequence[int]
-    what: str
+    sizes: Sequence[int] = ()
+    what: str = "size"
 
 
 def _lora(model: TaskModel, size: int, seed: int, *, everywhere: bool = False) -> None:
@@ -83,16 +86,17 @@ def _one_adapter(model: TaskModel, size: int, seed: int) -> None:
 PEERS: Mapping[str, Peer] = MappingProxyType(
     {
         "LoRA": Peer(_lora, lora_parameters, (1, 2, 8), "rank"),
-        "LoRA everywhere": Peer(partial(_lora, everywhere=True), lora_parameters, (), "rank"),
-        "Houlsby": Peer(_two_adapters, adapter_parameters, (1, 2, 16, 64), "size"),
-        "Pfeiffer": Peer(_one_adapter, adapter_parameters, (1, 2, 16, 64), "size"),
+        "Houlsby": Peer(_two_adapters, adapter_parameters, (1, 2, 16, 64)),
+        "Pfeiffer": Peer(_one_adapter, adapter_parameters, (1, 2, 16, 64)),
     }
 )
 """By name: LoRA beside query and value (Hu et al., 2022, https://arxiv.org/abs/2106.09685), as the
-shares of Table 6 have it, or on all linear layers of the blocks, as the code of the SAM paper has
-it, of no size of its own; adapters behind both halves of a block (Houlsby et al., 2019,
+shares of Table 6 have it; adapters behind both halves of a block (Houlsby et al., 2019,
 https://arxiv.org/abs/1902.00751), one behind each block (after Pfeiffer et al., 2021,
 https://arxiv.org/abs/2005.00247)."""
+
+LORA_EVERYWHERE = Peer(partial(_lora, everywhere=True), lora_parameters)
+"""LoRA on all linear layers of the blocks, as the SAM paper's code has it."""
 
 
 def peers_and_densities(bench: Bench) -> Iterator[Reading]:
@@ -133,7 +137,7 @@ def trained(
     peer: Peer,
     *,
     size: int,
-    plans: Sequence[Mapping[str, Any]] | None = None,
+    plan: Mapping[str, Any],
     anew: bool = False,
 ) -> Iterator[Bench]:
     """Train a peer's parts and a head on a task, and have a bench that carries them.
@@ -143,7 +147,7 @@ def trained(
         label: The task.
         peer: What trains.
         size: Of its parts.
-        plans: Changes to the schedule, of which dev chooses one; None means `peer_plans`.
+        plan: Changes to the schedule.
         anew: Whether to train whatever the cache holds, as when it is timed.
 
     Yields:
@@ -154,33 +158,37 @@ def trained(
     parts = {**peer.parts(task.model), **task.head}
     shelf = {name: name for name in parts} | task.head_shelf
     what = hash_tensors({shelf[name]: part.detach() for name, part in parts.items()})
-    best: Outcome | None = None
-    for plan in peer_plans(bench) if plans is None else plans:
-        settings = replace(bench.schedule(label), **plan)
-        seed = derive(bench.seed, task.content, "peer", f"{settings.lr:g}")
+    settings = replace(bench.schedule(label), **plan)
+    seed = derive(bench.seed, task.content, "peer", f"{settings.lr:g}")
 
-        def made(settings: FineTuning = settings, seed: int = seed) -> Outcome:
-            with keeping(parts):
-                found = fine_tune(
-                    task.model,
-                    parts,
-                    loss=task.training_loss(settings, seed=seed),
-                    settings=settings,
-                    seed=seed,
-                    scale=loss_scale(task.precision),
-                    dev_score=task.dev_score,
-                    phase="training",
-                )
-            return {shelf[name]: part for name, part in found.tensors.items()}, {"dev": found.dev}
+    def made() -> Outcome:
+        with keeping(parts):
+            found = fine_tune(
+                task.model,
+                parts,
+                loss=task.training_loss(settings, seed=seed),
+                settings=settings,
+                seed=seed,
+                scale=loss_scale(task.precision),
+                dev_score=task.dev_score,
+                phase="training",
+            )
+        return {shelf[name]: part for name, part in found.tensors.items()}, {"dev": found.dev}
 
-        recipe = {**asdict(settings), "size": size, "what": what}
-        found = bench.remembered("peer", task.content, recipe, made, anew=anew)
-        if best is None or (found[1]["dev"] or 0.0) > (best[1]["dev"] or 0.0):
-            best = found
-    if best is None:
-        raise ValueError("there is no learning rate to train with")
-    with holding(parts, {name: best[0][shelf[name]].to(task.device) for name in parts}):
+    recipe = {**asdict(settings), "size": size, "what": what}
+    kept, _ = bench.remembered("peer", task.content, recipe, made, anew=anew)
+    with holding(parts, {name: kept[shelf[name]].to(task.device) for name in parts}):
         yield own
+
+
+def _chosen_plan(bench: Bench, label: int, peer: Peer) -> Mapping[str, Any]:
+    """Return the plan that is best on dev for a peer's smallest size, for all of its sizes."""
+
+    def dev(plan: Mapping[str, Any]) -> float:
+        with trained(bench, label, peer, size=peer.sizes[0], plan=plan) as own:
+            return own.answers(label, split="valid").score
+
+    return max(peer_plans(bench, _RATES), key=dev)
 
 
 def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]:
@@ -198,8 +206,9 @@ def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]
     with bench.carrying(label, values, head):
         yield "BitFit", None, bench
     for name, peer in PEERS.items():
+        plan = _chosen_plan(bench, label, peer)
         for size in peer.sizes:
-            with trained(bench, label, peer, size=size) as own:
+            with trained(bench, label, peer, size=size, plan=plan) as own:
                 yield f"{name}, {peer.what} {size}", None, own
 
 

@@ -7,6 +7,7 @@ single task: SGD or AdamW on the region's vector and the head, the best point on
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any
@@ -29,7 +30,7 @@ from cl_graft.trouble import in_phase
 
 __all__ = ["bitfit", "peer_plans", "retrain", "retrained"]
 
-_PEER_RATE = 2e-3
+_BITFIT_RATE = 2e-3
 _VECTOR = "region"
 
 
@@ -66,7 +67,7 @@ def retrained(
     return Graft(region, kept["values"]), head
 
 
-def bitfit(bench: Bench, label: int, *, anew: bool = False) -> tuple[Graft, dict[str, Tensor]]:
+def bitfit(bench: Bench, label: int) -> tuple[Graft, dict[str, Tensor]]:
     """Train all biases of a task alone from the base, and a head, as the other peers are.
 
     Ben Zaken et al., 2022, https://arxiv.org/abs/2106.10199.
@@ -74,21 +75,21 @@ def bitfit(bench: Bench, label: int, *, anew: bool = False) -> tuple[Graft, dict
     Args:
         bench: Where the task is.
         label: Which task.
-        anew: As in `retrained`.
     """
     region = bench.biases(label)
-    found = [retrained(bench, label, region, anew=anew, **plan) for plan in peer_plans(bench)]
-    if len(found) == 1:
-        return found[0]  # Nothing to ask dev, and cells may be timed.
+    plans = peer_plans(bench, (_BITFIT_RATE,))
+    found = [retrained(bench, label, region, **plan) for plan in plans]
     return max(found, key=lambda one: bench.graft_answers(label, *one, split="valid").score)
 
 
-def peer_plans(bench: Bench) -> list[dict[str, Any]]:
-    """Return how LoRA, adapters and BitFit are trained: by AdamW, of whose rates dev chooses one.
+def peer_plans(bench: Bench, rates: Sequence[float]) -> list[dict[str, Any]]:
+    """Return how peers are trained: by AdamW, of whose rates dev chooses one.
 
-    Rates are many where the config has a grid.
+    Args:
+        bench: Where the config is.
+        rates: Where the config has no grid; there are more where it has one.
     """
-    rates = RATES["lr"] if bench.config.grid else (_PEER_RATE,)
+    rates = RATES["lr"] if bench.config.grid else rates
     return [{"optimizer": "adamw", "lr": rate, "weight_decay": 0.0} for rate in rates]
 
 

@@ -15,7 +15,14 @@ from cl_graft.graft import copy_, gather, snapshot, write_
 from cl_graft.keeping import holding
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
-from cl_graft.laboratory.peers import PEERS, share_of, sized, trained
+from cl_graft.laboratory.peers import (
+    LORA_EVERYWHERE,
+    PEERS,
+    Peer,
+    share_of,
+    sized,
+    trained,
+)
 from cl_graft.laboratory.readings import Reading, Summary
 from cl_graft.laboratory.retraining import retrained
 from cl_graft.learning import DenseRun
@@ -48,9 +55,9 @@ METHODS: Mapping[str, str] = {
 }
 """Sparse methods of Table 1, as localizers whose region is trained from the base."""
 
-INSERTED: Mapping[str, tuple[str, float]] = {
-    "Adapter": ("Houlsby", 0.0072),
-    "LoRA": ("LoRA everywhere", 0.0091),
+INSERTED: Mapping[str, tuple[Peer, float]] = {
+    "Adapter": (PEERS["Houlsby"], 0.0072),
+    "LoRA": (LORA_EVERYWHERE, 0.0091),
 }
 """Methods of Table 1 that put parts into the model: the peer, and the share tuned in Table 4."""
 
@@ -119,9 +126,9 @@ def ratios(bench: Bench) -> Iterator[Reading]:
     yield Reading("any", "BitFit", "share tuned", bench.biases(0).density)
     for method in METHODS:
         yield Reading("any", method, "share tuned", bench.size(bench.density) / total)
-    for method, (name, share) in INSERTED.items():
-        size = sized(bench, PEERS[name], share=share)
-        yield Reading("any", method, "share tuned", share_of(bench, PEERS[name], size))
+    for method, (peer, share) in INSERTED.items():
+        size = sized(bench, peer, share=share)
+        yield Reading("any", method, "share tuned", share_of(bench, peer, size))
 
 
 def ranks(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> Iterator[Reading]:
@@ -205,10 +212,9 @@ def _one(bench: Bench, label: int, method: str, *, anew: bool) -> Answers:
     if method == "MixOut":
         return bench.tuned_answers(label, bench.dense(label, anew=anew, mixout=_MIXED))
     if method in INSERTED:
-        name, share = INSERTED[method]
-        peer = PEERS[name]
-        size, plans = sized(bench, peer, share=share), [_plan(bench, label)]
-        with trained(bench, label, peer, size=size, plans=plans, anew=anew) as own:
+        peer, share = INSERTED[method]
+        size, plan = sized(bench, peer, share=share), _plan(bench, label)
+        with trained(bench, label, peer, size=size, plan=plan, anew=anew) as own:
             return own.answers(label)
     region = bench.biases(label) if method == "BitFit" else _chosen(bench, label, method, anew=anew)
     found = retrained(bench, label, region, anew=anew, **_plan(bench, label))
