@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cl_graft.graft import copy_
 from cl_graft.localization.problem import Problem, add_gradient_
-from cl_graft.region import Layout, Parameters, Region
+from cl_graft.region import Layout, Parameters, Region, top_k
 
 __all__ = ["gate_gradient", "gated"]
 
@@ -32,7 +32,10 @@ def gated(gains: Parameters, started: Region, *, k: int) -> Region:
     opened = torch.zeros(layout.total, dtype=torch.bool)
     opened[started.index] = True
     steps = torch.where(opened, -flat, flat)
-    order = steps.sort(descending=True, stable=True).indices
+    # A prefix leaves at least its length less what was open, so longer ones leave too many.
+    most = min(layout.total, k + len(started))
+    order = top_k({"": steps}, most).index
+    order = order[steps[order].sort(descending=True, stable=True).indices]
     order = order[steps[order] > 0]
     sizes = len(started) + torch.where(opened[order], -1, 1).cumsum(0)
     within = (sizes <= k).nonzero()
