@@ -1,4 +1,4 @@
-"""Claims of the grafting paper beyond one task: other distributions, peers, several tasks, streams.
+"""Claims of the grafting paper beyond a task's own test rows: other distributions, and peers.
 
 Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600; numbers are those of its tables.
 """
@@ -6,7 +6,7 @@ Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600; numbers are those of i
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 from cl_graft.laboratory.claims.rule import Claim, Rule
 from cl_graft.laboratory.claims.view import MissingReading, View
@@ -16,8 +16,6 @@ __all__ = ["TRANSFER"]
 _OUT = "accuracy out of distribution"
 _PEERS = ("LoRA, rank 1", "Houlsby, size 1", "Pfeiffer, size 2")
 """Those of about 0.1 % of MiniLM: 0.09, 0.13 and 0.11 %."""
-_SIMILAR = (("sst2_sent", "cr"), ("snli", "mnli"))
-_EIGHT = ("SST-2", "CR", "SNLI", "MNLI", "QQP", "MRPC", "AG News", "QNLI")
 
 
 def _beside_peers(view: View, measure: str, best: Callable[[Iterable[float]], float]) -> float:
@@ -40,95 +38,17 @@ def _at_small_loss(view: View, method: str) -> float:
     return max(outside[alpha] for alpha, score in inside.items() if score >= best - 0.01)
 
 
-def _overlap(view: View, i: str, j: str, *, experiment: str | None = None) -> float:
-    return view(f"region of {i}", "overlap", task=j, experiment=experiment)
-
-
-def _pairs(view: View) -> list[tuple[str, str]]:
-    names = [one.task for one in view.tasks() if one.task is not None]
-    return [(i, j) for i in names for j in names if i != j]
-
-
-def _mean(pairs: Sequence[tuple[str, str]], of: Callable[[str, str], float]) -> float:
-    """Average a number over pairs that have it; an empty region has no overlap."""
-    found: list[float] = []
-    for i, j in pairs:
-        try:
-            found.append(of(i, j))
-        except MissingReading:
-            continue
+def _from(view: View, source: str, method: str) -> float:
+    """Return the mean accuracy elsewhere of what was learned on a task."""
+    found = [one(method, _OUT) for one in view.tasks() if str(one.task).startswith(f"{source} →")]
     if not found:
-        raise MissingReading("number of such pairs of tasks")
+        raise MissingReading(f"pair that starts at {source}")
     return sum(found) / len(found)
-
-
-def _mean_overlap(view: View, *, experiment: str | None = None) -> float:
-    return _mean(_pairs(view), lambda i, j: _overlap(view, i, j, experiment=experiment))
-
-
-def _similar_and_others(view: View, of: Callable[[str, str], float]) -> float:
-    """Return a mean over similar pairs, both ways, less that over all other pairs."""
-    near = {*_SIMILAR, *((j, i) for i, j in _SIMILAR)}
-    pairs = _pairs(view)
-    similar = _mean([pair for pair in pairs if pair in near], of)
-    return similar - _mean([pair for pair in pairs if pair not in near], of)
-
-
-def _gain(view: View, method: str, task: str, *, experiment: str | None = None) -> float:
-    return view(method, "relative gain", task=task, experiment=experiment)
-
-
-def _groups(view: View, *, purified: bool) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the unions of groups, each with its members, as the readings' names have them."""
-    found: list[tuple[str, tuple[str, ...]]] = []
-    for method in view.methods("relative gain"):
-        members, comma, _ = method.partition(", purified")
-        if " ∪ " in members and bool(comma) == purified:
-            found.append((method, tuple(members.split(" ∪ "))))
-    return found
-
-
-def _gain_of_groups(view: View, *, inside: bool, purified: bool = False) -> float:
-    """Average relative gains of unions on their groups' tasks, or on the others."""
-    tasks = [one.task for one in view.tasks() if one.task is not None]
-    pairs = [
-        (method, task)
-        for method, members in _groups(view, purified=purified)
-        for task in tasks
-        if (task in members) == inside
-    ]
-    return _mean(pairs, lambda method, task: _gain(view, method, task))
-
-
-def _own(view: View, *, experiment: str | None = None) -> float:
-    """Return the mean gain of regions on their own task."""
-    own = [(one.task, one.task) for one in view.tasks() if one.task is not None]
-    return _mean(own, lambda i, j: _gain(view, f"region of {i}", j, experiment=experiment))
-
-
-def _own_and_others(view: View, *, experiment: str | None = None) -> float:
-    """Return the mean gain of regions on their own task, less that on others."""
-
-    def gain(i: str, j: str) -> float:
-        return _gain(view, f"region of {i}", j, experiment=experiment)
-
-    return _own(view, experiment=experiment) - _mean(_pairs(view), gain)
 
 
 def _growth_of_error(view: View) -> float:
     first, second = (view("grafting", "ECE", x=x) for x in (1e-3, 1e-2))
     return min(second - first, view("fine-tuning", "ECE") - second)
-
-
-def _growth(view: View) -> float:
-    first, second, third = (
-        _mean_overlap(view, experiment=name) for name in ("fig8", "fig11", "fig12")
-    )
-    return min(second - first, third - second)
-
-
-def _table4(strategy: str, other: str) -> Callable[[View], float]:
-    return lambda v: v(strategy, "score at the end") - v(other, "score at the end")
 
 
 TRANSFER = (
@@ -226,185 +146,5 @@ TRANSFER = (
             number=lambda v: -_beside_peers(v, _OUT, max), over="mean", least=0.02,
         ),
     ),
-    Claim(
-        name="regions-hardly-overlap",
-        source="Fig. 8a",
-        words="Regions of different tasks in a multi-task model overlap very little.",
-        paper=f"a figure ({', '.join(_EIGHT)})",
-        experiments=("fig8",),
-        rule=Rule(
-            what="mean overlap of two tasks", number=_mean_overlap, over="once", most=0.2, unit="%",
-        ),
-    ),
-    Claim(
-        name="similar-tasks-overlap-more",
-        source="Fig. 8a",
-        words="Similar tasks overlap more: SST-2 and CR, SNLI and MNLI.",
-        paper="a figure",
-        experiments=("fig8",),
-        rule=Rule(
-            what="overlap of similar tasks − of others",
-            number=lambda v: _similar_and_others(v, lambda i, j: _overlap(v, i, j)),
-            over="once", above=0.0,
-        ),
-    ),
-    Claim(
-        name="regions-isolate",
-        source="Fig. 8b",
-        words="The graft of one task helps that task, and few others.",
-        paper="a figure",
-        experiments=("fig8",),
-        rule=Rule(
-            what="relative gain of a region on its own task − on others",
-            number=_own_and_others, over="once", above=0.0,
-        ),
-    ),
-    Claim(
-        name="regions-transfer",
-        source="Fig. 8b",
-        words="Similar tasks help each other.",
-        paper="a figure",
-        experiments=("fig8",),
-        rule=Rule(
-            what="relative gain of a region on similar tasks − on others",
-            number=lambda v: _similar_and_others(v, lambda i, j: _gain(v, f"region of {i}", j)),
-            over="once", above=0.0,
-        ),
-    ),
-    Claim(
-        name="unions-compose",
-        source="Fig. 8c",
-        words="The union of a group's regions keeps about 70 % of the gain on its tasks.",
-        paper="around 70 %",
-        experiments=("fig8",),
-        rule=Rule(
-            what="relative gain of unions on their tasks",
-            number=lambda v: _gain_of_groups(v, inside=True), over="once", least=0.7, unit="%",
-        ),
-    ),
-    Claim(
-        name="unions-leave-others-alone",
-        source="Fig. 8c",
-        words="It does not help other tasks.",
-        paper="a figure",
-        experiments=("fig8",),
-        rule=Rule(
-            what="relative gain of unions on their tasks − on others",
-            number=lambda v: _gain_of_groups(v, inside=True) - _gain_of_groups(v, inside=False),
-            over="once", least=0.2,
-        ),
-    ),
-    Claim(
-        name="ten-steps-purify",
-        source="Fig. 8d",
-        words="Ten joint steps raise the gain to about 80 %.",
-        paper="around 80 %",
-        experiments=("fig8",),
-        rule=Rule(
-            what="lesser of two: relative gain of purified unions on their tasks − 80 %, their "
-            "gain − that of unions as they are",
-            number=lambda v: min(
-                _gain_of_groups(v, inside=True, purified=True) - 0.8,
-                _gain_of_groups(v, inside=True, purified=True) - _gain_of_groups(v, inside=True),
-            ),
-            over="once", least=0.0,
-        ),
-    ),
-    Claim(
-        name="larger-bases-overlap-more",
-        source="Figs. 11, 12",
-        words="Overlap grows with the share of most moved coordinates that a mask starts from.",
-        paper="a figure: bases of 0, 0.001 and 0.01 %",
-        experiments=("fig8", "fig11", "fig12"),
-        rule=Rule(
-            what="least growth of the mean overlap from one base to the next", number=_growth,
-            over="once", above=0.0,
-        ),
-    ),
-    Claim(
-        name="larger-bases-isolate-less",
-        source="Figs. 11, 12",
-        words="From a larger base, too, a graft helps its own task most, but less clearly.",
-        paper="“a similar pattern, albeit diminishing”",
-        experiments=("fig8", "fig12"),
-        rule=Rule(
-            what="lesser of two: relative gain of a region on its own task − on others from the "
-            "large base, the same from an empty base − from the large one",
-            number=lambda v: min(
-                _own_and_others(v, experiment="fig12"),
-                _own_and_others(v) - _own_and_others(v, experiment="fig12"),
-            ),
-            over="once", above=0.0,
-        ),
-    ),
-    Claim(
-        name="adamw-localizes-several-tasks",
-        source="Fig. 13",
-        words="A multi-task model by AdamW is localized without an L1 penalty.",
-        paper="a figure: small overlap, gains on similar tasks only",
-        experiments=("fig13",),
-        rule=Rule(
-            what="least of three: relative gain of a region on its own task − 50 %, the same − on "
-            "others − 20 points, 20 % − mean overlap of two tasks",
-            number=lambda v: min(_own(v) - 0.5, _own_and_others(v) - 0.2, 0.2 - _mean_overlap(v)),
-            over="once", above=0.0,
-        ),
-    ),
-    Claim(
-        name="l1-changes-little-there",
-        source="Fig. 14",
-        words="An L1 penalty does not change that.",
-        paper="a figure",
-        experiments=("fig14", "fig13"),
-        rule=Rule(
-            what="relative gain of a region on its own task − on others, with the penalty against "
-            "without, apart by",
-            number=lambda v: abs(_own_and_others(v) - _own_and_others(v, experiment="fig13")),
-            over="once", most=0.1,
-        ),
-    ),
-    Claim(
-        name="naive-forgets",
-        source="Table 4",
-        words="Fine-tuning one task after the other forgets the first one.",
-        paper="QNLI 88.0 to 67.5",
-        experiments=("table4",),
-        rule=Rule(
-            what="QNLI at the end, independent − one after the other",
-            number=lambda v: v("independent", "score at the end", task="qnli")
-            - v("naive", "score at the end", task="qnli"),
-            over="once", least=0.05,
-        ),
-    ),
-    Claim(
-        name="grafting-forgets-nothing",
-        source="Sec. 5.2",
-        words="Continual grafting forgets nothing.",
-        paper="“forget-free”",
-        experiments=("table4",),
-        rule=Rule(
-            what="forgetting", number=lambda v: v("grafting", "forgetting", task="all"),
-            over="once", most=0.0,
-        ),
-    ),
-    Claim(
-        name="grafting-retains",
-        source="Table 4",
-        words="Continual grafting hardly loses against independent fine-tuning.",
-        paper="86.5/90.8/92.5 against 88.0/93.1/92.1: 2.3 points at most",
-        experiments=("table4",),
-        rule=Rule(
-            what="score at the end, independent − grafting",
-            number=_table4("independent", "grafting"), most=0.025,
-        ),
-    ),
 )  # fmt: skip
-"""Tables 3, 4, 6, 7 and Figs. 7, 8, 11 to 14."""
-
-
-def _from(view: View, source: str, method: str) -> float:
-    """Return the mean accuracy elsewhere of what was learned on a task."""
-    found = [one(method, _OUT) for one in view.tasks() if str(one.task).startswith(f"{source} →")]
-    if not found:
-        raise MissingReading(f"pair that starts at {source}")
-    return sum(found) / len(found)
+"""Tables 3, 6, 7 and Fig. 7."""
