@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cl_graft.caching import Cache
 from cl_graft.checkpointing import Checkpoints
@@ -18,16 +18,33 @@ from cl_graft.experiments.presets import (
     GRID_LEARNING_RATES,
     PAPER_MOST_SHOTS,
 )
-from cl_graft.learning import GraftingSettings, Progress, TaskProblem, fine_tune_task
+from cl_graft.learning import (
+    DenseRun,
+    GraftingSettings,
+    Progress,
+    TaskProblem,
+    fine_tune_task,
+)
 from cl_graft.strategies.row import StrategyRow
 from cl_graft.training import FineTuning
 
 if TYPE_CHECKING:
     from cl_graft.tasks import TextTask
 
-__all__ = ["budgeted", "choose", "grafting_settings", "grid_of", "region_schedule", "schedule_of"]
+__all__ = [
+    "budgeted",
+    "choose",
+    "converging",
+    "grafting_settings",
+    "grid_of",
+    "region_schedule",
+    "schedule_of",
+]
 
 logger = logging.getLogger(__name__)
+
+_Candidate = TypeVar("_Candidate")
+_Outcome = TypeVar("_Outcome")
 
 
 def schedule_of(config: ExperimentConfig, task: TextTask) -> FineTuning:
@@ -137,26 +154,42 @@ def choose(
     if len(candidates) == 1:
         return candidates[0]
     best, chosen = -math.inf, candidates[0]
-    diverged: list[DivergedError] = []
-    for settings in candidates:
-        try:
-            dense = fine_tune_task(
-                problem,
-                settings,
-                seed=seed,
-                cache=cache,
-                checkpoints=checkpoints,
-                progress=progress,
-            )
-        except DivergedError as error:
-            logger.warning("%s; the grid goes on without it", error)
-            diverged.append(error)
-            continue
+
+    def tuned(settings: FineTuning) -> DenseRun:
+        return fine_tune_task(
+            problem, settings, seed=seed, cache=cache, checkpoints=checkpoints, progress=progress
+        )
+
+    for settings, dense in converging(candidates, tuned):
         if dense.dev is not None and dense.dev > best:
             best, chosen = dense.dev, settings
-    if len(diverged) == len(candidates):
-        raise diverged[-1]
     return chosen
+
+
+def converging(
+    candidates: Iterable[_Candidate], train: Callable[[_Candidate], _Outcome]
+) -> Iterator[tuple[_Candidate, _Outcome]]:
+    """Train by one candidate after the other, and pass over those that diverge.
+
+    Yields:
+        Each other candidate with its outcome, in their order.
+
+    Raises:
+        DivergedError: At the end, if all diverged.
+    """
+    diverged: DivergedError | None = None
+    survived = False
+    for candidate in candidates:
+        try:
+            outcome = train(candidate)
+        except DivergedError as error:
+            logger.warning("%s; the grid goes on without it", error)
+            diverged = error
+            continue
+        survived = True
+        yield candidate, outcome
+    if diverged is not None and not survived:
+        raise diverged
 
 
 def _default_steps(config: ExperimentConfig, task: TextTask) -> int:

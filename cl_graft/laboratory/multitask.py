@@ -11,12 +11,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from cl_graft.analysis import relative_gain
-from cl_graft.errors import DivergedError
+from cl_graft.experiments.schedule import converging
 from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.keeping import holding, keeping, only_training
 from cl_graft.laboratory.bench import Bench, Outcome
@@ -160,21 +161,13 @@ def _learn_all(bench: Bench) -> tuple[FineTuning, DenseRun, list[dict[str, Tenso
     schedules = bench.schedules(0)
     if len(schedules) == 1:
         return schedules[0], *_joint(bench, schedules[0])
-    best: tuple[FineTuning, DenseRun, list[dict[str, Tensor]]] | None = None
-    highest = -math.inf
-    diverged: list[DivergedError] = []
-    for schedule in schedules:
-        try:
-            run, heads = _joint(bench, schedule)
-        except DivergedError as error:
-            diverged.append(error)
-            continue
-        dev = math.fsum(_scores(bench, heads, run=run, split="valid"))
-        if best is None or dev > highest:
-            best, highest = (schedule, run, heads), dev
-    if best is None:
-        raise diverged[-1]
-    return best
+
+    def dev(found: tuple[FineTuning, tuple[DenseRun, list[dict[str, Tensor]]]]) -> float:
+        _, (run, heads) = found
+        return math.fsum(_scores(bench, heads, run=run, split="valid"))
+
+    schedule, (run, heads) = max(converging(schedules, partial(_joint, bench)), key=dev)
+    return schedule, run, heads
 
 
 def _joint(bench: Bench, schedule: FineTuning) -> tuple[DenseRun, list[dict[str, Tensor]]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from cl_graft.analysis import relative_gain
-from cl_graft.errors import DivergedError
+from cl_graft.experiments.schedule import converging
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
@@ -101,18 +101,9 @@ def _at_rates(bench: Bench, label: int, region: Region, rates: Sequence[float]) 
         DivergedError: If it does at all of them.
     """
     found: list[_AtRate] = []
-    diverged: list[DivergedError] = []
-    for rate in rates:
-        try:
-            values, head = retrained(bench, label, region, lr=rate)
-        except DivergedError as error:
-            diverged.append(error)
-            continue
-        answers = bench.graft_answers(label, values, head)
-        dev = bench.graft_answers(label, values, head, split="valid").score
-        found.append(_AtRate(rate, answers, dev))
-    if not found:
-        raise diverged[0]
+    for rate, own in converging(rates, lambda rate: retrained(bench, label, region, lr=rate)):
+        dev = bench.graft_answers(label, *own, split="valid").score
+        found.append(_AtRate(rate, bench.graft_answers(label, *own), dev))
     return found
 
 
