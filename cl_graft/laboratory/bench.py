@@ -309,7 +309,8 @@ class Bench:
         self, label: int, localizer: str, dense: DenseRun, task: TaskProblem
     ) -> Iterator[tuple[Problem, GraftingSettings]]:
         """Pose a task to a localizer, on the model with the head of a dense run."""
-        # A joint model's schedule is none of the task's own, which is not chosen for it alone.
+        # A task of a joint model has no schedule chosen for it alone; any gives the settings that
+        # count here, and its rate stands only in the message of an error.
         schedule = self._schedules.get(label) or self.schedules(label)[0]
         settings = replace(
             grafting_settings(self.config, schedule, seed=self.seed), localizer=localizer

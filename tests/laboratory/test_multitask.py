@@ -1,4 +1,4 @@
-"""Models of several tasks: what purifying a union of regions does."""
+"""Models of several tasks: how a schedule is chosen, and what purifying a union of regions does."""
 
 from dataclasses import replace
 
