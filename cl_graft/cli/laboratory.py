@@ -89,7 +89,9 @@ def localize_command(
     density: Annotated[
         str | None,
         typer.Option(
-            metavar="SHARE", help="Share of the coordinates in the region.", show_default=False
+            metavar="SHARE",
+            help="Share of the coordinates in the region, in (0, 1], or auto.",
+            show_default=False,
         ),
     ] = None,
     localizer: Annotated[

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.caching import cache_key
+from cl_graft.errors import InputError
 from cl_graft.experiments.base import base_identity, load_base_model
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
@@ -162,8 +163,16 @@ class Bench:
 
     @property
     def density(self) -> float:
-        """The config's density; its largest budget where it is to be found."""
-        return 1e-2 if self.config.density == "auto" else self.config.density
+        """The config's density.
+
+        Raises:
+            InputError: If it is to be found.
+        """
+        if self.config.density == "auto":
+            raise InputError(
+                "density 'auto' is for localize and streams: give experiments a number"
+            )
+        return self.config.density
 
     def schedules(self, label: int) -> tuple[FineTuning, ...]:
         """Return the dense schedules of a task of which dev chooses one."""
@@ -178,17 +187,19 @@ class Bench:
         return self._schedules[label]
 
     def dense(
-        self, label: int, *, path: bool = False, anew: bool = False, **changes: Any
+        self, label: int, *, path: bool | None = None, anew: bool = False, **changes: Any
     ) -> DenseRun:
         """Return the dense run of a task, with changes to its schedule.
 
         Args:
             label: Which task.
-            path: Whether to integrate gains along it.
+            path: Whether to integrate gains along it; None means where the config's localizer
+                looks at them.
             anew: Whether to make it whatever the cache holds, as when it is timed.
             **changes: Fields of the schedule.
         """
         settings = replace(self.schedule(label), **changes)
+        path = find_localizer(self.config.localizer).needs_path if path is None else path
         task, cache = self.problem(label), None if anew else self._cache
         key = task.content, settings, path
         if anew or self._dense is None or self._dense[0] != key:
@@ -246,8 +257,16 @@ class Bench:
             depth: How many to rank; None means all.
             task: Stands in for the task, such as one with other labels.
             anew: Whether to rank whatever the cache holds, as when it is timed.
+
+        Raises:
+            InputError: If the localizer looks at a path that the dense run has not gathered.
         """
         row, own = find_localizer(localizer), self.problem(label)
+        if row.needs_path and not dense.path:
+            raise InputError(
+                f"{localizer} looks at gains gathered along a task's own dense run, which is not "
+                "what this experiment localizes; choose another localizer"
+            )
         task = task or own
         most = len(row.among(task.model, task.parameters)) if row.among else self.layout.total
         k = min(most, self.size(self.density) if k is None else k)
@@ -336,7 +355,12 @@ class Bench:
             anew: As in `ranking`.
         """
         k, localizer = self.size(self.density), localizer or self.config.localizer
-        return self.ranking(label, localizer, dense=dense, depth=k, anew=anew).top(k)
+        ranking = self.ranking(label, localizer, dense=dense, depth=k, anew=anew)
+        return self.first(ranking, self.density)
+
+    def first(self, ranking: Ranking, density: float) -> Region:
+        """Return the first coordinates of a ranking, all of it where it holds fewer."""
+        return ranking.top(min(self.size(density), ranking.order.numel()))
 
     def biases(self, label: int) -> Region:
         """Return the region of all biases, which BitFit trains."""

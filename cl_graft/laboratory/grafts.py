@@ -74,7 +74,7 @@ def densities(bench: Bench) -> Iterator[Reading]:
         k = bench.size(shares[-1])
         ranking = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k)
         for share in shares:
-            graft = bench.cut(run, ranking.top(bench.size(share)))
+            graft = bench.cut(run, bench.first(ranking, share))
             answers = bench.graft_answers(label, graft, run.head)
             yield from _read(name, "grafting", answers, x=share)
 
@@ -106,7 +106,7 @@ def lottery_tickets(bench: Bench) -> Iterator[Reading]:
         ranking = bench.ranking(label, bench.config.localizer, dense=run)
         task = bench.problem(label)
         for share in shares:
-            region = ranking.top(bench.size(share))
+            region = bench.first(ranking, share)
             with holding(task.head, run.head), only(task.model, run.tuned, region):
                 ticket = bench.answers(label)
             graft = bench.graft_answers(label, bench.cut(run, region), run.head)
@@ -164,10 +164,10 @@ def fisher_masks(bench: Bench) -> Iterator[Reading]:
         for localizer in (bench.config.localizer, "fish", "random"):
             ranking = bench.ranking(label, localizer, dense=run, depth=depth)
             for share in shares:
-                region = ranking.top(bench.size(share))
+                region = bench.first(ranking, share)
                 answers = bench.graft_answers(label, bench.cut(run, region), run.head)
                 yield from _read(name, localizer, answers, x=share)
-                both = region.jaccard(learned.top(bench.size(share)))
+                both = region.jaccard(bench.first(learned, share))
                 yield Reading(name, localizer, "IoU with the learned region", both, share)
 
 
@@ -244,7 +244,8 @@ def _swept(
     """Score grafts of growing regions on one dense run."""
     name, run = bench.names[label], bench.dense(label, **changes)
     ranking = bench.ranking(label, localizer, dense=run)
-    most = bench.layout.total - (len(without) if without is not None else 0)
+    ranked = Region.of(bench.layout, ranking.order)
+    most = len(ranked if without is None else ranked - without)
     sizes = sorted({min(most, bench.size(share)) for share in DENSITIES})
     task = bench.problem(label)
     with holding(task.head, run.head):

@@ -11,6 +11,7 @@ from cl_graft.analysis import anatomy
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.results import machine, versions
+from cl_graft.experiments.schedule import grafting_settings
 from cl_graft.graft import Graft
 from cl_graft.keeping import holding
 from cl_graft.laboratory.bench import Bench
@@ -19,6 +20,8 @@ from cl_graft.laboratory.pictures import picture
 from cl_graft.laboratory.readings import Reading, Summary, summarize, table
 from cl_graft.laboratory.retraining import retrained
 from cl_graft.laboratory.squares import squares
+from cl_graft.learning import DenseRun, GraftingSettings
+from cl_graft.localization import Ranking
 from cl_graft.metrics import agreement, reliability_bins
 from cl_graft.metrics.figures import png, reliability_diagram
 from cl_graft.region import Region
@@ -73,10 +76,10 @@ def localize_task(config: ExperimentConfig, *, out: Path) -> Localized:
     seed = config.seeds[0] if config.data_seed is None else config.data_seed
     bench = Bench(config, data_seed=seed, cache=DirectoryCache(out / "cache"))
     name, run = bench.names[0], bench.dense(0)
-    k = bench.size(bench.density)
-    deepest = max(k, bench.size(DENSITIES[-1]))
-    ranking = bench.ranking(0, config.localizer, k=k, dense=run, depth=None)
-    region = ranking.top(k)
+    settings = grafting_settings(bench.config, bench.schedule(0), seed=bench.seed)
+    k = settings.coordinates(bench.layout.total)
+    ranking = bench.ranking(0, config.localizer, k=k, dense=run)
+    region = _region(bench, run, ranking, settings)
     graft = bench.cut(run, region)
 
     tuned = bench.tuned_answers(0, run)
@@ -96,7 +99,8 @@ def localize_task(config: ExperimentConfig, *, out: Path) -> Localized:
         )
     ]
     curve = [Reading(name, "fine-tuning", "score", tuned.score)]
-    for size in sorted({min(deepest, bench.size(share)) for share in DENSITIES} | {k}):
+    most = ranking.order.numel()
+    for size in sorted({min(most, bench.size(share)) for share in DENSITIES} | {len(region)}):
         answers = bench.graft_answers(0, bench.cut(run, ranking.top(size)), run.head)
         curve.append(Reading(name, "graft", "score", answers.score, size / bench.layout.total))
     rows, densities = summarize([readings]), summarize([curve])
@@ -139,6 +143,19 @@ def localize_task(config: ExperimentConfig, *, out: Path) -> Localized:
     for called, figure in pictures.items():
         replace_file(out / f"{called}.png", png(figure, dpi=120))
     return Localized(name, len(region), region.density, rows, table(rows, axis="x"), out)
+
+
+def _region(bench: Bench, run: DenseRun, ranking: Ranking, settings: GraftingSettings) -> Region:
+    """Take the config's density, or the smallest budget whose graft does well enough on dev."""
+    if settings.density != "auto":
+        return bench.first(ranking, settings.density)
+    regions = [bench.first(ranking, density) for density in settings.budgets]
+    wanted = settings.auto_share * bench.tuned_answers(0, run, split="valid").score
+    for region in regions:
+        graft = bench.cut(run, region)
+        if bench.graft_answers(0, graft, run.head, split="valid").score >= wanted:
+            return region
+    return regions[-1]
 
 
 def _places(region: Region) -> Iterator[Reading]:

@@ -199,7 +199,7 @@ def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]
     depth = bench.size(DENSITIES[-1])
     ranking = bench.ranking(label, bench.config.localizer, dense=run, depth=depth)
     for density in DENSITIES:
-        graft = bench.cut(run, ranking.top(bench.size(density)))
+        graft = bench.cut(run, bench.first(ranking, density))
         with bench.carrying(label, graft, run.head):
             yield "grafting", density, bench
     values, head = bitfit(bench, label)

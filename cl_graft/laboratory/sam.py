@@ -111,7 +111,7 @@ def sparsities(bench: Bench) -> Iterator[Reading]:
         k = bench.size(shares[-1])
         ranking = bench.ranking(label, "sam", k=k, dense=run, depth=k)
         for share in shares:
-            region = ranking.top(bench.size(share))
+            region = bench.first(ranking, share)
             values, head = retrained(bench, label, region, **_plan(bench, label))
             for split, measure in (("test", "test score"), ("train", "train score")):
                 answers = bench.graft_answers(label, values, head, split=split)

@@ -85,9 +85,9 @@ def wise(bench: Bench) -> Iterator[Reading]:
         run, task = bench.dense(source), bench.problem(source)
         depth = bench.size(_GRAFTS[-1])
         ranking = bench.ranking(source, bench.config.localizer, dense=run, depth=depth)
-        region = ranking.top(bench.size(bench.density))
+        region = bench.first(ranking, bench.density)
         for share in _GRAFTS:
-            graft = bench.cut(run, ranking.top(bench.size(share)))
+            graft = bench.cut(run, bench.first(ranking, share))
             with bench.carrying(source, graft, run.head):
                 yield from elsewhere(bench, source, targets, "grafts by density", x=share)
         for method, inside in (("WiSE-FT", None), ("WiSE-Graft", region)):
@@ -111,15 +111,15 @@ def _followed(bench: Bench, label: int) -> Iterator[Reading]:
     run = seen[checkpoint]
     with holding(task.parameters, run.tuned), holding(task.head, run.head):
         labelled = self_labelled(task)
-    sizes = {method: bench.size(min(1.0, n * bench.density)) for method, n in _FOLLOWED.items()}
-    localizer, depth = bench.config.localizer, max(sizes.values())
+    shares = {method: min(1.0, n * bench.density) for method, n in _FOLLOWED.items()}
+    localizer, depth = bench.config.localizer, bench.size(max(shares.values()))
     ranking = bench.ranking(label, localizer, dense=run, task=labelled, depth=depth)
     yield Reading(name, "checkpoint", "step", float(checkpoint))
     for step, at in seen.items():
         whole = bench.tuned_answers(label, at).score
         yield Reading(name, "whole model", "score", whole, float(step))
-        for method, size in sizes.items():
-            graft = bench.cut(at, ranking.top(size))
+        for method, share in shares.items():
+            graft = bench.cut(at, bench.first(ranking, share))
             alone = bench.graft_answers(label, graft, at.head).score
             yield Reading(name, method, "score", alone, float(step))
 

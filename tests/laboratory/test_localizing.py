@@ -6,9 +6,14 @@ import pytest
 from typer.testing import CliRunner
 
 from cl_graft.cli import app
+from cl_graft.errors import InputError
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import load_config
+from cl_graft.laboratory import run_experiment
 from cl_graft.laboratory.bench import Bench
+from cl_graft.laboratory.localizing import localize_task
+from cl_graft.learning import GraftingSettings
+from cl_graft.localization import LOCALIZERS, find_localizer
 from cl_graft.store import load_graft
 
 SETS = ("shots=8", "steps=4", "evaluations=1", "max_length=24", "max_dev=16", "max_test=24")
@@ -37,3 +42,54 @@ def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, t
     assert len(stored.graft.region) == said["coordinates"]
     head = {name: stored.head[name.rpartition("heads.0.")[2]] for name in task.head}
     assert bench.graft_answers(0, stored.graft, head).score == scores["graft"]
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    return tmp_path_factory.mktemp("localizers")
+
+
+@pytest.mark.parametrize("localizer", LOCALIZERS)
+def test_every_localizer_localizes_a_task(localizer, tiny_bert, several):
+    sets = [f"model={tiny_bert}", "tasks=[sentiment]", f"localizer={localizer}", *SETS]
+    config = load_config(None, ["density=0.5", "mask_steps=2", "mask_batch=8", *sets])
+    found = localize_task(config, out=several)
+    graft = load_graft(several / "graft.safetensors").graft
+    assert len(graft.region) == found.coordinates
+    wanted = round(0.5 * graft.region.layout.total)
+    assert found.coordinates == wanted or (
+        find_localizer(localizer).among is not None and 0 < found.coordinates < wanted
+    )
+
+
+def test_a_density_is_found_on_dev(tiny_bert, tmp_path):
+    sets = [f"model={tiny_bert}", "tasks=[sentiment]", "localizer=movement", *SETS]
+    found = localize_task(load_config(None, ["density=auto", *sets]), out=tmp_path)
+    budgets = GraftingSettings().budgets
+    bench = Bench(load_config(None, sets), data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
+    run = bench.dense(0)
+    wanted = 0.98 * bench.tuned_answers(0, run, split="valid").score
+    ranking = bench.ranking(0, "movement", dense=run)
+    regions = [bench.first(ranking, density) for density in budgets]
+    reached = [
+        len(region)
+        for region in regions
+        if bench.graft_answers(0, bench.cut(run, region), run.head, split="valid").score >= wanted
+    ]
+    assert found.coordinates == (reached[0] if reached else len(regions[-1]))
+
+
+@pytest.mark.parametrize(
+    ("experiment", "setting", "told"),
+    [
+        ("fig15", "localizer=path_integral", "dense run"),
+        ("fig8", "localizer=path_integral", "dense run"),
+        ("table2", "density=auto", "number"),
+    ],
+)
+def test_an_experiment_says_what_it_cannot_localize(
+    experiment, setting, told, tiny_bert, tmp_path
+):
+    sets = [f'model="{tiny_bert}"', setting]
+    with pytest.raises(InputError, match=told):
+        run_experiment(experiment, out=tmp_path, scale="smoke", sets=sets)
