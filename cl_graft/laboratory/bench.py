@@ -35,12 +35,13 @@ from cl_graft.learning import DenseRun, GraftingSettings, TaskProblem, fine_tune
 from cl_graft.localization import Ranking, find_localizer, localize
 from cl_graft.localization.gates import gated
 from cl_graft.localization.learned_mask import learned_mask
+from cl_graft.localization.paper_mask import paper_mask
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.rules import biases
 from cl_graft.metrics.loss import task_loss
 from cl_graft.models import TaskModel
 from cl_graft.posing import Count, pose
-from cl_graft.region import Layout, Parameters, Region
+from cl_graft.region import Layout, Parameters, Region, top_k
 from cl_graft.strategies import MultiTaskText, heads_for
 from cl_graft.strategies.problems import task_problem
 from cl_graft.tasks.benchmark import TextStream, text_stream
@@ -242,6 +243,7 @@ class Bench:
         dense: DenseRun,
         k: int | None = None,
         depth: int | None = None,
+        steps: int | None = None,
         task: TaskProblem | None = None,
         anew: bool = False,
     ) -> Ranking:
@@ -255,6 +257,7 @@ class Bench:
             k: The budget that the ranking is learned for; cut to what the localizer may choose.
                 None means the config's density: a mask that was learned for more is worse below.
             depth: How many to rank; None means all.
+            steps: Gradient batches to look at; None means the config's.
             task: Stands in for the task, such as one with other labels.
             anew: Whether to rank whatever the cache holds, as when it is timed.
 
@@ -273,11 +276,13 @@ class Bench:
 
         def ranked() -> Ranking:
             with self._posed(label, localizer, dense, task) as (problem, settings):
-                return localize(problem, localizer, k=k, steps=settings.mask_steps, depth=depth)
+                batches = steps or settings.mask_steps
+                return localize(problem, localizer, k=k, steps=batches, depth=depth)
 
         if task is not own or not row.gradients:
             return ranked()
         recipe = self._found_by(label, dense, k=k, localizer=localizer)
+        recipe |= {} if steps is None else {"steps": steps}
         least = most if depth is None else min(depth, most)
         kept, _ = self.remembered(
             "ranked",
@@ -289,24 +294,48 @@ class Bench:
         )
         return Ranking(self.layout, kept["order"].to(torch.int64))
 
-    def grown(self, label: int, dense: DenseRun, started: Region, *, k: int) -> Region:
-        """Return the region of a learned mask that grows from a γ_base.
+    def grown(self, label: int, dense: DenseRun, *, base: float) -> Region:
+        """Return the region of a mask that grows from γ_base (Eq. 4), of the config's density.
 
         Args:
             label: Which task.
             dense: Tuned values and head.
-            started: The gates that are open at first, at most `k`.
-            k: The budget.
+            base: The share of coordinates, those that moved most, whose gates are open at first.
+
+        Raises:
+            InputError: If the config's localizer does not start from a γ_base.
         """
-        task, total = self.problem(label), self.layout.total
+        localizer = self.config.localizer
+        if localizer == "paper_mask":
+            return self._grown_as_published(label, dense, base=base)
+        if localizer != "learned_mask":
+            raise InputError(
+                f"{localizer} does not start from a γ_base: choose learned_mask or paper_mask"
+            )
+        task, total, k = self.problem(label), self.layout.total, self.size(self.density)
+        count = self.size(base)
+        started = self.ranking(label, "movement", k=count, dense=dense, depth=count).top(count)
 
         def found() -> Outcome:
-            with self._posed(label, "learned_mask", dense, task) as (problem, settings):
+            with self._posed(label, localizer, dense, task) as (problem, settings):
                 steps = settings.mask_steps
                 gains = learned_mask(problem, k=k, steps=steps, depth=total, started=started)
             return {"index": gated(gains, started, k=k).index}, {}
 
         recipe = self._found_by(label, dense, k=k, started=hash_tensors({"": started.index}))
+        kept, _ = self.remembered("grown", task.content, recipe, found)
+        return Region.of(self.layout, kept["index"])
+
+    def _grown_as_published(self, label: int, dense: DenseRun, *, base: float) -> Region:
+        task, k = self.problem(label), self.size(self.density)
+
+        def found() -> Outcome:
+            with self._posed(label, "paper_mask", dense, task) as (problem, settings):
+                steps = settings.mask_steps
+                gates = paper_mask(problem, k=k, steps=steps, base_density=base)
+            return {"index": top_k(gates, k).index}, {}
+
+        recipe = self._found_by(label, dense, k=k, published=str(base))
         kept, _ = self.remembered("grown", task.content, recipe, found)
         return Region.of(self.layout, kept["index"])
 

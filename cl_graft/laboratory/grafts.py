@@ -16,6 +16,7 @@ from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.laboratory.retraining import bitfit, retrained
 from cl_graft.metrics import agreement, top_probability_histogram
+from cl_graft.metrics.loss import task_loss
 from cl_graft.region import Region
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "kinds",
     "layers",
     "lottery_tickets",
+    "memorized",
     "optimizers",
     "regions_by_density",
     "top_probabilities",
@@ -34,6 +36,9 @@ __all__ = [
 ]
 
 _ADAMW_RATES = (2e-5, 1e-4, 5e-4)
+
+_FISH_ROWS = 1024
+"""Of which FISH takes gradients, one by one (Sung et al., 2021)."""
 
 DENSITIES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 
@@ -65,15 +70,24 @@ def calibrated_grafts(bench: Bench) -> Iterator[Reading]:
         yield Reading(name, "grafting", "agreement", agreement(graft.logits, tuned.logits))
 
 
+def memorized(bench: Bench) -> Iterator[Reading]:
+    """The same, and how well fine-tuning knows its training rows."""
+    yield from calibrated_grafts(bench)
+    for label, name in enumerate(bench.names):
+        seen = bench.tuned_answers(label, bench.dense(label), split="train")
+        loss = float(task_loss(seen.logits, seen.targets))
+        yield Reading(name, "fine-tuning", "training loss", loss)
+        yield Reading(name, "fine-tuning", "train score", seen.score)
+
+
 def densities(bench: Bench) -> Iterator[Reading]:
-    """Compare grafts of 0.03, 0.06 and 0.12 % with fine-tuning (Table 5)."""
+    """Compare grafts of a quarter, half and all of the density with fine-tuning (Table 5)."""
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
         yield from _read(name, "fine-tuning", bench.tuned_answers(label, run))
-        shares = [3e-4, 6e-4, 1.2e-3]
-        k = bench.size(shares[-1])
-        ranking = bench.ranking(label, bench.config.localizer, k=k, dense=run, depth=k)
-        for share in shares:
+        depth = bench.size(bench.density)
+        ranking = bench.ranking(label, bench.config.localizer, dense=run, depth=depth)
+        for share in (bench.density / 4, bench.density / 2, bench.density):
             graft = bench.cut(run, bench.first(ranking, share))
             answers = bench.graft_answers(label, graft, run.head)
             yield from _read(name, "grafting", answers, x=share)
@@ -161,8 +175,13 @@ def fisher_masks(bench: Bench) -> Iterator[Reading]:
         run = bench.dense(label)
         depth = bench.size(shares[-1])
         learned = bench.ranking(label, bench.config.localizer, dense=run, depth=depth)
-        for localizer in (bench.config.localizer, "fish", "random"):
-            ranking = bench.ranking(label, localizer, dense=run, depth=depth)
+        batches = max(1, _FISH_ROWS // bench.config.mask_batch)
+        rankings = {
+            bench.config.localizer: learned,
+            "fish": bench.ranking(label, "fish", dense=run, depth=depth, steps=batches),
+            "random": bench.ranking(label, "random", dense=run, depth=depth),
+        }
+        for localizer, ranking in rankings.items():
             for share in shares:
                 region = bench.first(ranking, share)
                 answers = bench.graft_answers(label, bench.cut(run, region), run.head)

@@ -135,13 +135,10 @@ class _Learned:
 
 
 def _region(bench: Bench, label: int, run: DenseRun, base_share: float) -> Region:
-    """Learn a task's region in the multi-task model, from a base of the most moved coordinates."""
-    if not base_share:
+    """Find a task's region in the multi-task model, from a base of the most moved coordinates."""
+    if not base_share and bench.config.localizer != "paper_mask":
         return bench.region(label, run)
-    k = bench.size(bench.density)
-    count = max(1, round(base_share * k))
-    moved = bench.ranking(label, "movement", k=count, dense=run, depth=count).top(count)
-    return bench.grown(label, run, moved, k=k)
+    return bench.grown(label, run, base=base_share * bench.density)
 
 
 def _groups(names: Sequence[str]) -> list[list[int]]:

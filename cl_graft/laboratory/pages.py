@@ -6,7 +6,7 @@ What is written is a function of the stored files: a page never differs from the
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from cl_graft.laboratory.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Verdict, judge
@@ -50,19 +50,19 @@ def verdicts(results: Mapping[str, Stored]) -> dict[Claim, Verdict]:
 def claims_page(results: Mapping[str, Stored]) -> str:
     """Return the page of claims in Markdown."""
     found = verdicts(results)
-    counts = Counter(str(verdict) for verdict in found.values())
     parts = [
         "# Claims of the papers",
         "Made by `make results` from the stored numbers alone; [the tables](laboratory.md) show "
-        "them. A rule on the numbers decides each claim, and its bound was fixed beside the claim, "
-        "not after the result. Means are over data seeds. The models are far smaller than the "
-        "papers', with fewer rows: a claim that does not hold here is not thereby refuted there.",
-        f"{len(found)} claims: {counts['holds']} hold, {counts['does not hold']} do not, "
-        f"{counts['not run here']} were not run here.",
+        "them and what they measure. A rule on the numbers decides each claim, and its bound was "
+        "fixed beside the claim, not after the result. Numbers are means over the seeds named; in "
+        "parentheses, or as a span, stand the lowest and the highest task, no interval of "
+        "confidence. The models are far smaller than the papers', with fewer rows: a claim that "
+        "does not hold here is not thereby refuted there.",
+        _counted(found.values()),
     ]
     for source, claims in CLAIMS_BY_SOURCE.items():
         rows = [_row(claim, found[claim], results) for claim in claims]
-        parts += [f"## {source}", _table_of(rows)]
+        parts += [f"## {source}", _counted(found[claim] for claim in claims), _table_of(rows)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -72,15 +72,22 @@ def laboratory_page(results: Mapping[str, Stored]) -> str:
     parts = [
         "# Tables and figures of the papers",
         "Made by `make results` from the stored numbers alone: `benchmarks/results/laboratory` has "
-        "every value of every seed. [Claims](claims.md) says what they show. Scores are fractions, "
-        "mean ± standard deviation over data seeds.",
+        "every value of every seed. [Claims](claims.md) says what they show. Numbers are "
+        "fractions, mean ± standard deviation over the seeds named. The score is accuracy, but F1 "
+        "on MRPC and QQP, Matthews' correlation on CoLA and Pearson's on STS-B. ECE is the "
+        "expected calibration error; agreement the share of rows that a graft answers as the "
+        "fine-tuned model does; relative gain what part of the gain from one model to another is "
+        "kept (Eq. 5 of the grafting paper); IoU intersection over union. `masked_lm` and "
+        "`causal_lm` are the models "
+        "that [`prompt_model.py`](../laboratory.md) trains.",
     ]
     shown = {name: result for name, result in results.items() if name in EXPERIMENTS}
     if not shown:
         parts.append("No experiment has been stored yet.")
     for name, result in shown.items():
         experiment = EXPERIMENTS[name]
-        parts += [f"## {result.title}", f"{result.source}. {result.setting}. `{result.command}`"]
+        how = f"{result.source}. {result.setting}.{result.duration} `{result.command}`"
+        parts += [f"## {result.title}", how]
         parts += _tables(result)
         parts.append(f"![{result.title}: {experiment.measure}](pictures/{name}.png)")
         own = [
@@ -110,6 +117,14 @@ def write_pages(results: Mapping[str, Stored], docs: Path) -> list[Path]:
     for file, content in written.items():
         replace_file(file, content)
     return list(written)
+
+
+def _counted(found: Iterable[Verdict]) -> str:
+    counts = Counter(str(verdict) for verdict in found)
+    return (
+        f"{counts.total()} claims: {counts['holds']} hold, {counts['does not hold']} do not, "
+        f"{counts['not run here']} were not run here."
+    )
 
 
 def _row(claim: Claim, verdict: Verdict, results: Mapping[str, Stored]) -> Sequence[str]:

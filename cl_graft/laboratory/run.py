@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import shlex
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ from cl_graft.experiments.results import machine, versions
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.pictures import picture_of
 from cl_graft.laboratory.readings import Reading, Summary, summarize, table
-from cl_graft.laboratory.table import SCALES, SEEDS, VARIES, Experiment, find_experiment
+from cl_graft.laboratory.table import SCALES, VARIES, Experiment, find_experiment
 from cl_graft.metrics.figures import png
 from cl_graft.store.files import replace_file
 
@@ -63,9 +64,9 @@ def experiment_config(
     given = find(SCALES, scale, missing="unknown scale")
     values: dict[str, Any] = {**given, **experiment.settings}
     if scale == "smoke":
-        values |= {"shots": given["shots"], "density": given["density"]}
+        values |= {"shots": given["shots"]}
     values |= {"cpu": experiment.cpu, "paper": experiment.paper}.get(scale, {})
-    values["tasks"] = list(experiment.built_in if scale == "smoke" else experiment.tasks)
+    values["tasks"] = list(experiment.asked(scale))
     if data is not None:
         values["data"] = str(data)
     for override in sets:
@@ -100,25 +101,33 @@ def run_experiment(
     """
     experiment = find_experiment(name)
     config = experiment_config(experiment, scale, data=data, sets=sets)
-    seeds = list(range(SEEDS[scale])) if seeds is None else list(seeds)
+    seeds = experiment.seeds(scale) if seeds is None else list(seeds)
     folder, kept = out / name, out / (experiment.cells or name)
     folder.mkdir(parents=True, exist_ok=True)
     kept.mkdir(exist_ok=True)
     own = config.cell() | {"seeds": config.seeds}
-    cells: list[list[Reading]] = []
+    cells: list[_Cell] = []
     for place, seed in enumerate(seeds):
         file = kept / f"cell{seed}.json"
         cell = _kept(file, own)
         if cell is None:
+            started = time.perf_counter()
             bench = _bench(experiment, config, seed, DirectoryCache(out / "cache"))
-            cell = list(experiment.run(bench))
-            stored = {"config": own, "readings": [asdict(reading) for reading in cell]}
-            replace_file(file, json.dumps(stored, indent=1, allow_nan=True).encode())
+            cell = _Cell(list(experiment.run(bench)), time.perf_counter() - started)
+            replace_file(file, json.dumps({"config": own, **asdict(cell)}, indent=1).encode())
         cells.append(cell)
         if on_cell is not None:
             on_cell(place + 1, len(seeds))
     command = _command(name, scale, seeds=seeds, sets=sets, with_data=data is not None)
     return _concluded(experiment, config, cells, seeds, folder, scale=scale, command=command)
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """What a cell found, and the seconds it took; None if that is not known."""
+
+    readings: list[Reading]
+    seconds: float | None
 
 
 def _bench(
@@ -139,7 +148,7 @@ def _bench(
 def _concluded(
     experiment: Experiment,
     config: ExperimentConfig,
-    cells: Sequence[Sequence[Reading]],
+    cells: Sequence[_Cell],
     seeds: Sequence[int],
     folder: Path,
     *,
@@ -147,9 +156,10 @@ def _concluded(
     command: str,
 ) -> Outcome:
     shown = experiment.shown
-    rows = [row for row in summarize(cells) if not shown or row.measure in shown]
+    readings = [cell.readings for cell in cells]
+    rows = [row for row in summarize(readings) if not shown or row.measure in shown]
     if experiment.conclude is not None:
-        rows += summarize([list(experiment.conclude(cells, rows))])
+        rows += summarize([list(experiment.conclude(readings, rows))])
     device = pick_device(config.device)
     drawn = f"{VARIES[experiment.varies]} {', '.join(map(str, seeds))}"
     text = f"# {experiment.title}\n\n{experiment.source}; {drawn}.\n\n"
@@ -161,6 +171,7 @@ def _concluded(
         "scale": scale,
         "command": command,
         "cells": drawn,
+        "seconds": [cell.seconds for cell in cells],
         "rows": [asdict(row) for row in rows],
         "config": {**config.model_dump(mode="json"), "data": None, "model": _named(config.model)},
         "versions": versions(device),
@@ -177,7 +188,7 @@ def _command(
 ) -> str:
     """Return what repeats an experiment, without this machine's folders."""
     words = ["cl-graft", "experiment", name, "--scale", scale]
-    if list(seeds) != list(range(SEEDS[scale])):
+    if list(seeds) != find_experiment(name).seeds(scale):
         words += ["--seeds", ",".join(str(seed) for seed in seeds)]
     for override in sets:
         key, _, value = override.partition("=")
@@ -190,7 +201,7 @@ def _named(model: str) -> str:
     return Path(model).name if Path(model).is_dir() else model
 
 
-def _kept(file: Path, config: dict[str, Any]) -> list[Reading] | None:
+def _kept(file: Path, config: dict[str, Any]) -> _Cell | None:
     """Read a cell that is done; None if there is none.
 
     Raises:
@@ -203,4 +214,5 @@ def _kept(file: Path, config: dict[str, Any]) -> list[Reading] | None:
         raise InputError(
             f"{file} was run with other settings; choose another output folder, or delete it"
         )
-    return [Reading(**reading) for reading in stored["readings"]]
+    readings = [Reading(**reading) for reading in stored["readings"]]
+    return _Cell(readings, stored.get("seconds"))

@@ -32,6 +32,7 @@ class Stored:
         scale: At which scale it was run.
         config: Its settings.
         cells: What its cells are, such as ``"data seeds 0, 1, 2"``.
+        seconds: What each cell took; None where that is not known.
         rows: Its numbers.
         versions: Of packages.
         machine: On which it ran.
@@ -44,6 +45,7 @@ class Stored:
     scale: str
     config: Mapping[str, Any]
     cells: str
+    seconds: Sequence[float | None] = ()
     rows: Sequence[Summary]
     versions: Mapping[str, str]
     machine: Mapping[str, Any]
@@ -63,9 +65,15 @@ class Stored:
         share = density if density == "auto" else f"{100 * density:g} %"
         due = "the paper's" if config.get("preset") == "paper" else DEFAULT_STEPS
         return (
-            f"{config['model']}{how}, {rows} rows a class, {config['steps'] or due} steps, "
-            f"density {share}, {self.cells}"
+            f"{config['model']}{how} on {', '.join(config['tasks'])}; {rows} rows a class, "
+            f"{config['steps'] or due} steps, density {share}, {self.cells}"
         )
+
+    @property
+    def duration(self) -> str:
+        """Say in a sentence how long a cell took; empty where that is not known."""
+        known = [one for one in self.seconds if one is not None]
+        return f" A cell took {sum(known) / len(known) / 60:.0f} minutes." if known else ""
 
 
 def store(found: Path, into: Path) -> list[Path]:
@@ -109,6 +117,7 @@ def read_stored(file: Path) -> Stored:
             scale=values["scale"],
             config=values["config"],
             cells=values["cells"],
+            seconds=values.get("seconds", ()),
             rows=rows,
             versions=values["versions"],
             machine=values["machine"],

@@ -50,7 +50,6 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "pooling": "first",
             "shots": 4096,
             "shots_short": "all",
-            "max_length": 128,
             "max_test": None,
         },
     }
@@ -63,12 +62,11 @@ VARIES: Mapping[Varies, str] = MappingProxyType(
 )
 """What the numbers of cells are called."""
 
-SEEDS: Mapping[str, int] = MappingProxyType({"smoke": 1, "cpu": 3, "paper": 5})
-"""Cells of each scale."""
-
 _FOUR = ("sst2_sent", "ag_news", "qnli", "qqp")
 _SAM = ("cola", "stsb", "mrpc", "copa", "wsc")
 _SIX = ("sst2_sent", "cr", "mr", "mpqa", "ag_news", "qnli", "snli", "mnli", "mrpc", "qqp")
+_THIRTEEN = (*_SIX, "cola", "yelp_polarity", "imdb")
+_TWELVE = (*_SIX[:5], "subj", *_SIX[5:8], "rte", *_SIX[8:])
 _EIGHT = ("sst2_sent", "cr", "snli", "mnli", "qqp", "mrpc", "ag_news", "qnli")
 _TWO = ("sst2_sent", "qnli")
 _LARGE = ("sst2_sent", "ag_news", "qnli", "mnli")
@@ -84,6 +82,8 @@ class Experiment:
         source: Where in which paper.
         run: From a bench to readings.
         tasks: Real tasks, for the scales cpu and paper.
+        paper_tasks: Those of the paper, for the scale paper, where they are more.
+        paper_cells: How many cells the scale paper has.
         built_in: Built-in tasks, for the scale smoke.
         settings: Of the experiment at every scale, over those of the scale.
         cpu: Settings at the scale cpu alone, over all others.
@@ -107,6 +107,8 @@ class Experiment:
     source: str
     run: Callable[[Bench], Iterator[Reading]]
     tasks: tuple[str, ...]
+    paper_tasks: tuple[str, ...] = ()
+    paper_cells: int = 5
     built_in: tuple[str, ...] = ("sentiment",)
     settings: Mapping[str, Any] = field(default_factory=dict)
     cpu: Mapping[str, Any] = field(default_factory=dict)
@@ -123,6 +125,15 @@ class Experiment:
     conclude: (
         Callable[[Sequence[Sequence[Reading]], Sequence[Summary]], Iterator[Reading]] | None
     ) = None
+
+    def asked(self, scale: str) -> tuple[str, ...]:
+        """Return the tasks of a scale."""
+        at_paper = self.paper_tasks or self.tasks
+        return {"smoke": self.built_in, "paper": at_paper}.get(scale, self.tasks)
+
+    def seeds(self, scale: str) -> list[int]:
+        """Return the cells of a scale."""
+        return list(range({"smoke": 1, "cpu": 3, "paper": self.paper_cells}[scale]))
 
 
 def _of(
@@ -143,9 +154,7 @@ _SEVERAL: Mapping[str, Any] = {
     "measure": "overlap",
     "squares": (("overlap", "overlap of regions"), ("relative gain", "relative gain (Eq. 5)")),
 }
-_FROM_EMPTY: Mapping[str, Any] = {"localizer": "learned_mask"}
-"""The learned mask starts from an empty γ_base, as Fig. 8 does; `paper_mask` does not."""
-_BY_ADAMW: Mapping[str, Any] = {**_FROM_EMPTY, "dense_optimizer": "adamw", "lr": 1e-4}
+_BY_ADAMW: Mapping[str, Any] = {"dense_optimizer": "adamw", "lr": 1e-4}
 _FEWER_STEPS: Mapping[str, Any] = {"steps": 200}
 """AdamW is further after as many steps; a joint run takes them for each of its tasks."""
 _IN_SAM: Mapping[str, Any] = {
@@ -153,7 +162,7 @@ _IN_SAM: Mapping[str, Any] = {
         **_STANDARD, "density": 0.005, "dense_optimizer": "adamw", "lr": 1e-4,
         "weight_decay": 0.01, "region_lr": 2e-3,
     },
-    "cpu": {"evaluations": 0}, "regressions": True, "varies": "seed",
+    "cpu": {"evaluations": 0}, "regressions": True, "varies": "seed", "paper_cells": 10,
     "paper": {
         "preset": "default", "shots": None, "max_dev": None, "steps": 20_000, "batch_size": 16,
         "region_lr": 1e-4, "evaluations": 40, "mask_steps": 600, "mask_batch": 16,
@@ -166,7 +175,8 @@ _OF_TABLE_1: Mapping[str, Any] = {**_IN_SAM, "cells": "sam_table1"}
 
 _ROWS = (
     _of("table1", "Grafts, their re-training and BitFit", grafts.graft_and_peers, _FOUR),
-    _of("table2", "Grafts keep score and calibrate", grafts.calibrated_grafts, _SIX),
+    _of("table2", "Grafts keep score and calibrate", grafts.calibrated_grafts, _SIX,
+        paper_tasks=_TWELVE),
     _of(
         "table3", "Grafts out of distribution", transfer.out_of_distribution,
         ("sst2_sent", "yelp_polarity", "imdb", "qnli", "mnli", "snli"),
@@ -175,8 +185,9 @@ _ROWS = (
     ),
     _of("table5", "Larger data", grafts.densities,
         ("sst2_sent", "ag_news", "qnli", "snli"),
-        settings={"shots": None, "shots_short": "all"}, cpu={"steps": 1600, "mask_steps": 80},
-        **_DENSITY),
+        settings={"shots_short": "all", "density": 0.0012},
+        cpu={"shots": None, "steps": 1600, "mask_steps": 80},
+        paper={"shots": 50_000, "mask_steps": 1000}, **_DENSITY),
     _of("table6", "LoRA, adapters and grafts", peers.peers_and_densities, _FOUR, measure="ECE",
         axis="density"),
     _of("table7", "LoRA, adapters and grafts out of distribution", peers.peers_elsewhere,
@@ -184,7 +195,8 @@ _ROWS = (
         built_in=("sentiment", "urgency"), measure="accuracy out of distribution", axis="density"),
     _of("table8", "FISH's and random regions as grafts", grafts.fisher_masks, _FOUR, **_DENSITY),
     _of("table9", "A causal model", grafts.calibrated_grafts, _FOUR,
-        settings={"family": "causal_lm"}, paper={"model": "gpt2", "density": 0.0005}),
+        paper_tasks=_TWELVE, settings={"family": "causal_lm"},
+        paper={"model": "gpt2", "density": 0.0005, "max_length": 256}),
     _of("fig2", "Learned, most moved and random regions", grafts.regions_by_density, _TWO,
         **_DENSITY),
     _of("fig3", "Regions of standard fine-tuning", grafts.regions_by_density, _LARGE,
@@ -198,12 +210,14 @@ _ROWS = (
         ("mpqa", "yelp_polarity", "sst2_sent", "qnli", "mnli", "snli"),
         built_in=("sentiment", "urgency"), measure="accuracy out of distribution",
         axis="α, or density", against="score in distribution"),
-    _of("fig8", "Regions of tasks in a multi-task model", multitask.regions_and_unions,
-        settings=_FROM_EMPTY, **_SEVERAL),
+    _of("fig7c", "Out of distribution, by rows learned", transfer.more_rows,
+        ("qnli", "mnli", "snli"), built_in=("sentiment", "urgency"),
+        measure="accuracy out of distribution", axis="training rows", logarithmic=True),
+    _of("fig8", "Regions of tasks in a multi-task model", multitask.regions_and_unions, **_SEVERAL),
     _of("fig11", "Regions in a multi-task model from a small γ_base",
-        multitask.from_a_small_base, settings=_FROM_EMPTY, **_SEVERAL),
+        multitask.from_a_small_base, **_SEVERAL),
     _of("fig12", "Regions in a multi-task model from a large γ_base",
-        multitask.from_a_large_base, settings=_FROM_EMPTY, **_SEVERAL),
+        multitask.from_a_large_base, **_SEVERAL),
     _of("fig13", "Regions in a multi-task model by AdamW", multitask.task_regions,
         settings=_BY_ADAMW, cpu=_FEWER_STEPS, **_SEVERAL),
     _of("fig14", "Regions in a multi-task model by AdamW + L1", multitask.task_regions,
@@ -220,8 +234,9 @@ _ROWS = (
         rates.region_rates, _LARGE, source="this project", axis="learning rate of the region",
         cpu={"max_test": 2000}, logarithmic=True),
     _of("majority_gain", "What re-trained grafts gain over the best constant answer",
-        rates.gains_over_the_majority, (*_SIX, "cola", "yelp_polarity", "imdb"),
-        source="this project"),
+        rates.gains_over_the_majority, _THIRTEEN, source="this project"),
+    _of("memorized", "Calibration once fine-tuning knows its rows", grafts.memorized, _THIRTEEN,
+        source="this project", settings={**_STANDARD, "shots": 64}, measure="ECE"),
     _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM,
         shown=("score", sam.MIXED_LATE), **_IN_SAM),
     _of("sam_table2", "Perturbed data", sam.perturbed_data, _SAM, **_PERTURBED),

@@ -6,11 +6,12 @@ Panigrahi et al., 2023, Table 3, Fig. 7 and Fig. 15 (https://arxiv.org/abs/2302.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 
 import torch
 
-from cl_graft.analysis import along, interpolated, self_labelled
+from cl_graft.analysis import along, interpolated, self_labelled, without_a_share
 from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.keeping import holding
 from cl_graft.laboratory.answers import Answers
@@ -19,6 +20,7 @@ from cl_graft.laboratory.readings import Reading
 from cl_graft.laboratory.retraining import bitfit, retrained
 from cl_graft.learning import DenseRun
 from cl_graft.passes import Passes
+from cl_graft.randomness import derive
 from cl_graft.region import Region
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "LABEL_MAPS",
     "core_skills",
     "elsewhere",
+    "more_rows",
     "out_of_distribution",
     "pairs",
     "parting",
@@ -38,6 +41,12 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "mpqa": ("yelp_polarity", "sst2_sent"),
 }
 """Where what was learned on a task is asked: the pairs of Tables 3 and 7."""
+
+_NEAR = ("mnli", "snli")
+"""The pair of Fig. 7 whose shift is small."""
+
+_SHARES_OF_ROWS = (1 / 16, 1 / 4, 1.0)
+"""How much of a task's rows Fig. 7c learns."""
 
 LABEL_MAPS: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("qnli", "mnli"): {"entailment": "entailment", "contradiction": "not_entailment"},
@@ -81,7 +90,7 @@ def out_of_distribution(bench: Bench) -> Iterator[Reading]:
 
 def wise(bench: Bench) -> Iterator[Reading]:
     """Walk from the base to the tuned and to the grafted model, and along grafts (Fig. 7)."""
-    for source, targets in pairs(bench):
+    for source, targets in [*pairs(bench), *_near(bench)]:
         run, task = bench.dense(source), bench.problem(source)
         depth = bench.size(_GRAFTS[-1])
         ranking = bench.ranking(source, bench.config.localizer, dense=run, depth=depth)
@@ -96,6 +105,22 @@ def wise(bench: Bench) -> Iterator[Reading]:
                 moved = interpolated(task.model, run.tuned, alpha=alpha, region=inside)
                 with moved, holding(task.head, run.head):
                     yield from elsewhere(bench, source, targets, method, x=alpha)
+
+
+def more_rows(bench: Bench) -> Iterator[Reading]:
+    """Learn more and more of a task's rows, and answer others (Fig. 7c)."""
+    for source, targets in pairs(bench):
+        bench.schedule(source)  # one for all, chosen on all rows
+        rows = len(bench.problem(source).train)
+        for share in _SHARES_OF_ROWS:
+            kept = without_a_share(rows, share=1 - share, seed=derive(bench.seed, "rows"))
+            with bench.fewer_rows(source, kept) if share < 1 else nullcontext():
+                run = bench.dense(source)
+                graft = bench.cut(run, bench.region(source, run))
+                whole = gather(run.tuned, Region.full(bench.layout))
+                for method, values in (("fine-tuning", whole), ("grafting", graft)):
+                    with bench.carrying(source, values, run.head):
+                        yield from elsewhere(bench, source, targets, method, x=float(len(kept)))
 
 
 def core_skills(bench: Bench) -> Iterator[Reading]:
@@ -165,6 +190,11 @@ def pairs(bench: Bench) -> list[tuple[int, list[int]]]:
     known = [(places[n], found) for n, found in asked.items() if found]
     chosen = [(learned, found) for learned, found in known if learned not in answered]
     return chosen or [(i, [j]) for i, j in list(pairwise(range(len(places))))[::2]]
+
+
+def _near(bench: Bench) -> list[tuple[int, list[int]]]:
+    names = bench.names
+    return [(names.index(_NEAR[0]), [names.index(_NEAR[1])])] if set(_NEAR) <= {*names} else []
 
 
 def elsewhere(

@@ -127,11 +127,10 @@ def test_a_region_that_grows_from_a_base_is_learned_once_for_each_base(
 
     monkeypatch.setattr("cl_graft.laboratory.bench.learned_mask", counted)
     found = []
-    for size in (20, 20, 40):
+    for base in (0.002, 0.002, 0.01):
         bench = Bench(config, data_seed=0, cache=cache)  # as another process would
-        started = Region.of(bench.layout, range(size))
-        found.append(bench.grown(0, bench.dense(0), started, k=60))
-    assert learned == [20, 40]
+        found.append(bench.grown(0, bench.dense(0), base=base))
+    assert learned == [bench.size(0.002), bench.size(0.01)]
     assert found[0] == found[1] != found[2]
 
 

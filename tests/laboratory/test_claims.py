@@ -19,6 +19,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 
 SETTINGS = {
     "model": "minilm", "family": "encoder", "shots": 64, "steps": 9, "density": 0.003,
+    "tasks": ["x", "y"],
 }  # fmt: skip
 
 
@@ -102,7 +103,7 @@ def test_a_page_has_one_row_a_claim_and_says_why_one_was_not_run():
     assert "the stored result has no score of BitFit" in page
     shown = laboratory_page({"table1": result_of(TWO_TASKS)})
     assert "| x | a | 0.900 |" in shown
-    assert "minilm with a head, 64 rows a class, 9 steps, density 0.3 %, data seeds 0" in shown
+    assert "minilm with a head on x, y; 64 rows a class, 9 steps, density 0.3 %, data seeds 0" in shown
 
 
 def test_tasks_are_columns_where_methods_are_asked_all_of_them():

@@ -87,9 +87,7 @@ def test_a_density_is_found_on_dev(tiny_bert, tmp_path):
         ("table2", "density=auto", "number"),
     ],
 )
-def test_an_experiment_says_what_it_cannot_localize(
-    experiment, setting, told, tiny_bert, tmp_path
-):
+def test_an_experiment_says_what_it_cannot_localize(experiment, setting, told, tiny_bert, tmp_path):
     sets = [f'model="{tiny_bert}"', setting]
     with pytest.raises(InputError, match=told):
         run_experiment(experiment, out=tmp_path, scale="smoke", sets=sets)

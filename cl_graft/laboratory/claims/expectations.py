@@ -77,6 +77,17 @@ EXPECTATIONS = (
         ),
     ),
     Claim(
+        name="expected-calibration-at-no-loss",
+        source="grafts without re-training",
+        words="So they are once fine-tuning knows its training rows by heart.",
+        paper="–",
+        experiments=("memorized",),
+        rule=Rule(
+            what="ECE of fine-tuning − of the graft",
+            number=lambda v: v("fine-tuning", "ECE") - v("grafting", "ECE"), share=0.7, above=0.0,
+        ),
+    ),
+    Claim(
         name="expected-worth",
         source="after re-training",
         words="A learned region is worth more than a random one, each at its best rate.",

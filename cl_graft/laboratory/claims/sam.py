@@ -60,6 +60,11 @@ def _sparse_and_full(view: View) -> float:
     return view.average(_REGIONS, lambda m: view(m, "seconds")) / view(_FULL, "seconds")
 
 
+def _least_jump(view: View) -> float:
+    before, after = (view.curve(m, "training loss") for m in ("before a projection", "after it"))
+    return min(after[step] - before[step] for step in before)
+
+
 SAM = (
     Claim(
         name="sam-sparse-beats-full",
@@ -212,10 +217,8 @@ SAM = (
         paper="a figure: every 600 steps",
         experiments=("sam_fig3",),
         rule=Rule(
-            what="training loss, after a projection − before it",
-            number=lambda v: v("after it", "training loss")
-            - v("before a projection", "training loss"),
-            above=0.0, unit="",
+            what="least over the projections: training loss after one − before it",
+            number=_least_jump, above=0.0, unit="",
         ),
     ),
     Claim(

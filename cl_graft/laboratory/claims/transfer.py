@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from cl_graft.laboratory.claims.rule import Claim, Rule
 from cl_graft.laboratory.claims.view import MissingReading, View
@@ -36,6 +37,38 @@ def _at_small_loss(view: View, method: str) -> float:
     inside, outside = (view.curve(method, m) for m in ("score in distribution", _OUT))
     best = max(inside.values())
     return max(outside[alpha] for alpha, score in inside.items() if score >= best - 0.01)
+
+
+def _where_shifts_are_small(view: View) -> float:
+    """Return by how much grafts are better elsewhere than fine-tuning, over two near pairs."""
+    reviews, nli = "sst2_sent → imdb", "mnli → snli"
+
+    def whole_way(method: str) -> float:
+        return view(method, _OUT, task=nli, x=1.0, experiment="fig7")
+
+    first = view("grafting", _OUT, task=reviews) - view("fine-tuning", _OUT, task=reviews)
+    return (first + whole_way("WiSE-Graft") - whole_way("WiSE-FT")) / 2
+
+
+def _best_points(view: View) -> float:
+    """Return by how much the best graft is better than WiSE-FT's best point, in and elsewhere."""
+    pair = replace(view, task="qnli → snli")
+    if pair.task not in {one.task for one in view.tasks()}:
+        raise MissingReading("pair that starts at qnli")
+
+    def best(method: str) -> tuple[float, float]:
+        inside, outside = (pair.curve(method, m) for m in ("score in distribution", _OUT))
+        return max(((inside[x], outside[x]) for x in inside), key=sum)
+
+    graft, line = best("grafts by density"), best("WiSE-FT")
+    return min(one - other for one, other in zip(graft, line, strict=True))
+
+
+def _growth_of_gap(view: View) -> float:
+    """Return how much more grafts are ahead elsewhere with all rows than with the fewest."""
+    grafts, whole = (view.curve(method, _OUT) for method in ("grafting", "fine-tuning"))
+    gaps = [grafts[rows] - whole[rows] for rows in grafts]
+    return gaps[-1] - gaps[0]
 
 
 def _from(view: View, source: str, method: str) -> float:
@@ -86,6 +119,40 @@ TRANSFER = (
             what="accuracy there, graft − fine-tuning, from QNLI",
             number=lambda v: _from(v, "qnli", "grafting") - _from(v, "qnli", "fine-tuning"),
             over="once", least=0.05,
+        ),
+    ),
+    Claim(
+        name="small-shifts-need-no-graft",
+        source="Fig. 7",
+        words="Where the shift is small, SST-2 to IMDb or MNLI to SNLI, grafts gain little.",
+        paper="“little or no advantage”",
+        experiments=("table3", "fig7"),
+        rule=Rule(
+            what="accuracy there, graft − fine-tuning, mean of the two",
+            number=_where_shifts_are_small, over="once", most=0.02,
+        ),
+    ),
+    Claim(
+        name="more-rows-widen-the-gap",
+        source="Fig. 7c",
+        words="Where the shift is large, the gap grows with the rows learned.",
+        paper="a figure",
+        experiments=("fig7c",),
+        rule=Rule(
+            what="accuracy there, graft − fine-tuning, with all rows − the same with a sixteenth",
+            number=_growth_of_gap, over="mean", above=0.0,
+        ),
+    ),
+    Claim(
+        name="grafts-beat-wise-on-inference",
+        source="Fig. 7 e",
+        words="On inference, the best graft beats WiSE-FT in distribution and out of it.",
+        paper="84.2 and 80.0 against 80.5 and 79.6",
+        experiments=("fig7",),
+        rule=Rule(
+            what="lesser of two, from QNLI to SNLI, each at its highest sum: score in "
+            "distribution, accuracy out of it, grafts of any density − WiSE-FT",
+            number=_best_points, over="once", above=0.0,
         ),
     ),
     Claim(
