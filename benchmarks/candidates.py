@@ -54,7 +54,7 @@ def main() -> None:
     cells = run_cells(config, arguments.out, multiples)
     stored = {
         "command": without_places(command_of("candidates.py"), arguments),
-        "config": {**config.model_dump(mode="json"), "data": "$CL_GRAFT_DATA"},
+        "config": {**config.model_dump(mode="json"), "data": config.data and "$CL_GRAFT_DATA"},
         "machine": machine(torch.device("cpu")),
         "versions": versions(torch.device("cpu")),
         "cells": cells,

@@ -116,7 +116,7 @@ def write_summary(config: ExperimentConfig, out: Path, stem: Path, command: str)
     stem.parent.mkdir(parents=True, exist_ok=True)
     stored = {
         "command": command,
-        "config": {**config.model_dump(mode="json"), "data": "$CL_GRAFT_DATA"},
+        "config": {**config.model_dump(mode="json"), "data": config.data and "$CL_GRAFT_DATA"},
         "machine": machine(torch.device("cpu")),
         "versions": versions(torch.device("cpu")),
         "rows": rows,

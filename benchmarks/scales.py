@@ -63,7 +63,12 @@ def parser_of(
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--scale", choices=scales, default="cpu")
-    parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
+    parser.add_argument(
+        "--data",
+        type=Path,
+        default=os.environ.get("CL_GRAFT_DATA"),
+        help="folder of the tasks; default CL_GRAFT_DATA, else the Hugging Face hub",
+    )
     parser.add_argument("--out", type=Path, help="where runs go; default runs/<name>-<scale>")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where the summary goes")
     parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE")
@@ -77,25 +82,23 @@ def parser_of(
 
 
 def parsed(parser: argparse.ArgumentParser, name: str) -> argparse.Namespace:
-    """Parse the command line; without data it ends there.
+    """Parse the command line.
 
     Args:
         parser: Made by `parser_of`.
         name: The benchmark's, of the folder that runs go to by default.
     """
     arguments = parser.parse_args()
-    if arguments.data is None:
-        parser.error("no data: set CL_GRAFT_DATA or give --data")
     arguments.out = arguments.out or Path("runs") / f"{name}-{arguments.scale}"
     keep_freed_memory()  # as the command line does
     return arguments
 
 
 def config_of(
-    values: Mapping[str, Any], data: Path | str, sets: Sequence[str] = ()
+    values: Mapping[str, Any], data: Path | str | None, sets: Sequence[str] = ()
 ) -> ExperimentConfig:
-    """Return the config of some settings on a folder of data, changed by what --set says."""
-    given = {**values, "data": str(data)}
+    """Return the config of settings on a folder of data, or the hub, changed by what --set says."""
+    given = {**values, "data": None if data is None else str(data)}
     return load_config(None, [*(f"{k}={json.dumps(v)}" for k, v in given.items()), *sets])
 
 
@@ -106,7 +109,9 @@ def command_of(script: str) -> str:
 
 def without_places(text: str, arguments: argparse.Namespace) -> str:
     """Say by name where things lay, not by path."""
-    places = {arguments.data: "$CL_GRAFT_DATA", arguments.out: "OUT", arguments.results: "RESULTS"}
+    places = {arguments.out: "OUT", arguments.results: "RESULTS"}
+    if arguments.data is not None:
+        places[arguments.data] = "$CL_GRAFT_DATA"
     for path, name in sorted(places.items(), key=lambda place: -len(str(place[0]))):
         text = text.replace(str(path), name)  # the inner one of two first
     return text

@@ -5,6 +5,26 @@ import json
 import pytest
 from benchmark_scripts import run_script
 
+from cl_graft.laboratory.claims import CLAIMS, judge
+from cl_graft.laboratory.stored import read_stream
+
+
+def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):
+    sets = ["tasks=[sentiment,question_type]", f"model={tiny_bert}", "max_length=24"]
+    asked = ["--scale", "smoke", "--out", "runs", "--results", "results"]
+    asked += [word for value in sets for word in ("--set", value)]
+    run_script("table4.py", *asked, folder=tmp_path)
+    result = read_stream(tmp_path / "results" / "table4-smoke.json")
+    assert result.scale == "smoke"
+    verdicts = {
+        claim.name: judge(claim, {"table4": result.view})
+        for claim in CLAIMS
+        if claim.experiments == ("table4",)
+    }
+    assert verdicts["grafting-forgets-nothing"].holds
+    assert verdicts["grafting-retains"].holds is not None
+    assert "on sentiment, question_type;" in result.setting
+
 
 @pytest.mark.slow
 def test_table4_runs_and_goes_on_from_what_is_finished(data_dir, minilm, tmp_path):
