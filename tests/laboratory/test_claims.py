@@ -1,13 +1,15 @@
 """Claims are decided by stored numbers alone, and the pages say what the stored files hold."""
 
 import json
+import shlex
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from cl_graft.errors import InputError
-from cl_graft.laboratory import EXPERIMENTS
+from cl_graft.laboratory import EXPERIMENTS, experiment_config
 from cl_graft.laboratory.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Rule, View, judge
 from cl_graft.laboratory.pages import claims_page, laboratory_page, read_results, write_pages
 from cl_graft.laboratory.readings import Reading, summarize
@@ -103,7 +105,9 @@ def test_a_page_has_one_row_a_claim_and_says_why_one_was_not_run():
     assert "the stored result has no score of BitFit" in page
     shown = laboratory_page({"table1": result_of(TWO_TASKS)})
     assert "| x | a | 0.900 |" in shown
-    assert "minilm with a head on x, y; 64 rows a class, 9 steps, density 0.3 %, data seeds 0" in shown
+    assert (
+        "minilm with a head on x, y; 64 rows a class, 9 steps, density 0.3 %, data seeds 0" in shown
+    )
 
 
 def test_tasks_are_columns_where_methods_are_asked_all_of_them():
@@ -129,6 +133,23 @@ def test_the_pages_are_what_the_stored_results_say(tmp_path):
         if file.suffix == ".md":
             kept = ROOT / "docs" / "results" / file.name
             assert kept.read_text() == file.read_text(), f"{kept} is old: make results"
+
+
+@pytest.mark.parametrize(
+    "file", sorted((RESULTS / "laboratory").glob("*.json")), ids=lambda f: f.stem
+)
+def test_a_stored_result_was_run_with_what_its_command_asks_for_now(file):
+    stored = json.loads(file.read_text())
+    words = shlex.split(stored["command"])
+    sets = [value for word, value in pairwise(words) if word == "--set"]
+    config = experiment_config(EXPERIMENTS[stored["experiment"]], stored["scale"], sets=sets)
+    asked = config.model_dump(mode="json")
+    others = {
+        name: (value, asked.get(name))
+        for name, value in stored["config"].items()
+        if name != "data" and value != asked.get(name)
+    }
+    assert others == {}
 
 
 def test_stored_results_name_no_folder_of_the_machine():

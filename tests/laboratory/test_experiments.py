@@ -50,6 +50,31 @@ def test_an_experiment_runs_at_smoke_scale_and_leaves_json_table_and_picture(
             assert decided or any(part in verdict.ours for part in NOT_AT_SMOKE_SCALE), verdict
 
 
+@pytest.mark.parametrize("name", ["table1", "table7", "fig8"])
+def test_an_experiment_asks_by_prompts(name, tiny_bert, tmp_path):
+    sets = [f"model={tiny_bert}", "family=masked_lm", "tasks=[sentiment, paraphrase]"]
+    outcome = run_experiment(name, out=tmp_path, scale="smoke", sets=sets)
+    assert all(math.isfinite(row.mean) for row in outcome.rows)
+    assert "with prompts" in read_stored(outcome.folder / "results.json").setting
+
+
+@pytest.mark.parametrize("name", ["fig8", "fig11", "fig12"])
+def test_regions_of_several_tasks_follow_the_published_mask(name, tiny_bert, tmp_path):
+    sets = [f"model={tiny_bert}", "localizer=paper_mask"]
+    outcome = run_experiment(name, out=tmp_path, scale="smoke", sets=sets)
+    overlaps = [row for row in outcome.rows if row.measure == "overlap"]
+    assert len(overlaps) == 9
+    assert all(row.mean == 1.0 for row in overlaps if row.method == f"region of {row.task}")
+    with pytest.raises(InputError, match="other settings"):
+        run_experiment(name, out=tmp_path, scale="smoke", sets=[f"model={tiny_bert}"])
+
+
+def test_only_some_localizers_start_from_a_base(tiny_bert, tmp_path):
+    sets = [f"model={tiny_bert}", "localizer=fish"]
+    with pytest.raises(InputError, match="fish does not start from a γ_base"):
+        run_experiment("fig11", out=tmp_path, scale="smoke", sets=sets)
+
+
 @pytest.fixture
 def similarities(tmp_path):
     """A data folder whose stsb says how many words of a sentence are good."""

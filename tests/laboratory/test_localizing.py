@@ -91,3 +91,11 @@ def test_an_experiment_says_what_it_cannot_localize(experiment, setting, told, t
     sets = [f'model="{tiny_bert}"', setting]
     with pytest.raises(InputError, match=told):
         run_experiment(experiment, out=tmp_path, scale="smoke", sets=sets)
+
+
+def test_a_task_is_localized_by_prompts(tiny_bert, tmp_path):
+    sets = [f"model={tiny_bert}", "family=masked_lm", "tasks=[sentiment]", "localizer=movement"]
+    localize_task(load_config(None, ["density=0.01", *sets, *SETS]), out=tmp_path)
+    stored = load_graft(tmp_path / "graft.safetensors")
+    assert set(stored.head) == {"token_ids"}
+    assert json.loads((tmp_path / "numbers.json").read_text())["config"]["family"] == "masked_lm"

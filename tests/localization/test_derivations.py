@@ -97,14 +97,13 @@ def plain_fisher(problem, steps, *, expected):
 @pytest.mark.parametrize(("score", "expected"), [(fish, False), (fish_expected, True)])
 def test_fish_agrees_with_a_plain_derivation(score, expected):
     problem, _ = planted_problem()
-    steps = 3
-    found = score(problem, k=1, steps=steps, depth=1)
-    total = plain_fisher(problem, steps, expected=expected)
+    found = score(problem, k=1, steps=STEPS, depth=1)
+    total = plain_fisher(problem, STEPS, expected=expected)
     for name, value in total.items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-9)
     flat = torch.cat([value.reshape(-1) for value in total.values()])
     region = Region.of(problem.layout, flat.topk(30).indices)
-    assert localize(problem, score.__name__, k=30, steps=steps).top(30) == region
+    assert localize(problem, score.__name__, k=30, steps=STEPS).top(30) == region
 
 
 def test_the_expected_fisher_of_one_logit_is_its_squared_gradient():
