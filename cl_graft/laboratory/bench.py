@@ -306,36 +306,27 @@ class Bench:
             InputError: If the config's localizer does not start from a γ_base.
         """
         localizer = self.config.localizer
-        if localizer == "paper_mask":
-            return self._grown_as_published(label, dense, base=base)
-        if localizer != "learned_mask":
+        if localizer not in ("learned_mask", "paper_mask"):
             raise InputError(
                 f"{localizer} does not start from a γ_base: choose learned_mask or paper_mask"
             )
-        task, total, k = self.problem(label), self.layout.total, self.size(self.density)
-        count = self.size(base)
-        started = self.ranking(label, "movement", k=count, dense=dense, depth=count).top(count)
+        task, k, count = self.problem(label), self.size(self.density), self.size(base)
+        started = Region.empty(self.layout)
+        if base:
+            started = self.ranking(label, "movement", k=count, dense=dense, depth=count).top(count)
 
         def found() -> Outcome:
             with self._posed(label, localizer, dense, task) as (problem, settings):
                 steps = settings.mask_steps
-                gains = learned_mask(problem, k=k, steps=steps, depth=total, started=started)
+                if localizer == "paper_mask":
+                    gates = paper_mask(problem, k=k, steps=steps, base_density=base)
+                    return {"index": top_k(gates, k).index}, {}
+                depth = self.layout.total
+                gains = learned_mask(problem, k=k, steps=steps, depth=depth, started=started)
             return {"index": gated(gains, started, k=k).index}, {}
 
         recipe = self._found_by(label, dense, k=k, started=hash_tensors({"": started.index}))
-        kept, _ = self.remembered("grown", task.content, recipe, found)
-        return Region.of(self.layout, kept["index"])
-
-    def _grown_as_published(self, label: int, dense: DenseRun, *, base: float) -> Region:
-        task, k = self.problem(label), self.size(self.density)
-
-        def found() -> Outcome:
-            with self._posed(label, "paper_mask", dense, task) as (problem, settings):
-                steps = settings.mask_steps
-                gates = paper_mask(problem, k=k, steps=steps, base_density=base)
-            return {"index": top_k(gates, k).index}, {}
-
-        recipe = self._found_by(label, dense, k=k, published=str(base))
+        recipe |= {} if localizer == "learned_mask" else {"localizer": localizer}
         kept, _ = self.remembered("grown", task.content, recipe, found)
         return Region.of(self.layout, kept["index"])
 
