@@ -171,6 +171,10 @@ def converging(
 ) -> Iterator[tuple[_Candidate, _Outcome]]:
     """Train by one candidate after the other, and pass over those that diverge.
 
+    Args:
+        candidates: Such as schedules, or learning rates.
+        train: Trains by one.
+
     Yields:
         Each other candidate with its outcome, in their order.
 

@@ -164,16 +164,22 @@ class Bench:
 
     @property
     def density(self) -> float:
-        """The config's density.
+        """The config's density, which must be a number."""
+        if self.config.density == "auto":
+            raise ValueError("the density is to be found")
+        return self.config.density
+
+    def refuse_paths(self) -> None:
+        """Refuse a localizer that looks at gains gathered along a task's own dense run.
 
         Raises:
-            InputError: If it is to be found.
+            InputError: If the config's does.
         """
-        if self.config.density == "auto":
+        if find_localizer(self.config.localizer).needs_path:
             raise InputError(
-                "density 'auto' is for localize and streams: give experiments a number"
+                f"{self.config.localizer} looks at gains gathered along a task's own dense run, "
+                "which is not what this experiment localizes; choose another localizer"
             )
-        return self.config.density
 
     def schedules(self, label: int) -> tuple[FineTuning, ...]:
         """Return the dense schedules of a task of which dev chooses one."""
@@ -247,7 +253,7 @@ class Bench:
         task: TaskProblem | None = None,
         anew: bool = False,
     ) -> Ranking:
-        """Rank the coordinates of a task.
+        """Rank the coordinates of a task, all of them, whatever `mask_candidates` says.
 
         Args:
             label: Which task.
@@ -260,16 +266,8 @@ class Bench:
             steps: Gradient batches to look at; None means the config's.
             task: Stands in for the task, such as one with other labels.
             anew: Whether to rank whatever the cache holds, as when it is timed.
-
-        Raises:
-            InputError: If the localizer looks at a path that the dense run has not gathered.
         """
         row, own = find_localizer(localizer), self.problem(label)
-        if row.needs_path and not dense.path:
-            raise InputError(
-                f"{localizer} looks at gains gathered along a task's own dense run, which is not "
-                "what this experiment localizes; choose another localizer"
-            )
         task = task or own
         most = len(row.among(task.model, task.parameters)) if row.among else self.layout.total
         k = min(most, self.size(self.density) if k is None else k)
@@ -301,32 +299,27 @@ class Bench:
             label: Which task.
             dense: Tuned values and head.
             base: The share of coordinates, those that moved most, whose gates are open at first.
-
-        Raises:
-            InputError: If the config's localizer does not start from a γ_base.
         """
-        localizer = self.config.localizer
-        if localizer not in ("learned_mask", "paper_mask"):
-            raise InputError(
-                f"{localizer} does not start from a γ_base: choose learned_mask or paper_mask"
-            )
-        task, k, count = self.problem(label), self.size(self.density), self.size(base)
-        started = Region.empty(self.layout)
-        if base:
-            started = self.ranking(label, "movement", k=count, dense=dense, depth=count).top(count)
+        task, k, localizer = self.problem(label), self.size(self.density), self.config.localizer
 
-        def found() -> Outcome:
+        def published() -> Outcome:
             with self._posed(label, localizer, dense, task) as (problem, settings):
-                steps = settings.mask_steps
-                if localizer == "paper_mask":
-                    gates = paper_mask(problem, k=k, steps=steps, base_density=base)
-                    return {"index": top_k(gates, k).index}, {}
-                depth = self.layout.total
+                gates = paper_mask(problem, k=k, steps=settings.mask_steps, base_density=base)
+            return {"index": top_k(gates, k).index}, {}
+
+        def sound() -> Outcome:
+            with self._posed(label, localizer, dense, task) as (problem, settings):
+                steps, depth = settings.mask_steps, self.layout.total
                 gains = learned_mask(problem, k=k, steps=steps, depth=depth, started=started)
             return {"index": gated(gains, started, k=k).index}, {}
 
-        recipe = self._found_by(label, dense, k=k, started=hash_tensors({"": started.index}))
-        recipe |= {} if localizer == "learned_mask" else {"localizer": localizer}
+        if localizer == "paper_mask":
+            recipe, found = self._found_by(label, dense, k=k, published=repr(base)), published
+        else:
+            count = self.size(base)
+            started = self.ranking(label, "movement", k=count, dense=dense, depth=count).top(count)
+            own = hash_tensors({"": started.index})
+            recipe, found = self._found_by(label, dense, k=k, started=own), sound
         kept, _ = self.remembered("grown", task.content, recipe, found)
         return Region.of(self.layout, kept["index"])
 

@@ -263,8 +263,9 @@ def _swept(
     """Score grafts of growing regions on one dense run."""
     name, run = bench.names[label], bench.dense(label, **changes)
     ranking = bench.ranking(label, localizer, dense=run)
-    ranked = Region.of(bench.layout, ranking.order)
-    most = len(ranked if without is None else ranked - without)
+    most = ranking.order.numel()
+    if without is not None:
+        most = len(Region.of(bench.layout, ranking.order) - without)
     sizes = sorted({min(most, bench.size(share)) for share in DENSITIES})
     task = bench.problem(label)
     with holding(task.head, run.head):

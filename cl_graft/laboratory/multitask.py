@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.analysis import relative_gain
+from cl_graft.errors import InputError
 from cl_graft.experiments.schedule import converging
 from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.keeping import holding, keeping, only_training
@@ -58,6 +59,9 @@ def regions_and_unions(bench: Bench) -> Iterator[Reading]:
     yield from learned.unions()
 
 
+_FROM_A_BASE = ("learned_mask", "paper_mask")
+
+
 def task_regions(bench: Bench) -> Iterator[Reading]:
     """Overlap and gains of regions, γ_base empty (Figs. 13 and 14, by other optimisers)."""
     yield from _Learned.of(bench).read()
@@ -90,6 +94,12 @@ class _Learned:
 
     @classmethod
     def of(cls, bench: Bench, *, base_share: float = 0.0) -> _Learned:
+        bench.refuse_paths()
+        if base_share and bench.config.localizer not in _FROM_A_BASE:
+            raise InputError(
+                f"{bench.config.localizer} does not start from a γ_base: choose one of "
+                f"{', '.join(_FROM_A_BASE)}"
+            )
         schedule, run, heads = _learn_all(bench)
         regions = [
             _region(bench, label, replace(run, head=head), base_share)

@@ -101,6 +101,8 @@ def run_experiment(
     """
     experiment = find_experiment(name)
     config = experiment_config(experiment, scale, data=data, sets=sets)
+    if config.density == "auto":
+        raise InputError("density 'auto' is for localize and streams: give experiments a number")
     seeds = experiment.seeds(scale) if seeds is None else list(seeds)
     folder, kept = out / name, out / (experiment.cells or name)
     folder.mkdir(parents=True, exist_ok=True)

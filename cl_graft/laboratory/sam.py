@@ -205,8 +205,9 @@ def _projected(bench: Bench, label: int) -> list[Reading]:
         read.append(Reading(name, "before a projection", "training loss", before, float(step)))
         read.append(Reading(name, "after it", "training loss", loss(), float(step)))
 
-    parts = max(6, schedule.steps // _BETWEEN_PROJECTIONS)
-    marks = [max(1, schedule.steps * number // parts) for number in range(1, parts)]
+    marks = list(range(_BETWEEN_PROJECTIONS, schedule.steps, _BETWEEN_PROJECTIONS))
+    if len(marks) < 5:
+        marks = [max(1, schedule.steps * number // 6) for number in range(1, 6)]
     along(task, replace(schedule, evaluations=0), seed=bench.seed, at=marks, visit=project)
     return read
 

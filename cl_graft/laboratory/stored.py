@@ -73,7 +73,10 @@ class Stored:
     def duration(self) -> str:
         """Say in a sentence how long a cell took; empty where that is not known."""
         known = [one for one in self.seconds if one is not None]
-        return f" A cell took {sum(known) / len(known) / 60:.0f} minutes." if known else ""
+        if not known:
+            return ""
+        minutes = max(1, round(sum(known) / len(known) / 60))
+        return f" A cell took {minutes} min with what the cache had."
 
 
 def store(found: Path, into: Path) -> list[Path]:

@@ -50,6 +50,7 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "pooling": "first",
             "shots": 4096,
             "shots_short": "all",
+            "max_length": None,
             "max_test": None,
         },
     }
@@ -185,8 +186,7 @@ _ROWS = (
     ),
     _of("table5", "Larger data", grafts.densities,
         ("sst2_sent", "ag_news", "qnli", "snli"),
-        settings={"shots_short": "all", "density": 0.0012},
-        cpu={"shots": None, "steps": 1600, "mask_steps": 80},
+        settings={"density": 0.0012}, cpu={"shots": None, "steps": 1600, "mask_steps": 80},
         paper={"shots": 50_000, "mask_steps": 1000}, **_DENSITY),
     _of("table6", "LoRA, adapters and grafts", peers.peers_and_densities, _FOUR, measure="ECE",
         axis="density"),

@@ -29,6 +29,7 @@ __all__ = [
     "core_skills",
     "elsewhere",
     "more_rows",
+    "near",
     "out_of_distribution",
     "pairs",
     "parting",
@@ -52,8 +53,8 @@ LABEL_MAPS: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("qnli", "mnli"): {"entailment": "entailment", "contradiction": "not_entailment"},
     ("qnli", "snli"): {"entailment": "entailment", "contradiction": "not_entailment"},
 }
-"""Labels of a second task in words of the first; rows with others are left out. Pairs that are not
-here have the same labels by name, or else of the same order."""
+"""Labels of a second task in words of the first; rows with others are left out. Of pairs that are
+not here labels of one name are the same, or, where no name is, those of the same order."""
 
 
 _GRAFTS = (1e-4, 1e-3, 1e-2, 1e-1)
@@ -90,7 +91,7 @@ def out_of_distribution(bench: Bench) -> Iterator[Reading]:
 
 def wise(bench: Bench) -> Iterator[Reading]:
     """Walk from the base to the tuned and to the grafted model, and along grafts (Fig. 7)."""
-    for source, targets in [*pairs(bench), *_near(bench)]:
+    for source, targets in [*pairs(bench), *near(bench)]:
         run, task = bench.dense(source), bench.problem(source)
         depth = bench.size(_GRAFTS[-1])
         ranking = bench.ranking(source, bench.config.localizer, dense=run, depth=depth)
@@ -124,7 +125,12 @@ def more_rows(bench: Bench) -> Iterator[Reading]:
 
 
 def core_skills(bench: Bench) -> Iterator[Reading]:
-    """Follow regions, found at an intermediate checkpoint, through the run (Fig. 15)."""
+    """Follow regions, found at an intermediate checkpoint, through the run (Fig. 15).
+
+    Raises:
+        InputError: If the localizer looks at the path of a dense run, which is not gathered here.
+    """
+    bench.refuse_paths()
     for label in range(len(bench.names)):
         yield from _followed(bench, label)
 
@@ -192,9 +198,13 @@ def pairs(bench: Bench) -> list[tuple[int, list[int]]]:
     return chosen or [(i, [j]) for i, j in list(pairwise(range(len(places))))[::2]]
 
 
-def _near(bench: Bench) -> list[tuple[int, list[int]]]:
+def near(bench: Bench) -> list[tuple[int, list[int]]]:
+    """Return the pair of a small shift, where it is not among the others."""
     names = bench.names
-    return [(names.index(_NEAR[0]), [names.index(_NEAR[1])])] if set(_NEAR) <= {*names} else []
+    if not set(_NEAR) <= {*names}:
+        return []
+    pair = (names.index(_NEAR[0]), [names.index(_NEAR[1])])
+    return [] if pair in pairs(bench) else [pair]
 
 
 def elsewhere(
@@ -213,10 +223,9 @@ def _translated(bench: Bench, source: int, target: int, answers: Answers) -> flo
     """Return the accuracy on the rows whose label the first task knows."""
     first, second = (bench.stream.tasks[place].task for place in (source, target))
     names, others = list(first.label_names), second.label_names
-    words = LABEL_MAPS.get((first.name, second.name))
-    if words is None and set(names) == set(others):
-        words = {name: name for name in others}
-    if words is None:
+    same = {name: name for name in others if name in names}
+    words = LABEL_MAPS.get((first.name, second.name), same)
+    if not words:
         known = min(len(names), len(others))
         meant = [place if place < known else -1 for place in range(len(others))]
     else:

@@ -17,7 +17,7 @@ from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.peers import LORA_EVERYWHERE, PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, summarize, table
 from cl_graft.laboratory.retraining import peer_plans, retrain, retrained
-from cl_graft.laboratory.transfer import elsewhere, parting
+from cl_graft.laboratory.transfer import elsewhere, near, pairs, parting
 from cl_graft.localization import localize
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.region import Layout, Region
@@ -134,8 +134,11 @@ def test_a_region_that_grows_from_a_base_is_learned_once_for_each_base(
     assert found[0] == found[1] != found[2]
 
 
-def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(tiny_bert, tmp_path):
-    names = {"first": ("bad", "good"), "second": ("good", "bad")}
+@pytest.mark.parametrize("second", [("good", "bad"), ("good", "neither", "bad")])
+def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(
+    second, tiny_bert, tmp_path
+):
+    names = {"first": ("bad", "good"), "second": second}
     for task, own in names.items():
         rows = [(f"{word} number {n}", own.index(word)) for n in range(20) for word in own]
         for split, some in (("train", rows[:24]), ("test", rows[24:])):
@@ -144,13 +147,28 @@ def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(tiny
             lines = [json.dumps({"text": text, "label": label}) for text, label in sorted(some)]
             place.write_text("\n".join(lines))
     sets = [f"model={tiny_bert}", "tasks=first,second", "shots=null", "max_test=null"]
-    sets += [f'task_settings.{task}.label_names=["{a}","{b}"]' for task, (a, b) in names.items()]
+    sets += [f"task_settings.{task}.label_names={list(own)}" for task, own in names.items()]
     config = experiment_config(EXPERIMENTS["table3"], "smoke", data=tmp_path / "data", sets=sets)
     bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
     run = bench.dense(0, steps=100, lr=0.3)
     with bench.carrying(0, bench.cut(run, Region.full(bench.layout)), run.head):
         seen = [reading.value for reading in elsewhere(bench, 0, [1], "fine-tuning")]
-    assert seen[0] == seen[1] > 0.8  # the rows are the same, and so is their truth
+    assert min(seen) > 0.8  # rows of a label that the first task does not have are left out
+
+
+def test_the_near_pair_is_asked_once(tiny_bert, tmp_path):
+    config = experiment_config(
+        EXPERIMENTS["fig7"], "smoke", sets=[f"model={tiny_bert}", "tasks=[sentiment, urgency]"]
+    )
+    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path))
+
+    def asked(names):
+        bench.names = names
+        return [(i, j) for i, others in [*pairs(bench), *near(bench)] for j in others]
+
+    assert asked(["qnli", "mnli", "snli"]) == [(0, 1), (0, 2), (1, 2)]
+    assert asked(["mnli", "snli"]) == [(0, 1)]
+    assert asked(["mine", "yours"]) == [(0, 1)]
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,12 @@ def _many_gains(view: View) -> float:
     return float(sum(found))
 
 
+def _calibration_by_heart(view: View) -> float:
+    if view("fine-tuning", "training loss") >= 0.2:
+        raise MissingReading("training loss below 0.2")
+    return view("fine-tuning", "ECE") - view("grafting", "ECE")
+
+
 EXPECTATIONS = (
     Claim(
         name="expected-learned",
@@ -79,12 +85,12 @@ EXPECTATIONS = (
     Claim(
         name="expected-calibration-at-no-loss",
         source="grafts without re-training",
-        words="So they are once fine-tuning knows its training rows by heart.",
+        words="Grafts are better calibrated where fine-tuning knows its training rows by heart.",
         paper="–",
         experiments=("memorized",),
         rule=Rule(
-            what="ECE of fine-tuning − of the graft",
-            number=lambda v: v("fine-tuning", "ECE") - v("grafting", "ECE"), share=0.7, above=0.0,
+            what="ECE of fine-tuning − of the graft, where the training loss is below 0.2,",
+            number=_calibration_by_heart, share=0.7, above=0.0,
         ),
     ),
     Claim(
