@@ -136,13 +136,15 @@ def ratios(bench: Bench) -> Iterator[Reading]:
 
 
 def ranks(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> Iterator[Reading]:
-    """Correlate the ranks of methods by deviation and by mean (Fig. 4)."""
+    """Rank methods by deviation and by mean, and correlate the ranks (Fig. 4); 1 is the best."""
     del cells
     spread, means = [], []
     for task in dict.fromkeys(row.task for row in rows):
         own = [row for row in rows if row.task == task and row.measure == "score"]
-        spread += [float(sum(o.deviation < row.deviation for o in own)) for row in own]
-        means += [float(sum(o.mean > row.mean for o in own)) for row in own]
+        spread += [1.0 + sum(o.deviation < row.deviation for o in own) for row in own]
+        means += [1.0 + sum(o.mean > row.mean for o in own) for row in own]
+    for stable, good in zip(spread, means, strict=True):
+        yield Reading("all", "any method", "performance rank", good, stable)
     if len(means) >= 3:
         rho, p = spearman(spread, means)
         if rho is not None and p is not None:

@@ -244,13 +244,14 @@ _ROWS = (
         **_OF_TABLE_1),
     _of("sam_table4", "Share tuned", sam.ratios, _SAM, measure="share tuned", **_IN_SAM),
     _of("sam_table5", "Significance", sam.methods, _SAM,
-        shown=("score",), conclude=sam.differences, **_OF_TABLE_1),
+        shown=("score",), measure="mean difference", conclude=sam.differences, **_OF_TABLE_1),
     _of("sam_table6", "Significance on perturbed data", sam.perturbed_data, _SAM,
-        cells="sam_table2", conclude=sam.differences, **_PERTURBED),
+        cells="sam_table2", measure="mean difference", conclude=sam.differences, **_PERTURBED),
     _of("sam_fig3", "Projection discontinuity", sam.projections, _SAM,
         measure="training loss", axis="step", **_IN_SAM),
     _of("sam_fig4", "Stability and performance", sam.methods, _SAM,
-        shown=("score",), conclude=sam.ranks, **_OF_TABLE_1),
+        shown=("score",), measure="performance rank", axis="stability rank", conclude=sam.ranks,
+        **_OF_TABLE_1),
     _of("sam_fig5", "Density", sam.sparsities, _SAM, measure="test score", **_IN_SAM, **_DENSITY),
 )  # fmt: skip
 

@@ -14,8 +14,8 @@ __all__ = ["Score", "curves"]
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
 _MARKS = "osD^vPX*"
-_WIDEST = 18
-"""Inches that panels side by side may take."""
+_WIDEST = 11
+"""Inches that panels side by side may take; wider, their words are too small on a page."""
 _TICKS = 6
 """Places on a logarithmic axis up to which each has its number."""
 
