@@ -143,7 +143,7 @@ def ranks(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> Iterat
         own = [row for row in rows if row.task == task and row.measure == "score"]
         spread += [1.0 + sum(o.deviation < row.deviation for o in own) for row in own]
         means += [1.0 + sum(o.mean > row.mean for o in own) for row in own]
-    for stable, good in zip(spread, means, strict=True):
+    for stable, good in sorted(zip(spread, means, strict=True)):
         yield Reading("all", "any method", "performance rank", good, stable)
     if len(means) >= 3:
         rho, p = spearman(spread, means)
