@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from cl_graft.caching import cache_key
-from cl_graft.errors import InputError
 from cl_graft.experiments.base import base_identity, load_base_model
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
@@ -31,17 +30,14 @@ from cl_graft.fingerprint import hash_tensors
 from cl_graft.graft import Graft, gather, grafted
 from cl_graft.keeping import holding, only_training
 from cl_graft.laboratory.answers import Answers
-from cl_graft.learning import DenseRun, GraftingSettings, TaskProblem, fine_tune_task
+from cl_graft.learning import DenseRun, TaskProblem, fine_tune_task
 from cl_graft.localization import Ranking, find_localizer, localize
-from cl_graft.localization.gates import gated
-from cl_graft.localization.learned_mask import learned_mask
-from cl_graft.localization.paper_mask import paper_mask
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.rules import biases
 from cl_graft.metrics.loss import task_loss
 from cl_graft.models import TaskModel
 from cl_graft.posing import Count, pose
-from cl_graft.region import Layout, Parameters, Region, top_k
+from cl_graft.region import Layout, Parameters, Region
 from cl_graft.strategies import MultiTaskText, heads_for
 from cl_graft.strategies.problems import task_problem
 from cl_graft.tasks.benchmark import TextStream, text_stream
@@ -169,18 +165,6 @@ class Bench:
             raise ValueError("the density is to be found")
         return self.config.density
 
-    def refuse_paths(self) -> None:
-        """Refuse a localizer that looks at gains gathered along a task's own dense run.
-
-        Raises:
-            InputError: If the config's does.
-        """
-        if find_localizer(self.config.localizer).needs_path:
-            raise InputError(
-                f"{self.config.localizer} looks at gains gathered along a task's own dense run, "
-                "which is not what this experiment localizes; choose another localizer"
-            )
-
     def schedules(self, label: int) -> tuple[FineTuning, ...]:
         """Return the dense schedules of a task of which dev chooses one."""
         return grid_of(self.config, self.stream.tasks[label].task)
@@ -271,16 +255,15 @@ class Bench:
         task = task or own
         most = len(row.among(task.model, task.parameters)) if row.among else self.layout.total
         k = min(most, self.size(self.density) if k is None else k)
+        steps = steps or self.config.mask_steps
 
         def ranked() -> Ranking:
-            with self._posed(label, localizer, dense, task) as (problem, settings):
-                batches = steps or settings.mask_steps
-                return localize(problem, localizer, k=k, steps=batches, depth=depth)
+            with self.posed(label, localizer, dense, task) as problem:
+                return localize(problem, localizer, k=k, steps=steps, depth=depth)
 
         if task is not own or not row.gradients:
             return ranked()
-        recipe = self._found_by(label, dense, k=k, localizer=localizer)
-        recipe |= {} if steps is None else {"steps": steps}
+        recipe = self.found_by(label, dense, k=k, steps=steps, localizer=localizer)
         least = most if depth is None else min(depth, most)
         kept, _ = self.remembered(
             "ranked",
@@ -292,55 +275,41 @@ class Bench:
         )
         return Ranking(self.layout, kept["order"].to(torch.int64))
 
-    def grown(self, label: int, dense: DenseRun, *, base: float) -> Region:
-        """Return the region of a mask that grows from γ_base (Eq. 4), of the config's density.
+    def found_by(
+        self, label: int, dense: DenseRun, *, k: int, steps: int, **more: str
+    ) -> dict[str, Any]:
+        """Return what determines coordinates that gradients chose, beside task and seed.
 
         Args:
             label: Which task.
             dense: Tuned values and head.
-            base: The share of coordinates, those that moved most, whose gates are open at first.
+            k: The budget.
+            steps: Gradient batches that were looked at.
+            **more: What else does.
         """
-        task, k, localizer = self.problem(label), self.size(self.density), self.config.localizer
-
-        def published() -> Outcome:
-            with self._posed(label, localizer, dense, task) as (problem, settings):
-                gates = paper_mask(problem, k=k, steps=settings.mask_steps, base_density=base)
-            return {"index": top_k(gates, k).index}, {}
-
-        def sound() -> Outcome:
-            with self._posed(label, localizer, dense, task) as (problem, settings):
-                steps, depth = settings.mask_steps, self.layout.total
-                gains = learned_mask(problem, k=k, steps=steps, depth=depth, started=started)
-            return {"index": gated(gains, started, k=k).index}, {}
-
-        if localizer == "paper_mask":
-            recipe, found = self._found_by(label, dense, k=k, published=repr(base)), published
-        else:
-            count = self.size(base)
-            started = self.ranking(label, "movement", k=count, dense=dense, depth=count).top(count)
-            own = hash_tensors({"": started.index})
-            recipe, found = self._found_by(label, dense, k=k, started=own), sound
-        kept, _ = self.remembered("grown", task.content, recipe, found)
-        return Region.of(self.layout, kept["index"])
-
-    def _found_by(self, label: int, dense: DenseRun, *, k: int, **more: str) -> dict[str, Any]:
-        """Return what determines coordinates that gradients chose, beside task and seed."""
         shelf = self.problem(label).head_shelf
         head = {shelf[name]: tensor for name, tensor in dense.head.items()}
         return {
             **more,
             "k": k,
-            "steps": self.config.mask_steps,
+            "steps": steps,
             "batch": self.config.mask_batch,
             "micro": self.config.micro_batch,
             "what": hash_tensors({**dense.tuned, **head}),
         }
 
     @contextmanager
-    def _posed(
+    def posed(
         self, label: int, localizer: str, dense: DenseRun, task: TaskProblem
-    ) -> Iterator[tuple[Problem, GraftingSettings]]:
-        """Pose a task to a localizer, on the model with the head of a dense run."""
+    ) -> Iterator[Problem]:
+        """Pose a task to a localizer, on the model with the head of a dense run.
+
+        Args:
+            label: Which task.
+            localizer: Which one.
+            dense: Tuned values and head.
+            task: The task's problem, or what stands in for it.
+        """
         # A task of a joint model has no schedule chosen for it alone; any gives the settings that
         # count here, and its rate stands only in the message of an error.
         schedule = self._schedules.get(label) or self.schedules(label)[0]
@@ -349,7 +318,7 @@ class Bench:
         )
         with only_training(task.model, task.parameters.values()), holding(task.head, dense.head):
             path = dense.path or {}
-            yield pose(task, settings, tuned=dense.tuned, path=path, count=Count()), settings
+            yield pose(task, settings, tuned=dense.tuned, path=path, count=Count())
 
     def region(
         self,

@@ -19,15 +19,19 @@ from torch import Tensor
 from cl_graft.analysis import relative_gain
 from cl_graft.errors import InputError
 from cl_graft.experiments.schedule import converging
+from cl_graft.fingerprint import hash_tensors
 from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.keeping import holding, keeping, only_training
 from cl_graft.laboratory.bench import Bench, Outcome
 from cl_graft.laboratory.readings import Reading
 from cl_graft.learning import DenseRun
+from cl_graft.localization.gates import gated
+from cl_graft.localization.learned_mask import learned_mask
+from cl_graft.localization.paper_mask import paper_mask
 from cl_graft.passes import Passes
 from cl_graft.precision import loss_scale
 from cl_graft.randomness import derive, generator
-from cl_graft.region import Region, union
+from cl_graft.region import Region, top_k, union
 from cl_graft.sparse import RegionParameters
 from cl_graft.training import FineTuning, backpropagate, fine_tune
 
@@ -35,6 +39,7 @@ __all__ = [
     "GROUPS",
     "from_a_large_base",
     "from_a_small_base",
+    "grown",
     "regions_and_unions",
     "task_regions",
 ]
@@ -94,7 +99,6 @@ class _Learned:
 
     @classmethod
     def of(cls, bench: Bench, *, base_share: float = 0.0) -> _Learned:
-        bench.refuse_paths()
         if base_share and bench.config.localizer not in _FROM_A_BASE:
             raise InputError(
                 f"{bench.config.localizer} does not start from a γ_base: choose one of "
@@ -148,7 +152,41 @@ def _region(bench: Bench, label: int, run: DenseRun, base_share: float) -> Regio
     """Find a task's region in the multi-task model, from a base of the most moved coordinates."""
     if not base_share and bench.config.localizer != "paper_mask":
         return bench.region(label, run)
-    return bench.grown(label, run, base=base_share * bench.density)
+    return grown(bench, label, run, base=base_share * bench.density)
+
+
+def grown(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Region:
+    """Return the region of a mask that grows from γ_base (Eq. 4), of the config's density.
+
+    Args:
+        bench: Where the task is.
+        label: Which task.
+        dense: Tuned values and head.
+        base: The share of coordinates, those that moved most, whose gates are open at first.
+    """
+    task, localizer = bench.problem(label), bench.config.localizer
+    k, steps = bench.size(bench.density), bench.config.mask_steps
+
+    def published() -> Outcome:
+        with bench.posed(label, localizer, dense, task) as problem:
+            gates = paper_mask(problem, k=k, steps=steps, base_density=base)
+        return {"index": top_k(gates, k).index}, {}
+
+    def sound() -> Outcome:
+        depth = bench.layout.total
+        with bench.posed(label, localizer, dense, task) as problem:
+            gains = learned_mask(problem, k=k, steps=steps, depth=depth, started=started)
+        return {"index": gated(gains, started, k=k).index}, {}
+
+    if localizer == "paper_mask":
+        found, own = published, {"published": repr(base)}
+    else:
+        count = bench.size(base)
+        started = bench.ranking(label, "movement", k=count, dense=dense, depth=count).top(count)
+        found, own = sound, {"started": hash_tensors({"": started.index})}
+    recipe = bench.found_by(label, dense, k=k, steps=steps, **own)
+    kept, _ = bench.remembered("grown", task.content, recipe, found)
+    return Region.of(bench.layout, kept["index"])
 
 
 def _groups(names: Sequence[str]) -> list[list[int]]:

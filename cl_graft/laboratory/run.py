@@ -24,6 +24,7 @@ from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.pictures import picture_of
 from cl_graft.laboratory.readings import Reading, Summary, summarize, table
 from cl_graft.laboratory.table import SCALES, VARIES, Experiment, find_experiment
+from cl_graft.localization import find_localizer
 from cl_graft.metrics.figures import png
 from cl_graft.store.files import replace_file
 
@@ -101,8 +102,7 @@ def run_experiment(
     """
     experiment = find_experiment(name)
     config = experiment_config(experiment, scale, data=data, sets=sets)
-    if config.density == "auto":
-        raise InputError("density 'auto' is for localize and streams: give experiments a number")
+    _check_regions(experiment, config)
     seeds = experiment.seeds(scale) if seeds is None else list(seeds)
     folder, kept = out / name, out / (experiment.cells or name)
     folder.mkdir(parents=True, exist_ok=True)
@@ -122,6 +122,21 @@ def run_experiment(
             on_cell(place + 1, len(seeds))
     command = _command(name, scale, seeds=seeds, sets=sets, with_data=data is not None)
     return _concluded(experiment, config, cells, seeds, folder, scale=scale, command=command)
+
+
+def _check_regions(experiment: Experiment, config: ExperimentConfig) -> None:
+    """Refuse what an experiment cannot localize by, before anything is computed.
+
+    Raises:
+        InputError: If there is such a setting.
+    """
+    if config.density == "auto":
+        raise InputError("density 'auto' is for localize and streams: give experiments a number")
+    if find_localizer(config.localizer).needs_path and not experiment.own_runs:
+        raise InputError(
+            f"{config.localizer} looks at gains gathered along a task's own dense run, which is "
+            f"not what {experiment.name} localizes; choose another localizer"
+        )
 
 
 @dataclass(frozen=True)

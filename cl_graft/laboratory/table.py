@@ -96,6 +96,8 @@ class Experiment:
         squares: Measures that are drawn as squares, methods against tasks, with their titles; what
             is no curve and has too many bars to read.
         regressions: Whether a task may be a regression: nothing but scores is measured.
+        own_runs: Whether regions are those of tasks' own dense runs, along which the gains can be
+            gathered that some localizers look at.
         varies: What differs between cells: the sample of the data, drawn by a data seed of its own;
             the model's seed; or, by the experiment's own draw, the rows of one sample.
         cells: The experiment whose cells these are; empty where it has its own.
@@ -120,6 +122,7 @@ class Experiment:
     logarithmic: bool = False
     squares: tuple[tuple[str, str], ...] = ()
     regressions: bool = False
+    own_runs: bool = True
     varies: Varies = "sample"
     cells: str = ""
     shown: tuple[str, ...] = ()
@@ -153,6 +156,7 @@ _SEVERAL: Mapping[str, Any] = {
     "tasks": _EIGHT,
     "built_in": _THREE,
     "measure": "overlap",
+    "own_runs": False,
     "squares": (("overlap", "overlap of regions"), ("relative gain", "relative gain (Eq. 5)")),
 }
 _BY_ADAMW: Mapping[str, Any] = {"dense_optimizer": "adamw", "lr": 1e-4}
@@ -227,7 +231,7 @@ _ROWS = (
     _of("fig10", "In which kinds of parameters regions lie", grafts.kinds, _FOUR,
         measure="share of the region"),
     _of("fig15", "Core skills are learned first", transfer.core_skills,
-        ("sst2_sent", "qnli", "snli", "mnli"), axis="step"),
+        ("sst2_sent", "qnli", "snli", "mnli"), axis="step", own_runs=False),
     _of("theorem_d2", "Train-test gap and bound", grafts.train_test_gaps, _FOUR,
         source="Panigrahi et al., 2023, Theorems D.2 and D.4", measure="gap"),
     _of("region_rates", "Is localization worth its cost once regions are trained again?",

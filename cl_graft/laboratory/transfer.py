@@ -125,12 +125,7 @@ def more_rows(bench: Bench) -> Iterator[Reading]:
 
 
 def core_skills(bench: Bench) -> Iterator[Reading]:
-    """Follow regions, found at an intermediate checkpoint, through the run (Fig. 15).
-
-    Raises:
-        InputError: If the localizer looks at the path of a dense run, which is not gathered here.
-    """
-    bench.refuse_paths()
+    """Follow regions, found at an intermediate checkpoint, through the run (Fig. 15)."""
     for label in range(len(bench.names)):
         yield from _followed(bench, label)
 

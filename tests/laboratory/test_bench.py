@@ -14,6 +14,7 @@ from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.laboratory import EXPERIMENTS, experiment_config
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
+from cl_graft.laboratory.multitask import grown
 from cl_graft.laboratory.peers import LORA_EVERYWHERE, PEERS, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, summarize, table
 from cl_graft.laboratory.retraining import peer_plans, retrain, retrained
@@ -125,11 +126,11 @@ def test_a_region_that_grows_from_a_base_is_learned_once_for_each_base(
         learned.append(len(started))
         return learned_mask(problem, started=started, **more)
 
-    monkeypatch.setattr("cl_graft.laboratory.bench.learned_mask", counted)
+    monkeypatch.setattr("cl_graft.laboratory.multitask.learned_mask", counted)
     found = []
     for base in (0.002, 0.002, 0.01):
         bench = Bench(config, data_seed=0, cache=cache)  # as another process would
-        found.append(bench.grown(0, bench.dense(0), base=base))
+        found.append(grown(bench, 0, bench.dense(0), base=base))
     assert learned == [bench.size(0.002), bench.size(0.01)]
     assert found[0] == found[1] != found[2]
 
@@ -154,6 +155,8 @@ def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(
     with bench.carrying(0, bench.cut(run, Region.full(bench.layout)), run.head):
         seen = [reading.value for reading in elsewhere(bench, 0, [1], "fine-tuning")]
     assert min(seen) > 0.8  # rows of a label that the first task does not have are left out
+    if set(second) == set(names["first"]):
+        assert seen[0] == seen[1]  # the rows are the same, and so is their truth
 
 
 def test_the_near_pair_is_asked_once(tiny_bert, tmp_path):

@@ -69,7 +69,7 @@ def test_regions_of_several_tasks_follow_the_published_mask(
         bases.append(base_density)
         return paper_mask(problem, base_density=base_density, **more)
 
-    monkeypatch.setattr("cl_graft.laboratory.bench.paper_mask", counted)
+    monkeypatch.setattr("cl_graft.laboratory.multitask.paper_mask", counted)
     sets = [f"model={tiny_bert}", "localizer=paper_mask", "density=0.01"]
     outcome = run_experiment(name, out=tmp_path, scale="smoke", sets=sets)
     assert bases == pytest.approx([base] * 3)
@@ -167,6 +167,8 @@ def test_the_settings_of_every_scale_are_a_config(name, scale):
     assert config.tasks
     if scale == "paper" and name.startswith("table") and name not in ("table5", "table9"):
         assert (config.shots, config.density, config.mask_steps) == (4096, 1e-4, 100)
+    if scale == "paper" and name == "fig5":
+        assert (config.shots, config.seeds, config.grid) == (4096, [0], True)
     if scale == "paper" and name.startswith("sam_"):
         assert (config.shots, config.density, config.steps) == (None, 0.005, 20_000)
     if scale == "paper" and config.family == "causal_lm":
