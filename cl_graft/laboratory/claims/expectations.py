@@ -31,10 +31,14 @@ def _many_gains(view: View) -> float:
     return float(sum(found))
 
 
+def _calibration(view: View) -> float:
+    return view("fine-tuning", "ECE") - view("grafting", "ECE")
+
+
 def _calibration_by_heart(view: View) -> float:
     if view("fine-tuning", "training loss") >= 0.2:
         raise MissingReading("training loss below 0.2")
-    return view("fine-tuning", "ECE") - view("grafting", "ECE")
+    return _calibration(view)
 
 
 EXPECTATIONS = (
@@ -78,8 +82,7 @@ EXPECTATIONS = (
         paper="–",
         experiments=("majority_gain",),
         rule=Rule(
-            what="ECE of fine-tuning − of the graft",
-            number=lambda v: v("fine-tuning", "ECE") - v("grafting", "ECE"), share=0.7, above=0.0,
+            what="ECE of fine-tuning − of the graft", number=_calibration, share=0.7, above=0.0,
         ),
     ),
     Claim(
