@@ -65,6 +65,8 @@ VARIES: Mapping[Varies, str] = MappingProxyType(
 
 _FOUR = ("sst2_sent", "ag_news", "qnli", "qqp")
 _SAM = ("cola", "stsb", "mrpc", "copa", "wsc")
+_LEARNED = ("stsb", "mrpc")
+"""Of these, what MiniLM does better than chance after 400 steps."""
 _SIX = ("sst2_sent", "cr", "mr", "mpqa", "ag_news", "qnli", "snli", "mnli", "mrpc", "qqp")
 _THIRTEEN = (*_SIX, "cola", "yelp_polarity", "imdb")
 _TWELVE = (*_SIX[:5], "subj", *_SIX[5:8], "rte", *_SIX[8:])
@@ -243,20 +245,23 @@ _ROWS = (
         source="this project", settings={**_STANDARD, "shots": 64}, measure="ECE"),
     _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM,
         shown=("score", sam.MIXED_LATE), **_IN_SAM),
-    _of("sam_table2", "Perturbed data", sam.perturbed_data, _SAM, **_PERTURBED),
+    _of("sam_table2", "Perturbed data", sam.perturbed_data, _LEARNED,
+        paper_tasks=_SAM, **_PERTURBED),
     _of("sam_table3", "Time", sam.methods, _SAM, measure="seconds", shown=("seconds",),
         **_OF_TABLE_1),
     _of("sam_table4", "Share tuned", sam.ratios, _SAM, measure="share tuned", **_IN_SAM),
     _of("sam_table5", "Significance", sam.methods, _SAM,
         shown=("score",), measure="mean difference", conclude=sam.differences, **_OF_TABLE_1),
-    _of("sam_table6", "Significance on perturbed data", sam.perturbed_data, _SAM,
-        cells="sam_table2", measure="mean difference", conclude=sam.differences, **_PERTURBED),
+    _of("sam_table6", "Significance on perturbed data", sam.perturbed_data, _LEARNED,
+        paper_tasks=_SAM, cells="sam_table2", measure="mean difference", conclude=sam.differences,
+        **_PERTURBED),
     _of("sam_fig3", "Projection discontinuity", sam.projections, _SAM,
         measure="training loss", axis="step", **_IN_SAM),
     _of("sam_fig4", "Stability and performance", sam.methods, _SAM,
         shown=("score",), measure="performance rank", axis="stability rank", conclude=sam.ranks,
         **_OF_TABLE_1),
-    _of("sam_fig5", "Density", sam.sparsities, _SAM, measure="test score", **_IN_SAM, **_DENSITY),
+    _of("sam_fig5", "Density", sam.sparsities, _LEARNED, paper_tasks=_SAM, measure="test score",
+        **_IN_SAM, **_DENSITY),
 )  # fmt: skip
 
 EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType({row.name: row for row in _ROWS})
