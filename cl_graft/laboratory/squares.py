@@ -53,7 +53,10 @@ def squares(
     for panel, (name, own) in zip(axes, panels, strict=True):
         _draw(figure, panel, own, tasks)
         panel.set(title=dict(measures)[name], xlabel=x_label, ylabel=y_label)
-    figure.suptitle(title)
+    if len(panels) > 1:
+        figure.suptitle(title)
+    else:  # over the squares, which long names of rows push to the right
+        axes[0].set_title(f"{title}\n{dict(measures)[panels[0][0]]}")
     return figure
 
 
