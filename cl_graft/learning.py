@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from cl_graft.localization import find_localizer
 from cl_graft.passes import Passes
 from cl_graft.precision import loss_scale
 from cl_graft.randomness import BatchOrder, derive, permutation
-from cl_graft.training import FineTuning, fine_tune
+from cl_graft.training import FineTuned, FineTuning, fine_tune
 from cl_graft.trouble import in_phase
 
 __all__ = [
@@ -209,6 +209,33 @@ class TaskProblem:
             return lambda step: self.losses(order(step), micro_batch=micro)
         return lambda step: self.loss(order(step))
 
+    def fine_tune(
+        self,
+        trained: Mapping[str, nn.Parameter],
+        settings: FineTuning,
+        *,
+        seed: int,
+        **more: Any,
+    ) -> FineTuned:
+        """Train parameters of the model on the task's rows, and choose the best step on dev.
+
+        Args:
+            trained: What trains, by name; it stays where the last step left it.
+            settings: The schedule.
+            seed: Every random choice is a function of it.
+            **more: Further arguments of `cl_graft.training.fine_tune`.
+        """
+        return fine_tune(
+            self.model,
+            trained,
+            loss=self.training_loss(settings, seed=seed),
+            settings=settings,
+            seed=seed,
+            scale=loss_scale(self.precision),
+            dev_score=self.dev_score,
+            **more,
+        )
+
     def dev_score(self) -> float:
         """Score the model as it is now on dev."""
         return self._score(self.dev, range(len(self.dev)))
@@ -309,16 +336,12 @@ def fine_tune_task(
         own = keys["path" if path else "dense"]
         try:
             with in_phase("dense fine-tuning"):
-                outcome = fine_tune(
-                    task.model,
+                outcome = task.fine_tune(
                     trained,
-                    loss=task.training_loss(settings, seed=phase_seed),
-                    settings=settings,
+                    settings,
                     seed=phase_seed,
                     path=path,
                     anchor={name: before[name] for name in task.parameters},
-                    scale=loss_scale(task.precision),
-                    dev_score=task.dev_score,
                     on_step=lambda step, _: report("dense", step, settings.steps),
                     checkpoint=checkpoints.at(own) if checkpoints else NOWHERE,
                 )

@@ -24,7 +24,6 @@ from cl_graft.laboratory.readings import Reading
 from cl_graft.laboratory.retraining import bitfit, peer_plans
 from cl_graft.laboratory.transfer import elsewhere, pairs
 from cl_graft.models import TaskModel
-from cl_graft.precision import loss_scale
 from cl_graft.randomness import derive
 from cl_graft.strategies.baselines.inserted import (
     adapter_parameters,
@@ -32,7 +31,6 @@ from cl_graft.strategies.baselines.inserted import (
     add_two_adapters_,
 )
 from cl_graft.strategies.baselines.low_rank import add_lora_, lora_parameters
-from cl_graft.training import fine_tune
 
 __all__ = [
     "LORA_EVERYWHERE",
@@ -163,16 +161,7 @@ def trained(
 
     def made() -> Outcome:
         with keeping(parts):
-            found = fine_tune(
-                task.model,
-                parts,
-                loss=task.training_loss(settings, seed=seed),
-                settings=settings,
-                seed=seed,
-                scale=loss_scale(task.precision),
-                dev_score=task.dev_score,
-                phase="training",
-            )
+            found = task.fine_tune(parts, settings, seed=seed, phase="training")
         return {shelf[name]: part for name, part in found.tensors.items()}, {"dev": found.dev}
 
     recipe = {**asdict(settings), "size": size, "what": what}

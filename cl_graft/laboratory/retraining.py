@@ -20,12 +20,11 @@ from cl_graft.graft import Graft, extract, snapshot, write_
 from cl_graft.keeping import holding
 from cl_graft.laboratory.bench import Bench, Outcome
 from cl_graft.learning import TaskProblem
-from cl_graft.precision import loss_scale
 from cl_graft.randomness import derive
 from cl_graft.region import Parameters, Region
 from cl_graft.sparse import RegionParameters
 from cl_graft.strategies.baselines.own_values import RATES
-from cl_graft.training import FineTuning, fine_tune
+from cl_graft.training import FineTuning
 from cl_graft.trouble import in_phase
 
 __all__ = ["bitfit", "peer_plans", "retrain", "retrained"]
@@ -127,14 +126,10 @@ def retrain(
         after.callback(write_, task.model, base)
         after.enter_context(holding(task.head, head))
         live = after.enter_context(RegionParameters(task.model, region))
-        found = fine_tune(
-            task.model,
+        found = task.fine_tune(
             {_VECTOR: live.vector, **task.head},
-            loss=task.training_loss(settings, seed=own),
-            settings=settings,
+            settings,
             seed=own,
-            scale=loss_scale(task.precision),
-            dev_score=task.dev_score,
             on_step=lambda *_: live.write_(),
             through=live.gathered,
             falling=decay,
