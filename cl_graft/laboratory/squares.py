@@ -50,13 +50,14 @@ def squares(
     figure = Figure(figsize=size, dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
     axes = np.atleast_1d(figure.subplots(len(panels), 1, height_ratios=[n + 1 for n in tall]))
-    for panel, (name, own) in zip(axes, panels, strict=True):
-        _draw(figure, panel, own, tasks)
-        panel.set(title=dict(measures)[name], xlabel=x_label, ylabel=y_label)
+    titles = dict(measures)
     if len(panels) > 1:
         figure.suptitle(title)
     else:  # over the squares, which long names of rows push to the right
-        axes[0].set_title(f"{title}\n{dict(measures)[panels[0][0]]}")
+        titles = {name: f"{title}\n{own}" for name, own in measures}
+    for panel, (name, own) in zip(axes, panels, strict=True):
+        _draw(figure, panel, own, tasks)
+        panel.set(title=titles[name], xlabel=x_label, ylabel=y_label)
     return figure
 
 
