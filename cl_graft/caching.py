@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
+import cl_graft
+
 __all__ = ["Cache", "cache_key"]
 
 
@@ -25,6 +27,9 @@ class Cache(Protocol):
 
 
 def cache_key(phase: str, content: str, recipe: Mapping[str, Any], seed: int) -> str:
-    """Name the outcome of a phase by all that determines it."""
-    text = json.dumps([phase, content, recipe, seed], sort_keys=True)
+    """Name the outcome of a phase by all that determines it.
+
+    This package's version is part of it: another one may compute it in another way.
+    """
+    text = json.dumps([cl_graft.__version__, phase, content, recipe, seed], sort_keys=True)
     return f"{phase}-{hashlib.sha256(text.encode()).hexdigest()[:40]}"

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import cl_graft
 from cl_graft.errors import InputError, find
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig, config_from, override_
@@ -107,7 +108,8 @@ def run_experiment(
     folder, kept = out / name, out / (experiment.cells or name)
     folder.mkdir(parents=True, exist_ok=True)
     kept.mkdir(exist_ok=True)
-    own = config.cell() | {"seeds": config.seeds}
+    settings = json.loads(json.dumps(config.cell() | {"seeds": config.seeds}))
+    own = {"version": cl_graft.__version__, "config": settings}
     cells: list[_Cell] = []
     for place, seed in enumerate(seeds):
         file = kept / f"cell{seed}.json"
@@ -116,7 +118,7 @@ def run_experiment(
             started = time.perf_counter()
             bench = _bench(experiment, config, seed, DirectoryCache(out / "cache"))
             cell = _Cell(list(experiment.run(bench)), time.perf_counter() - started)
-            replace_file(file, json.dumps({"config": own, **asdict(cell)}, indent=1).encode())
+            replace_file(file, json.dumps({**own, **asdict(cell)}, indent=1).encode())
         cells.append(cell)
         if on_cell is not None:
             on_cell(place + 1, len(seeds))
@@ -218,18 +220,23 @@ def _named(model: str) -> str:
     return Path(model).name if Path(model).is_dir() else model
 
 
-def _kept(file: Path, config: dict[str, Any]) -> _Cell | None:
+def _kept(file: Path, own: dict[str, Any]) -> _Cell | None:
     """Read a cell that is done; None if there is none.
 
+    Args:
+        file: Where it would be.
+        own: What it must have been run with.
+
     Raises:
-        InputError: If it was run with other settings.
+        InputError: If it was run with something else.
     """
     if not file.exists():
         return None
     stored = json.loads(file.read_text())
-    if stored["config"] != json.loads(json.dumps(config)):
-        raise InputError(
-            f"{file} was run with other settings; choose another output folder, or delete it"
-        )
+    for what, name in (("version", "another version of cl_graft"), ("config", "other settings")):
+        if stored.get(what) != own[what]:
+            raise InputError(
+                f"{file} was run with {name}; choose another output folder, or delete it"
+            )
     readings = [Reading(**reading) for reading in stored["readings"]]
     return _Cell(readings, stored.get("seconds"))

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from cl_graft.caching import cache_key
 from cl_graft.experiments.cache import DirectoryCache
 
 
@@ -51,3 +52,11 @@ def test_a_hit_says_how_long_the_outcome_took(tmp_path):
     assert cache.hits == {"dense": 2}
     assert cache.saved["dense"] > 0
     assert cache.saved["dense"] < 10
+
+
+def test_another_version_of_the_package_has_keys_of_its_own(monkeypatch):
+    asked = "dense", "content", {"steps": 3}, 0
+    before = cache_key(*asked)
+    assert cache_key(*asked) == before
+    monkeypatch.setattr("cl_graft.__version__", "9.9.9")
+    assert cache_key(*asked) != before

@@ -117,7 +117,7 @@ def test_a_regression_is_learned_and_scored_by_correlation(similarities, tmp_pat
         run_experiment("table1", seeds=[0], **chosen)
 
 
-def test_cells_that_are_done_are_not_run_again_and_other_settings_are_refused(
+def test_cells_that_are_done_are_not_run_again_and_other_settings_or_versions_are_refused(
     folder, tiny_bert, monkeypatch
 ):
     chosen = {"out": folder, "scale": "smoke", "sets": [f"model={tiny_bert}"]}
@@ -125,8 +125,10 @@ def test_cells_that_are_done_are_not_run_again_and_other_settings_are_refused(
     monkeypatch.setattr("cl_graft.laboratory.run.Bench", None)
     again = run_experiment("sam_table4", seeds=[0], **chosen)
     assert again.rows == first.rows
-    chosen["sets"] = [*chosen["sets"], "steps=5"]
     with pytest.raises(InputError, match="other settings"):
+        run_experiment("sam_table4", seeds=[0], **{**chosen, "sets": [*chosen["sets"], "steps=5"]})
+    monkeypatch.setattr("cl_graft.__version__", "9.9.9")
+    with pytest.raises(InputError, match="another version of cl_graft"):
         run_experiment("sam_table4", seeds=[0], **chosen)
 
 
