@@ -16,6 +16,8 @@ _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#
 _MARKS = "osD^vPX*"
 _WIDEST = 11
 """Inches that panels side by side may take; wider, their words are too small on a page."""
+_APART = 4
+"""How many times as high as another panel one may be on the same scale."""
 _TICKS = 6
 """Places on a logarithmic axis up to which each has its number."""
 
@@ -44,7 +46,8 @@ def curves(
 ) -> Figure:
     """Draw scores against the axis where there is one, else as bars.
 
-    Beside curves, what has no place on the axis is a line across.
+    Beside curves, what has no place on the axis is a line across. Panels share a scale, unless
+    curves would be flat beside others.
 
     Args:
         scores: At least one.
@@ -62,7 +65,9 @@ def curves(
     size = (1.2 + wide * columns, 4.6 * lines)
     figure = Figure(figsize=size, dpi=120, layout="constrained")
     FigureCanvasAgg(figure)
-    panels = figure.subplots(lines, columns, sharey=True, squeeze=False).flatten()
+    tops = [max(abs(s.mean) for s in scores if s.panel == own_title) for own_title in titles]
+    shared = not along or max(tops) <= _APART * min(tops)
+    panels = figure.subplots(lines, columns, sharey=shared, squeeze=False).flatten()
     for panel in panels[len(titles) :]:
         panel.set_axis_off()
     for panel, own_title in zip(panels, titles, strict=False):
