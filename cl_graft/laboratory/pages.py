@@ -53,11 +53,16 @@ def claims_page(results: Mapping[str, Stored]) -> str:
     parts = [
         "# Claims of the papers",
         "Made by `make results` from the stored numbers alone; [the tables](laboratory.md) show "
-        "them and what they measure. A rule on the numbers decides each claim, and its bound was "
-        "fixed beside the claim, not after the result. Numbers are means over the seeds named; in "
-        "parentheses, or as a span, stand the lowest and the highest task, no interval of "
-        "confidence. The models are far smaller than the papers', with fewer rows: a claim that "
-        "does not hold here is not thereby refuted there.",
+        "them and what they measure, and [results](../results.md) has Table 4, a stream. A rule on "
+        "the numbers decides each claim; where the paper gives no number its bound is this "
+        "project's. Rules were written before their results, but some were mended afterwards, "
+        "where they did not say what the paper says: "
+        "[decision 32](../decisions/0032-claims-say-what-the-papers-say.md) lists them. Numbers "
+        "are means over the seeds named; in parentheses, or as a span, stand the lowest and the "
+        "highest task, no interval of confidence. Behind a verdict stands how many seeds give it "
+        "by themselves, where a seed alone can: what not all of them say is not settled. The "
+        "models are far smaller than the papers', with fewer rows: a claim that does not hold here "
+        "is not thereby refuted there.",
         _counted(found.values()),
     ]
     for source, claims in CLAIMS_BY_SOURCE.items():
@@ -89,10 +94,10 @@ def laboratory_page(results: Mapping[str, Stored]) -> str:
         experiment = EXPERIMENTS[name]
         how = f"{result.source}. {result.setting}.{result.duration} `{result.command}`"
         parts += [f"## {result.title}", how]
-        parts += _tables(result)
+        parts += _tables(result, apart_from=shown.get(experiment.cells))
         parts.append(f"![{result.title}: {experiment.measure}](pictures/{name}.png)")
         own = [
-            f"- {claim.words} **{found[claim]}**: {found[claim].ours}."
+            f"- {claim.words} **{found[claim]}** ({claim.rule}): {found[claim].ours}."
             for claim in CLAIMS
             if claim.experiments[0] == name and found[claim].holds is not None
         ]
@@ -121,10 +126,12 @@ def write_pages(results: Mapping[str, Stored], docs: Path) -> list[Path]:
 
 
 def _counted(found: Iterable[Verdict]) -> str:
+    found = list(found)
     counts = Counter(str(verdict) for verdict in found)
+    split = sum(verdict.alone is not None and len(set(verdict.alone)) > 1 for verdict in found)
     return (
         f"{counts.total()} claims: {counts['holds']} hold, {counts['does not hold']} do not, "
-        f"{counts['not run here']} were not run here."
+        f"{counts['not run here']} were not run here. On {split} the seeds disagree."
     )
 
 
@@ -133,6 +140,8 @@ def _row(claim: Claim, verdict: Verdict, results: Mapping[str, Stored]) -> Seque
     place = f"{claim.source}, `{'`, `'.join(claim.experiments)}`"
     ours = "–" if verdict.holds is None else verdict.ours
     told = f"not run here: {verdict.ours}" if verdict.holds is None else f"**{verdict}**"
+    if verdict.alone is not None:
+        told += f", {verdict.alone[0]} of {verdict.alone[1]} seeds"
     used = ran[0].setting if ran and verdict.holds is not None else "–"
     return f"{claim.words} ({place})", claim.paper, str(claim.rule), ours, used, told
 
@@ -143,16 +152,23 @@ def _table_of(rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _tables(result: Stored) -> list[str]:
-    """Return a table an experiment, or one a measure where there are places or squares."""
+def _tables(result: Stored, *, apart_from: Stored | None) -> list[str]:
+    """Return a table an experiment, or one a measure where there are places or squares.
+
+    Args:
+        result: Of the experiment.
+        apart_from: The result that has its cells, too; its measures are not shown again.
+    """
     experiment = EXPERIMENTS[result.name]
-    measures = list(dict.fromkeys(row.measure for row in result.rows))
+    known = {row.measure for row in apart_from.rows} if apart_from else set()
+    rows = [row for row in result.rows if row.measure not in known]
+    measures = list(dict.fromkeys(row.measure for row in rows))
     if experiment.squares:
-        return [f"{m}:\n\n{square(result.rows, measure=m).strip()}" for m in measures]
+        return [f"{m}:\n\n{square(rows, measure=m).strip()}" for m in measures]
     if not experiment.axis:
-        return [table(result.rows, axis="x").strip()]
+        return [table(rows, axis="x").strip()]
     return [
-        f"{measure}, by {experiment.axis}:\n\n{sweep(result.rows, measure=measure).strip()}"
+        f"{measure}, by {experiment.axis}:\n\n{sweep(rows, measure=measure).strip()}"
         for measure in measures
     ]
 

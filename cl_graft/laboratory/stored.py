@@ -53,7 +53,7 @@ class Stored:
     @property
     def view(self) -> View:
         """Its numbers as claims look at them."""
-        return View({self.name: self.rows}, learned=self.config.get("localizer", "learned_mask"))
+        return View({self.name: self.rows}, self.config)
 
     @property
     def setting(self) -> str:
@@ -63,10 +63,11 @@ class Stored:
         how = _HOW.get(config.get("family", ""), "")
         density = config.get("density", "auto")
         share = density if density == "auto" else f"{100 * density:g} %"
+        asked = "all" if config.get("max_test") is None else f"at most {config['max_test']:,}"
         due = "the paper's" if config.get("preset") == "paper" else DEFAULT_STEPS
         return (
             f"{config['model']}{how} on {', '.join(config['tasks'])}; {rows} rows a class, "
-            f"{config['steps'] or due} steps, density {share}, {self.cells}"
+            f"{config['steps'] or due} steps, density {share}, {asked} test rows, {self.cells}"
         )
 
     @property

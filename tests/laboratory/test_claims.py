@@ -54,7 +54,7 @@ TWO_TASKS = [
     ("rule", "holds", "words"),
     [
         ({"above": 0.0}, False, "a − b above 0.0 points on every task"),
-        ({"above": 0.0, "share": 0.5}, True, "a − b above 0.0 points on 50% of the tasks"),
+        ({"above": 0.0, "share": 0.5}, True, "a − b above 0.0 points on 50 % of the tasks"),
         ({"least": -0.01, "over": "mean"}, True, "a − b at least -1.0 points on average"),
         ({"most": -0.01, "over": "mean"}, False, "a − b at most -1.0 points on average"),
         ({"above": -0.01, "over": "once", "unit": ""}, True, "a − b above -0.01"),
@@ -74,9 +74,17 @@ def test_numbers_that_are_missing_decide_nothing():
     missing = judge(claim, {"table1": View({"table1": rows})})
     assert (missing.holds, str(missing)) == (None, "not run here")
     assert missing.ours == "the stored result has no score of b"
-    whole = {"table1": View({"table1": summarize([TWO_TASKS])})}
-    lacking = replace(claim, unavailable="the data has no RTE")
-    assert judge(lacking, whole).ours == "the data has no RTE"
+
+
+def test_a_verdict_says_how_many_seeds_decide_alike_by_themselves():
+    other = [replace(reading, value=1 - reading.value) for reading in TWO_TASKS[:2]]
+    rows = summarize([TWO_TASKS[:2], TWO_TASKS[:2], other])
+    verdict = judge(claim_on(above=0.0), {"table1": View({"table1": rows})})
+    assert (verdict.holds, verdict.alone) == (True, (2, 3))
+    of_spread = claim_on(above=0.0, number=lambda v: v.deviation("a"), over="once")
+    assert judge(of_spread, {"table1": View({"table1": rows})}).alone is None
+    one_seed = {"table1": View({"table1": summarize([TWO_TASKS])})}
+    assert judge(claim_on(above=0.0), one_seed).alone is None
 
 
 def test_a_place_on_the_axis_is_the_nearest_one():
@@ -106,7 +114,8 @@ def test_a_page_has_one_row_a_claim_and_says_why_one_was_not_run():
     shown = laboratory_page({"table1": result_of(TWO_TASKS)})
     assert "| x | a | 0.900 |" in shown
     assert (
-        "minilm with a head on x, y; 64 rows a class, 9 steps, density 0.3 %, data seeds 0" in shown
+        "minilm with a head on x, y; 64 rows a class, 9 steps, density 0.3 %, all test rows, "
+        "data seeds 0" in shown
     )
 
 

@@ -7,7 +7,7 @@ what it decides come from the same fields, so neither can be typed in by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cl_graft.laboratory.claims.view import MissingReading, View
@@ -45,8 +45,9 @@ class Rule:
         """Say when it holds."""
         bounds = {"above": self.above, "at least": self.least, "at most": self.most}
         name, bound = next((n, b) for n, b in bounds.items() if b is not None)
+        of_tasks = "every task" if self.share == 1 else f"{100 * self.share:.0f} % of the tasks"
         places = {
-            "each": "on every task" if self.share == 1 else f"on {self.share:.0%} of the tasks",
+            "each": f"on {of_tasks}",
             "mean": "on average",
             "once": "",
         }
@@ -76,7 +77,6 @@ class Claim:
         paper: The paper's numbers.
         experiments: Whose readings decide; the first one is meant where a rule names none.
         rule: How.
-        unavailable: Why it cannot be run with what this project has; empty where it can.
     """
 
     name: str
@@ -85,7 +85,6 @@ class Claim:
     paper: str
     experiments: tuple[str, ...]
     rule: Rule
-    unavailable: str = ""
 
 
 @dataclass(frozen=True)
@@ -95,10 +94,13 @@ class Verdict:
     Attributes:
         holds: Whether it holds; None where it was not run.
         ours: The numbers, or why there are none.
+        alone: Of how many seeds the numbers say the same by themselves, and how many there are;
+            None where a seed alone decides nothing.
     """
 
     holds: bool | None
     ours: str
+    alone: tuple[int, int] | None = None
 
     def __str__(self) -> str:
         """Say it in words."""
@@ -112,17 +114,26 @@ def judge(claim: Claim, results: Mapping[str, View]) -> Verdict:
         claim: The claim.
         results: By experiment, each a view of its own rows.
     """
-    if claim.unavailable:
-        return Verdict(None, claim.unavailable)
     missing = [name for name in claim.experiments if name not in results]
     if missing:
         return Verdict(None, f"no stored result of `{'`, `'.join(missing)}`")
     rows = {name: results[name].rows[name] for name in claim.experiments}
-    whole = View(rows, results[claim.experiments[0]].learned)
+    whole = View(rows, results[claim.experiments[0]].config)
     try:
-        return _decided(claim.rule, whole)
+        found = _decided(claim.rule, whole)
     except MissingReading as missed:
         return Verdict(None, f"the stored result has no {missed}")
+    return replace(found, alone=_alone(claim.rule, whole, found))
+
+
+def _alone(rule: Rule, whole: View, found: Verdict) -> tuple[int, int] | None:
+    """Count the seeds that by themselves decide as all do together."""
+    seeds = whole.seeds()
+    try:
+        same = sum(_decided(rule, seed).holds == found.holds for seed in seeds)
+    except MissingReading:
+        return None
+    return (same, len(seeds)) if len(seeds) > 1 else None
 
 
 def _decided(rule: Rule, whole: View) -> Verdict:

@@ -32,11 +32,24 @@ def _beside_peers(view: View, measure: str, best: Callable[[Iterable[float]], fl
     return best(less(peer) for peer in _PEERS)
 
 
-def _at_small_loss(view: View, method: str) -> float:
-    """Return the best accuracy elsewhere over α that costs at most a point in distribution."""
+def _best_point(view: View, method: str) -> tuple[float, float]:
+    """Return the score in distribution and the accuracy out of it where their sum is highest."""
     inside, outside = (view.curve(method, m) for m in ("score in distribution", _OUT))
-    best = max(inside.values())
-    return max(outside[alpha] for alpha, score in inside.items() if score >= best - 0.01)
+    return max(((inside[x], outside[x]) for x in inside), key=sum)
+
+
+def _best_points(view: View) -> tuple[float, float]:
+    """Return by how much the best point of grafts lies above WiSE-FT's, in and out of QNLI."""
+    pair = replace(view, task="qnli → snli")
+    graft, line = (_best_point(pair, method) for method in ("grafts by density", "WiSE-FT"))
+    return graft[0] - line[0], graft[1] - line[1]
+
+
+def _of_curves(view: View) -> float:
+    """Return by how much WiSE-Graft's best point lies above WiSE-FT's, where MPQA was learned."""
+    if not str(view.task).startswith("mpqa →"):
+        raise MissingReading("pair that starts at mpqa")
+    return sum(_best_point(view, "WiSE-Graft")) / 2 - sum(_best_point(view, "WiSE-FT")) / 2
 
 
 def _where_shifts_are_small(view: View) -> float:
@@ -50,20 +63,6 @@ def _where_shifts_are_small(view: View) -> float:
     return (first + whole_way("WiSE-Graft") - whole_way("WiSE-FT")) / 2
 
 
-def _best_points(view: View) -> float:
-    """Return by how much the best graft is better than WiSE-FT's best point, in and elsewhere."""
-    pair = replace(view, task="qnli → snli")
-    if pair.task not in {one.task for one in view.tasks()}:
-        raise MissingReading("pair that starts at qnli")
-
-    def best(method: str) -> tuple[float, float]:
-        inside, outside = (pair.curve(method, m) for m in ("score in distribution", _OUT))
-        return max(((inside[x], outside[x]) for x in inside), key=sum)
-
-    graft, line = best("grafts by density"), best("WiSE-FT")
-    return min(one - other for one, other in zip(graft, line, strict=True))
-
-
 def _growth_of_gap(view: View) -> float:
     """Return how much more grafts are ahead elsewhere with all rows than with the fewest."""
     grafts, whole = (view.curve(method, _OUT) for method in ("grafting", "fine-tuning"))
@@ -71,9 +70,10 @@ def _growth_of_gap(view: View) -> float:
     return gaps[-1] - gaps[0]
 
 
-def _from(view: View, source: str, method: str) -> float:
+def _from(view: View, source: str, method: str, *, x: float | None = None) -> float:
     """Return the mean accuracy elsewhere of what was learned on a task."""
-    found = [one(method, _OUT) for one in view.tasks() if str(one.task).startswith(f"{source} →")]
+    own = [one for one in view.tasks() if str(one.task).startswith(f"{source} →")]
+    found = [one(method, _OUT, x=x) for one in own]
     if not found:
         raise MissingReading(f"pair that starts at {source}")
     return sum(found) / len(found)
@@ -110,10 +110,23 @@ TRANSFER = (
         ),
     ),
     Claim(
-        name="grafts-beat-fine-tuning-elsewhere",
-        source="Fig. 7 b, c",
-        words="Where the shift is large, grafts are at least 5 points better than fine-tuning.",
-        paper="5 points and more",
+        name="grafts-beat-fine-tuning-on-reviews",
+        source="Sec. 4.2, Fig. 7",
+        words="Learned on MPQA, grafts are at least 5 points better on reviews than fine-tuning.",
+        paper="83.7 and 84.6 against 74.2 and 77.6 (Table 7: Yelp, SST-2)",
+        experiments=("fig7",),
+        rule=Rule(
+            what="accuracy there, graft − fine-tuning, from MPQA",
+            number=lambda v: _from(v, "mpqa", "WiSE-Graft", x=1.0)
+            - _from(v, "mpqa", "WiSE-FT", x=1.0),
+            over="once", least=0.05,
+        ),
+    ),
+    Claim(
+        name="grafts-beat-fine-tuning-on-inference",
+        source="Sec. 4.2, Fig. 7 b, c",
+        words="Learned on QNLI, they are so on MNLI and SNLI.",
+        paper="“around 5 %”; 71.8 and 80.1 against 65.7 and 62.1 (Table 7)",
         experiments=("table3",),
         rule=Rule(
             what="accuracy there, graft − fine-tuning, from QNLI",
@@ -146,26 +159,36 @@ TRANSFER = (
     Claim(
         name="grafts-beat-wise-on-inference",
         source="Fig. 7 e",
-        words="On inference, the best graft beats WiSE-FT in distribution and out of it.",
-        paper="84.2 and 80.0 against 80.5 and 79.6",
+        words="On inference, the best graft beats WiSE-FT's best point in distribution.",
+        paper="84.2 against 80.5",
         experiments=("fig7",),
         rule=Rule(
-            what="lesser of two, from QNLI to SNLI, each at its highest sum: score in "
-            "distribution, accuracy out of it, grafts of any density − WiSE-FT",
-            number=_best_points, over="once", above=0.0,
+            what="QNLI's score, grafts of any density − WiSE-FT, each where its sum with SNLI's is "
+            "highest,",
+            number=lambda v: _best_points(v)[0], over="once", above=0.0,
+        ),
+    ),
+    Claim(
+        name="grafts-beat-wise-elsewhere",
+        source="Fig. 7 e",
+        words="So it does out of distribution.",
+        paper="80.0 against 79.6",
+        experiments=("fig7",),
+        rule=Rule(
+            what="SNLI's accuracy, grafts of any density − WiSE-FT, at the same points",
+            number=lambda v: _best_points(v)[1], over="once", above=0.0,
         ),
     ),
     Claim(
         name="wise-graft-competes",
         source="Fig. 7 f",
-        words="Interpolating towards a graft is competitive with WiSE-FT.",
+        words="On sentiment, interpolating towards a graft is competitive with WiSE-FT.",
         paper="a figure",
         experiments=("fig7",),
         rule=Rule(
-            what="best accuracy out of distribution over α that costs at most a point in it, "
-            "WiSE-Graft − WiSE-FT",
-            number=lambda v: _at_small_loss(v, "WiSE-Graft") - _at_small_loss(v, "WiSE-FT"),
-            over="mean", least=-0.02,
+            what="mean of score in and accuracy out of distribution where it is highest over α, "
+            "WiSE-Graft − WiSE-FT, from MPQA",
+            number=_of_curves, over="mean", least=-0.02,
         ),
     ),
     Claim(
