@@ -26,10 +26,10 @@ class Cache(Protocol):
         ...
 
 
-def cache_key(phase: str, content: str, recipe: Mapping[str, Any], seed: int) -> str:
+def cache_key(phase: str, identity: str, recipe: Mapping[str, Any], seed: int) -> str:
     """Name the outcome of a phase by all that determines it.
 
     This package's version is part of it: another one may compute it in another way.
     """
-    text = json.dumps([cl_graft.__version__, phase, content, recipe, seed], sort_keys=True)
+    text = json.dumps([cl_graft.__version__, phase, identity, recipe, seed], sort_keys=True)
     return f"{phase}-{hashlib.sha256(text.encode()).hexdigest()[:40]}"

@@ -169,7 +169,10 @@ class TaskProblem:
         train: Training rows.
         dev: Rows for choosing checkpoints, masks and budgets.
         device: Where batches go.
-        content: What determines the outcome beside the settings: model and data fingerprints.
+        content: What random choices are a function of beside the settings: model and data
+            fingerprints.
+        reading: What else determines the outcome: how the model computes and answers where its
+            weights do not tell, such as its config and the label words.
         head_module: The module that `head` belongs to, asked once a batch; None where there is
             none, or where it cannot be fitted alone.
         precision: In which `forward` computes, a name in `cl_graft.precision.PRECISIONS`.
@@ -186,9 +189,15 @@ class TaskProblem:
     dev: Examples
     device: torch.device
     content: str
+    reading: str = ""
     head_module: nn.Module | None = None
     precision: str = "fp32"
     recomputes: bool = False
+
+    @property
+    def identity(self) -> str:
+        """What determines the outcome beside the settings; a cache keeps outcomes under it."""
+        return f"{self.content}|{self.reading}"
 
     @property
     def head_shelf(self) -> dict[str, str]:
@@ -324,7 +333,7 @@ def fine_tune_task(
     before = snapshot(trained)
     phase_seed = derive(seed, task.content, "dense")
     keys = {
-        phase: cache_key(phase, task.content, asdict(settings), seed)
+        phase: cache_key(phase, task.identity, asdict(settings), seed)
         for phase in ("dense", *(["path"] if path else []))
     }
     shelf = {name: name for name in task.parameters} | task.head_shelf

@@ -222,7 +222,7 @@ def _start(
 def _warm_head(
     task: TaskProblem, settings: GraftingSettings, cache: Cache | None
 ) -> dict[str, Tensor]:
-    key = cache_key("warmup", task.content, _warmup(settings), settings.seed)
+    key = cache_key("warmup", task.identity, _warmup(settings), settings.seed)
     found = cache.get(key) if cache is not None else None
     # A head's own names hold the task's label, which depends on the order of the stream.
     if found is not None:
@@ -266,7 +266,7 @@ def _ranking(
     depth = min(most, max(20 * k, total // 20) + taken)
     if candidates is not None:
         depth = min(depth, candidates)
-    key = cache_key("ranking", task.content, recipe, settings.seed)
+    key = cache_key("ranking", task.identity, recipe, settings.seed)
     found = cache.get(key) if cache is not None else None
     if found is not None and found[0]["order"].numel() >= min(k + taken, most):
         count.passes += Passes(**found[1])

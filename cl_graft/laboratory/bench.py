@@ -201,7 +201,7 @@ class Bench:
     def remembered(
         self,
         phase: str,
-        content: str,
+        identity: str,
         recipe: Mapping[str, Any],
         make: Callable[[], Outcome],
         *,
@@ -212,13 +212,13 @@ class Bench:
 
         Args:
             phase: What they are the outcome of.
-            content: Which task.
+            identity: Which task, as its problem says.
             recipe: What else determines them, beside the model's seed.
             make: Makes them.
             anew: Whether to make them whatever the cache holds, as when they are timed.
             enough: Whether what the cache holds will do; None means always.
         """
-        key = cache_key(phase, content, recipe, self.seed)
+        key = cache_key(phase, identity, recipe, self.seed)
         found = None if anew else self._cache.get(key)
         if found is None or (enough is not None and not enough(found)):
             found = make()
@@ -267,7 +267,7 @@ class Bench:
         least = most if depth is None else min(depth, most)
         kept, _ = self.remembered(
             "ranked",
-            task.content,
+            task.identity,
             recipe,
             lambda: ({"order": _small(ranked().order)}, {}),
             anew=anew,

@@ -185,7 +185,7 @@ def grown(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Region:
         started = bench.ranking(label, "movement", k=count, dense=dense, depth=count).top(count)
         found, own = sound, {"started": hash_tensors({"": started.index})}
     recipe = bench.found_by(label, dense, k=k, steps=steps, **own)
-    kept, _ = bench.remembered("grown", task.content, recipe, found)
+    kept, _ = bench.remembered("grown", task.identity, recipe, found)
     return Region.of(bench.layout, kept["index"])
 
 
@@ -241,8 +241,8 @@ def _joint(bench: Bench, schedule: FineTuning) -> tuple[DenseRun, list[dict[str,
             )
             return {shelf[name]: value for name, value in snapshot(together).items()}, {}
 
-    content = "|".join(task.content for task in tasks)
-    kept, _ = bench.remembered("joint", content, asdict(schedule), learned)
+    identity = "|".join(task.identity for task in tasks)
+    kept, _ = bench.remembered("joint", identity, asdict(schedule), learned)
     found = {name: kept[shelf[name]].to(bench.device) for name in together}
     run = DenseRun({name: found[name] for name in shared}, {}, None, Passes())
     return run, [{name: found[name] for name in task.head} for task in tasks]

@@ -165,7 +165,7 @@ def trained(
         return {shelf[name]: part for name, part in found.tensors.items()}, {"dev": found.dev}
 
     recipe = {**asdict(settings), "size": size, "what": what}
-    kept, _ = bench.remembered("peer", task.content, recipe, made, anew=anew)
+    kept, _ = bench.remembered("peer", task.identity, recipe, made, anew=anew)
     with holding(parts, {name: kept[shelf[name]].to(task.device) for name in parts}):
         yield own
 

@@ -61,7 +61,7 @@ def retrained(
         return {"values": graft.values, **{shelf[n]: value for n, value in head.items()}}, {}
 
     recipe = {**asdict(settings), "decay": decay, "what": what}
-    kept, _ = bench.remembered("retrained", task.content, recipe, trained, anew=anew)
+    kept, _ = bench.remembered("retrained", task.identity, recipe, trained, anew=anew)
     head = {name: kept[shelf[name]].to(bench.device) for name in task.head}
     return Graft(region, kept["values"]), head
 

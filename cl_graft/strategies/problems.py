@@ -6,6 +6,8 @@ outcome of a dense run is the same text for both and they share its cached outco
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -23,6 +25,8 @@ from cl_graft.strategies.heads import carrier_of, has_task_heads, head_module, h
 __all__ = ["Problems", "task_problem"]
 
 _DEV_SHARE = 0.05
+_NO_SETTINGS = {"_name_or_path", "architectures", "transformers_version"}
+"""Of a model's config: where it came from, not how it computes."""
 
 
 class Problems:
@@ -113,6 +117,7 @@ def task_problem(
         content="|".join(
             [base, train.fingerprint(), chosen_on.fingerprint(), metric, _head_hash(named)]
         ),
+        reading=_reading(carrier, head[1] if head else None),
         head_module=head[1] if head else None,
     )
 
@@ -121,6 +126,16 @@ def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
     if has_task_heads(model):
         return lambda inputs: model(inputs, label)
     return model
+
+
+def _reading(carrier: nn.Module, head: nn.Module | None) -> str:
+    """Hash how a model computes and answers where no parameter tells: its config, label words."""
+    config = getattr(getattr(carrier, "backbone", carrier), "config", None)
+    settings = config.to_dict() if hasattr(config, "to_dict") else {}
+    settings = {name: value for name, value in settings.items() if name not in _NO_SETTINGS}
+    words = hash_tensors(dict(head.named_buffers()) if head else {})
+    text = json.dumps([settings, words], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _head_hash(head: Mapping[str, nn.Parameter]) -> str:

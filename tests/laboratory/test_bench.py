@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -386,3 +387,33 @@ def test_rows_that_are_left_out_are_left_out_of_dense_runs_and_of_models_with_pa
 def _with(bench, peer):
     other = bench.with_parts(lambda model: peer.insert(model, 2, 0))
     return other.model.task_model
+
+
+def test_other_label_words_and_another_model_config_have_outcomes_of_their_own(tiny_bert, tmp_path):
+    reviews = tmp_path / "data" / "reviews"
+    reviews.mkdir(parents=True)
+    for split in ("train", "dev", "test"):
+        rows = [{"text": f"{split} number {place}", "label": place % 2} for place in range(16)]
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        (reviews / f"{split}.jsonl").write_text(text)
+    same, other = tmp_path / "same", tmp_path / "without dropout"
+    for copy in (same, other):
+        shutil.copytree(tiny_bert, copy)
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps({**config, "hidden_dropout_prob": 0.0}))
+
+    def hits(model, words) -> int:
+        cache = DirectoryCache(tmp_path / "cache")
+        sets = [
+            f"model={model}", "family=masked_lm", "tasks=reviews", "shots=null",
+            f"task_settings.reviews.label_names={json.dumps(words)}",
+        ]  # fmt: skip
+        table1 = EXPERIMENTS["table1"]
+        config = experiment_config(table1, "smoke", data=reviews.parent, sets=sets)
+        Bench(config, data_seed=0, cache=cache).dense(0)
+        return cache.hits["dense"]
+
+    assert hits(tiny_bert, ["bad", "good"]) == 0
+    assert hits(same, ["bad", "good"]) == 1
+    assert hits(other, ["bad", "good"]) == 0
+    assert hits(same, ["terrible", "great"]) == 0
