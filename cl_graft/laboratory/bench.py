@@ -16,10 +16,12 @@ import torch
 from torch import Tensor
 
 from cl_graft.caching import cache_key
+from cl_graft.errors import InputError
 from cl_graft.experiments.base import base_identity, load_base_model
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.devices import pick_device
+from cl_graft.experiments.presets import PRESETS
 from cl_graft.experiments.schedule import (
     choose,
     grafting_settings,
@@ -45,6 +47,13 @@ from cl_graft.training import FineTuning
 
 __all__ = ["Bench", "Outcome"]
 
+_OF_STREAMS = (
+    *("scenario", "classes_per_experience", "strategies", "strategy_settings", "sweep", "orders"),
+    *("tune", "bytes_per_task", "mode", "refill", "retrain", "region_start", "region_dropout"),
+    *("region_evaluations", "warmup_rows", "keep_standalone", "mask_candidates"),
+)
+"""Settings that a bench does not read."""
+
 Outcome = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors and JSON facts, as a cache keeps them."""
 
@@ -65,6 +74,9 @@ class Bench:
         cell: What else differs between the cells of an experiment, such as rows left out.
         cache: Keeps tokens, and what was trained or ranked by gradients.
         regressions: Whether a task may be a regression.
+
+    Raises:
+        InputError: If the config has settings that only streams know.
     """
 
     def __init__(
@@ -76,6 +88,7 @@ class Bench:
         cache: DirectoryCache,
         regressions: bool = False,
     ) -> None:
+        _check_settings(config)
         self.config = config.model_copy(update={"data_seed": data_seed})
         self.seed, self.cell, self._cache = config.seeds[0], cell, cache
         self.device = pick_device(config.device)
@@ -138,11 +151,11 @@ class Bench:
     def with_parts(self, insert: Callable[[TaskModel], None]) -> Bench:
         """Return this bench on a copy of its model that has more parts, such as adapters.
 
+        Schedules are asked of this one, which chooses them without the parts.
+
         Args:
             insert: Puts them into a model, in place.
         """
-        for label in range(len(self.names)):
-            self.schedule(label)
         other = copy.copy(self)
         other.model = copy.deepcopy(self.model)
         other._problems, other._dense = {}, None
@@ -389,6 +402,17 @@ class Bench:
     def cut(self, run: DenseRun, region: Region) -> Graft:
         """Take the tuned values of a region."""
         return gather(run.tuned, region)
+
+
+def _check_settings(config: ExperimentConfig) -> None:
+    """Refuse what would change nothing."""
+    for name in _OF_STREAMS:
+        plain = type(config).model_fields[name].get_default(call_default_factory=True)
+        if getattr(config, name) != PRESETS[config.preset].get(name, plain):
+            raise InputError(
+                f"{name} is a setting of streams: an experiment on single tasks, and localize, do "
+                "not read it; leave it out"
+            )
 
 
 def _small(order: Tensor) -> Tensor:

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from cl_graft.analysis import anatomy, generalization_bound, only, sparsity_sweep, variance_bound
+from cl_graft.experiments.schedule import converging
 from cl_graft.keeping import holding
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
@@ -134,12 +136,12 @@ def optimizers(bench: Bench) -> Iterator[Reading]:
     AdamW's learning rate is the one that dev chooses.
     """
     for label, name in enumerate(bench.names):
-        adam = max(
-            ({"optimizer": "adamw", "lr": rate} for rate in _ADAMW_RATES),
-            key=lambda changes, at=label: (
-                bench.tuned_answers(at, bench.dense(at, **changes), split="valid").score
-            ),
-        )
+
+        def dev(changes: dict[str, Any], at: int = label) -> float:
+            return bench.tuned_answers(at, bench.dense(at, **changes), split="valid").score
+
+        rates = [{"optimizer": "adamw", "lr": rate} for rate in _ADAMW_RATES]
+        adam, _ = max(converging(rates, dev), key=itemgetter(1))
         plans: dict[str, dict[str, Any]] = {
             "SGD": {},
             "AdamW": adam,

@@ -196,7 +196,7 @@ def _groups(names: Sequence[str]) -> list[list[int]]:
 
 
 def _learn_all(bench: Bench) -> tuple[FineTuning, DenseRun, list[dict[str, Tensor]]]:
-    """Train the base and all heads on batches of random tasks, as many steps as tasks times one's.
+    """Train the base and all heads on batches of random tasks, as many steps as each alone takes.
 
     Where there are several schedules, the one with the best mean score on dev is taken (App. C.1).
 
@@ -217,8 +217,10 @@ def _learn_all(bench: Bench) -> tuple[FineTuning, DenseRun, list[dict[str, Tenso
 
 def _joint(bench: Bench, schedule: FineTuning) -> tuple[DenseRun, list[dict[str, Tensor]]]:
     """Train all tasks together by a schedule of one."""
-    tasks = [bench.problem(label) for label in range(len(bench.names))]
-    schedule = replace(schedule, evaluations=0, steps=schedule.steps * len(tasks))
+    labels = range(len(bench.names))
+    tasks = [bench.problem(label) for label in labels]
+    steps = sum(bench.schedules(label)[0].steps for label in labels)
+    schedule = replace(schedule, evaluations=0, steps=steps)
     shared, first = tasks[0].parameters, tasks[0]
     heads = {name: p for task in tasks for name, p in task.head.items()}
     shelf = {name: name for name in shared} | {

@@ -11,12 +11,14 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.util import find_spec
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any
 
 from torch import nn
 
 from cl_graft.errors import InputError
+from cl_graft.experiments.schedule import converging
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.keeping import holding, keeping
 from cl_graft.laboratory.bench import Bench, Outcome
@@ -99,20 +101,20 @@ LORA_EVERYWHERE = Peer(partial(_lora, everywhere=True), lora_parameters)
 
 def peers_and_densities(bench: Bench) -> Iterator[Reading]:
     """Compare LoRA and adapters with grafts of growing density (Table 6)."""
+    yield from _shares(bench)
     for label, name in enumerate(bench.names):
         for method, x, own in _ways(bench, label):
             answers = own.answers(label)
             yield Reading(name, method, "score", answers.score, x)
             yield Reading(name, method, "ECE", answers.ece, x)
-    yield from _shares(bench)
 
 
 def peers_elsewhere(bench: Bench) -> Iterator[Reading]:
     """Compare them out of distribution (Table 7)."""
+    yield from _shares(bench)
     for source, targets in pairs(bench):
         for method, x, own in _ways(bench, source):
             yield from elsewhere(own, source, targets, method, x=x)
-    yield from _shares(bench)
 
 
 def sized(bench: Bench, peer: Peer, *, share: float) -> int:
@@ -177,7 +179,8 @@ def _chosen_plan(bench: Bench, label: int, peer: Peer) -> Mapping[str, Any]:
         with trained(bench, label, peer, size=peer.sizes[0], plan=plan) as own:
             return own.answers(label, split="valid").score
 
-    return max(peer_plans(bench, _RATES), key=dev)
+    plan, _ = max(converging(peer_plans(bench, _RATES), dev), key=itemgetter(1))
+    return plan
 
 
 def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]:
@@ -202,7 +205,10 @@ def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]
 
 
 def _shares(bench: Bench) -> Iterator[Reading]:
-    """Say which share of the graftable weights every method trains."""
+    """Say which share of the graftable weights every method trains.
+
+    It puts every peer into a copy of the model, which shows at once whether that can be done.
+    """
     yield Reading("any", "fine-tuning", "share tuned", 1.0)
     yield Reading("any", "BitFit", "share tuned", bench.biases(0).density)
     for name, peer in PEERS.items():

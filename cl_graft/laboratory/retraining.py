@@ -7,14 +7,14 @@ single task: SGD or AdamW on the region's vector and the head, the best point on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from typing import Any
 
 from torch import Tensor
 
-from cl_graft.experiments.schedule import region_schedule
+from cl_graft.experiments.schedule import converging, region_schedule
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.graft import Graft, extract, snapshot, write_
 from cl_graft.keeping import holding
@@ -30,6 +30,8 @@ from cl_graft.trouble import in_phase
 __all__ = ["bitfit", "peer_plans", "retrain", "retrained"]
 
 _BITFIT_RATE = 2e-3
+_REGION_RATES = (0.01, 0.1, 1.0)
+"""Of which dev chooses one where the config has a grid; the paper tells no rate of regions."""
 _VECTOR = "region"
 
 
@@ -38,7 +40,8 @@ def retrained(
 ) -> tuple[Graft, dict[str, Tensor]]:
     """Train a region of a task alone from the base, and a head from its first values.
 
-    SGD without weight decay does it at the config's rate for regions.
+    SGD without weight decay does it at the config's rate for regions or, where it has a grid, at
+    the rate that dev chooses.
 
     Args:
         bench: Where the task is.
@@ -47,9 +50,13 @@ def retrained(
         anew: Whether to train whatever the cache holds, as when it is timed.
         **changes: Fields of the schedule.
     """
+    if bench.config.grid and "lr" not in changes:
+        rates = [{**changes, "lr": rate} for rate in _REGION_RATES]
+        return _best_on_dev(bench, label, region, rates, anew=anew)
     settings = region_schedule(bench.config, bench.schedule(label))
     settings = replace(settings, **{"optimizer": "sgd", **changes})
-    task, decay = bench.problem(label), bench.config.region_decay
+    decay = None if settings.optimizer == "adamw" else bench.config.region_decay
+    task = bench.problem(label)
     shelf = task.head_shelf
     first = {shelf[name]: tensor for name, tensor in task.head.items()}
     what = hash_tensors({"region": region.index, **first})
@@ -75,10 +82,7 @@ def bitfit(bench: Bench, label: int) -> tuple[Graft, dict[str, Tensor]]:
         bench: Where the task is.
         label: Which task.
     """
-    region = bench.biases(label)
-    plans = peer_plans(bench, (_BITFIT_RATE,))
-    found = [retrained(bench, label, region, **plan) for plan in plans]
-    return max(found, key=lambda one: bench.graft_answers(label, *one, split="valid").score)
+    return _best_on_dev(bench, label, bench.biases(label), peer_plans(bench, (_BITFIT_RATE,)))
 
 
 def peer_plans(bench: Bench, rates: Sequence[float]) -> list[dict[str, Any]]:
@@ -92,6 +96,22 @@ def peer_plans(bench: Bench, rates: Sequence[float]) -> list[dict[str, Any]]:
     return [{"optimizer": "adamw", "lr": rate, "weight_decay": 0.0} for rate in rates]
 
 
+def _best_on_dev(
+    bench: Bench,
+    label: int,
+    region: Region,
+    plans: Iterable[dict[str, Any]],
+    *,
+    anew: bool = False,
+) -> tuple[Graft, dict[str, Tensor]]:
+    """Train a region by several plans, each changes to the schedule, and take the best on dev."""
+    found = converging(plans, lambda plan: retrained(bench, label, region, anew=anew, **plan))
+    return max(
+        (one for _, one in found),
+        key=lambda one: bench.graft_answers(label, *one, split="valid").score,
+    )
+
+
 def retrain(
     task: TaskProblem,
     region: Region,
@@ -99,7 +119,7 @@ def retrain(
     *,
     head: Parameters,
     seed: int,
-    decay: bool = True,
+    decay: bool | None = True,
 ) -> tuple[Graft, dict[str, Tensor]]:
     """Train a region and the head of a task on a model at its base, which is put back there.
 
@@ -110,7 +130,7 @@ def retrain(
             clipping and looks at dev; momentum, L1 penalty and Mixout are the dense run's alone.
         head: The head's first values.
         seed: Every random choice is a function of it.
-        decay: Whether the learning rate falls linearly to 0.
+        decay: Whether the learning rate falls linearly to 0; None means with AdamW alone.
 
     Returns:
         The region's values and the head's.

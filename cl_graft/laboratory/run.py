@@ -105,6 +105,8 @@ def run_experiment(
     config = experiment_config(experiment, scale, data=data, sets=sets)
     _check_regions(experiment, config)
     seeds = experiment.seeds(scale) if seeds is None else list(seeds)
+    if experiment.conclude is not None and len(seeds) < 2:
+        raise InputError(f"{name} compares cells: ask for two or more, as in --seeds 0,1")
     folder, kept = out / name, out / (experiment.cells or name)
     folder.mkdir(parents=True, exist_ok=True)
     kept.mkdir(exist_ok=True)

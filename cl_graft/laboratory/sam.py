@@ -177,10 +177,11 @@ def _measured(bench: Bench, label: int, *, anew: bool) -> dict[str, tuple[float,
     the processor's, if that computes: what else runs there counts less.
     """
     clock = time.process_time if bench.device.type == "cpu" else time.perf_counter
+    sizes = {m: sized(bench, peer, share=share) for m, (peer, share) in INSERTED.items()}
     found: dict[str, tuple[float, float]] = {}
     for method in ("MixOut", _FULL, *METHODS, "BitFit", *INSERTED):
         started = clock()
-        score = _one(bench, label, method, anew=anew).score
+        score = _one(bench, label, method, size=sizes.get(method), anew=anew).score
         seconds = clock() - started
         if method in METHODS and find_localizer(METHODS[method]).needs_tuned:
             seconds += found[_FULL][1]
@@ -214,15 +215,14 @@ def _projected(bench: Bench, label: int) -> list[Reading]:
     return read
 
 
-def _one(bench: Bench, label: int, method: str, *, anew: bool) -> Answers:
+def _one(bench: Bench, label: int, method: str, *, size: int | None, anew: bool) -> Answers:
     if method == _FULL:
         return bench.tuned_answers(label, bench.dense(label, anew=anew))
     if method == "MixOut":
         return bench.tuned_answers(label, bench.dense(label, anew=anew, mixout=_MIXED))
-    if method in INSERTED:
-        peer, share = INSERTED[method]
-        size, plan = sized(bench, peer, share=share), _plan(bench, label)
-        with trained(bench, label, peer, size=size, plan=plan, anew=anew) as own:
+    if size is not None:
+        peer, _ = INSERTED[method]
+        with trained(bench, label, peer, size=size, plan=_plan(bench, label), anew=anew) as own:
             return own.answers(label)
     region = bench.biases(label) if method == "BitFit" else _chosen(bench, label, method, anew=anew)
     found = retrained(bench, label, region, anew=anew, **_plan(bench, label))

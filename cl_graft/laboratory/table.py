@@ -139,7 +139,8 @@ class Experiment:
 
     def seeds(self, scale: str) -> list[int]:
         """Return the cells of a scale."""
-        return list(range({"smoke": 1, "cpu": 3, "paper": self.paper_cells}[scale]))
+        fewest = 1 if self.conclude is None else 2
+        return list(range({"smoke": fewest, "cpu": 3, "paper": self.paper_cells}[scale]))
 
 
 def _of(

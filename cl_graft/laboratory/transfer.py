@@ -12,6 +12,7 @@ from itertools import pairwise
 import torch
 
 from cl_graft.analysis import along, interpolated, self_labelled, without_a_share
+from cl_graft.errors import InputError
 from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.keeping import holding
 from cl_graft.laboratory.answers import Answers
@@ -184,7 +185,16 @@ def parting(gaps: Mapping[int, float], *, apart: float) -> int:
 
 
 def pairs(bench: Bench) -> list[tuple[int, list[int]]]:
-    """Return what is learned, and what each is asked on: pairs of the paper, or of neighbours."""
+    """Return what is learned, and what each is asked on: pairs of the paper, or of neighbours.
+
+    Raises:
+        InputError: If there is a single task.
+    """
+    if len(bench.names) < 2:
+        raise InputError(
+            f"{bench.names[0]} alone: experiments out of distribution ask a second task what was "
+            "learned on a first; name two or more, as in --set 'tasks=[reviews, tweets]'"
+        )
     places = {name: place for place, name in enumerate(bench.names)}
     asked = {n: [places[o] for o in ELSEWHERE.get(n, ()) if o in places] for n in places}
     answered = {place for found in asked.values() for place in found}

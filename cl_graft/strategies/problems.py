@@ -130,7 +130,7 @@ def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
 
 def _reading(carrier: nn.Module, head: nn.Module | None) -> str:
     """Hash how a model computes and answers where no parameter tells: its config, label words."""
-    config = getattr(getattr(carrier, "backbone", carrier), "config", None)
+    config: Any = getattr(getattr(carrier, "backbone", carrier), "config", None)
     settings = config.to_dict() if hasattr(config, "to_dict") else {}
     settings = {name: value for name, value in settings.items() if name not in _NO_SETTINGS}
     words = hash_tensors(dict(head.named_buffers()) if head else {})

@@ -417,3 +417,17 @@ def test_other_label_words_and_another_model_config_have_outcomes_of_their_own(t
     assert hits(same, ["bad", "good"]) == 1
     assert hits(other, ["bad", "good"]) == 0
     assert hits(same, ["terrible", "great"]) == 0
+
+
+def test_a_grid_has_dev_choose_the_rate_of_a_region(tiny_bert, tmp_path):
+    sets = [f"model={tiny_bert}", "grid=true", "steps=40", "density=0.05", "max_dev=null"]
+    config = experiment_config(EXPERIMENTS["table1"], "smoke", sets=sets)
+    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path))
+    region = bench.biases(0)
+
+    def dev(found) -> float:
+        return bench.graft_answers(0, *found, split="valid").score
+
+    rates = [dev(retrained(bench, 0, region, lr=rate)) for rate in (0.01, 0.1, 1.0)]
+    assert len(set(rates)) > 1
+    assert dev(retrained(bench, 0, region)) == max(rates)

@@ -6,6 +6,7 @@ Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600; numbers are those of i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from statistics import fmean
 
 from cl_graft.laboratory.claims.rule import Claim, Rule
 from cl_graft.laboratory.claims.view import MissingReading, View
@@ -26,7 +27,12 @@ def _pairs(view: View) -> list[tuple[str, str]]:
 
 
 def _mean(pairs: Sequence[tuple[str, str]], of: Callable[[str, str], float]) -> float:
-    """Average a number over pairs that have it; an empty region has no overlap."""
+    """Average a number over pairs that have it."""
+    return fmean(_having(pairs, of))
+
+
+def _having(pairs: Sequence[tuple[str, str]], of: Callable[[str, str], float]) -> list[float]:
+    """Return a number of the pairs that have it; an empty region has no overlap."""
     found: list[float] = []
     for i, j in pairs:
         try:
@@ -35,7 +41,7 @@ def _mean(pairs: Sequence[tuple[str, str]], of: Callable[[str, str], float]) -> 
             continue
     if not found:
         raise MissingReading("number of such pairs of tasks")
-    return sum(found) / len(found)
+    return found
 
 
 def _mean_overlap(view: View, *, experiment: str | None = None) -> float:
@@ -97,22 +103,14 @@ def _own_and_others(view: View, *, experiment: str | None = None) -> float:
 
 def _helped(view: View) -> float:
     """Return the share of other tasks to which a region brings most of the gain."""
-    gains = [_gain(view, f"region of {i}", j) for i, j in _pairs(view)]
-    if not gains:
-        raise MissingReading("pairs of tasks")
-    return sum(gain > 0.5 for gain in gains) / len(gains)
+    return _mean(_pairs(view), lambda i, j: float(_gain(view, f"region of {i}", j) > 0.5))
 
 
 def _least_of_groups(view: View) -> float:
     """Return the lowest relative gain of a union on a task of its group."""
-    found = [
-        _gain(view, method, task)
-        for method, members in _groups(view, purified=False)
-        for task in members
-    ]
-    if not found:
-        raise MissingReading("relative gain of unions")
-    return min(found)
+    groups = _groups(view, purified=False)
+    pairs = [(method, task) for method, members in groups for task in members]
+    return min(_having(pairs, lambda method, task: _gain(view, method, task)))
 
 
 def _purification(view: View, *, inside: bool) -> float:

@@ -41,6 +41,8 @@ def _best_point(view: View, method: str) -> tuple[float, float]:
 def _best_points(view: View) -> tuple[float, float]:
     """Return by how much the best point of grafts lies above WiSE-FT's, in and out of QNLI."""
     pair = replace(view, task="qnli → snli")
+    if pair.task not in {one.task for one in view.tasks()}:
+        raise MissingReading("pair that starts at qnli")
     graft, line = (_best_point(pair, method) for method in ("grafts by density", "WiSE-FT"))
     return graft[0] - line[0], graft[1] - line[1]
 
