@@ -207,6 +207,16 @@ class TaskProblem:
         """
         return {name: f"head.{place}" for place, name in enumerate(self.head)}
 
+    def shelved(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return tensors under the names by which a cache keeps them."""
+        shelf = self.head_shelf
+        return {shelf.get(name, name): tensor for name, tensor in tensors.items()}
+
+    def from_shelf(self, kept: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
+        """Return tensors that a cache kept under their own names, where the task computes."""
+        shelf = self.head_shelf
+        return {name: kept[shelf.get(name, name)].to(self.device) for name in names}
+
     def training_loss(
         self, settings: FineTuning, *, seed: int
     ) -> Callable[[int], Tensor | Iterable[Tensor]]:
@@ -336,7 +346,6 @@ def fine_tune_task(
         phase: cache_key(phase, task.identity, asdict(settings), seed)
         for phase in ("dense", *(["path"] if path else []))
     }
-    shelf = {name: name for name in task.parameters} | task.head_shelf
     found = {phase: cache.get(key) if cache is not None else None for phase, key in keys.items()}
     answers = {phase: answer for phase, answer in found.items() if answer is not None}
     if len(answers) < len(keys):
@@ -358,16 +367,14 @@ def fine_tune_task(
             copy_(trained, before)
         tensors, dev, gathered = outcome.tensors, outcome.dev, outcome.path
         if cache is not None:
-            kept = {shelf[name]: tensor for name, tensor in tensors.items()}
-            cache.put(keys["dense"], kept, {"dev": dev, "step": outcome.step})
+            cache.put(keys["dense"], task.shelved(tensors), {"dev": dev, "step": outcome.step})
             if path:
                 body = {name: outcome.path[name] for name in task.parameters}
                 cache.put(keys["path"], body, {})
     else:
-        device = next(iter(trained.values())).device
-        tensors = {name: answers["dense"][0][shelf[name]].to(device) for name in trained}
+        tensors = task.from_shelf(answers["dense"][0], trained)
         dev = answers["dense"][1]["dev"]
-        gathered = {name: t.to(device) for name, t in answers["path"][0].items()} if path else {}
+        gathered = task.from_shelf(answers["path"][0], task.parameters) if path else {}
     return DenseRun(
         tuned={name: tensors[name] for name in task.parameters},
         head={name: tensors[name] for name in task.head},

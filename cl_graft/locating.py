@@ -224,13 +224,12 @@ def _warm_head(
 ) -> dict[str, Tensor]:
     key = cache_key("warmup", task.identity, _warmup(settings), settings.seed)
     found = cache.get(key) if cache is not None else None
-    # A head's own names hold the task's label, which depends on the order of the stream.
     if found is not None:
-        return {name: found[0][str(place)].to(task.device) for place, name in enumerate(task.head)}
+        return task.from_shelf(found[0], task.head)
     seed = derive(settings.seed, task.content, "warm-up")
     head = warm_up_head(task, rows=settings.warmup_rows, seed=seed)
     if cache is not None:
-        cache.put(key, {str(place): head[name] for place, name in enumerate(task.head)}, {})
+        cache.put(key, task.shelved(head), {})
     return head
 
 

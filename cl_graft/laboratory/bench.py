@@ -300,8 +300,7 @@ class Bench:
             steps: Gradient batches that were looked at.
             **more: What else does.
         """
-        shelf = self.problem(label).head_shelf
-        head = {shelf[name]: tensor for name, tensor in dense.head.items()}
+        head = self.problem(label).shelved(dense.head)
         return {
             **more,
             "k": k,

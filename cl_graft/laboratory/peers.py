@@ -156,19 +156,18 @@ def trained(
     own = bench.with_parts(lambda model: peer.insert(model, size, bench.seed))
     task = own.problem(label)
     parts = {**peer.parts(task.model), **task.head}
-    shelf = {name: name for name in parts} | task.head_shelf
-    what = hash_tensors({shelf[name]: part.detach() for name, part in parts.items()})
+    what = hash_tensors(task.shelved(parts))
     settings = replace(bench.schedule(label), **plan)
     seed = derive(bench.seed, task.content, "peer", f"{settings.lr:g}")
 
     def made() -> Outcome:
         with keeping(parts):
             found = task.fine_tune(parts, settings, seed=seed, phase="training")
-        return {shelf[name]: part for name, part in found.tensors.items()}, {"dev": found.dev}
+        return task.shelved(found.tensors), {"dev": found.dev}
 
     recipe = {**asdict(settings), "size": size, "what": what}
     kept, _ = bench.remembered("peer", task.identity, recipe, made, anew=anew)
-    with holding(parts, {name: kept[shelf[name]].to(task.device) for name in parts}):
+    with holding(parts, task.from_shelf(kept, parts)):
         yield own
 
 

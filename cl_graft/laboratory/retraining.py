@@ -57,20 +57,18 @@ def retrained(
     settings = replace(settings, **{"optimizer": "sgd", **changes})
     decay = None if settings.optimizer == "adamw" else bench.config.region_decay
     task = bench.problem(label)
-    shelf = task.head_shelf
-    first = {shelf[name]: tensor for name, tensor in task.head.items()}
+    first = task.shelved(snapshot(task.head))
     what = hash_tensors({"region": region.index, **first})
 
     def trained() -> Outcome:
         graft, head = retrain(
             task, region, settings, head=snapshot(task.head), seed=bench.seed, decay=decay
         )
-        return {"values": graft.values, **{shelf[n]: value for n, value in head.items()}}, {}
+        return {"values": graft.values, **task.shelved(head)}, {}
 
     recipe = {**asdict(settings), "decay": decay, "what": what}
     kept, _ = bench.remembered("retrained", task.identity, recipe, trained, anew=anew)
-    head = {name: kept[shelf[name]].to(bench.device) for name in task.head}
-    return Graft(region, kept["values"]), head
+    return Graft(region, kept["values"]), task.from_shelf(kept, task.head)
 
 
 def bitfit(bench: Bench, label: int) -> tuple[Graft, dict[str, Tensor]]:
