@@ -16,12 +16,10 @@ import torch
 from torch import Tensor
 
 from cl_graft.caching import cache_key
-from cl_graft.errors import InputError
 from cl_graft.experiments.base import base_identity, load_base_model
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.devices import pick_device
-from cl_graft.experiments.presets import PRESETS
 from cl_graft.experiments.schedule import (
     choose,
     grafting_settings,
@@ -32,6 +30,7 @@ from cl_graft.fingerprint import hash_tensors
 from cl_graft.graft import Graft, gather, grafted
 from cl_graft.keeping import holding, only_training
 from cl_graft.laboratory.answers import Answers
+from cl_graft.laboratory.settings import check_settings
 from cl_graft.learning import DenseRun, TaskProblem, fine_tune_task
 from cl_graft.localization import Ranking, find_localizer, localize
 from cl_graft.localization.problem import Problem
@@ -46,13 +45,6 @@ from cl_graft.tasks.benchmark import TextStream, text_stream
 from cl_graft.training import FineTuning
 
 __all__ = ["Bench", "Outcome"]
-
-_OF_STREAMS = (
-    *("scenario", "classes_per_experience", "strategies", "strategy_settings", "sweep", "orders"),
-    *("tune", "bytes_per_task", "mode", "refill", "retrain", "region_start", "region_dropout"),
-    *("region_evaluations", "warmup_rows", "keep_standalone", "mask_candidates"),
-)
-"""Settings that a bench does not read."""
 
 Outcome = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors and JSON facts, as a cache keeps them."""
@@ -88,7 +80,7 @@ class Bench:
         cache: DirectoryCache,
         regressions: bool = False,
     ) -> None:
-        _check_settings(config)
+        check_settings(config)
         self.config = config.model_copy(update={"data_seed": data_seed})
         self.seed, self.cell, self._cache = config.seeds[0], cell, cache
         self.device = pick_device(config.device)
@@ -401,17 +393,6 @@ class Bench:
     def cut(self, run: DenseRun, region: Region) -> Graft:
         """Take the tuned values of a region."""
         return gather(run.tuned, region)
-
-
-def _check_settings(config: ExperimentConfig) -> None:
-    """Refuse what would change nothing."""
-    for name in _OF_STREAMS:
-        plain = type(config).model_fields[name].get_default(call_default_factory=True)
-        if getattr(config, name) != PRESETS[config.preset].get(name, plain):
-            raise InputError(
-                f"{name} is a setting of streams: an experiment on single tasks, and localize, do "
-                "not read it; leave it out"
-            )
 
 
 def _small(order: Tensor) -> Tensor:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from cl_graft.laboratory.claims.expectations import EXPECTATIONS
+from cl_graft.laboratory.claims.regions import REGIONS
 from cl_graft.laboratory.claims.rule import Claim, Rule, Verdict, judge
 from cl_graft.laboratory.claims.sam import SAM
+from cl_graft.laboratory.claims.scores import SCORES
 from cl_graft.laboratory.claims.several_tasks import SEVERAL_TASKS
-from cl_graft.laboratory.claims.single_tasks import SINGLE_TASKS
 from cl_graft.laboratory.claims.transfer import TRANSFER
 from cl_graft.laboratory.claims.view import MissingReading, View
 
@@ -25,7 +26,7 @@ __all__ = [
 CLAIMS_BY_SOURCE: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
     {
         "Task-Specific Skill Localization (Panigrahi et al., 2023, "
-        "<https://arxiv.org/abs/2302.06600>)": (*SINGLE_TASKS, *TRANSFER, *SEVERAL_TASKS),
+        "<https://arxiv.org/abs/2302.06600>)": (*SCORES, *REGIONS, *TRANSFER, *SEVERAL_TASKS),
         "On the Effectiveness of Parameter-Efficient Fine-Tuning (Fu et al., 2023, "
         "<https://arxiv.org/abs/2211.15583>)": SAM,
         "Expectations of this project": EXPECTATIONS,
