@@ -33,9 +33,8 @@ from cl_graft.learning import (
 )
 from cl_graft.localization import Problem, Ranking, find_localizer, localize
 from cl_graft.passes import Passes
-from cl_graft.posing import Count, pose
-from cl_graft.precision import safe_scale
-from cl_graft.randomness import BatchOrder, derive
+from cl_graft.posing import Count, pose, scaled
+from cl_graft.randomness import derive
 from cl_graft.region import Layout, Parameters, Region
 from cl_graft.trouble import in_phase
 from cl_graft.warmup import warm_up_head
@@ -270,8 +269,7 @@ def _ranking(
     if found is not None and found[0]["order"].numel() >= min(k + taken, most):
         count.passes += Passes(**found[1])
         return Ranking(problem.layout, found[0]["order"].to(torch.int64))
-    if task.precision == "fp16":
-        problem = replace(problem, loss_scale=_safe_scale(problem, task, settings, count))
+    problem = scaled(problem, task, settings, count=count)
     if checkpoints is not None:
         problem = replace(problem, checkpoint=_Counted(checkpoints.at(key), count))
     ranking = localize(
@@ -285,16 +283,6 @@ def _ranking(
     if cache is not None:
         cache.put(key, {"order": ranking.order}, asdict(count.passes))
     return ranking
-
-
-def _safe_scale(
-    problem: Problem, task: TaskProblem, settings: GraftingSettings, count: Count
-) -> float:
-    """Find a loss scale on a few random rows."""
-    rows = min(settings.micro_batch, settings.mask_batch, len(task.train))
-    order = BatchOrder(len(task.train), rows, problem.seed, "loss scale")
-    count.passes += Passes(forward_backward=rows)
-    return safe_scale([lambda: task.loss(order(0))], task.parameters.values())
 
 
 def _budget(

@@ -7,6 +7,7 @@ says where.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from torch import Tensor
@@ -15,10 +16,11 @@ from cl_graft.errors import DivergedError
 from cl_graft.learning import GraftingSettings, Progress, TaskProblem, silent
 from cl_graft.localization import Problem
 from cl_graft.passes import Passes
+from cl_graft.precision import safe_scale
 from cl_graft.randomness import BatchOrder, derive
 from cl_graft.region import Parameters
 
-__all__ = ["Count", "pose"]
+__all__ = ["Count", "pose", "scaled"]
 
 
 class Count:
@@ -104,6 +106,26 @@ def pose(
         path=path,
         answers=answers,
     )
+
+
+def scaled(
+    problem: Problem, task: TaskProblem, settings: GraftingSettings, *, count: Count
+) -> Problem:
+    """Give a problem a loss scale, found on a few random rows, where its task computes in fp16.
+
+    Args:
+        problem: From `pose`, with the same settings.
+        task: The task.
+        settings: How many rows a micro-batch has.
+        count: Counts the rows.
+    """
+    if task.precision != "fp16":
+        return problem
+    rows = min(settings.micro_batch, settings.mask_batch, len(task.train))
+    order = BatchOrder(len(task.train), rows, problem.seed, "loss scale")
+    count.passes += Passes(forward_backward=rows)
+    scale = safe_scale([lambda: task.loss(order(0))], task.parameters.values())
+    return replace(problem, loss_scale=scale)
 
 
 def _rate(settings: GraftingSettings, tuned: Parameters) -> str:

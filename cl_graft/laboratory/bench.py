@@ -37,7 +37,7 @@ from cl_graft.localization.problem import Problem
 from cl_graft.localization.rules import biases
 from cl_graft.metrics.loss import task_loss
 from cl_graft.models import TaskModel
-from cl_graft.posing import Count, pose
+from cl_graft.posing import Count, pose, scaled
 from cl_graft.region import Layout, Parameters, Region
 from cl_graft.strategies import MultiTaskText, heads_for
 from cl_graft.strategies.problems import task_problem
@@ -321,8 +321,9 @@ class Bench:
             grafting_settings(self.config, schedule, seed=self.seed), localizer=localizer
         )
         with only_training(task.model, task.parameters.values()), holding(task.head, dense.head):
-            path = dense.path or {}
-            yield pose(task, settings, tuned=dense.tuned, path=path, count=Count())
+            path, count = dense.path or {}, Count()
+            problem = pose(task, settings, tuned=dense.tuned, path=path, count=count)
+            yield scaled(problem, task, settings, count=count)
 
     def region(
         self,

@@ -431,3 +431,14 @@ def test_a_grid_has_dev_choose_the_rate_of_a_region(tiny_bert, tmp_path):
     rates = [dev(retrained(bench, 0, region, lr=rate)) for rate in (0.01, 0.1, 1.0)]
     assert len(set(rates)) > 1
     assert dev(retrained(bench, 0, region)) == max(rates)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16"])
+def test_a_task_in_fp16_is_localized_with_a_loss_scale(precision, tiny_bert, tmp_path):
+    sets = [f"model={tiny_bert}", f"precision={precision}"]
+    config = experiment_config(EXPERIMENTS["table1"], "smoke", sets=sets)
+    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path))
+    run, task = bench.dense(0), bench.problem(0)
+    with bench.posed(0, "learned_mask", run, task) as problem:
+        assert (problem.loss_scale > 1) == (precision == "fp16")
+        assert all(bool(loss().isfinite()) for loss in problem.losses(0))
