@@ -212,7 +212,7 @@ _ROWS = (
     _of("fig4b", "Lottery tickets", grafts.lottery_tickets, _TWO, axis="density"),
     _of("fig5", "Optimisers", grafts.optimizers, _TWO, **_DENSITY),
     _of("fig6", "Top probabilities", grafts.top_probabilities, ("qnli",),
-        measure="share of rows", axis="probability of the answer"),
+        measure="share of rows", axis="probability of the answer, middle of a bin"),
     _of("fig7", "WiSE curves in and out of distribution", transfer.wise,
         ("mpqa", "yelp_polarity", "sst2_sent", "qnli", "mnli", "snli"),
         built_in=("sentiment", "urgency"), measure="accuracy out of distribution",
