@@ -6,7 +6,7 @@ what it decides come from the same fields, so neither can be typed in by hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -64,6 +64,11 @@ class Rule:
     def written(self, value: float) -> str:
         """Write a number with its unit."""
         return f"{100 * value:.1f} {self.unit}" if self.unit else f"{value:.3g}"
+
+    def spanned(self, values: Sequence[float]) -> str:
+        """Write the lowest and the highest one of numbers, or the only one."""
+        lowest, highest = self.written(min(values)), self.written(max(values))
+        return highest if len(values) == 1 else f"{lowest.split()[0]} to {highest}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,8 +154,7 @@ def _decided(rule: Rule, whole: View) -> Verdict:
             lacking = missed
     if not numbers:
         raise lacking or MissingReading("task")
-    mean = sum(numbers) / len(numbers)
-    span = f"{rule.written(min(numbers))} to {rule.written(max(numbers))}"
+    mean, span = sum(numbers) / len(numbers), rule.spanned(numbers)
     if rule.over == "mean":
         return Verdict(rule.met(mean), f"{rule.written(mean)} ({span})")
     met = sum(rule.met(number) for number in numbers)

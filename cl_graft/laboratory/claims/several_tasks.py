@@ -235,7 +235,7 @@ SEVERAL_TASKS = (
     Claim(
         name="ten-steps-purify",
         source="Fig. 8d",
-        words="Ten joint steps raise that gain.",
+        words="Ten joint steps raise a union's gain on its tasks.",
         paper="“even higher”",
         experiments=("fig8",),
         rule=Rule(
@@ -303,7 +303,7 @@ SEVERAL_TASKS = (
     Claim(
         name="larger-bases-blur",
         source="Figs. 11, 12",
-        words="It does so less clearly than from an empty one.",
+        words="From that base it does so less clearly than from an empty one.",
         paper="“albeit diminishing”",
         experiments=("fig8", "fig12"),
         rule=Rule(
@@ -347,7 +347,7 @@ SEVERAL_TASKS = (
     Claim(
         name="l1-changes-little-there",
         source="Fig. 14",
-        words="An L1 penalty does not change that.",
+        words="An L1 penalty on AdamW's movement changes little in a model of several tasks.",
         paper="a figure",
         experiments=("fig14", "fig13"),
         rule=Rule(
