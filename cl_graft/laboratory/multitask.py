@@ -196,7 +196,7 @@ def _groups(names: Sequence[str]) -> list[list[int]]:
 
 
 def _learn_all(bench: Bench) -> tuple[FineTuning, DenseRun, list[dict[str, Tensor]]]:
-    """Train the base and all heads on batches of random tasks, as many steps as each alone takes.
+    """Train the base and all heads on batches of random tasks, as many steps as all alone take.
 
     Where there are several schedules, the one with the best mean score on dev is taken (App. C.1).
 

@@ -31,7 +31,7 @@ __all__ = ["bitfit", "peer_plans", "retrain", "retrained"]
 
 _BITFIT_RATE = 2e-3
 _REGION_RATES = (0.01, 0.1, 1.0)
-"""Of which dev chooses one where the config has a grid; the paper tells no rate of regions."""
+"""Beside the config's, of which dev chooses one where it has a grid; the paper tells no rate."""
 _VECTOR = "region"
 
 
@@ -51,7 +51,7 @@ def retrained(
         **changes: Fields of the schedule.
     """
     if bench.config.grid and "lr" not in changes:
-        rates = [{**changes, "lr": rate} for rate in _REGION_RATES]
+        rates = [{**changes, "lr": r} for r in sorted({*_REGION_RATES, bench.config.region_lr})]
         return _best_on_dev(bench, label, region, rates, anew=anew)
     settings = region_schedule(bench.config, bench.schedule(label))
     settings = replace(settings, **{"optimizer": "sgd", **changes})

@@ -53,7 +53,7 @@ class Stored:
     @property
     def view(self) -> View:
         """Its numbers as claims look at them."""
-        return View({self.name: self.rows}, self.config)
+        return View({self.name: self.rows}, {**self.config, "cells": self.cells})
 
     @property
     def setting(self) -> str:

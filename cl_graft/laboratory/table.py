@@ -66,7 +66,7 @@ VARIES: Mapping[Varies, str] = MappingProxyType(
 _FOUR = ("sst2_sent", "ag_news", "qnli", "qqp")
 _SAM = ("cola", "stsb", "mrpc", "copa", "wsc")
 _LEARNED = ("stsb", "mrpc")
-"""Of these, what MiniLM answers clearly better than by guessing after 400 steps."""
+"""Of these, what MiniLM learns most of in 400 steps."""
 _SIX = ("sst2_sent", "cr", "mr", "mpqa", "ag_news", "qnli", "snli", "mnli", "mrpc", "qqp")
 _THIRTEEN = (*_SIX, "cola", "yelp_polarity", "imdb")
 _TWELVE = (*_SIX[:5], "subj", *_SIX[5:8], "rte", *_SIX[8:])

@@ -100,7 +100,7 @@ class Verdict:
         holds: Whether it holds; None where it was not run.
         ours: The numbers, or why there are none.
         alone: Of how many seeds the numbers say the same by themselves, and how many there are;
-            None where a seed alone decides nothing.
+            None where a seed alone decides nothing, or experiments have other seeds.
     """
 
     holds: bool | None
@@ -124,11 +124,12 @@ def judge(claim: Claim, results: Mapping[str, View]) -> Verdict:
         return Verdict(None, f"no stored result of `{'`, `'.join(missing)}`")
     rows = {name: results[name].rows[name] for name in claim.experiments}
     whole = View(rows, results[claim.experiments[0]].config)
+    alike = len({results[name].config.get("cells") for name in claim.experiments}) == 1
     try:
         found = _decided(claim.rule, whole)
     except MissingReading as missed:
         return Verdict(None, f"the stored result has no {missed}")
-    return replace(found, alone=_alone(claim.rule, whole, found))
+    return replace(found, alone=_alone(claim.rule, whole, found) if alike else None)
 
 
 def _alone(rule: Rule, whole: View, found: Verdict) -> tuple[int, int] | None:

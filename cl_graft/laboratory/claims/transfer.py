@@ -173,7 +173,7 @@ TRANSFER = (
     Claim(
         name="grafts-beat-wise-elsewhere",
         source="Fig. 7 e",
-        words="So it does out of distribution.",
+        words="The best graft beats it out of distribution, too.",
         paper="80.0 against 79.6",
         experiments=("fig7",),
         rule=Rule(

@@ -22,7 +22,7 @@ class View:
 
     Attributes:
         rows: The numbers by experiment; the first one is asked where none is named.
-        config: Settings of the first experiment.
+        config: Settings of the first experiment, and what its cells are (`cells`).
         task: Whose numbers; None means all.
     """
 
