@@ -31,7 +31,7 @@ class Score:
         name: Of whom.
         x: Where on the axis; None for what has no place there.
         mean: Its height.
-        deviation: The standard deviation.
+        deviation: The standard deviation; 0 draws none on a bar.
     """
 
     panel: str
@@ -82,7 +82,7 @@ def curves(
             elif part and along:
                 panel.axhline(part[0].mean, linestyle="--", linewidth=1, **style)
             elif part:
-                panel.bar(place, part[0].mean, yerr=part[0].deviation, capsize=2, **style)
+                panel.bar(place, part[0].mean, yerr=part[0].deviation or None, capsize=2, **style)
         panel.set(title=own_title, xlabel=axis if along else "")
         if along and logarithmic:
             panel.set_xscale("log")
