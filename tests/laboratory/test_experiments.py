@@ -62,6 +62,20 @@ def test_an_experiment_asks_by_prompts(name, tiny_bert, tmp_path):
     assert "with prompts" in read_stored(outcome.folder / "results.json").setting
 
 
+@pytest.mark.parametrize("name", ["table1", "table7", "fig5", "fig8", "region_rates", "sam_fig3"])
+def test_an_experiment_runs_by_the_papers_settings_at_small_sizes(name, tiny_roberta, tmp_path):
+    sets = [
+        *("tasks=[sentiment, paraphrase]", "shots=8", "steps=3", "max_test=12", "mask_steps=2"),
+        *("mask_batch=16", "max_length=24", "density=0.01", "device=cpu", f"model={tiny_roberta}"),
+    ]
+    outcome = run_experiment(name, out=tmp_path, scale="paper", seeds=[0], sets=sets)
+    assert all(math.isfinite(row.mean) for row in outcome.rows)
+    config = json.loads((outcome.folder / "results.json").read_text())["config"]
+    assert (config["family"], config["grid"]) == (
+        ("encoder", False) if name == "sam_fig3" else ("masked_lm", True)
+    )
+
+
 @pytest.mark.parametrize(("name", "base"), [("fig8", 0.0), ("fig11", 0.001), ("fig12", 0.01)])
 def test_regions_of_several_tasks_follow_the_published_mask(
     name, base, tiny_bert, tmp_path, monkeypatch
