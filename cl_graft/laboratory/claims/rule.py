@@ -157,7 +157,8 @@ def _decided(rule: Rule, whole: View) -> Verdict:
         raise lacking or MissingReading("task")
     mean, span = sum(numbers) / len(numbers), rule.spanned(numbers)
     if rule.over == "mean":
-        return Verdict(rule.met(mean), f"{rule.written(mean)} ({span})")
+        ours = rule.written(mean)
+        return Verdict(rule.met(mean), ours if len(numbers) == 1 else f"{ours} ({span})")
     met = sum(rule.met(number) for number in numbers)
     ours = f"{met} of {len(numbers)} tasks: {span}"
     return Verdict(met >= rule.share * len(numbers) - 1e-9, ours)
