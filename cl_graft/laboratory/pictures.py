@@ -15,6 +15,8 @@ from cl_graft.metrics.curves import Score, curves
 
 __all__ = ["picture", "picture_of"]
 
+_SHARE = "share tuned"
+
 
 def picture_of(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
     """Draw what an experiment's picture shows.
@@ -28,7 +30,7 @@ def picture_of(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
     if experiment.against:
         axis, rows = experiment.against, _over(experiment.against, rows)
     return picture(
-        rows,
+        _beside_densities(rows),
         title=experiment.title,
         measure=experiment.measure,
         axis=axis,
@@ -41,6 +43,17 @@ def _over(measure: str, rows: Sequence[Summary]) -> list[Summary]:
     key = attrgetter("task", "method", "x")
     across = {key(row): row.mean for row in rows if row.measure == measure}
     return [replace(row, x=across[key(row)]) for row in rows if key(row) in across]
+
+
+def _beside_densities(rows: Sequence[Summary]) -> list[Summary]:
+    """Place what comes in sizes, ``"LoRA, rank 2"``, at the share tuned: a curve a kind."""
+    shares = {row.method: row.mean for row in rows if row.measure == _SHARE and row.mean < 1}
+    return [
+        replace(row, x=shares[row.method], method=row.method.partition(",")[0])
+        if row.x is None and row.measure != _SHARE and row.method in shares
+        else row
+        for row in rows
+    ]
 
 
 def picture(
