@@ -9,6 +9,7 @@ from cl_graft.laboratory.claims.rule import Claim, Rule, Verdict, judge
 from cl_graft.laboratory.claims.sam import SAM
 from cl_graft.laboratory.claims.scores import SCORES
 from cl_graft.laboratory.claims.several_tasks import SEVERAL_TASKS
+from cl_graft.laboratory.claims.streams import STREAMS
 from cl_graft.laboratory.claims.transfer import TRANSFER
 from cl_graft.laboratory.claims.view import MissingReading, View
 
@@ -26,7 +27,13 @@ __all__ = [
 CLAIMS_BY_SOURCE: Mapping[str, tuple[Claim, ...]] = MappingProxyType(
     {
         "Task-Specific Skill Localization (Panigrahi et al., 2023, "
-        "<https://arxiv.org/abs/2302.06600>)": (*SCORES, *REGIONS, *TRANSFER, *SEVERAL_TASKS),
+        "<https://arxiv.org/abs/2302.06600>)": (
+            *SCORES,
+            *REGIONS,
+            *TRANSFER,
+            *SEVERAL_TASKS,
+            *STREAMS,
+        ),
         "On the Effectiveness of Parameter-Efficient Fine-Tuning (Fu et al., 2023, "
         "<https://arxiv.org/abs/2211.15583>)": SAM,
         "Expectations of this project": EXPECTATIONS,

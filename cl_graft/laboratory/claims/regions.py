@@ -27,11 +27,8 @@ def _at_low(view: View, a: str, b: str) -> float:
 
 def _kept(view: View, method: str, *, x: float, experiment: str | None = None) -> float:
     """Return the share of fine-tuning's score that a graft keeps."""
-    kept, whole = (
-        view(method, x=x, experiment=experiment),
-        view("fine-tuning", experiment=experiment),
-    )
-    return kept / whole
+    whole = view("fine-tuning", experiment=experiment)
+    return view(method, x=x, experiment=experiment) / whole
 
 
 def _behind(view: View, other: str, *, x: float) -> float:
