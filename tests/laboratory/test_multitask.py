@@ -4,13 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from smoke_benches import smoke_bench
 
-from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.keeping import holding
-from cl_graft.laboratory import EXPERIMENTS, experiment_config
-from cl_graft.laboratory.bench import Bench
-from cl_graft.laboratory.multitask import _joint, _learn_all, _purified, _scores
+from cl_graft.laboratory.multitask import _joint, _learn_all, _purified, _scores, grown
+from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.metrics.loss import task_loss
 from cl_graft.region import union
 
@@ -19,9 +18,8 @@ from cl_graft.region import union
 def test_purifying_a_union_lowers_its_tasks_losses_and_moves_nothing_else(
     optimizer, lr, tiny_bert, tmp_path
 ):
-    sets = [f"model={tiny_bert}", f"dense_optimizer={optimizer}", f"lr={lr}", "steps=30"]
-    config = experiment_config(EXPERIMENTS["fig8"], "smoke", sets=sets)
-    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path))
+    sets = [f"dense_optimizer={optimizer}", f"lr={lr}", "steps=30"]
+    bench = smoke_bench("fig8", tiny_bert, tmp_path, *sets)
     schedule, run, heads = _learn_all(bench)
     labels = [0, 1]
     regions = [bench.region(label, replace(run, head=heads[label])) for label in labels]
@@ -48,9 +46,7 @@ def test_purifying_a_union_lowers_its_tasks_losses_and_moves_nothing_else(
 
 
 def test_a_joint_model_is_chosen_by_its_mean_score_on_dev(tiny_bert, tmp_path):
-    sets = [f"model={tiny_bert}", "grid=true", "steps=12", "max_dev=null"]
-    config = experiment_config(EXPERIMENTS["fig13"], "smoke", sets=sets)
-    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path))
+    bench = smoke_bench("fig13", tiny_bert, tmp_path, "grid=true", "steps=12", "max_dev=null")
     chosen, run, _ = _learn_all(bench)
     dev = {}
     for schedule in bench.schedules(0):
@@ -60,3 +56,21 @@ def test_a_joint_model_is_chosen_by_its_mean_score_on_dev(tiny_bert, tmp_path):
             assert all(torch.equal(value, run.tuned[name]) for name, value in one.tuned.items())
     assert len(set(dev.values())) > 1
     assert chosen == max(dev, key=dev.__getitem__)
+
+
+def test_a_region_that_grows_from_a_base_is_learned_once_for_each_base(
+    tiny_bert, tmp_path, monkeypatch
+):
+    learned = []
+
+    def counted(problem, *, started, **more):
+        learned.append(len(started))
+        return learned_mask(problem, started=started, **more)
+
+    monkeypatch.setattr("cl_graft.laboratory.multitask.learned_mask", counted)
+    found = []
+    for base in (0.002, 0.002, 0.01):
+        bench = smoke_bench("fig12", tiny_bert, tmp_path)  # as another process would
+        found.append(grown(bench, 0, bench.dense(0), base=base))
+    assert learned == [bench.size(0.002), bench.size(0.01)]
+    assert found[0] == found[1] != found[2]

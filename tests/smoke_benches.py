@@ -1,0 +1,21 @@
+"""A bench of one of the laboratory's experiments at the scale ``smoke``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.laboratory import EXPERIMENTS, experiment_config
+from cl_graft.laboratory.bench import Bench
+
+__all__ = ["smoke_bench"]
+
+
+def smoke_bench(
+    name: str, model: Path, cache: Path, *sets: str, data: Path | None = None, **more: Any
+) -> Bench:
+    """Return a bench as a process of its own would have it, with its cache in a folder."""
+    sets = (f"model={model}", *sets)
+    config = experiment_config(EXPERIMENTS[name], "smoke", data=data, sets=sets)
+    return Bench(config, cache=DirectoryCache(cache), **{"data_seed": 0, **more})
