@@ -130,8 +130,8 @@ def _counted(found: Iterable[Verdict]) -> str:
     counts = Counter(str(verdict) for verdict in found)
     split = sum(verdict.alone is not None and len(set(verdict.alone)) > 1 for verdict in found)
     return (
-        f"{counts.total()} claims: {counts['holds']} hold, {counts['does not hold']} do not, "
-        f"{counts['not run here']} were not run here. On {split} the seeds disagree."
+        f"{counts.total()} claims: {counts['holds']} hold, {counts['does not hold']} do not; "
+        f"not run here: {counts['not run here']}. On {split} the seeds disagree."
     )
 
 

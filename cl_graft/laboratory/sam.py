@@ -101,7 +101,7 @@ def projections(bench: Bench) -> Iterator[Reading]:
 
     They come every 600 steps of a dense run, as in the paper, and five times in a shorter one, as
     DiffPruning chooses its coordinates again and again: what is not among the most moved ones goes
-    back to the base.
+    back to the base. The loss at the start is read, too, to which the paper sees it go back.
     """
     for label in range(len(bench.names)):
         yield from _projected(bench, label)
@@ -208,6 +208,7 @@ def _projected(bench: Bench, label: int) -> list[Reading]:
         read.append(Reading(name, "before a projection", "training loss", before, float(step)))
         read.append(Reading(name, "after it", "training loss", loss(), float(step)))
 
+    read.append(Reading(name, "at the start", "training loss", loss(), 0.0))
     marks = list(range(_BETWEEN_PROJECTIONS, schedule.steps, _BETWEEN_PROJECTIONS))
     if len(marks) < 5:
         marks = [max(1, schedule.steps * number // 6) for number in range(1, 6)]

@@ -109,7 +109,7 @@ def test_a_page_has_one_row_a_claim_and_says_why_one_was_not_run():
     page = claims_page({"table1": result_of(TWO_TASKS)})
     rows = [line for line in page.splitlines() if line.startswith("| ") and "---" not in line]
     assert len(rows) == len(CLAIMS) + len(CLAIMS_BY_SOURCE)
-    assert page.count("not run here: ") == len(CLAIMS)
+    assert page.count("| not run here: ") == len(CLAIMS)
     assert "the stored result has no score of BitFit" in page
     shown = laboratory_page({"table1": result_of(TWO_TASKS)})
     assert "| x | a | 0.900 |" in shown
