@@ -142,7 +142,8 @@ def _row(claim: Claim, verdict: Verdict, results: Mapping[str, Stored]) -> Seque
     told = f"not run here: {verdict.ours}" if verdict.holds is None else f"**{verdict}**"
     if verdict.alone is not None:
         told += f", {verdict.alone[0]} of {verdict.alone[1]} seeds"
-    used = ran[0].setting if ran and verdict.holds is not None else "–"
+    settings = dict.fromkeys(result.setting for result in ran) if verdict.holds is not None else ()
+    used = "; beside ".join(settings) or "–"
     return f"{claim.words} ({place})", claim.paper, str(claim.rule), ours, used, told
 
 
