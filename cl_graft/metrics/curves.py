@@ -18,6 +18,8 @@ _WIDEST = 11
 """Inches that panels side by side may take; wider, their words are too small on a page."""
 _APART = 4
 """How many times as high as another panel one may be on the same scale."""
+_INVISIBLE = 100
+"""How many times as high as another bar one may be on a linear scale."""
 _TICKS = 6
 """Places on a logarithmic axis up to which each has its number."""
 
@@ -47,7 +49,8 @@ def curves(
     """Draw scores against the axis where there is one, else as bars.
 
     Beside curves, what has no place on the axis is a line across. Panels share a scale, unless
-    curves would be flat beside others.
+    curves would be flat beside others. Bars of which some would be invisible beside others stand on
+    a logarithmic scale.
 
     Args:
         scores: At least one.
@@ -91,6 +94,8 @@ def curves(
                 panel.set_xticks(places, [f"{place:g}" for place in places])
                 panel.set_xticks([], minor=True)
         if not along:
+            if 0 < _INVISIBLE * min(s.mean for s in scores) < max(tops):
+                panel.set_yscale("log")
             panel.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize="small")
         panel.grid(alpha=0.3, axis="both" if along else "y")
     for panel in panels[::columns]:
