@@ -76,16 +76,16 @@ def laboratory_page(results: Mapping[str, Stored]) -> str:
     found = verdicts(results)
     parts = [
         "# Tables and figures of the papers",
-        "Made by `make results` from the stored numbers alone: `benchmarks/results/laboratory` has "
-        "every value of every seed. [Claims](claims.md) says what they show. Numbers are "
-        "mean ± standard deviation over the seeds named (`sam_fig4`: over methods and tasks); "
-        "scores, shares and calibration errors are fractions. The score is accuracy, but F1 on "
-        "MRPC and QQP, Matthews' correlation on CoLA and Pearson's on STS-B. ECE is the expected "
-        "calibration error; agreement the share of rows that a graft answers as the fine-tuned model does; relative gain what part of the "
-        "gain from one model to another is kept (Eq. 5 of the grafting paper); overlap with a task "
-        "what share of its region is in this one; IoU intersection over union. `masked_lm` and "
-        "`causal_lm` are the models "
-        "that [`prompt_model.py`](../laboratory.md) trains.",
+        "Made by `make results` from the stored numbers alone: `benchmarks/results/laboratory` "
+        "has every value of every seed. [Claims](claims.md) says what they show. Numbers are mean "
+        "± standard deviation over the seeds named (`sam_fig4`: over methods and tasks); scores, "
+        "shares and calibration errors are fractions. The score is accuracy, but F1 on MRPC and "
+        "QQP, Matthews' correlation on CoLA and Pearson's on STS-B. ECE is the expected "
+        "calibration error; agreement the share of rows that a graft answers as the fine-tuned "
+        "model does; relative gain what part of the gain from one model to another is kept (Eq. 5 "
+        "of the grafting paper); overlap with a task what share of its region is in this one; IoU "
+        "intersection over union. `masked_lm` and `causal_lm` are the models that "
+        "[`prompt_model.py`](../laboratory.md) trains.",
     ]
     shown = {name: result for name, result in results.items() if name in EXPERIMENTS}
     if not shown:
