@@ -33,6 +33,8 @@ def _localized(view: View, experiment: str) -> float:
     """
     nothing = view("random", x=1e-5, experiment=experiment)
     gain = view("fine-tuning", experiment=experiment) - nothing
+    if gain < 0.02:
+        raise MissingReading("task where fine-tuning gains 2 points over random weights")
     return (view(view.learned, x=AS_MANY, experiment=experiment) - nothing) / gain
 
 
