@@ -70,6 +70,7 @@ def curves(
     FigureCanvasAgg(figure)
     tops = [max(abs(s.mean) for s in scores if s.panel == own_title) for own_title in titles]
     shared = not along or max(tops) <= _APART * min(tops)
+    unequal = 0 < _INVISIBLE * min(s.mean for s in scores) < max(tops)
     panels = figure.subplots(lines, columns, sharey=shared, squeeze=False).flatten()
     for panel in panels[len(titles) :]:
         panel.set_axis_off()
@@ -94,8 +95,7 @@ def curves(
                 panel.set_xticks(places, [f"{place:g}" for place in places])
                 panel.set_xticks([], minor=True)
         if not along:
-            if 0 < _INVISIBLE * min(s.mean for s in scores) < max(tops):
-                panel.set_yscale("log")
+            panel.set_yscale("log" if unequal else "linear")
             panel.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize="small")
         panel.grid(alpha=0.3, axis="both" if along else "y")
     for panel in panels[::columns]:

@@ -5,15 +5,13 @@ import math
 
 import pytest
 from benchmark_scripts import run_script
+from smoke_benches import smoke_bench
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.laboratory import EXPERIMENTS, SCALES, experiment_config, run_experiment
-from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.claims import CLAIMS, judge
 from cl_graft.laboratory.stored import read_stored
-from cl_graft.laboratory.table import find_experiment
 from cl_graft.localization.paper_mask import paper_mask
 
 # What one cell of built-in tasks cannot have: several seeds, and the real tasks of a claim.
@@ -148,15 +146,15 @@ def similarities(tmp_path):
 
 
 def test_a_regression_is_learned_and_scored_by_correlation(similarities, tmp_path, tiny_bert):
-    sets = [f"model={tiny_bert}", "tasks=stsb", "shots=60", "steps=60", "max_test=null"]
-    chosen = {"out": tmp_path / "out", "scale": "smoke", "data": similarities, "sets": sets}
+    sets = ["tasks=stsb", "shots=60", "steps=60", "max_test=null"]
+    chosen = {"out": tmp_path / "out", "scale": "smoke", "data": similarities}
+    chosen["sets"] = [f"model={tiny_bert}", *sets]
     found = run_experiment("sam_table2", seeds=[0], **chosen)
     scores = {row.method: row.mean for row in found.rows}
     assert all(-1 <= score <= 1 for score in scores.values())
     assert scores["SAM"] > 0.3
-    config = experiment_config(find_experiment("sam_table1"), "smoke", data=similarities, sets=sets)
-    cache = DirectoryCache(tmp_path / "cache")
-    bench = Bench(config, data_seed=0, cache=cache, regressions=True)
+    more = {"data": similarities, "regressions": True}
+    bench = smoke_bench("sam_table1", tiny_bert, tmp_path / "cache", *sets, **more)
     assert bench.tuned_answers(0, bench.dense(0)).score > 0.6
     with pytest.raises(InputError, match="'stsb' is a regression"):
         run_experiment("table1", seeds=[0], **chosen)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
+from cl_graft.analysis import relative_gain
 from cl_graft.laboratory.claims.rule import Claim, Rule
 from cl_graft.laboratory.claims.view import MissingReading, View
 
@@ -31,11 +32,12 @@ def _localized(view: View, experiment: str) -> float:
     The gain is that over about a hundred random weights, which carry nothing: a share of the score
     would hardly tell a learned region from a random one.
     """
-    nothing = view("random", x=1e-5, experiment=experiment)
-    gain = view("fine-tuning", experiment=experiment) - nothing
-    if gain < 0.02:
-        raise MissingReading("task where fine-tuning gains 2 points over random weights")
-    return (view(view.learned, x=AS_MANY, experiment=experiment) - nothing) / gain
+    return _part_of_gain(
+        view(view.learned, x=AS_MANY, experiment=experiment),
+        base=view("random", x=1e-5, experiment=experiment),
+        full=view("fine-tuning", experiment=experiment),
+        what="fine-tuning gains 2 points over random weights",
+    )
 
 
 def _behind(view: View, other: str, *, x: float) -> float:
@@ -82,11 +84,20 @@ def _followed(view: View) -> tuple[float, float]:
 
 def _gain_kept(view: View, method: str) -> float:
     """Return the share of fine-tuning's gain that a graft of 0.1 % keeps."""
-    base = view("best constant answer")
-    gain = view(f"{method}: fine-tuning") - base
-    if gain < 0.02:
-        raise MissingReading(f"task where {method} gains 2 points over the best constant answer")
-    return (view(method, x=AS_MANY) - base) / gain
+    return _part_of_gain(
+        view(method, x=AS_MANY),
+        base=view("best constant answer"),
+        full=view(f"{method}: fine-tuning"),
+        what=f"{method} gains 2 points over the best constant answer",
+    )
+
+
+def _part_of_gain(score: float, *, base: float, full: float, what: str) -> float:
+    """Return the relative gain, of which little can be said where the whole gain is small."""
+    gain = relative_gain(score, base=base, full=full)
+    if gain is None or full - base < 0.02:
+        raise MissingReading(f"task where {what}")
+    return gain
 
 
 REGIONS = (
