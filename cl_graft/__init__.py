@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from cl_graft.openmp import limit_spinning
 from cl_graft.torchvision_ops import declare_missing_operators
 
 if TYPE_CHECKING:
@@ -113,6 +114,8 @@ __all__ = [
     "write_",
 ]
 
+# Before anything loads torch, as the next line does.
+limit_spinning()
 # Before anything imports torchvision: Avalanche and transformers do.
 declare_missing_operators()
 

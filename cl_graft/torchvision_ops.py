@@ -9,15 +9,22 @@ import of torchvision is enough for that import to pass; calling them still fail
 
 A second definition of an operator is fatal to the process, so nothing is declared where the
 compiled extension loads: it defines the operators itself.
+
+Importing this module does not load torch, so that settings which torch reads when it is loaded can
+still be made.
 """
+
+from __future__ import annotations
 
 import importlib.machinery
 import importlib.util
 import logging
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["declare_missing_operators"]
 
@@ -43,6 +50,8 @@ def declare_missing_operators() -> tuple[str, ...]:
     """
     if "torchvision" in sys.modules:
         return ()
+    import torch
+
     missing = tuple(name for name in _SCHEMAS if not hasattr(torch.ops.torchvision, name))
     if not missing:
         return ()
@@ -76,6 +85,8 @@ def _extension_loads(folder: Path) -> bool:
     spec = importlib.machinery.FileFinder(str(folder), details).find_spec("_C")
     if spec is None or spec.origin is None:
         return False
+    import torch
+
     try:
         torch.ops.load_library(spec.origin)
     except (ImportError, OSError):

@@ -15,9 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from cl_graft.torchvision_ops import declare_missing_operators
-
-declare_missing_operators()
+import cl_graft  # noqa: F401  Before torch and torchvision, whose import it prepares.
 
 # Nothing here measures time: other processes may use the machine.
 settings.register_profile("any speed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

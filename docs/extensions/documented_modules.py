@@ -69,6 +69,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.activations",
         "cl_graft.dropout",
         "cl_graft.allocator",
+        "cl_graft.openmp",
         "cl_graft.trouble",
         "cl_graft.localization.problem",
         "cl_graft.localization.table",
