@@ -43,6 +43,7 @@ def data_lines(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
         if cut:
             said.append(f"{cut:,} of {rows:,} rows cut at {report['max_length']} tokens")
         said += [f"{source[key]:,} {text}" for key, text in _SUSPICIOUS.items() if source.get(key)]
+        said += source.get("notes", [])
         if said:
             lines.append(f"data of {name}: {', '.join(said)}")
     return lines

@@ -8,6 +8,7 @@ load_task("stanfordnlp/imdb")                        # the hub's, with ':config'
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,6 +34,8 @@ __all__ = ["DEFAULT_GENERATED_SHOTS", "GENERATED_TEST_ROWS", "load_task", "name_
 DEFAULT_GENERATED_SHOTS = 1024
 GENERATED_TEST_ROWS = 1000
 _GENERATED_PREFIX = "generated:"
+
+_logger = logging.getLogger(__name__)
 
 
 def load_task(
@@ -135,6 +138,8 @@ def load_task(
     ).with_limits(seed=data_seed, max_train=max_train, max_dev=max_dev, max_test=max_test)
     counts = audit(task)
     warn_of(task, counts)
+    for note in loaded.source["notes"]:
+        _logger.warning("task %s: %s", task.name, note)
     return replace(task, source={**task.source, **counts})
 
 
@@ -163,7 +168,7 @@ class _Loaded:
     train: tuple[Row, ...]
     dev: tuple[Row, ...]
     test: tuple[Row, ...]
-    source: dict[str, object]
+    source: dict[str, Any]
 
 
 def _find(name: str, data: Path | None) -> _Place:
@@ -321,7 +326,7 @@ def _chosen(
         )
     except InputError as error:
         raise InputError(f"task {place.name!r}: {error}") from None
-    source: dict[str, object] = {
+    source: dict[str, Any] = {
         "from": read.origin,
         "columns": [rows.columns.text, rows.columns.text_pair, rows.columns.label],
         "rows_read": {split: len(own) for split, own in rows.splits.items()},
@@ -329,6 +334,7 @@ def _chosen(
         "without_labels": list(rows.without_labels),
         "test_split": rule,
         "split": chosen.rule,
+        "notes": [chosen.rule["note"]] if "note" in chosen.rule else [],
     }
     return _Loaded(
         label_names=rows.label_names,
@@ -388,5 +394,5 @@ def _load_generated(name: str, shots: int | None, data_seed: int) -> _Loaded:
         "shots": shots,
         "data_seed": data_seed,
     }
-    source: dict[str, object] = {"from": f"{_GENERATED_PREFIX}{name}", "split": split}
+    source = {"from": f"{_GENERATED_PREFIX}{name}", "split": split, "notes": []}
     return _Loaded(label_names=label_names, train=train, dev=dev, test=test, source=source)

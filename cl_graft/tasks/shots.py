@@ -3,14 +3,14 @@
 The protocol is LM-BFF's (https://arxiv.org/abs/2012.15723, section 3): shuffle with the data
 seed, the first k rows of each class train, the next k select. Where the data leave no such dev
 split, 5 % of the training rows serve (grafting paper, appendix B.2,
-https://arxiv.org/abs/2302.06600). The data seed has nothing to do with the seed of a model; a
-smaller k is a part of a larger one.
+https://arxiv.org/abs/2302.06600). Either way dev has the classes in the proportions of train. The
+data seed has nothing to do with the seed of a model; a smaller k is a part of a larger one.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, listed
 from cl_graft.randomness import permutation
 from cl_graft.tasks.task import Row
 
@@ -42,10 +42,14 @@ def few_shot(
     """Choose training and dev rows.
 
     With `shots` = k, the first k rows of each class (after a shuffle by `data_seed`) train and the
-    next min(k, rest) are dev; a dev split that came with the data gives the dev rows instead. If
-    fewer than 32 dev rows come of that, and the classes have not each given k of them, dev is 5 %
-    of the training rows, at least one of each class. With `shots` = None all rows train, and dev is
-    the data's own split, or 5 %. For a regression (`label_names` empty) all rows are one class.
+    next m of each are dev, where m is k, or what the smallest class has left. Dev is 5 % of the
+    training rows instead, at least one of each class that has two, if m of each are fewer than
+    that, or if the classes have not each k rows left and all together fewer than 32. A dev split
+    that came with the data gives the dev rows instead (at most k a class), unless all its rows are
+    of one class. With `shots` = None all rows train, and dev is the data's own split, or 5 %. For a
+    regression (`label_names` empty) all rows are one class.
+
+    `rule` says how dev was chosen (``dev``), and what a reader may not expect of it (``note``).
 
     Args:
         rows: Training rows.
@@ -74,21 +78,23 @@ def few_shot(
         rule = {"train": f"{shots} rows a class"}
     rule |= {"shots": shots, "data_seed": data_seed, "shots_short": short}
 
+    held = _five_percent(classes, set(train))
+    dev_rows: list[Row] = []
+    note = ""
     if dev is not None:
-        dev_classes = _by_class(dev, label_names, data_seed)
-        chosen = sorted(index for order in dev_classes.values() for index in order[:shots])
-        dev_rows = [dev[index] for index in chosen]
-        enough, rule["dev"] = True, "the data's own dev split"
+        dev_rows, note = _own_dev(dev, label_names, shots, data_seed)
+        rule["dev"] = "the data's own dev split"
     elif shots is not None:
-        chosen = sorted(index for order in classes.values() for index in order[shots : 2 * shots])
-        dev_rows = [rows[index] for index in chosen]
-        enough = len(chosen) >= min(LEAST_DEV_ROWS, shots * len(classes))
-        rule["dev"] = f"the next min({shots}, rest) rows a class"
-    else:
-        dev_rows, enough = [], False
+        left = [min(shots, len(order) - min(shots, len(order))) for order in classes.values()]
+        most = min(left)
+        if sum(left) < min(LEAST_DEV_ROWS, shots * len(left)) or most * len(left) < len(held):
+            note = f"the smallest class has {most} rows left beside those that train"
+        else:
+            chosen = sorted(i for order in classes.values() for i in order[shots : shots + most])
+            dev_rows = [rows[index] for index in chosen]
+            rule["dev"] = f"the next {most} rows a class"
 
-    if not enough:
-        held = _five_percent(classes, set(train))
+    if not dev_rows:
         if not held:
             raise InputError(
                 f"{len(train)} training rows are too few to hold out any for a dev split: at least "
@@ -97,6 +103,10 @@ def few_shot(
         dev_rows = [rows[index] for index in sorted(held)]
         train = [index for index in train if index not in held]
         rule["dev"] = "5% of the training rows"
+        note = f"dev is 5% of the training rows, since {note}" if note else ""
+    note = "; ".join(filter(None, (note, _missing(dev_rows, label_names))))
+    if note:
+        rule["note"] = note
 
     train_rows = tuple(rows[index] for index in train)
     rule |= {
@@ -154,6 +164,24 @@ def _check_counts(classes: Mapping[str, Sequence[int]], shots: int | None, short
             f"too few training rows for {shots} shots; rows a class: {counts}. "
             "Ask for fewer, or take all there are with --shots-short all"
         )
+
+
+def _own_dev(
+    dev: Sequence[Row], label_names: Sequence[str], shots: int | None, data_seed: int
+) -> tuple[list[Row], str]:
+    """Return the rows of the data's own dev split, or none and why it cannot serve."""
+    classes = _by_class(dev, label_names, data_seed)
+    present = [name for name, order in classes.items() if order]
+    if label_names and len(present) == 1:
+        return [], f"all rows of the data's own dev split are of the class {present[0]!r}"
+    chosen = sorted(index for order in classes.values() for index in order[:shots])
+    return [dev[index] for index in chosen], ""
+
+
+def _missing(dev: Sequence[Row], label_names: Sequence[str]) -> str:
+    """Name the classes that dev lacks: of one training row, or absent from the data's own dev."""
+    lacking = [name for name, count in _counts(dev, label_names).items() if not count]
+    return f"dev has no row of {listed(lacking)}" if lacking else ""
 
 
 def _five_percent(classes: Mapping[str, Sequence[int]], train: set[int]) -> set[int]:

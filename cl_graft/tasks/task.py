@@ -106,13 +106,15 @@ class TextTask:
         """Keep at most `max_train` training, `max_dev` dev and `max_test` test rows, by `seed`.
 
         The rows kept are those of a seeded permutation's beginning, left in their order; a smaller
-        limit keeps a subset of what a larger one keeps. Recorded in `source["limits"]`.
+        limit keeps a subset of what a larger one keeps. Of dev, the first row of each class comes
+        before all others, so that every class stays if `max_dev` has room for it. Recorded in
+        `source["limits"]`.
 
         Raises:
             InputError: If a limit is below 1, or leaves a class without a training row.
         """
         train = _limited(self.train, max_train, seed, "max_train")
-        dev = _limited(self.dev, max_dev, seed, "max_dev")
+        dev = _limited(self.dev, max_dev, seed, "max_dev", every_class=not self.regression)
         test = _limited(self.test, max_test, seed, "max_test")
         if (train, dev, test) == (self.train, self.dev, self.test):
             return self
@@ -199,12 +201,18 @@ def _valid_label(label: int | float, classes: int) -> bool:
     return math.isfinite(label)
 
 
-def _limited(rows: tuple[Row, ...], limit: int | None, seed: int, key: str) -> tuple[Row, ...]:
+def _limited(
+    rows: tuple[Row, ...], limit: int | None, seed: int, key: str, *, every_class: bool = False
+) -> tuple[Row, ...]:
     if limit is None:
         return rows
     if limit < 1:
         raise InputError(f"{key} must be at least 1, got {limit}")
     if limit >= len(rows):
         return rows
-    kept = sorted(permutation(len(rows), seed, key)[:limit].tolist())
-    return tuple(rows[index] for index in kept)
+    order = permutation(len(rows), seed, key).tolist()
+    if every_class:
+        first = {rows[index].label: index for index in reversed(order)}
+        leading = set(first.values())
+        order.sort(key=lambda index: index not in leading)
+    return tuple(rows[index] for index in sorted(order[:limit]))

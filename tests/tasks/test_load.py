@@ -150,6 +150,29 @@ def test_too_few_rows_name_the_task_and_the_way_out(folder: Path):
     assert (len(task.train), len(task.dev)) == (190, 10)
 
 
+def test_a_dev_split_that_train_has_to_give_is_told_in_a_note(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    write(tmp_path / "mail.jsonl", texts(120), ("ham", "ham", "spam"))
+    with caplog.at_level(logging.WARNING):
+        task = load_task("mail", data=tmp_path, shots=40, shots_short="all")
+    assert {row.label for row in task.dev} == {0, 1}
+    (note,) = task.source["notes"]
+    assert note.startswith("dev is 5% of the training rows, since the smallest class has 0 rows")
+    assert f"task mail: {note}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "shots"), [("cr", 367), ("cola", 2514), ("mrpc", 1194), ("mpqa", 1520)]
+)
+def test_dev_of_real_data_holds_every_class_where_the_smaller_one_is_used_up(
+    data_dir: Path, name: str, shots: int
+):
+    task = load_task(name, data=data_dir, shots=shots)
+    counts = [sum(row.label == label for row in task.dev) for label in (0, 1)]
+    assert counts[0] == counts[1] == round(0.05 * shots)
+
+
 def test_a_generated_task_has_as_many_rows_as_asked_for():
     task = load_task("generated:sentiment", shots=30, data_seed=5)
     classes = len(GENERATED["sentiment"].label_names)

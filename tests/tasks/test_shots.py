@@ -33,13 +33,26 @@ def test_k_rows_a_class_train_and_the_next_k_are_dev():
     chosen = few_shot(rows_of(50, 60, 70), label_names=NAMES, shots=16, data_seed=0)
     assert counts(chosen.train) == counts(chosen.dev) == {0: 16, 1: 16, 2: 16}
     assert chosen.rule["train_rows"] == {"no": 16, "yes": 16, "perhaps": 16}
-    assert chosen.rule["dev"] == "the next min(16, rest) rows a class"
+    assert chosen.rule["dev"] == "the next 16 rows a class"
+    assert "note" not in chosen.rule
 
 
-def test_dev_takes_what_is_left_of_a_class_if_that_makes_enough_rows():
+def test_dev_takes_of_each_class_what_the_smallest_has_left_if_that_makes_enough_rows():
     chosen = few_shot(rows_of(40, 35), label_names=NAMES[:2], shots=20, data_seed=0)
     assert counts(chosen.train) == {0: 20, 1: 20}
-    assert counts(chosen.dev) == {0: 20, 1: 15}
+    assert counts(chosen.dev) == {0: 15, 1: 15}
+    assert chosen.rule["dev"] == "the next 15 rows a class"
+
+
+def test_dev_never_holds_the_rows_of_one_class_alone_because_the_other_is_used_up():
+    # As in CR, where the smaller class has 367 rows and the larger one 1,402.
+    for shots in (350, 360, 366, 367):
+        chosen = few_shot(rows_of(367, 1402), label_names=NAMES[:2], shots=shots, data_seed=0)
+        negative, positive = counts(chosen.dev)[0], counts(chosen.dev)[1]
+        assert negative == positive >= 17
+    assert counts(chosen.train) == {0: 349, 1: 349}
+    assert chosen.rule["dev"] == "5% of the training rows"
+    assert "the smallest class has 0 rows left" in chosen.rule["note"]
 
 
 def test_dev_is_5_percent_of_train_if_too_few_rows_are_left():
@@ -80,9 +93,26 @@ def test_too_few_rows_are_an_error_that_says_how_many_there_are():
 
 def test_short_all_takes_every_row_of_a_class_that_is_too_small():
     chosen = few_shot(rows_of(9, 90), label_names=NAMES[:2], shots=40, data_seed=0, short="all")
-    assert counts(chosen.train) == {0: 9, 1: 40}
-    assert counts(chosen.dev) == {1: 40}
+    assert counts(chosen.train) == {0: 8, 1: 38}
+    assert counts(chosen.dev) == {0: 1, 1: 2}
     assert chosen.rule["shots_short"] == "all"
+
+
+def test_a_dev_split_of_ones_own_with_one_class_alone_is_not_used_and_one_that_lacks_a_class_is():
+    one = [Row(f"dev {number}", None, 1) for number in range(40)]
+    chosen = few_shot(rows_of(40, 40), label_names=NAMES[:2], shots=20, data_seed=0, dev=one)
+    assert counts(chosen.dev) == {0: 1, 1: 1}
+    assert "own dev split are of the class 'yes'" in chosen.rule["note"]
+    two = [*one, Row("dev 40", None, 0)]
+    chosen = few_shot(rows_of(9, 9, 9), label_names=NAMES, shots=None, data_seed=0, dev=two)
+    assert set(chosen.dev) == set(two)
+    assert chosen.rule["note"] == "dev has no row of perhaps"
+
+
+def test_a_class_of_a_single_row_is_named_as_one_that_dev_lacks():
+    chosen = few_shot(rows_of(1, 90), label_names=NAMES[:2], shots=40, data_seed=0, short="all")
+    assert counts(chosen.train)[0] == 1
+    assert chosen.rule["note"].endswith("dev has no row of no")
 
 
 def test_a_class_without_rows_is_an_error_even_if_short_classes_are_allowed():
@@ -139,6 +169,11 @@ def test_train_and_dev_are_never_empty_never_share_a_row_and_keep_the_files_orde
     assert chosen.dev
     assert not set(chosen.train) & set(chosen.dev)
     assert set(counts(chosen.train)) == set(range(len(sizes)))
+    # Every class stands in dev, each with the same share of its training rows but for one row.
+    assert set(counts(chosen.dev)) == set(range(len(sizes)))
+    shares = [counts(chosen.dev)[label] / count for label, count in counts(chosen.train).items()]
+    for label, count in counts(chosen.train).items():
+        assert counts(chosen.dev)[label] <= max(1, min(shares) * count + 1)
     for part in (chosen.train, chosen.dev):
         places = [rows.index(row) for row in part]
         assert places == sorted(places)

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 
 from cl_graft.errors import InputError
+from cl_graft.randomness import permutation
 from cl_graft.tasks.task import Row, TextTask
 
 ROWS = tuple(Row(f"text number {number}", None, number % 2) for number in range(40))
@@ -85,6 +86,18 @@ def test_limits_draw_by_seed_keep_the_order_and_are_recorded():
 def test_a_smaller_limit_keeps_a_part_of_what_a_larger_one_keeps():
     rows = [set(TASK.with_limits(seed=0, max_test=limit).test) for limit in range(1, 14)]
     assert all(smaller < larger for smaller, larger in pairwise(rows))
+
+
+def test_a_limited_dev_split_keeps_every_class_and_the_permutations_rows_where_they_have_them():
+    names = tuple(f"class {label}" for label in range(30))
+    rows = tuple(Row(f"text {n}", None, n % 30 if n < 90 else 0) for n in range(400))
+    task = TextTask("many", names, rows[:60], rows, rows[:60])
+    dev = [set(task.with_limits(seed=0, max_dev=limit).dev) for limit in range(1, 400)]
+    assert all(smaller < larger for smaller, larger in pairwise(dev))
+    assert all(len({row.label for row in part}) == 30 for part in dev[29:])
+    drawn = {rows[index] for index in permutation(400, 0, "max_dev")[:350].tolist()}
+    assert len({row.label for row in drawn}) == 30
+    assert dev[349] == drawn
 
 
 def test_limits_that_change_nothing_leave_the_task_as_it_is():
