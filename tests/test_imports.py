@@ -14,6 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "cl_graft"
 
 FOUNDATION = {
     "errors",
+    "escaping",
     "batching",
     "caching",
     "checkpointing",
@@ -78,6 +79,7 @@ HOST_METRICS = {"metrics.plugins", "metrics.tensorboard"}
 # What each unit (a module, or a package of modules) may import from cl_graft besides itself.
 BELOW: dict[str, set[str]] = {
     "errors": set(),
+    "escaping": set(),
     "torchvision_ops": set(),
     "allocator": set(),
     "openmp": set(),
@@ -100,8 +102,8 @@ BELOW: dict[str, set[str]] = {
     "row_groups": {"plans"},
     "row_differences": {"plans", "row_groups"},
     "serving": {"plans", "switch", "row_groups", "row_differences"},
-    "store": {"errors", "region", "graft", "bank", "fingerprint"},
-    "hub": {"errors", "bank", "store"},
+    "store": {"errors", "escaping", "region", "graft", "bank", "fingerprint"},
+    "hub": {"errors", "escaping", "bank", "store"},
     "coordinate_gradient": set(),
     "sparse": FOUNDATION | {"region", "graft", "coordinate_gradient"},
     "keeping": {"region", "graft"},
@@ -155,6 +157,7 @@ EVERYTHING = TEXT | {
 # What each unit may import from outside the standard library.
 OUTSIDE: dict[str, set[str]] = {
     "errors": set(),
+    "escaping": set(),
     "torchvision_ops": {"torch"},
     "allocator": set(),
     "openmp": set(),
@@ -176,7 +179,7 @@ OUTSIDE: dict[str, set[str]] = {
     "row_groups": {"torch"},
     "row_differences": {"torch"},
     "serving": {"torch"},
-    "store": TORCH | {"safetensors"},
+    "store": TORCH | {"safetensors", "pydantic"},
     "hub": {"huggingface_hub"},
     "coordinate_gradient": {"torch"},
     "sparse": TORCH,

@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.bank import BaseIdentity
+from cl_graft.errors import InputError
 from cl_graft.experiments.config import UPKEEP, ExperimentConfig, config_from
 from cl_graft.fingerprint import file_sha256, fingerprint_of, model_sha256
 from cl_graft.models import Loaded, load_model
+from cl_graft.store.records import base_record
 from cl_graft.tasks.tokenizer import tokenizer_text
 
 __all__ = [
@@ -127,9 +129,12 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
         loaded: The model at its base.
         config: The experiment's settings.
         seed: The run's seed.
+
+    Raises:
+        InputError: If it cannot be recorded, as a folder whose name holds control characters.
     """
     folder, hashes = Path(loaded.name).expanduser(), base_hashes(loaded)
-    return BaseIdentity(
+    identity = BaseIdentity(
         fingerprint=hashes.fingerprint,
         model=str(folder.resolve()) if folder.is_dir() else loaded.name,
         dtype=config.dtype,
@@ -147,6 +152,11 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
             "settings": config.model_dump(mode="json", exclude={*_NOT_LEARNING, "seeds"}),
         },
     )
+    try:
+        base_record(identity)
+    except ValueError as error:
+        raise InputError(f"no bank can record the base {loaded.name!r}: {error}") from error
+    return identity
 
 
 def config_of(base: BaseIdentity, *, tasks: list[str], **settings: Any) -> ExperimentConfig:

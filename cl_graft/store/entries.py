@@ -6,6 +6,7 @@ from cl_graft.bank import Entry, GraftBank
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.graft import Graft
 from cl_graft.store.files import pack, unpack, valid
+from cl_graft.store.metadata import check_task_metadata
 from cl_graft.store.records import (
     canary_record,
     check_dtype,
@@ -21,14 +22,22 @@ from cl_graft.store.records import (
 __all__ = ["pack_entry", "unpack_entry"]
 
 _FORMAT = "cl-graft-entry"
+_METADATA = ("task", "label", "weights_sha256", "facts")
 
 
 def pack_entry(entry: Entry, bank: GraftBank) -> bytes:
     """Return the bytes of an entry's file.
 
     Raises:
-        ValueError: If its values do not have the dtype that the bank's base states.
+        ValueError: If its values do not have the dtype that the bank's base states, or its metadata
+            are none that `unpack_entry` would read.
     """
+    check_task_metadata(
+        task=entry.task,
+        label=entry.label,
+        weights_sha256=entry.weights_sha256,
+        facts=dict(entry.facts),
+    )
     check_dtype(entry.owned, bank.base, task=entry.task)
     tensors = {"owned.values": entry.owned.values}
     head_record(entry.head, tensors)
@@ -67,6 +76,7 @@ def unpack_entry(data: bytes, bank: GraftBank, *, name: str) -> Entry:
         lost = read_region(part(head, "lost", int), "lost", tensors, bank.layout)
         if (held := len(owned) + len(lost)) != head["claimed"]:
             raise ValueError(f"it claims {head['claimed']} coordinates and holds {held}")
+        check_task_metadata(**{key: head[key] for key in _METADATA})
         entry = Entry(
             task=part(head, "task", str),
             label=part(head, "label", int),

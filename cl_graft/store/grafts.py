@@ -13,6 +13,7 @@ from cl_graft.errors import InputError
 from cl_graft.graft import Graft
 from cl_graft.region import Layout
 from cl_graft.store.files import pack, read_file, replace_file, unpack, valid
+from cl_graft.store.metadata import check_task_metadata
 from cl_graft.store.records import (
     base_record,
     check_base,
@@ -56,7 +57,8 @@ def save_graft(stored: StoredGraft, path: Path | str) -> None:
     """Write one graft to a file, atomically; `load_graft` gives it back bit for bit.
 
     Raises:
-        ValueError: If the values do not have the dtype that the base states.
+        ValueError: If the values do not have the dtype that the base states, or the metadata are
+            none that `load_graft` would read.
     """
     replace_file(Path(path), pack_graft(stored))
 
@@ -83,7 +85,13 @@ def load_graft(
 
 
 def pack_graft(stored: StoredGraft) -> bytes:
-    """Return the bytes of a graft file."""
+    """Return the bytes of a graft file.
+
+    Raises:
+        ValueError: If the values do not have the dtype that the base states, or the metadata are
+            none that `unpack_graft` would read.
+    """
+    check_task_metadata(task=stored.task, facts=dict(stored.facts))
     check_dtype(stored.graft, stored.base, task=stored.task)
     tensors = {"graft.values": stored.graft.values}
     head_record(stored.head, tensors)
@@ -111,6 +119,7 @@ def unpack_graft(
     with valid(name):
         region = read_region(part(head, "count", int), "graft", tensors, layout or found)
         graft = Graft(region, tensors["graft.values"])
+        check_task_metadata(task=head["task"], facts=head["facts"])
         task = part(head, "task", str)
         check_dtype(graft, base, task=task)
         return StoredGraft(graft, base, task, read_head(tensors), part(head, "facts", dict))

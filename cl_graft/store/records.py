@@ -18,10 +18,12 @@ from torch import Tensor
 
 from cl_graft.bank import BaseIdentity, Canary
 from cl_graft.errors import WrongArchitecture, WrongBase
+from cl_graft.escaping import control_in
 from cl_graft.graft import Graft
 from cl_graft.region import Layout, Region
 from cl_graft.store.elias_fano import decode, encode
 from cl_graft.store.files import to_json
+from cl_graft.store.metadata import check_base_metadata, check_environment
 
 __all__ = [
     "base_record",
@@ -101,7 +103,9 @@ def read_canary(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Can
         inputs[:, 0] = int(record["padding"])
         inputs[:, 0, :kept] = tokens.to(torch.int64)
         inputs[:, 1, :kept] = segments.to(torch.int64)
-    return Canary(inputs, tensors["canary.logits"], dict(record["environment"]))
+    environment = part(record, "environment", dict)
+    check_environment(environment)
+    return Canary(inputs, tensors["canary.logits"], dict(environment))
 
 
 def layout_record(layout: Layout) -> dict[str, object]:
@@ -116,6 +120,8 @@ def read_layout(record: Mapping[str, Any]) -> Layout:
         raise ValueError(f"a layout of {len(names)} names and {len(shapes)} shapes")
     if not all(isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME for name in names):
         raise ValueError(f"a layout's names must be texts of 1 to {_LONGEST_NAME} characters")
+    if strange := next((name for name in names if control_in(name)), None):
+        raise ValueError(f"a layout's names must hold no control characters, got {strange!r}")
     if any(len(shape) > _MOST_DIMENSIONS for shape in shapes):
         raise ValueError(f"a layout's shapes must have {_MOST_DIMENSIONS} dimensions at most")
     sizes = [size for shape in shapes for size in shape]
@@ -134,17 +140,24 @@ def layout_sha256(layout: Layout) -> str:
 
 
 def base_record(base: BaseIdentity) -> dict[str, object]:
-    """Return a base model's identity as JSON."""
-    return {
+    """Return a base model's identity as JSON.
+
+    Raises:
+        ValueError: If it is none that `read_base` would read.
+    """
+    record = {
         "fingerprint": base.fingerprint,
         "model": base.model,
         "dtype": base.dtype,
         "facts": dict(base.facts),
     }
+    check_base_metadata(record)
+    return record
 
 
 def read_base(record: Mapping[str, Any]) -> BaseIdentity:
     """Read an identity that `base_record` wrote."""
+    check_base_metadata(record)
     return BaseIdentity(
         fingerprint=part(record, "fingerprint", str),
         model=part(record, "model", str),

@@ -31,6 +31,7 @@ from cl_graft.passes import Passes
 from cl_graft.randomness import derive
 from cl_graft.region import Region
 from cl_graft.sparse import RegionParameters
+from cl_graft.store.metadata import check_task_metadata
 from cl_graft.strategies.heads import head_paths, head_state
 from cl_graft.switch import Switch
 from cl_graft.training import beats
@@ -48,11 +49,17 @@ class TaskFacts:
         name: The task's name.
         metric: Its score, a name that `cl_graft.metrics.score` knows.
         facts: More to store with the entry; JSON values only.
+
+    Raises:
+        ValueError: If a bank cannot hold it, as a name with control characters.
     """
 
     name: str
     metric: str = "accuracy"
     facts: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_task_metadata(task=self.name, facts={**self.facts, "metric": self.metric})
 
 
 class Session:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import math
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cl_graft.errors import InputError, nearest
+from cl_graft.escaping import control_in
 
 __all__ = ["Labels", "class_names_of", "has_no_label", "label_name", "read_labels"]
 
@@ -77,9 +77,15 @@ def read_labels(
     """Prepare to read labels named `names`; an alias stands for the name that it maps to.
 
     Raises:
-        InputError: If two names are the same.
+        InputError: If two names are the same, or one is too long or holds control characters.
     """
     own = tuple(aliases.get(str(name), str(name)) for name in names)
+    for name in own:
+        if len(name) > _LONGEST_NAME or control_in(name):
+            raise InputError(
+                f"the label name {name[:40]!r} has {len(name)} characters, or control characters: "
+                f"expected at most {_LONGEST_NAME} that can be shown"
+            )
     if len(set(own)) != len(own) or len(own) == 1:
         raise InputError(f"two or more different label names are needed, got {list(own)}")
     ids = {name: class_id for class_id, name in enumerate(own)}
@@ -112,9 +118,7 @@ def label_name(value: object, place: str) -> str:
             f"{place}: label {name!r} looks like a missing value; declare the label names if it is "
             "one of them"
         )
-    if len(name) > _LONGEST_NAME or any(
-        unicodedata.category(char) in ("Cc", "Cs") for char in name
-    ):
+    if len(name) > _LONGEST_NAME or control_in(name):
         raise InputError(
             f"{place}: label {name[:40]!r} is no name: it has {len(name)} characters, or control "
             "characters; another column, or a quote that is not closed, causes this"

@@ -24,6 +24,7 @@ from functools import cached_property
 from types import MappingProxyType
 
 from cl_graft.errors import InputError, nearest
+from cl_graft.escaping import control_in
 
 __all__ = ["CAUSAL_PROMPTS", "PROMPTS", "Piece", "Prompt", "default_prompts", "fill_field"]
 
@@ -73,6 +74,11 @@ class Prompt:
             raise InputError(f"prompt template {self.template!r} holds no {{text}}")
         if fields.count("mask") > 1:
             raise InputError(f"prompt template {self.template!r} holds {{mask}} more than once")
+        # Lines and tabs are part of what a language model is asked.
+        shown = self.template.replace("\n", " ").replace("\t", " ")
+        for text in (shown, *self.words.values()):
+            if found := control_in(text):
+                raise InputError(f"prompt template or word {text!r} holds the control {found}")
         owners: dict[str, str] = {}
         for label_name, word in self.words.items():
             if not word.strip():

@@ -322,7 +322,7 @@ def test_a_layout_that_no_model_has_is_refused(tmp_path: Path, layout: dict[str,
 
 
 def test_facts_larger_than_any_header_are_not_written(tmp_path: Path) -> None:
-    facts = {"text": "a" * 2**24}
+    facts = {"texts": ["a" * 2**16] * 2**8}
     stored = StoredGraft(
         Graft(sample(LAYOUT, 9, 0), torch.ones(9)), base_identity(), "x", {}, facts
     )

@@ -56,3 +56,9 @@ def test_names_that_differ_in_their_case_are_two_classes_and_warned_of(
 def test_hidden_labels_are_known(value):
     assert has_no_label(value)
     assert not has_no_label(0)
+
+
+@pytest.mark.parametrize("name", ["a\u202eb", "a\x1b[2J", "a" * 201, "a\u2028b"])
+def test_a_declared_name_that_cannot_be_shown_is_refused(name):
+    with pytest.raises(InputError, match=r"label name .* has \d+ characters, or control"):
+        read_labels(["no", name], {})

@@ -121,3 +121,10 @@ def test_a_task_of_ones_own_is_asked_for_its_label_names():
     assert not causal.masked
     assert not masked.uses_pair
     assert all(prompt.uses_pair for prompt in default_prompts(("a", "b"), pair=True))
+
+
+def test_a_prompt_holds_lines_but_no_control_characters():
+    assert Prompt("{text}\n\tIt was", {"a": "x"}).masked is False
+    for template, word in [("{text} \x1b[2J", "x"), ("{text} \u202e", "x"), ("{text}", "a\nb")]:
+        with pytest.raises(InputError, match=r"holds the control U\+"):
+            Prompt(template, {"a": word})
