@@ -69,8 +69,9 @@ def model_sha256(model: nn.Module, *, exclude: Iterable[str] = ("heads",)) -> st
     return hash_tensors(kept)
 
 
-def file_sha256(path: Path) -> str:
+def file_sha256(path: Path | str) -> str:
     """Return the SHA-256 of a file."""
+    path = Path(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -168,8 +168,9 @@ def add_task(
 
 
 @contextmanager
-def writing_to(bank: Path) -> Iterator[None]:
+def writing_to(bank: Path | str) -> Iterator[None]:
     """Hold a bank, and the run that it stands in: a bank that is being made belongs to its run."""
+    bank = Path(bank)
     with ExitStack() as held:
         if (bank.parent / CONFIG).is_file():
             held.enter_context(only_writer(bank.parent))

@@ -63,7 +63,7 @@ class Draft:
     left_out: Mapping[str, str]
 
 
-def draft_config(data: Path, *, called: str = "stream.yaml") -> Draft:
+def draft_config(data: Path | str, *, called: str = "stream.yaml") -> Draft:
     """Look through a folder of data and write the config that compares strategies on it.
 
     A task is a file of rows, or a folder with a train file; a folder that holds a train file itself
@@ -77,6 +77,7 @@ def draft_config(data: Path, *, called: str = "stream.yaml") -> Draft:
     Raises:
         InputError: If there is no such folder, or nothing in it is a classification task.
     """
+    data = Path(data)
     if not data.exists():
         raise InputError(f"there is no folder {data}")
     found: list[FoundTask] = []

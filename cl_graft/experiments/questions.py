@@ -67,7 +67,7 @@ def questions_of(
 
 
 def read_questions(
-    path: Path, *, task: str | None = None, columns: Columns | None = None
+    path: Path | str, *, task: str | None = None, columns: Columns | None = None
 ) -> list[Question]:
     """Ask the texts of a file: a line each of a `.txt`, else a row each of a table or JSON lines.
 
@@ -79,6 +79,7 @@ def read_questions(
     Raises:
         InputError: With file and line, if something is wrong with it.
     """
+    path = Path(path)
     if path.name.lower().endswith((".txt", ".txt.gz")):
         if not path.is_file():
             raise InputError(f"{path}: there is no such file")

@@ -122,7 +122,7 @@ def tune(
     config: ExperimentConfig,
     strategy: str,
     *,
-    out: Path,
+    out: Path | str,
     cache: DirectoryCache,
     progress: Progress = silent,
     stop: Stop | None = None,
@@ -145,6 +145,7 @@ def tune(
         DivergedError: If every combination's training diverges.
         Stopped: If `stop` asked for it.
     """
+    out = Path(out)
     found = stored_tuning(config, strategy, out=out)
     if found is not None:
         return found
@@ -188,7 +189,7 @@ def tune(
     return tuning
 
 
-def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path) -> Tuning | None:
+def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -> Tuning | None:
     """Return what was chosen for a strategy; None if that is still to be done.
 
     A comparison keeps its choices, also where a later version of the package has wider grids. Where
@@ -198,6 +199,7 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path) -> Tuni
         InputError: If the file is not ours.
         BankError: If it is altered, or a newer package wrote it.
     """
+    out = Path(out)
     own = config.strategy_settings.get(strategy, {})
     if not config.tune or not candidates_of(find_strategy(strategy), own)[1]:
         return Tuning()

@@ -23,7 +23,7 @@ from cl_graft.models.quiet import quiet
 __all__ = ["save_head", "skips_pooler", "write_checkpoint"]
 
 
-def write_checkpoint(opened: OpenedBank, position: int, into: Path) -> Written:
+def write_checkpoint(opened: OpenedBank, position: int, into: Path | str) -> Written:
     """Write the model that answers an entry, with its tokenizer and, where needed, its head.
 
     Args:
@@ -31,6 +31,7 @@ def write_checkpoint(opened: OpenedBank, position: int, into: Path) -> Written:
         position: The entry.
         into: A folder that exists.
     """
+    into = Path(into)
     opened.carry(position)
     model, entry = opened.loaded.model, opened.bank.entries[position]
     backbone: Any = model.backbone
@@ -49,8 +50,9 @@ def write_checkpoint(opened: OpenedBank, position: int, into: Path) -> Written:
     return Written(record=record)
 
 
-def save_head(entry: Entry, into: Path) -> None:
+def save_head(entry: Entry, into: Path | str) -> None:
     """Write an encoder's head as `head.safetensors` into a folder."""
+    into = Path(into)
     head = {name: tensor.contiguous() for name, tensor in entry.head.items()}
     save_file(head, into / "head.safetensors", metadata={"format": "pt"})
 

@@ -48,7 +48,7 @@ class Overlay:
     record: Mapping[str, Any]
 
 
-def write_overlay(graft: Graft, entry: Entry, record: Mapping[str, Any], path: Path) -> None:
+def write_overlay(graft: Graft, entry: Entry, record: Mapping[str, Any], path: Path | str) -> None:
     """Write an overlay, atomically.
 
     Args:
@@ -57,6 +57,7 @@ def write_overlay(graft: Graft, entry: Entry, record: Mapping[str, Any], path: P
         record: What `task_record` says of the task.
         path: The file.
     """
+    path = Path(path)
     tensors: dict[str, Tensor] = {}
     sizes = dict(zip(graft.region.layout.names, graft.region.layout.sizes, strict=True))
     for full, inside, place in graft.region.by_parameter():
@@ -67,12 +68,13 @@ def write_overlay(graft: Graft, entry: Entry, record: Mapping[str, Any], path: P
     replace_file(path, pack(tensors, record, format=OVERLAY))
 
 
-def read_overlay(path: Path) -> Overlay:
+def read_overlay(path: Path | str) -> Overlay:
     """Read what `write_overlay` wrote.
 
     Raises:
         BankError: Its subclasses say why the file is refused.
     """
+    path = Path(path)
     name = str(path)
     record, tensors = unpack(read_file(path, format=OVERLAY), format=OVERLAY, name=name)
     with valid(name):

@@ -71,7 +71,7 @@ class _Part:
         return math.ceil(len(self.index) / sum(self.shape))
 
 
-def write_shira(opened: OpenedBank, position: int, into: Path, *, rest: Rest) -> Written:
+def write_shira(opened: OpenedBank, position: int, into: Path | str, *, rest: Rest) -> Written:
     """Write the adapter that turns the base into the model that answers an entry.
 
     Args:
@@ -84,6 +84,7 @@ def write_shira(opened: OpenedBank, position: int, into: Path, *, rest: Rest) ->
         InputError: If there are any and they are refused, if there are no others, or if the values
             are no fp32.
     """
+    into = Path(into)
     find(_RESTS, rest, missing="--rest is refuse, leave-out or copy, not")
     bank, model = opened.bank, opened.loaded.model
     opened.carry(None)

@@ -49,12 +49,13 @@ class SparseTuning:
     head: Mapping[str, Tensor]
 
 
-def read_sparse_tuning(path: Path) -> SparseTuning:
+def read_sparse_tuning(path: Path | str) -> SparseTuning:
     """Read a file of composable-sft.
 
     Raises:
         InputError: If it is none, is damaged, or holds more than numbers.
     """
+    path = Path(path)
     try:
         with torch.serialization.safe_globals(_NUMPY):
             found = torch.load(path, map_location="cpu", weights_only=True)

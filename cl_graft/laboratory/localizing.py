@@ -55,7 +55,7 @@ class Localized:
     folder: Path
 
 
-def localize_task(config: ExperimentConfig, *, out: Path) -> Localized:
+def localize_task(config: ExperimentConfig, *, out: Path | str) -> Localized:
     """Fine-tune on one task, find its region, and write graft, numbers and pictures.
 
     The graft has the tuned values on the region; beside it, what the region gives when it is
@@ -72,6 +72,7 @@ def localize_task(config: ExperimentConfig, *, out: Path) -> Localized:
     Raises:
         InputError: If settings or data cannot be used.
     """
+    out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     seed = config.seeds[0] if config.data_seed is None else config.data_seed
     bench = Bench(config, data_seed=seed, cache=DirectoryCache(out / "cache"))

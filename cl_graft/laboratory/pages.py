@@ -22,7 +22,7 @@ __all__ = ["claims_page", "laboratory_page", "read_results", "verdicts", "write_
 _BEST_FIRST = ("paper", "cpu", "smoke")
 
 
-def read_results(folder: Path, *, stream: Path | None = None) -> dict[str, Stored]:
+def read_results(folder: Path | str, *, stream: Path | str | None = None) -> dict[str, Stored]:
     """Read the stored results, of each experiment the one of the largest scale.
 
     Args:
@@ -32,6 +32,8 @@ def read_results(folder: Path, *, stream: Path | None = None) -> dict[str, Store
     Raises:
         InputError: If a file cannot be read.
     """
+    folder = Path(folder)
+    stream = None if stream is None else Path(stream)
     found = [read_stored(file) for file in sorted(folder.glob("*.json"))]
     if stream is not None and stream.exists():
         found.append(read_stream(stream))
@@ -109,8 +111,9 @@ def laboratory_page(results: Mapping[str, Stored]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def write_pages(results: Mapping[str, Stored], docs: Path) -> list[Path]:
+def write_pages(results: Mapping[str, Stored], docs: Path | str) -> list[Path]:
     """Write both pages and the pictures, and return the files."""
+    docs = Path(docs)
     written = {
         docs / "claims.md": claims_page(results).encode(),
         docs / "laboratory.md": laboratory_page(results).encode(),

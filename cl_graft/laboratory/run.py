@@ -55,7 +55,7 @@ def experiment_config(
     experiment: Experiment,
     scale: str,
     *,
-    data: Path | None = None,
+    data: Path | str | None = None,
     sets: Sequence[str] = (),
 ) -> ExperimentConfig:
     """Return the settings of an experiment at a scale.
@@ -63,6 +63,7 @@ def experiment_config(
     Raises:
         InputError: If there is no such scale, or a setting is wrong.
     """
+    data = None if data is None else Path(data)
     given = find(SCALES, scale, missing="unknown scale")
     values: dict[str, Any] = {**given, **experiment.settings}
     if scale == "smoke":
@@ -79,9 +80,9 @@ def experiment_config(
 def run_experiment(
     name: str,
     *,
-    out: Path,
+    out: Path | str,
     scale: str = "cpu",
-    data: Path | None = None,
+    data: Path | str | None = None,
     seeds: Sequence[int] | None = None,
     sets: Sequence[str] = (),
     on_cell: Callable[[int, int], None] | None = None,
@@ -101,6 +102,8 @@ def run_experiment(
         InputError: If name, scale, settings or data cannot be used, or `out` holds cells of other
             settings.
     """
+    out = Path(out)
+    data = None if data is None else Path(data)
     experiment = find_experiment(name)
     config = experiment_config(experiment, scale, data=data, sets=sets)
     _check_regions(experiment, config)

@@ -80,7 +80,7 @@ class Stored:
         return f" A cell took {minutes} min with what the cache had."
 
 
-def store(found: Path, into: Path) -> list[Path]:
+def store(found: Path | str, into: Path | str) -> list[Path]:
     """Copy results of experiments to where they stay, one file an experiment and scale.
 
     Args:
@@ -93,6 +93,7 @@ def store(found: Path, into: Path) -> list[Path]:
     Raises:
         InputError: If there are none, or one cannot be read.
     """
+    found, into = Path(found), Path(into)
     written: list[Path] = []
     for file in sorted(found.glob("*/results.json")):
         result = read_stored(file)
@@ -104,12 +105,13 @@ def store(found: Path, into: Path) -> list[Path]:
     return written
 
 
-def read_stored(file: Path) -> Stored:
+def read_stored(file: Path | str) -> Stored:
     """Read the result of an experiment.
 
     Raises:
         InputError: If it is none.
     """
+    file = Path(file)
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         rows = [Summary(**{**row, "values": tuple(row["values"])}) for row in values["rows"]]
@@ -133,12 +135,13 @@ def read_stored(file: Path) -> Stored:
         ) from None
 
 
-def read_stream(file: Path) -> Stored:
+def read_stream(file: Path | str) -> Stored:
     """Read a comparison of strategies on a stream, as `benchmarks/table4.py` stores it, as Table 4.
 
     Raises:
         InputError: If it is none.
     """
+    file = Path(file)
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
         return Stored(

@@ -77,7 +77,7 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
         super().__setstate__(where)
 
 
-def cut_log(folder: Path, position: Mapping[str, int]) -> None:
+def cut_log(folder: Path | str, position: Mapping[str, int]) -> None:
     """Take back what was logged after a `OncePerStepTensorboardLogger.position`.
 
     No process may be writing to the folder.
@@ -86,6 +86,7 @@ def cut_log(folder: Path, position: Mapping[str, int]) -> None:
         folder: The folder of the event files.
         position: Sizes of its files then; files that it does not name are removed.
     """
+    folder = Path(folder)
     for path in sorted(folder.glob(_FILES)):
         size = position.get(path.name)
         if size is None:

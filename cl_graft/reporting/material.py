@@ -71,7 +71,7 @@ class Material:
         return list(self.summary["strategies"])
 
 
-def gather(folders: Sequence[Path]) -> Material:
+def gather(folders: Sequence[Path | str]) -> Material:
     """Read the runs under some folders.
 
     Args:
@@ -81,18 +81,19 @@ def gather(folders: Sequence[Path]) -> Material:
         InputError: If a folder holds no run, or the runs are not of the same tasks and model.
         BankError: If a file is altered.
     """
-    found = [(folder, RunIn(run, _read(run))) for folder in folders for run in _runs_in(folder)]
+    places = [Path(folder) for folder in folders]
+    found = [(folder, RunIn(run, _read(run))) for folder in places for run in _runs_in(folder)]
     everything = _told_apart(found)
     runs = [run for run in everything if run.result.complete]
     unfinished = [run for run in everything if not run.result.complete]
     if not runs:
-        raise InputError(f"no run is finished under {', '.join(map(str, folders))}")
+        raise InputError(f"no run is finished under {', '.join(map(str, places))}")
     _check_alike(runs)
     runs = _in_order(runs)
     first = runs[0]
     config = recorded_config(first.folder, first.result)
     seeds = sorted({run.result.seed for run in runs})
-    failed, budget = _said_by_comparisons(folders)
+    failed, budget = _said_by_comparisons(places)
     failed += [
         Failure(
             run.result.strategy,
@@ -112,7 +113,7 @@ def gather(folders: Sequence[Path]) -> Material:
         orders=orders if len(orders) > 1 else (),
     )
     return Material(
-        tuple(folders),
+        tuple(places),
         tuple(runs),
         summary,
         _anatomies(runs),

@@ -27,7 +27,7 @@ _DENIED = {
 
 
 @contextmanager
-def writing(path: Path, *, size: int | None = None, spare: int = 0) -> Iterator[None]:
+def writing(path: Path | str, *, size: int | None = None, spare: int = 0) -> Iterator[None]:
     """Turn what a full or closed disk raises in a `with` block into `CannotWrite`.
 
     Args:
@@ -39,6 +39,7 @@ def writing(path: Path, *, size: int | None = None, spare: int = 0) -> Iterator[
     Raises:
         CannotWrite: It names the path, the reason, the bytes needed and those free.
     """
+    path = Path(path)
     with _told(path, size, _FULL | _DENIED):
         free = free_bytes(path) if size is not None and spare else None
         if size is not None and free is not None and size + spare > free:
@@ -47,11 +48,12 @@ def writing(path: Path, *, size: int | None = None, spare: int = 0) -> Iterator[
 
 
 @contextmanager
-def told_of_full_disks(folder: Path) -> Iterator[None]:
+def told_of_full_disks(folder: Path | str) -> Iterator[None]:
     """Turn what a full disk raises in a `with` block into `CannotWrite`, whoever wrote there.
 
     It is for writers that are not ours, such as TensorBoard's: they do not name what they wrote.
     """
+    folder = Path(folder)
     with _told(folder, None, _FULL):
         yield
 
@@ -69,11 +71,12 @@ def _told(path: Path, size: int | None, reasons: Mapping[int, str]) -> Iterator[
         raise _explained(error, path, size) from error
 
 
-def free_bytes(path: Path) -> int | None:
+def free_bytes(path: Path | str) -> int | None:
     """Return the bytes that this process may still write where `path` is or will be.
 
     None where that cannot be seen.
     """
+    path = Path(path)
     for place in (path, *path.absolute().parents):
         with suppress(OSError):
             return shutil.disk_usage(place).free

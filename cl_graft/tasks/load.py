@@ -39,9 +39,9 @@ _logger = logging.getLogger(__name__)
 
 
 def load_task(
-    name: str,
+    name: Path | str,
     *,
-    data: Path | None = None,
+    data: Path | str | None = None,
     shots: int | None = None,
     data_seed: int = 0,
     shots_short: str = "error",
@@ -101,6 +101,7 @@ def load_task(
         >>> task.label_names, len(task.train), len(task.test)
         (('negative', 'positive'), 16, 20)
     """
+    name, data = str(name), None if data is None else Path(data)
     columns = Columns(text=text, text_pair=text_pair, label=label)
     place = _find(name, data)
     if place.generated:
@@ -143,13 +144,13 @@ def load_task(
     return replace(task, source={**task.source, **counts})
 
 
-def name_of(name: str, *, data: Path | None = None) -> str:
+def name_of(name: Path | str, *, data: Path | str | None = None) -> str:
     """Return how the task will be called that `load_task` loads by a name, without reading rows.
 
     Raises:
         InputError: If the name is unknown.
     """
-    return _find(name, data).name
+    return _find(str(name), None if data is None else Path(data)).name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
