@@ -27,6 +27,9 @@ __all__ = ["BaseIdentity", "Canary", "Entry", "GraftBank", "Mode"]
 
 Mode = Literal["prefix", "isolated"]
 
+_SHOWN = 5
+"""Tasks that the representation of a bank names."""
+
 
 @dataclass(frozen=True)
 class BaseIdentity:
@@ -59,6 +62,9 @@ class Canary:
     logits: Tensor
     environment: Mapping[str, str]
 
+    def __repr__(self) -> str:
+        return f"Canary({len(self.inputs)} rows, logits of shape {tuple(self.logits.shape)})"
+
 
 @dataclass(frozen=True, eq=False)
 class Entry:
@@ -90,6 +96,12 @@ class Entry:
     def __post_init__(self) -> None:
         if both := len(self.lost & self.owned.region):
             raise ValueError(f"entry {self.task!r} owns {both} coordinates that it has lost")
+
+    def __repr__(self) -> str:
+        return (
+            f"Entry({self.task!r}, label {self.label}, owns {len(self.owned):,} of the "
+            f"{self.size:,} coordinates of its region)"
+        )
 
     @property
     def size(self) -> int:
@@ -137,6 +149,15 @@ class GraftBank:
     base: BaseIdentity
     mode: Mode = "prefix"
     entries: tuple[Entry, ...] = ()
+
+    def __repr__(self) -> str:
+        names, more = [repr(entry.task) for entry in self.entries], len(self) - _SHOWN
+        shown = f"{', '.join(names[:_SHOWN])}{f' and {more} more' if more > 0 else ''}"
+        return (
+            f"GraftBank({len(self)} {'task' if len(self) == 1 else 'tasks'}"
+            f"{f' ({shown})' if names else ''}, {self.mode} mode, {len(self.owned()):,} of "
+            f"{self.layout.total:,} coordinates owned, base {self.base.model!r})"
+        )
 
     def __len__(self) -> int:
         return len(self.entries)

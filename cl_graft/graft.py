@@ -58,6 +58,11 @@ class Graft:
                 f"values of shape {tuple(self.values.shape)}"
             )
 
+    def __repr__(self) -> str:
+        return (
+            f"Graft({len(self):,} values in {self.values.dtype}, density {self.region.density:.3g})"
+        )
+
     def __len__(self) -> int:
         return len(self.region)
 

@@ -44,6 +44,9 @@ class Layout:
     names: tuple[str, ...]
     shapes: tuple[tuple[int, ...], ...]
 
+    def __repr__(self) -> str:
+        return f"Layout({len(self.names):,} parameters, {self.total:,} coordinates)"
+
     @classmethod
     def of(cls, parameters: Parameters) -> Layout:
         """Read the layout off a mapping of tensors."""
@@ -113,6 +116,12 @@ class Region:
                 raise ValueError(
                     f"coordinates must be in [0, {self.layout.total}), got {low} to {high}"
                 )
+
+    def __repr__(self) -> str:
+        return (
+            f"Region({len(self):,} of {self.layout.total:,} coordinates, "
+            f"density {self.density:.3g})"
+        )
 
     @classmethod
     def of(cls, layout: Layout, coordinates: Iterable[int] | Tensor) -> Region:

@@ -43,6 +43,10 @@ class Skill:
     graft: Graft
     rest: Mapping[str, Tensor] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        rest = sum(tensor.numel() for tensor in self.rest.values())
+        return f"Skill({self.graft!r}, {rest:,} values outside of it in {len(self.rest)} tensors)"
+
     @contextmanager
     def carried_by(self, model: nn.Module) -> Iterator[nn.Module]:
         """Let a base carry graft and rest for a `with` block, then put it back, bit for bit."""

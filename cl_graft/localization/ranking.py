@@ -30,6 +30,9 @@ class Ranking:
     layout: Layout
     order: Tensor
 
+    def __repr__(self) -> str:
+        return f"Ranking(the best {len(self.order):,} of {self.layout.total:,} coordinates)"
+
     def top(self, k: int, *, without: Region | None = None) -> Region:
         """Return exactly the first `k` coordinates, passing over those in `without`.
 

@@ -58,6 +58,9 @@ class Loaded:
     name: str
     path: Path
 
+    def __repr__(self) -> str:
+        return f"Loaded({self.name!r}, family {self.model.family!r})"
+
     @property
     def revision(self) -> str | None:
         """The hub's commit that the files came from; None for a folder of one's own."""

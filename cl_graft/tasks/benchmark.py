@@ -52,6 +52,10 @@ class TextStream:
     first_label: int = 0
     one_head: bool = False
 
+    def __repr__(self) -> str:
+        heads = ", one head" if self.one_head else ""
+        return f"TextStream({', '.join(self.names)}{heads})"
+
     @property
     def names(self) -> list[str]:
         """The tasks' names in order."""

@@ -49,6 +49,10 @@ class EncodedTask:
     label_tokens: tuple[tuple[int, ...], ...] | None
     cut: dict[str, int]
 
+    def __repr__(self) -> str:
+        length = self.splits["train"][0].shape[-1]
+        return f"EncodedTask({self.task!r}, {length} tokens a row)"
+
 
 def prompt_of(task: TextTask, family: Family) -> Prompt | None:
     """Return the prompt by which a model of a family answers a task; None for encoders."""

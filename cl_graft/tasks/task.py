@@ -67,6 +67,13 @@ class TextTask:
         _check_header(self)
         _check_rows(self)
 
+    def __repr__(self) -> str:
+        sizes = ", ".join(
+            f"{len(getattr(self, split)):,} {split}" for split in ("train", "dev", "test")
+        )
+        kind = "regression" if self.regression else f"{self.num_classes} classes"
+        return f"TextTask({self.name!r}, {kind}, rows: {sizes})"
+
     @property
     def num_classes(self) -> int:
         """Number of classes; 1 (one output) for a regression."""
