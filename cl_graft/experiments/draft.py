@@ -12,7 +12,7 @@ from typing import cast
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import ExperimentConfig, config_from
 from cl_graft.experiments.yaml_text import read_yaml
-from cl_graft.tasks import PRESETS, TextTask, load_task
+from cl_graft.tasks import TextTask, load_task
 from cl_graft.tasks.columns import Columns
 from cl_graft.tasks.readers import has_rows, train_records
 from cl_graft.tasks.records import RecordFile, strip_suffix
@@ -199,7 +199,7 @@ def _lines(
         for key in ("text", "text_pair", "label"):
             if (column := getattr(columns, key)) is not None:
                 yield f"    {key}: {_value(column)}"
-        if task.name not in PRESETS and all(label.isdecimal() for label in task.labels):
+        if all(label.isdecimal() for label in task.labels):
             names = ", ".join(f"name of {label}" for label in list(task.labels)[:_SHOWN])
             yield f"    # label_names: [{names}]"
     yield ""

@@ -26,6 +26,7 @@ class BadRows:
         skip: Whether a row that cannot be used is left out; else it is an error.
         counts: How many rows were left out, by file.
         first: What was wrong with the first of them, by file.
+        notes: What else became of the files' rows.
     """
 
     def __init__(self, on_bad_row: OnBadRow = "error") -> None:
@@ -34,6 +35,7 @@ class BadRows:
         self.skip = on_bad_row == "skip"
         self.counts: dict[str, int] = {}
         self.first: dict[str, list[str]] = {}
+        self.notes: list[str] = []
 
     def add(self, file: str, fault: str) -> None:
         """Take in a row that cannot be used.
@@ -100,7 +102,9 @@ class BadRows:
         }
 
     def warn(self) -> None:
-        """Log how many rows were left out of each file."""
+        """Log the notes, and how many rows were left out of each file."""
+        for note in self.notes:
+            _logger.warning("%s", note)
         for file, rows in self.counts.items():
             _logger.warning(
                 "%s: left out %s row%s: %s%s",

@@ -1,12 +1,11 @@
 """From records to rows: which column is which, and which class a label means.
 
 Columns are named by the caller, or found among the usual names. Labels are class ids, or label
-names where names are declared (by the caller, by the file, by a preset); where none are declared
-the sorted distinct labels of the training rows become the names. The splits of a task are read
-together, so that all of them agree on classes.
+names where names are declared (by the caller, by the data, by a preset that fits); where none are
+declared the sorted distinct labels of the training rows become the names. The splits of a task are
+read together, so that all of them agree on classes.
 """
 
-import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +24,6 @@ from cl_graft.tasks.task import Row
 from cl_graft.tasks.texts import fault_of
 
 __all__ = ["Columns", "LabelledRows", "find_texts", "to_rows"]
-
-_logger = logging.getLogger(__name__)
 
 _TEXTS: tuple[tuple[str, str | None], ...] = (
     ("text", "text_pair"),
@@ -80,8 +77,10 @@ def to_rows(
         columns: What the caller named.
         label_names: What the caller or a `meta.json` declared; empty means regression.
         preset_columns: Columns to look for before the usual names.
-        preset_names: Label names to take where nobody declared any.
-        aliases: Other spellings of label names: spelling in the data to name.
+        preset_names: Label names to take where nobody declared any and the training rows have
+            these: as many texts as the preset's columns, every class, and at most one label in
+            twenty that is none of them (a fault).
+        aliases: Other spellings of the preset's label names: spelling in the data to name.
         bad_rows: What becomes of rows that cannot be used; None means they are errors.
 
     Returns:
@@ -103,11 +102,9 @@ def to_rows(
         if split != "train" and all(has_no_label(r.values.get(column)) for r in file.records)
     )
     for split in hidden:
-        _logger.warning(
-            "%s: no row has a label in column %r; the %s split is left out",
-            files[split].place,
-            column,
-            split,
+        place = files[split].place
+        bad.notes.append(
+            f"{place}: no row has a label in column {column!r}; the {split} split is left out"
         )
     drafts = {
         split: bad.kept(file.place, _labelled(file, column, bad), lambda r: _draft(r, found))
@@ -116,14 +113,22 @@ def to_rows(
     }
     train = files["train"].place
     if label_names is None:
-        label_names = files["train"].class_names.get(column, preset_names)
+        label_names = files["train"].class_names.get(column)
+    spellings = aliases or {}
+    if preset_names is not None:
+        pair = preset_columns is not None and preset_columns.text_pair is not None
+        alike = pair == (found.text_pair is not None)
+        if alike and _fits(label_names, drafts["train"], preset_names, spellings):
+            label_names = preset_names if label_names is None else label_names
+        else:
+            spellings = {}
     declared = label_names is not None
     if label_names is None:
         drafts["train"] = bad.kept(train, drafts["train"], _named)
         bad.refuse_none_left(train, len(drafts["train"]))
         names = [str(draft.label) for draft in drafts["train"]]
         label_names = class_names_of(names, place=train, column=column)
-    labels = read_labels(label_names, aliases or {}, declared=declared)
+    labels = read_labels(label_names, spellings, declared=declared)
     splits: dict[str, tuple[Row, ...]] = {}
     for split, own in drafts.items():
         place = files[split].place
@@ -132,7 +137,6 @@ def to_rows(
         )
         bad.refuse_none_left(place, len(rows))
         splits[split] = tuple(rows)
-    bad.warn()
     return LabelledRows(splits, labels.names, found, hidden)
 
 
@@ -218,6 +222,26 @@ def _draft(record: Record, columns: Columns) -> _Draft:
     pair = None if columns.text_pair is None else _text(record, columns.text_pair)
     text = _text(record, columns.text or "")
     return _Draft(text, pair, _value(record, columns.label or ""), record.place)
+
+
+def _fits(
+    declared: Sequence[str] | None,
+    drafts: Sequence[_Draft],
+    names: Sequence[str],
+    spellings: Mapping[str, str],
+) -> bool:
+    """Whether data have the labels of a preset: declared, or each of them in training rows."""
+    if declared is not None:
+        return {spellings.get(name, name) for name in declared} == set(names)
+    labels = read_labels(names, spellings)
+    seen: set[int | float] = set()
+    others = 0
+    for draft in drafts:
+        try:
+            seen.add(labels.read(draft.label, draft.place))
+        except InputError:
+            others += 1
+    return len(seen) >= len(names) and others * 20 <= len(drafts)
 
 
 def _named(draft: _Draft) -> _Draft:

@@ -18,7 +18,7 @@ from cl_graft.errors import InputError, nearest
 from cl_graft.tasks.audit import audit, warn_of
 from cl_graft.tasks.bad_rows import BadRows, OnBadRow
 from cl_graft.tasks.columns import Columns, LabelledRows
-from cl_graft.tasks.presets import PRESETS, Preset, check_label_names
+from cl_graft.tasks.presets import PRESETS, Preset, misfit
 from cl_graft.tasks.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.tasks.readers import has_rows, read_hub_rows, read_rows, why_missing
 from cl_graft.tasks.records import SUFFIXES, strip_suffix
@@ -59,12 +59,15 @@ def load_task(
     encoding: str | None = None,
     on_bad_row: OnBadRow = "error",
     max_megabytes: int | None = None,
+    warn: bool = True,
 ) -> TextTask:
     """Load a task by name.
 
     With `data` the name is looked for there first, as a folder or file; a folder (or file) that
     holds rows itself is taken as the task of that name. A name that is a preset brings its columns,
-    metric, prompts and length. A preset without `data` comes from the hub.
+    metric, prompts and length, if the data fit it: with its labels, and as many texts a row. Other
+    data of that name are read as data of one's own, and a note says so. A preset without `data`
+    comes from the hub.
 
     Without a test split, the data's dev split is the test split (the labels of GLUE's test splits
     are hidden); without either, 20 % of the rows are held out by `data_seed`.
@@ -91,6 +94,8 @@ def load_task(
         on_bad_row: "skip" leaves rows out that cannot be used, and counts them in `source`;
             "error" refuses them.
         max_megabytes: Most MB of a file once unpacked, in place of 500.
+        warn: Log what a user should know of the data (rows left out or repeated, how dev was
+            chosen). It stands in `source` in any case.
 
     Raises:
         InputError: If the name is unknown (with the nearest known), or anything about the data is
@@ -110,13 +115,14 @@ def load_task(
                 f"{name!r} is generated: it has no columns, labels or encoding to name"
             )
         loaded = _load_generated(place.name, shots, data_seed)
+        preset, bad_rows = None, BadRows()
     else:
         changed = {"encoding": encoding, "max_megabytes": max_megabytes}
         reading = Reading(**{key: value for key, value in changed.items() if value is not None})
-        read = _read(place, columns, label_names, reading, BadRows(on_bad_row))
+        read = _read(place, columns, label_names, reading, on_bad_row)
         loaded = _chosen(place, read, shots, data_seed, shots_short)
+        preset, bad_rows = read.preset, read.bad_rows
 
-    preset = None if place.generated else _preset(place, label_names)
     names = loaded.label_names
     pair = loaded.train[0].text_pair is not None
     fallback: tuple[Prompt | None, Prompt | None] = (None, None)
@@ -138,9 +144,11 @@ def load_task(
         source=loaded.source,
     ).with_limits(seed=data_seed, max_train=max_train, max_dev=max_dev, max_test=max_test)
     counts = audit(task)
-    warn_of(task, counts)
-    for note in loaded.source["notes"]:
-        _logger.warning("task %s: %s", task.name, note)
+    if warn:
+        bad_rows.warn()
+        warn_of(task, counts)
+        for note in loaded.source["notes"]:
+            _logger.warning("task %s: %s", task.name, note)
     return replace(task, source={**task.source, **counts})
 
 
@@ -264,19 +272,10 @@ def _hub_of(preset: Preset) -> str:
 @dataclass(frozen=True, slots=True)
 class _Read:
     rows: LabelledRows
+    preset: Preset | None
     origin: str
-    left_out: dict[str, Any]
-
-
-def _preset(place: _Place, label_names: Sequence[str] | None) -> Preset | None:
-    """Return the preset of a name, if the caller's labels are its own in whatever order.
-
-    Other labels make it the caller's own task, whatever its name.
-    """
-    preset = PRESETS.get(place.name)
-    if preset is None or label_names is None or set(label_names) == set(preset.label_names):
-        return preset
-    return None
+    bad_rows: BadRows
+    notes: tuple[str, ...] = ()
 
 
 def _read(
@@ -284,31 +283,39 @@ def _read(
     columns: Columns,
     label_names: Sequence[str] | None,
     reading: Reading,
-    bad_rows: BadRows,
+    on_bad_row: OnBadRow,
 ) -> _Read:
-    preset = _preset(place, label_names)
-    settings: dict[str, Any] = {
-        "columns": columns,
-        "label_names": label_names,
-        "reading": reading,
-        "bad_rows": bad_rows,
-    }
+    """Read a place as its preset's data, or, where they are not, as data of one's own."""
+    settings: dict[str, Any] = {"columns": columns, "label_names": label_names, "reading": reading}
+    preset = PRESETS.get(place.name)
+    if preset is None or (label_names is not None and set(label_names) != set(preset.label_names)):
+        return _read_as(None, place, on_bad_row, settings)
+    read = _read_as(preset, place, on_bad_row, settings)
+    why = misfit(preset, read.rows)
+    if not why:
+        return read
+    if place.path is None:
+        raise InputError(f"{read.origin} is not the known data set {place.name!r}: {why}")
+    note = f"these data are not the known data set {place.name!r}: {why}"
+    return replace(_read_as(None, place, on_bad_row, settings), notes=(note,))
+
+
+def _read_as(
+    preset: Preset | None, place: _Place, on_bad_row: OnBadRow, settings: Mapping[str, Any]
+) -> _Read:
+    bad_rows = BadRows(on_bad_row)
+    known: dict[str, Any] = {**settings, "bad_rows": bad_rows}
     if preset is not None:
-        settings |= {
+        known |= {
             "preset_columns": preset.columns,
             "preset_names": preset.label_names,
             "aliases": preset.aliases,
         }
     if place.path is not None:
-        rows = read_rows(place.path, **settings)
-        origin = str(place.path)
-    else:
-        hub, _, config = (place.hub or "").partition(":")
-        rows = read_hub_rows(hub, config or None, **settings)
-        origin = f"hub:{place.hub}"
-    if preset is not None:
-        check_label_names(preset, rows.label_names, origin)
-    return _Read(rows, origin, bad_rows.report())
+        return _Read(read_rows(place.path, **known), preset, str(place.path), bad_rows)
+    hub, _, config = (place.hub or "").partition(":")
+    rows = read_hub_rows(hub, config or None, **known)
+    return _Read(rows, preset, f"hub:{place.hub}", bad_rows)
 
 
 def _chosen(
@@ -331,11 +338,11 @@ def _chosen(
         "from": read.origin,
         "columns": [rows.columns.text, rows.columns.text_pair, rows.columns.label],
         "rows_read": {split: len(own) for split, own in rows.splits.items()},
-        "left_out": read.left_out,
+        "left_out": read.bad_rows.report(),
         "without_labels": list(rows.without_labels),
         "test_split": rule,
         "split": chosen.rule,
-        "notes": [chosen.rule["note"]] if "note" in chosen.rule else [],
+        "notes": [*read.notes, *([chosen.rule["note"]] if "note" in chosen.rule else [])],
     }
     return _Loaded(
         label_names=rows.label_names,

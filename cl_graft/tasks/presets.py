@@ -4,19 +4,20 @@ These are the 13 tasks of the grafting paper (https://arxiv.org/abs/2302.06600, 
 the SAM paper (https://arxiv.org/abs/2211.15583, table 1), and two sentiment sets that the first
 uses out of distribution. Prompts stand in `cl_graft.tasks.prompts` under the same names.
 
-The data's own order of label names decides class ids; a preset's names are a set to check against,
-and the order for data that declares none. Maximal lengths are LM-BFF's.
+A preset holds for data that fit it: of one or two texts as it has, with its labels. The data's own
+order of label names decides class ids; a preset's order is for data that declares none. Data of
+one's own that only have a preset's name are read as any others. Maximal lengths are LM-BFF's.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from cl_graft.errors import InputError
-from cl_graft.tasks.columns import Columns
+from cl_graft.errors import listed
+from cl_graft.tasks.columns import Columns, LabelledRows
 from cl_graft.tasks.task import Metric
 
-__all__ = ["PRESETS", "Preset", "check_label_names"]
+__all__ = ["PRESETS", "Preset", "misfit"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,18 +48,18 @@ class Preset:
         return self.columns.text_pair is not None
 
 
-def check_label_names(preset: Preset, label_names: tuple[str, ...], place: str) -> None:
-    """Check that the data's labels are the preset's, in whatever order.
-
-    Raises:
-        InputError: If they differ as sets.
-    """
-    if set(label_names) != set(preset.label_names):
-        raise InputError(
-            f"{place}: the data set {preset.name!r} has the labels "
-            f"{', '.join(preset.label_names) or '(numbers)'}, but these rows have "
-            f"{', '.join(label_names) or '(numbers)'}; data of your own needs another name"
+def misfit(preset: Preset, rows: LabelledRows) -> str:
+    """Say why rows are not a preset's data; nothing if they are, with labels in whatever order."""
+    pair = rows.columns.text_pair is not None
+    if pair != preset.pair:
+        count = {True: "two texts a row", False: "one text a row"}
+        return f"it has {count[preset.pair]}, but these data {count[pair]}"
+    if set(rows.label_names) != set(preset.label_names):
+        return (
+            f"it has the labels {listed(preset.label_names) or '(numbers)'}, but these data "
+            f"{listed(rows.label_names) or '(numbers)'}"
         )
+    return ""
 
 
 def _single(text: str) -> Columns:

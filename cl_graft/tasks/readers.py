@@ -45,10 +45,11 @@ def read_rows(
         label_names: Declared label names, in the order of class ids; empty for a regression. They
             go before those of the data.
         preset_columns: Columns to look for before the usual names.
-        preset_names: Label names for data that declares none.
-        aliases: Spellings in the data to label names.
+        preset_names: Label names for data that declares none and has these.
+        aliases: Spellings in the data to the preset's label names.
         reading: Encoding and limits of the files.
-        bad_rows: What becomes of rows that cannot be used; None means they are errors.
+        bad_rows: What becomes of rows that cannot be used; its `warn` logs what was left out. None
+            means they are errors, and what is left out even so is logged here.
 
     Raises:
         InputError: With file and line, if anything about the data is not as it must be.
@@ -58,7 +59,7 @@ def read_rows(
         raise InputError(f"{path}: {why_missing(path)}")
     if label_names is None and path.is_dir():
         label_names = _declared_names(path)
-    return to_rows(
+    rows = to_rows(
         _record_files(path, reading, bad),
         columns=columns or Columns(),
         label_names=label_names,
@@ -67,6 +68,9 @@ def read_rows(
         aliases=aliases,
         bad_rows=bad,
     )
+    if bad_rows is None:
+        bad.warn()
+    return rows
 
 
 def read_hub_rows(
@@ -86,15 +90,19 @@ def read_hub_rows(
     Raises:
         InputError: Within seconds if the hub cannot be reached, or as `read_rows`.
     """
-    return to_rows(
+    bad = bad_rows or BadRows()
+    rows = to_rows(
         _known_splits(read_hub_dataset(name, config, reading=reading or Reading()), name),
         columns=columns or Columns(),
         label_names=label_names,
         preset_columns=preset_columns,
         preset_names=preset_names,
         aliases=aliases,
-        bad_rows=bad_rows,
+        bad_rows=bad,
     )
+    if bad_rows is None:
+        bad.warn()
+    return rows
 
 
 def train_records(path: Path, *, reading: Reading | None = None) -> RecordFile:

@@ -31,6 +31,8 @@ def test_rows_left_out_are_counted_by_file_and_the_first_are_shown(
     bad = BadRows("skip")
     with caplog.at_level(logging.WARNING):
         read = read_rows(path, bad_rows=bad)
+        assert caplog.text == ""
+        bad.warn()
     assert len(read.splits["train"]) == 41
     assert read.splits["train"][-1].text == "good"
     assert bad.counts == {str(path): 6}

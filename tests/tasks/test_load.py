@@ -82,16 +82,65 @@ def test_a_presets_labels_declared_in_another_order_mend_class_ids_and_keep_the_
         assert given.label_names[one.label] != mended.label_names[other.label]
 
 
-def test_data_under_a_presets_name_with_other_labels_is_refused_unless_they_are_declared(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("name", "given", "declared"),
+    [
+        ("cr", ("ham", "spam"), False),
+        ("cr", ("ham", "spam"), True),
+        ("imdb", ("negative", "neutral", "positive"), False),
+        ("imdb", ("negative", "neutral", "positive"), True),
+        ("imdb", (1, 2, 3, 4, 5), False),
+        ("trec", ("ABBR", "bug", "feature"), False),
+        ("trec", ("ABBR", "bug", "feature"), True),
+        ("trec", (0, 1, 2), False),
+        ("copa", ("A", "B"), True),
+        ("qqp", ("different", "same"), True),
+        ("rte", (0, 1), False),
+        ("stsb", ("bad", "good"), False),
+        ("stsb", ("bad", "good"), True),
+    ],
+)
+def test_data_of_ones_own_that_have_a_presets_name_are_read_as_under_any_other_name(
+    tmp_path: Path, name: str, given: tuple, declared: bool, caplog: pytest.LogCaptureFixture
 ):
-    write(tmp_path / "cr" / "train.jsonl", texts(100))
-    with pytest.raises(InputError, match="'ham' is not among the declared label names"):
+    for own in (name, "mine"):
+        write(tmp_path / own / "train.jsonl", texts(100), given)
+        if declared:
+            (tmp_path / own / "meta.json").write_text(json.dumps({"label_names": given[::-1]}))
+    with caplog.at_level(logging.WARNING):
+        task = load_task(name, data=tmp_path)
+    mine = load_task("mine", data=tmp_path)
+    assert caplog.text.count(f"these data are not the known data set {name!r}") == 1
+    for part in ("label_names", "train", "dev", "test", "metric", "max_length", "prompt"):
+        assert getattr(task, part) == getattr(mine, part)
+    assert task.label_names == tuple(str(label) for label in (given[::-1] if declared else given))
+
+
+def test_a_few_faulty_labels_do_not_make_a_presets_data_ones_own(tmp_path: Path):
+    write(tmp_path / "cr" / "train.jsonl", texts(100), (*[1, 0] * 10, "positve"))
+    with pytest.raises(InputError, match=r"'positve' is not among .* did you mean 'positive'"):
         load_task("cr", data=tmp_path)
+    task = load_task("cr", data=tmp_path, on_bad_row="skip")
+    assert (task.label_names, task.prompt) == (("negative", "positive"), PROMPTS["cr"])
+
+
+def test_labels_of_ones_own_that_the_caller_declares_need_no_note(tmp_path: Path):
+    write(tmp_path / "cr" / "train.jsonl", texts(100))
     task = load_task("cr", data=tmp_path, label_names=("spam", "ham"))
     assert task.label_names == ("spam", "ham")
     assert task.prompt is not None
     assert task.prompt.words == {"spam": "spam", "ham": "ham"}
+    assert task.source["notes"] == []
+
+
+@pytest.mark.parametrize("name", ["copa", "imdb", "qqp", "rte", "mnli"])
+def test_real_data_of_another_benchmark_with_a_presets_name_load_under_it(
+    data_dir: Path, name: str
+):
+    task = load_task(name, data=data_dir / "long15", shots=8, max_test=20)
+    declared = json.loads((data_dir / "long15" / name / "meta.json").read_text())["label_names"]
+    assert list(task.label_names) == declared
+    assert bool(task.source["notes"]) == (name != "mnli")
 
 
 def test_a_dev_split_serves_as_test_split_where_there_is_none(tmp_path: Path):

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from cl_graft.errors import InputError
+from cl_graft.tasks.columns import Columns, LabelledRows
 from cl_graft.tasks.load import load_task
-from cl_graft.tasks.presets import PRESETS, check_label_names
+from cl_graft.tasks.presets import PRESETS, misfit
 from cl_graft.tasks.task import METRICS
 
 # The grafting paper's table 2 and the SAM paper's table 1.
@@ -43,10 +43,18 @@ def test_f1_counts_the_second_label_as_positive():
     assert PRESETS["qqp"].label_names[1] == "duplicate"
 
 
-def test_other_labels_than_the_presets_are_refused():
-    check_label_names(PRESETS["snli"], ("neutral", "contradiction", "entailment"), "here")
-    with pytest.raises(InputError, match=r"here: .*'cr' has the labels negative, positive"):
-        check_label_names(PRESETS["cr"], ("bad", "good"), "here")
+def test_data_are_a_presets_with_its_labels_in_any_order_and_its_number_of_texts():
+    def rows(*label_names: str, pair: bool = False) -> LabelledRows:
+        return LabelledRows({}, label_names, Columns(text_pair="b" if pair else None), ())
+
+    snli = rows("neutral", "contradiction", "entailment", pair=True)
+    assert misfit(PRESETS["snli"], snli) == ""
+    assert misfit(PRESETS["cr"], rows("bad", "good")) == (
+        "it has the labels negative, positive, but these data bad, good"
+    )
+    assert misfit(PRESETS["rte"], rows("entailment", "not_entailment")) == (
+        "it has two texts a row, but these data one text a row"
+    )
 
 
 @pytest.mark.parametrize("name", sorted(set(PRESETS) - {"subj", "trec", "rte", "cb"}))
