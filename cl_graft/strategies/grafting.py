@@ -40,6 +40,11 @@ class GraftingContinual(SupervisedTemplate):
         eval_every: As in Avalanche: -1 never, 0 after an experience, n every n epochs.
         peval_mode: ``"epoch"`` or ``"iteration"``.
         grafting: Settings, or a plugin; None means the defaults.
+        dev: Experiences with the rows for choosing, such as ``benchmark.valid_stream``; see
+            `GraftingPlugin`. A ready-made plugin has its own.
+
+    Raises:
+        ValueError: If both a plugin and `dev` are given.
     """
 
     def __init__(
@@ -57,9 +62,15 @@ class GraftingContinual(SupervisedTemplate):
         eval_every: int = -1,
         peval_mode: str = "epoch",
         grafting: GraftingSettings | GraftingPlugin | None = None,
+        dev: Sequence[Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        plugin = grafting if isinstance(grafting, GraftingPlugin) else GraftingPlugin(grafting)
+        if isinstance(grafting, GraftingPlugin):
+            if dev is not None:
+                raise ValueError("give `dev` to the plugin: GraftingPlugin(…, dev=dev)")
+            plugin = grafting
+        else:
+            plugin = GraftingPlugin(grafting, dev=dev)
         chosen: dict[str, Any] = {} if evaluator is None else {"evaluator": evaluator}
         super().__init__(
             model=model,

@@ -7,9 +7,9 @@ ends, the values become an entry of the bank. Evaluation of a task carries that 
 gives the model back afterwards, also in the middle of training (Panigrahi et al., 2023, App. C.3,
 https://arxiv.org/abs/2302.06600).
 
-Runs at: before_training, before_training_exp, before_training_epoch, before_training_iteration,
-before_forward, after_update, after_training_iteration, after_training_exp, before_eval_exp,
-after_eval_exp.
+Runs at: before_training, before_train_dataset_adaptation, before_training_exp,
+before_training_epoch, before_training_iteration, before_forward, after_update,
+after_training_iteration, after_training_exp, before_eval_exp, after_eval_exp.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             answering and the seed stay those of `settings`.
         bank: A bank to go on with; the model must be its base. None starts an empty one.
         dev: Experiences with the rows for choosing checkpoints, masks and budgets, matched by
-            task label; None sets 5 % of an experience's training rows aside for that.
+            task label; None sets 5 % of an experience's training rows aside for that: while it
+            trains, the strategy and its plugins see the experience without them.
         facts: What to record of a task, by task label: its name, metric and JSON facts.
         identity: Describes the base for the bank; None fingerprints the model.
         keep: Said of a parameter's name: False makes it no part of any region.
@@ -135,6 +136,12 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     def before_training(self, strategy: Any, **kwargs: Any) -> None:
         """Give up an experience whose training an exception ended."""
         self.abandon()
+
+    def before_train_dataset_adaptation(self, strategy: Any, **kwargs: Any) -> None:
+        """Set the rows for choosing aside, before the strategy makes its loader."""
+        label = self._label(strategy)
+        if label is not None:
+            self._problems.set_aside_(strategy, label=label, seed=self.settings.seed)
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Find the task's region and hand what is free of it to the strategy's optimiser."""

@@ -6,14 +6,16 @@ outcome of a dense run is the same text for both and they share its cached outco
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from cl_graft.errors import InputError
 from cl_graft.examples import Examples
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.learning import TaskProblem
@@ -22,7 +24,7 @@ from cl_graft.models import graftable_parameters
 from cl_graft.randomness import derive
 from cl_graft.strategies.heads import carrier_of, has_task_heads, head_module, head_paths
 
-__all__ = ["Problems", "task_problem"]
+__all__ = ["Problems", "set_aside", "task_problem"]
 
 _DEV_SHARE = 0.05
 _NO_SETTINGS = {"_name_or_path", "architectures", "transformers_version"}
@@ -41,6 +43,15 @@ class Problems:
     def __init__(self, dev: Any = None, metrics: Mapping[int, str] | None = None) -> None:
         self._dev = {int(e.task_label): e for e in dev} if dev is not None else {}
         self._metrics = dict(metrics or {})
+
+    def set_aside_(self, strategy: Any, *, label: int, seed: int) -> None:
+        """Make a strategy train without the rows for choosing, where no experience brings them.
+
+        Call it in ``before_train_dataset_adaptation``: data, loaders and other plugins then see an
+        experience without these rows until the strategy turns to the next one.
+        """
+        if label not in self._dev:
+            strategy.experience = set_aside(strategy.experience, seed=seed)
 
     def of(
         self,
@@ -89,19 +100,19 @@ def task_problem(
         criterion: (logits, targets) to the mean loss.
         base: Fingerprint of the base.
         device: Where batches go.
-        dev: An experience with the rows for choosing; None sets 5 % of the training rows aside.
+        dev: An experience with the rows for choosing; None takes those that `set_aside` parts off.
         metric: The dev score, a name that `cl_graft.metrics.score` knows.
         keep: Said of a parameter's name: False makes it no part of any region.
         seed: Draws the rows set aside.
     """
+    if dev is None:
+        experience = set_aside(experience, seed=seed)
+        dev = experience.set_aside
     carrier = carrier_of(model)
     head = head_module(carrier, label)
     named = {f"{head[0]}.{n}": p for n, p in head[1].named_parameters()} if head else {}
     train = Examples(experience.dataset.train(), tensors=getattr(experience, "encoded", None))
-    if dev is not None:
-        chosen_on = Examples(dev.dataset.eval(), tensors=getattr(dev, "encoded", None))
-    else:
-        train, chosen_on = train.split(_DEV_SHARE, seed=derive(seed, "dev"))
+    chosen_on = Examples(dev.dataset.eval(), tensors=getattr(dev, "encoded", None))
     return TaskProblem(
         precision=getattr(carrier, "precision", "fp32"),
         recomputes=getattr(carrier, "recomputes", False),
@@ -120,6 +131,43 @@ def task_problem(
         reading=_reading(carrier, head[1] if head else None),
         head_module=head[1] if head else None,
     )
+
+
+def set_aside(experience: Any, *, seed: int) -> Any:
+    """Return a copy of an experience without 5 % of its rows, at least one.
+
+    The copy's `set_aside` is another copy, with these rows alone. The experience itself stays as it
+    is; one that `set_aside` returned is returned again.
+
+    Args:
+        experience: A training experience.
+        seed: Draws the rows.
+
+    Raises:
+        InputError: If it has a single row.
+    """
+    if hasattr(experience, "set_aside"):
+        return experience
+    rows = Examples(experience.dataset)
+    if len(rows) < 2:
+        raise InputError(
+            f"an experience of {len(rows)} rows has none to set aside for choosing on dev; pass "
+            "`dev`, or give it 2 rows at least"
+        )
+    rest, part = rows.split(_DEV_SHARE, seed=derive(seed, "dev"))
+    trained = _with_rows(experience, rest.rows)
+    trained.set_aside = _with_rows(experience, part.rows)
+    return trained
+
+
+def _with_rows(experience: Any, rows: Sequence[int]) -> Any:
+    """Copy an experience with some of its rows, as Avalanche copies experiences."""
+    part = copy.copy(experience)
+    part._dataset = experience.dataset.subset(rows)
+    encoded = getattr(experience, "encoded", None)
+    if encoded is not None:
+        part.encoded = tuple(tensor[torch.tensor(rows)] for tensor in encoded)
+    return part
 
 
 def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:

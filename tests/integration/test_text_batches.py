@@ -117,7 +117,9 @@ def test_other_data_keep_avalanches_loader():
     from avalanche.models import SimpleMLP
 
     model = SimpleMLP(num_classes=2, input_size=12, hidden_size=16)
-    run = learner(model, vector_stream(labels=[0, 1]), plugins=[TextBatches(0)])
+    stream = vector_stream(labels=[0, 1])
+    dev = {"dev": stream.streams["test"]}  # so that no training rows are set aside
+    run = learner(model, stream, plugins=[TextBatches(0)], grafting=dev)
     seen = batches(run)
     assert sum(len(batch[0]) for batch in seen) == 32
 

@@ -58,7 +58,11 @@ def main(kind: str, checkpoint: str, out: str) -> None:
         stream = vector_stream(labels=[0, 1])
         model = nn.Sequential(nn.Linear(12, 8), nn.Tanh(), nn.Linear(8, 2))
         made = learner(
-            model, stream, plugins=[split, seen], train_mb_size=16 // dist.get_world_size()
+            model,
+            stream,
+            plugins=[split, seen],
+            train_mb_size=16 // dist.get_world_size(),
+            grafting={"dev": stream.streams["test"]},  # all 32 training rows train
         )
     for experience in made.train_stream:
         made.strategy.train(experience, eval_streams=[])
