@@ -8,6 +8,7 @@ no part of a graft and goes along as it is, so nothing is left out unseen.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +25,9 @@ from cl_graft.models.graftable import graftable_parameters
 from cl_graft.region import Layout, Parameters
 
 __all__ = ["Skill", "localize_skill", "model_tensors"]
+
+_LARGE_REST = 1_000_000
+"""Values outside of the graftable parameters above which a skill is larger than people expect."""
 
 _CANDIDATES = 20
 """The learned mask looks at the coordinates that moved most, this many times the region's size."""
@@ -88,6 +92,10 @@ def localize_skill(
             anyway.
         keep: Said of a parameter's name: False leaves it out of the region too.
         seed: Every random choice is a function of it.
+
+    Warns:
+        UserWarning: If fine-tuning changed more than a million values that are not graftable, such
+            as embeddings that were not frozen: the skill keeps them all.
 
     Raises:
         InputError: If the two are not of one architecture, do not differ, or the localizer needs
@@ -155,7 +163,20 @@ def localize_skill(
         ranking = localize(
             problem, localizer, k=k, steps=max(1, len(batches)), depth=k, candidates=candidates
         )
+    _warn_of_a_large_rest(rest)
     return Skill(gather(problem.tuned, ranking.top(k)), rest)
+
+
+def _warn_of_a_large_rest(rest: Mapping[str, Tensor]) -> None:
+    values = sum(tensor.numel() for tensor in rest.values())
+    if values > _LARGE_REST:
+        largest = max(rest, key=lambda name: rest[name].numel())
+        warnings.warn(
+            f"the skill keeps {values:,} values outside of its graft, most of them in {largest!r}: "
+            "fine-tuning changed parameters that are not graftable; freeze them before training "
+            "(such as model.get_input_embeddings().requires_grad_(False)) to keep kilobytes",
+            stacklevel=3,
+        )
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

@@ -36,8 +36,9 @@ def demo_command(
 ) -> None:
     """Watch a small pretrained encoder learn built-in tasks and forget nothing.
 
-    Three ways to learn the same stream: [b]grafting[/b]; [b]naive[/b] fine-tuning, one task after
-    the other; and [b]independent[/b], a whole model for every task. Then the bank that grafting
+    Four ways to learn the same stream: [b]grafting[/b]; [b]naive[/b] fine-tuning, one task after
+    the other; [b]lora[/b], an adapter of low rank for every task; and [b]independent[/b], a whole
+    model for every task. Then the bank that grafting
     left is verified. A few minutes on two cores, without a GPU or a model hub.
 
     [b]Example[/b]: cl-graft demo --out first

@@ -11,6 +11,7 @@ def demo_config() -> ExperimentConfig:
     """Return the config of the demo."""
     return ExperimentConfig(
         tasks=["sentiment", "topic", "question_type"],
+        strategies=["grafting", "naive", "lora", "independent"],
         shots=500,
         max_length=48,
         max_dev=120,

@@ -1,0 +1,88 @@
+"""The page on transformers runs as it stands, with no more installed than it says."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
+from pathlib import Path
+
+from docs.pages import DOCS, ROOT, blocks, typed_commands
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+PAGE = DOCS / "howto" / "transformers.md"
+
+
+def _own(extras: Iterable[str]) -> Iterator[Requirement]:
+    """What pyproject.toml asks for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    for line in project["dependencies"]:
+        yield Requirement(line)
+    for extra in extras:
+        yield from map(Requirement, project["optional-dependencies"][extra])
+
+
+def _asked(found: Distribution, extras: Iterable[str]) -> Iterator[Requirement]:
+    """What an installed distribution asks for."""
+    for needed in map(Requirement, found.requires or ()):
+        given = ({"extra": extra} for extra in ("", *extras))
+        if needed.marker is None or any(map(needed.marker.evaluate, given)):
+            yield needed
+
+
+def _needed(requirements: Iterable[Requirement]) -> dict[str, Distribution]:
+    """The distributions that pip installs here for some requirements, by name."""
+    found: dict[str, Distribution] = {}
+    seen: set[tuple[str, frozenset[str]]] = set()
+    waiting = list(requirements)
+    while waiting:
+        needed = waiting.pop()
+        key = canonicalize_name(needed.name), frozenset(needed.extras)
+        if key in seen:
+            continue
+        seen.add(key)
+        if key[0] == "cl-graft":
+            waiting += _own(needed.extras)
+            continue
+        with suppress(PackageNotFoundError):  # for other systems or Pythons
+            found[key[0]] = distribution(needed.name)
+            waiting += _asked(found[key[0]], needed.extras)
+    return found
+
+
+def _environment(folder: Path, distributions: Iterable[Distribution]) -> None:
+    """Link distributions and this package into a folder."""
+    for found in distributions:
+        for top in {file.parts[0] for file in found.files or () if ".." not in file.parts}:
+            target, link = Path(str(found.locate_file(top))), folder / top
+            if target.exists() and not link.exists():
+                link.symlink_to(target)
+    (folder / "cl_graft").symlink_to(ROOT / "cl_graft")
+
+
+def test_the_page_runs_with_what_it_says_to_install(tmp_path, minilm) -> None:
+    del minilm  # the extra `demo` is there
+    installed = next(line for line in typed_commands(PAGE) if line.startswith("pip install"))
+    requirement = re.search(r"'(cl-graft\[[a-z,]+\])'", installed)
+    assert requirement is not None
+    site = tmp_path / "site"
+    site.mkdir()
+    needed = _needed([Requirement(requirement[1])])
+    assert "accelerate" in needed
+    assert not {"pytest", "ray", "hypothesis"} & needed.keys()
+    _environment(site, needed.values())
+    program = f"import sys; sys.path.insert(0, {str(site)!r})\n"
+    program += "\n".join(block.text for block in blocks(PAGE, "python"))
+    (tmp_path / "page.py").write_text(program, encoding="utf-8")
+    ran = subprocess.run(
+        # -I -S: nothing but the standard library, and what the program itself puts on the path.
+        [sys.executable, "-I", "-S", "page.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
