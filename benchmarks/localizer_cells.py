@@ -158,7 +158,7 @@ class Bench:
             base=self.identity.fingerprint,
             device=self.device,
             dev=self.stream.benchmark.streams["valid"][label],
-            metric=self.tasks[label].metric,
+            metric=self.tasks[label].scored_by,
             seed=self.seed,
         )
 
@@ -172,7 +172,7 @@ class Bench:
         task_model = model.task_model.eval()
         with torch.no_grad():
             logits = [task_model(part, label) for part in inputs[order].split(64)]
-        return score(torch.cat(logits), targets[order], self.tasks[label].metric)
+        return score(torch.cat(logits), targets[order], self.tasks[label].scored_by)
 
 
 class Learned:

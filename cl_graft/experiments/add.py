@@ -160,7 +160,7 @@ def add_task(
             claimed=entry.size,
             owned=len(entry.owned),
             density=entry.density,
-            metric=text_task.metric,
+            metric=text_task.scored_by,
             test=test,
             test_rows=len(text_task.test),
             seconds=plugin.seconds[label],
@@ -284,7 +284,7 @@ def _problem(
         base=bank.base.fingerprint,
         device=model.task_model.device,
         dev=stream.benchmark.valid_stream[0],
-        metric=stream.tasks[0].task.metric,
+        metric=stream.tasks[0].task.scored_by,
         seed=seed,
     )
 
@@ -297,4 +297,4 @@ def _test_score(model: MultiTaskText, stream: TextStream, *, batch: int) -> floa
             task_model(part.to(task_model.device), stream.first_label).cpu()
             for part in inputs.split(batch)
         ]
-    return score(torch.cat(parts), targets, stream.tasks[0].task.metric)
+    return score(torch.cat(parts), targets, stream.tasks[0].task.scored_by)

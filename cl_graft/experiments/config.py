@@ -78,6 +78,11 @@ class TaskSettings(BaseModel):
     metric: Literal["accuracy", "f1", "matthews"] | None = Field(
         default=None, description="The task's score."
     )
+    positive: str | None = Field(
+        default=None,
+        description="The label of which f1 of two labels is the F1; null means the data's own or "
+        "the preset's, or else the second label.",
+    )
     encoding: str | None = Field(
         default=None, description="Of its text files, such as cp1252 or utf-16; null means UTF-8."
     )

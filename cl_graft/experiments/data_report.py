@@ -44,6 +44,8 @@ def data_lines(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
             said.append(f"{cut:,} of {rows:,} rows cut at {report['max_length']} tokens")
         said += [f"{source[key]:,} {text}" for key, text in _SUSPICIOUS.items() if source.get(key)]
         said += source.get("notes", [])
+        if "f1_of" in source:
+            said.append(f"its F1 is that of the label {source['f1_of']!r}")
         if said:
             lines.append(f"data of {name}: {', '.join(said)}")
     return lines

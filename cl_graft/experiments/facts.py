@@ -24,7 +24,7 @@ def task_facts(
     """
     return TaskFacts(
         name=task.name,
-        metric=task.metric,
+        metric=task.scored_by,
         facts={
             "label_names": list(task.label_names),
             "pair": task.pair,

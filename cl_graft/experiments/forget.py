@@ -274,7 +274,7 @@ def _without_the_task(
         if place in asked:
             rows, targets = _test_rows(opened, asked[place])
             parts = [answers(part, place) for part in rows.split(asked[place].config.eval_batch)]
-            metric = asked[place].task.metric
+            metric = asked[place].task.scored_by
             before, without = (
                 score(torch.cat(logits), targets, metric) for logits in zip(*parts, strict=True)
             )

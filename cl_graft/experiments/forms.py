@@ -96,6 +96,7 @@ def _numbered_through(tasks: Sequence[TextTask], *, size: int | None) -> tuple[T
                     name=f"{task.name}{part}",
                     label_names=names,
                     metric="accuracy",
+                    positive=None,
                     prompt=None,
                     causal_prompt=None,
                     source={**task.source, "classes": [first + label for label in group]},

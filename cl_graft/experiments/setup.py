@@ -105,7 +105,7 @@ def set_up(
         strategy=row.name,
         seed=seed,
         tasks=stream.names,
-        metrics={task.name: task.metric for task in tasks},
+        metrics={task.name: task.scored_by for task in tasks},
         schedules={},
         data_fingerprints={task.name: task.fingerprint for task in tasks},
         model={

@@ -13,6 +13,7 @@ from cl_graft.experiments.config import ExperimentConfig, TaskSettings
 from cl_graft.experiments.forms import formed
 from cl_graft.models import Loaded, TaskModel
 from cl_graft.tasks import TextTask, load_task
+from cl_graft.tasks.audit import shared_rows
 from cl_graft.tasks.encoded import encode_task
 
 __all__ = ["check_tasks", "data_seed_of", "load_tasks"]
@@ -29,6 +30,9 @@ def load_tasks(
     config: ExperimentConfig, *, seed: int, regressions: bool = False
 ) -> tuple[TextTask, ...]:
     """Load the tasks of a config for the run with a seed, in the form that it asks for.
+
+    Test rows of a task that another task learns from are counted in the notes of its `source`.
+    Nothing is logged: results tell what became of the data.
 
     Args:
         config: The settings.
@@ -48,6 +52,10 @@ def load_tasks(
     for task in tasks:
         if task.regression and not regressions:
             raise InputError(f"task {task.name!r} is a regression; this runs classification tasks")
+    tasks = tuple(
+        replace(task, source={**task.source, "notes": [*task.source["notes"], *notes]})
+        for task, notes in zip(tasks, shared_rows(tasks), strict=True)
+    )
     return formed(tasks, config)
 
 
@@ -104,5 +112,6 @@ def _load(name: str, config: ExperimentConfig, data_seed: int) -> TextTask:
         max_test=config.max_test,
         on_bad_row=config.on_bad_row,
         max_megabytes=config.max_megabytes,
+        warn=False,
         **own.model_dump(),
     )

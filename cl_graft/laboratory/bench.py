@@ -118,7 +118,7 @@ class Bench:
                 base=self.identity.fingerprint,
                 device=self.device,
                 dev=self.stream.benchmark.streams["valid"][label],
-                metric=self.stream.tasks[label].task.metric,
+                metric=self.stream.tasks[label].task.scored_by,
                 seed=self.seed,
             )
             if label in self._rows:
@@ -369,7 +369,7 @@ class Bench:
         with torch.no_grad():
             parts = inputs.split(self.config.eval_batch)
             logits = [task.forward(part.to(self.device)).float().cpu() for part in parts]
-        return Answers(torch.cat(logits), targets, encoded.task.metric)
+        return Answers(torch.cat(logits), targets, encoded.task.scored_by)
 
     def tuned_answers(self, label: int, run: DenseRun, *, split: str = "test") -> Answers:
         """Answer with the densely fine-tuned model."""

@@ -24,6 +24,8 @@ def score(logits: Tensor, labels: Tensor, metric: str, *, classes: int | None = 
             `f1`: of class 1 where there are two classes (as GLUE scores MRPC and QQP,
             https://arxiv.org/abs/1804.07461), else the mean over classes (as SuperGLUE scores CB,
             https://arxiv.org/abs/1905.00537); in [0, 1].
+            `f1_of_class_0`: of class 0 of two classes, for a task whose positive label is the
+            first (`TextTask.scored_by`).
             `matthews`: Matthews correlation coefficient (as GLUE scores CoLA), in [-1, 1]; 0 where
             all predictions or all labels are one class.
             `pearson`: correlation of predicted and given values (as GLUE scores STS-B), in
@@ -58,15 +60,28 @@ def _accuracy(logits: Tensor, labels: Tensor, classes: int) -> float:
 
 
 def _f1(logits: Tensor, labels: Tensor, classes: int) -> float:
-    from torchmetrics.functional.classification import binary_f1_score, multiclass_f1_score
+    from torchmetrics.functional.classification import multiclass_f1_score
 
     _check_classes(labels, classes)
     predicted = _predicted(logits, classes)
     if classes == 2:
-        return float(binary_f1_score((predicted == 1).long(), labels))
+        return _binary_f1(predicted, labels, positive=1)
     by_class = multiclass_f1_score(predicted, labels, num_classes=classes + 1, average="none")
     present = torch.cat([predicted, labels]).unique()
     return float(by_class[present[present < classes]].mean())
+
+
+def _f1_of_class_0(logits: Tensor, labels: Tensor, classes: int) -> float:
+    _check_classes(labels, classes)
+    if classes != 2:
+        raise ValueError(f"the F1 of class 0 is of two classes, got {classes}; use 'f1'")
+    return _binary_f1(_predicted(logits, classes), labels, positive=0)
+
+
+def _binary_f1(predicted: Tensor, labels: Tensor, *, positive: int) -> float:
+    from torchmetrics.functional.classification import binary_f1_score
+
+    return float(binary_f1_score((predicted == positive).long(), (labels == positive).long()))
 
 
 def _matthews(logits: Tensor, labels: Tensor, classes: int) -> float:
@@ -126,6 +141,7 @@ METRICS: MappingProxyType[str, Callable[[Tensor, Tensor, int], float]] = Mapping
     {
         "accuracy": _accuracy,
         "f1": _f1,
+        "f1_of_class_0": _f1_of_class_0,
         "matthews": _matthews,
         "pearson": _pearson,
         "spearman": _spearman,

@@ -1,4 +1,4 @@
-"""What is suspicious about a task's rows: doubles, contradictions, test rows that also train.
+"""What is suspicious about the rows of tasks: doubles, contradictions, test rows that also train.
 
 Texts are compared as they are, to the character.
 """
@@ -6,11 +6,12 @@ Texts are compared as they are, to the character.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from cl_graft.tasks.task import Row, TextTask
 
-__all__ = ["audit", "warn_of"]
+__all__ = ["audit", "shared_rows", "warn_of"]
 
 _logger = logging.getLogger(__name__)
 
@@ -38,6 +39,31 @@ def audit(task: TextTask) -> dict[str, int]:
         "duplicates": len(train) - sum(len(given) for given in labels.values()),
         "conflicts": sum(len(labels[texts]) > 1 for texts in train),
     }
+
+
+def shared_rows(tasks: Sequence[TextTask]) -> list[tuple[str, ...]]:
+    """Name the other tasks of a stream in whose train or dev the test rows of each task stand.
+
+    Returns:
+        The notes on each task, one for each other task of which there are any, with their number.
+    """
+    learned: dict[_Texts, set[int]] = {}
+    for place, task in enumerate(tasks):
+        for row in (*task.train, *task.dev):
+            learned.setdefault(_texts(row), set()).add(place)
+    notes: list[tuple[str, ...]] = []
+    for place, task in enumerate(tasks):
+        found = Counter(
+            other for row in task.test for other in learned.get(_texts(row), ()) if other != place
+        )
+        notes.append(
+            tuple(
+                f"{count:,} of its {len(task.test):,} test rows also stand in train or dev of "
+                f"{tasks[other].name}"
+                for other, count in sorted(found.items())
+            )
+        )
+    return notes
 
 
 def warn_of(task: TextTask, counts: Mapping[str, int]) -> None:

@@ -52,12 +52,16 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class LabelledRows:
-    """The rows of every split that has labels, the label names (empty: regression), the columns."""
+    """The rows of every split that has labels, the label names (empty: regression), the columns.
+
+    `positive` is the label that the data declare as the positive one.
+    """
 
     splits: Mapping[str, tuple[Row, ...]]
     label_names: tuple[str, ...]
     columns: Columns
     without_labels: tuple[str, ...]
+    positive: str | None = None
 
 
 def to_rows(

@@ -53,6 +53,7 @@ def load_task(
     label: str | None = None,
     label_names: Sequence[str] | None = None,
     metric: Metric | None = None,
+    positive: str | None = None,
     max_length: int | None = None,
     prompt: Prompt | None = None,
     causal_prompt: Prompt | None = None,
@@ -87,6 +88,8 @@ def load_task(
         label: Column of the label.
         label_names: Label names in the order of class ids; empty for a regression.
         metric: In place of the preset's, or accuracy (pearson for a regression).
+        positive: The label of which the metric "f1" is the F1, in place of the one that a
+            `meta.json` or the preset names, or of the second of two labels.
         max_length: Tokens a row, in place of the preset's, or 128.
         prompt: In place of the preset's masked prompt, or the label names themselves.
         causal_prompt: The same for the causal prompt.
@@ -131,17 +134,23 @@ def load_task(
     elif names:
         fallback = default_prompts(names, pair=pair)
     plain: Metric = "accuracy" if names else "pearson"
+    metric = metric or (preset.metric if preset else plain)
+    if positive is None and metric == "f1" and len(names) == 2:
+        positive = loaded.positive or (preset and preset.positive) or names[1]
+    positive = preset.aliases.get(positive or "", positive) if preset else positive
+    shown = {} if positive is None else {"f1_of": positive}
     task = TextTask(
         name=place.name,
         label_names=names,
         train=loaded.train,
         dev=loaded.dev,
         test=loaded.test,
-        metric=metric or (preset.metric if preset else plain),
+        metric=metric,
+        positive=positive,
         prompt=prompt or fallback[0],
         causal_prompt=causal_prompt or fallback[1],
         max_length=max_length or (preset.max_length if preset else 128),
-        source=loaded.source,
+        source={**loaded.source, **shown},
     ).with_limits(seed=data_seed, max_train=max_train, max_dev=max_dev, max_test=max_test)
     counts = audit(task)
     if warn:
@@ -178,6 +187,7 @@ class _Loaded:
     dev: tuple[Row, ...]
     test: tuple[Row, ...]
     source: dict[str, Any]
+    positive: str | None = None
 
 
 def _find(name: str, data: Path | None) -> _Place:
@@ -350,6 +360,7 @@ def _chosen(
         dev=chosen.dev,
         test=test,
         source=source,
+        positive=rows.positive,
     )
 
 

@@ -26,6 +26,7 @@ class Preset:
 
     `hub` is the data set's name on the hub, with ':' and a configuration where it has several;
     None where the hub has it in no form that is read here (COPA and WSC come there in pieces).
+    `positive` is the label of which an F1 is taken; None where neither of two labels is.
     `aliases` map other spellings of label names to the preset's.
     """
 
@@ -33,6 +34,7 @@ class Preset:
     label_names: tuple[str, ...]
     columns: Columns
     metric: Metric = "accuracy"
+    positive: str | None = None
     max_length: int = 128
     hub: str | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -92,21 +94,35 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="sst2",
                 label_names=_SENTIMENT,
+                positive="positive",
                 columns=_single("sentence"),
                 hub="nyu-mll/glue:sst2",
             ),
             Preset(
-                name="sst2_sent", label_names=_SENTIMENT, columns=_single("text"), hub="SetFit/sst2"
+                name="sst2_sent",
+                label_names=_SENTIMENT,
+                positive="positive",
+                columns=_single("text"),
+                hub="SetFit/sst2",
             ),
             Preset(
                 name="mr",
                 label_names=_SENTIMENT,
+                positive="positive",
                 columns=_single("text"),
                 hub="cornell-movie-review-data/rotten_tomatoes",
                 aliases=_POLARITY,
             ),
-            Preset(name="cr", label_names=_SENTIMENT, columns=_single("text"), hub="SetFit/CR"),
-            Preset(name="mpqa", label_names=_SENTIMENT, columns=_single("text")),
+            Preset(
+                name="cr",
+                label_names=_SENTIMENT,
+                positive="positive",
+                columns=_single("text"),
+                hub="SetFit/CR",
+            ),
+            Preset(
+                name="mpqa", label_names=_SENTIMENT, positive="positive", columns=_single("text")
+            ),
             Preset(
                 name="subj",
                 label_names=("subjective", "objective"),
@@ -130,6 +146,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="imdb",
                 label_names=_SENTIMENT,
+                positive="positive",
                 columns=_single("text"),
                 hub="stanfordnlp/imdb",
                 aliases=_POLARITY,
@@ -137,6 +154,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="yelp_polarity",
                 label_names=_SENTIMENT,
+                positive="positive",
                 columns=_single("text"),
                 hub="fancyzhx/yelp_polarity",
                 aliases={"1": "negative", "2": "positive"},
@@ -144,12 +162,14 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="qnli",
                 label_names=_ENTAILED,
+                positive="entailment",
                 columns=_pair("question", "sentence"),
                 hub="nyu-mll/glue:qnli",
             ),
             Preset(
                 name="rte",
                 label_names=_ENTAILED,
+                positive="entailment",
                 columns=_pair("sentence1", "sentence2"),
                 max_length=256,
                 hub="nyu-mll/glue:rte",
@@ -171,6 +191,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="mrpc",
                 label_names=("not_equivalent", "equivalent"),
+                positive="equivalent",
                 columns=_pair("sentence1", "sentence2"),
                 metric="f1",
                 hub="nyu-mll/glue:mrpc",
@@ -178,6 +199,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="qqp",
                 label_names=("not_duplicate", "duplicate"),
+                positive="duplicate",
                 columns=_pair("question1", "question2"),
                 metric="f1",
                 hub="nyu-mll/glue:qqp",
@@ -185,6 +207,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="cola",
                 label_names=("unacceptable", "acceptable"),
+                positive="acceptable",
                 columns=_single("sentence"),
                 metric="matthews",
                 hub="nyu-mll/glue:cola",
@@ -211,6 +234,7 @@ PRESETS: Mapping[str, Preset] = MappingProxyType(
             Preset(
                 name="wsc",
                 label_names=("false", "true"),
+                positive="true",
                 columns=_pair("text", "text_pair"),
                 aliases={"False": "false", "True": "true"},
             ),

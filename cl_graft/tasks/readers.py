@@ -1,13 +1,14 @@
 """Read labelled rows from files, folders and Hugging Face data sets.
 
 `read_rows` takes any local form: one file, a folder of train / dev / test files (beside them an
-optional `meta.json` that declares `label_names`), or a data set saved with `save_to_disk`.
-`read_hub_rows` takes a data set of the hub by name. Both return the splits that there are; which
-rows serve as dev and test where a split is missing is decided by `load_task`.
+optional `meta.json` that declares `label_names` and the `positive` one), or a data set saved with
+`save_to_disk`. `read_hub_rows` takes a data set of the hub by name. Both return the splits that
+there are; which rows serve as dev and test where a split is missing is decided by `load_task`.
 """
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cl_graft.errors import InputError
@@ -57,8 +58,8 @@ def read_rows(
     reading, bad = reading or Reading(), bad_rows or BadRows()
     if not path.exists():
         raise InputError(f"{path}: {why_missing(path)}")
-    if label_names is None and path.is_dir():
-        label_names = _declared_names(path)
+    declared, positive = _declared(path) if path.is_dir() else (None, None)
+    label_names = declared if label_names is None else label_names
     rows = to_rows(
         _record_files(path, reading, bad),
         columns=columns or Columns(),
@@ -70,7 +71,7 @@ def read_rows(
     )
     if bad_rows is None:
         bad.warn()
-    return rows
+    return replace(rows, positive=positive)
 
 
 def read_hub_rows(
@@ -190,16 +191,20 @@ def _known_splits(files: Mapping[str, RecordFile], place: str) -> dict[str, Reco
     return found
 
 
-def _declared_names(folder: Path) -> tuple[str, ...] | None:
+def _declared(folder: Path) -> tuple[tuple[str, ...] | None, str | None]:
+    """Read the label names that a folder's `meta.json` declares, and which is the positive one."""
     path = folder / "meta.json"
     if not path.is_file():
-        return None
+        return None, None
     try:
-        names = json.loads(path.read_text(encoding="utf-8-sig")).get("label_names")
+        meta = json.loads(path.read_text(encoding="utf-8-sig"))
+        names, positive = meta.get("label_names"), meta.get("positive")
     except (ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: not a readable JSON object ({error})") from None
+    if positive is not None and not isinstance(positive, str):
+        raise InputError(f"{path}: positive must be a label's name, got {positive!r}")
     if names is None:
-        return None
+        return None, positive
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InputError(f"{path}: label_names must be a list of texts, got {names!r}")
-    return tuple(names)
+    return tuple(names), positive

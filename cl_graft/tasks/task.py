@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, listed
 from cl_graft.randomness import permutation
 from cl_graft.tasks.prompts import Prompt
 
@@ -43,6 +43,7 @@ class TextTask:
     """A classification task, or a regression (no label names), ready to be encoded.
 
     `label_names[i]` is the name of class id i. Every row has a second text, or none has.
+    `positive` is the label of which `metric` "f1" of two classes is the F1; None means the second.
     `prompt` asks a masked language model, `causal_prompt` a causal one. `max_length` counts
     tokens, special ones included. `source` is provenance: paths, split rule, counts.
 
@@ -57,6 +58,7 @@ class TextTask:
     dev: tuple[Row, ...]
     test: tuple[Row, ...]
     metric: Metric = "accuracy"
+    positive: str | None = None
     prompt: Prompt | None = None
     causal_prompt: Prompt | None = None
     max_length: int = 128
@@ -88,6 +90,12 @@ class TextTask:
     def pair(self) -> bool:
         """Whether each row has two texts."""
         return self.train[0].text_pair is not None
+
+    @property
+    def scored_by(self) -> str:
+        """The name of the task's score for `cl_graft.metrics.score`, which knows class ids only."""
+        first = self.positive is not None and self.positive == self.label_names[0]
+        return "f1_of_class_0" if self.metric == "f1" and first else self.metric
 
     @cached_property
     def fingerprint(self) -> str:
@@ -170,6 +178,14 @@ def _check_header(task: TextTask) -> None:
     if task.regression != (task.metric in _OF_REGRESSIONS):
         kind = "a regression" if task.regression else "a classification"
         raise InputError(f"task {task.name!r} is {kind}: metric {task.metric!r} does not fit it")
+    if task.positive is not None and (
+        task.metric != "f1" or len(task.label_names) != 2 or task.positive not in task.label_names
+    ):
+        raise InputError(
+            f"task {task.name!r}: positive {task.positive!r} is for the metric 'f1' of two labels, "
+            f"and one of them; the metric is {task.metric!r}, the labels are "
+            f"{listed(task.label_names)}"
+        )
     if task.max_length < 8:
         raise InputError(
             f"task {task.name!r}: max_length must be at least 8 tokens, got {task.max_length}"

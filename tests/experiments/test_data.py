@@ -1,6 +1,7 @@
 """Faults of data are told before anything is computed; what was left out is in the results."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,23 @@ def test_rows_left_out_and_cut_stand_in_the_results_and_the_summary(settings, da
     summary = (out / "naive" / "seed0" / "summary.md").read_text()
     assert "1 rows of" in summary
     assert "rows cut at 16 tokens" in summary
+
+
+def test_which_label_an_f1_is_of_and_rows_shared_by_tasks_stand_in_results_and_summary(
+    settings, data, tmp_path
+):
+    header, *rows, _ = (data / "mine.csv").read_text().splitlines()
+    (data / "again.csv").write_text("\n".join([header, *rows[::-1]]))
+    own = {"mine": {"metric": "f1", "positive": "bad"}}
+    asked = {**settings, "tasks": ["mine", "again"], "task_settings": own, "shots": None}
+    out = tmp_path / "out"
+    result = run(config_from(asked), strategy="naive", seed=0, out=out)
+    assert result.metrics == {"mine": "f1_of_class_0", "again": "accuracy"}
+    (note,) = result.data["mine"]["source"]["notes"]
+    assert re.fullmatch("[1-8] of its 8 test rows also stand in train or dev of again", note)
+    summary = (out / "naive" / "seed0" / "summary.md").read_text()
+    assert note in summary
+    assert "its F1 is that of the label 'bad'" in summary
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,20 @@ def test_class_metrics_agree_with_scikit_learn(metric, sample):
     assert score(logits, labels, metric) == pytest.approx(expected, abs=1e-6)
 
 
+@given(sample=samples)
+def test_the_f1_of_class_0_agrees_with_scikit_learn_and_is_of_two_classes(sample):
+    logits, labels = sample
+    if logits.shape[1] > 2:
+        with pytest.raises(ValueError, match="is of two classes"):
+            score(logits, labels, "f1_of_class_0")
+        return
+    predicted = logits.argmax(dim=1)
+    expected = sklearn.metrics.f1_score(labels, predicted, pos_label=0, zero_division=0)
+    assert score(logits, labels, "f1_of_class_0") == pytest.approx(expected, abs=1e-6)
+    turned = score(logits.flip(1), 1 - labels, "f1")
+    assert score(logits, labels, "f1_of_class_0") == turned or 1 in logits.diff().eq(0)
+
+
 @given(st.integers(0, 2**32), st.integers(2, 80))
 def test_pearson_agrees_with_numpy(seed, n):
     generator = torch.Generator().manual_seed(seed)
@@ -137,7 +151,7 @@ def test_what_does_not_fit_the_metric_is_refused(logits, labels, metric, message
 
 
 def test_the_table_names_the_metrics_of_a_text_task():
-    assert set(METRICS) == {"accuracy", "f1", "matthews", "pearson", "spearman"}
+    assert set(METRICS) == {*("accuracy", "f1", "f1_of_class_0", "matthews", "pearson", "spearman")}
 
 
 @pytest.mark.parametrize("metric", REFERENCES)

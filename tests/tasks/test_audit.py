@@ -1,10 +1,14 @@
 """Doubled, contradicting and leaked rows are counted."""
 
 import logging
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from cl_graft.tasks.audit import audit, warn_of
+from cl_graft.tasks.audit import audit, shared_rows, warn_of
+from cl_graft.tasks.load import load_task
 from cl_graft.tasks.task import Row, TextTask
 
 
@@ -45,3 +49,27 @@ def test_the_second_text_counts_as_part_of_a_row():
     found = TextTask("mine", ("no", "yes"), pair, pair[:1], (Row("a", "d", 0),))
     assert audit(found)["conflicts"] == 0
     assert audit(found)["train_test_overlap"] == 0
+
+
+def test_test_rows_that_another_task_of_the_stream_learns_from_are_counted_by_task():
+    clean = task([("a", 0), ("b", 1)], [("c", 0)], [("d", 1)])
+    leaking = task([("d", 0), ("e", 1)], [("f", 0)], [("a", 1), ("c", 0), ("g", 1)])
+    both = task([("g", 0), ("h", 1)], [("a", 0)], [("x", 1)])
+    named = [replace(each, name=name) for each, name in ((clean, "one"), (leaking, "two"))]
+    assert shared_rows([*named, both]) == [
+        ("1 of its 1 test rows also stand in train or dev of two",),
+        (
+            "2 of its 3 test rows also stand in train or dev of one",
+            "2 of its 3 test rows also stand in train or dev of mine",
+        ),
+        (),
+    ]
+    assert shared_rows([clean]) == [()]
+
+
+def test_real_tasks_of_one_family_are_noticed_in_a_stream(data_dir: Path):
+    tasks = [load_task(name, data=data_dir) for name in ("sst2_sent", "mr", "cr")]
+    notes = shared_rows(tasks)
+    assert re.fullmatch(r"[0-9]+ of its 872 test rows .* of mr", notes[0][0])
+    assert re.fullmatch(r"[0-9,]+ of its 2,000 test rows .* of sst2_sent", notes[1][0])
+    assert notes[2] == ()

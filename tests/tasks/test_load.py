@@ -143,6 +143,37 @@ def test_real_data_of_another_benchmark_with_a_presets_name_load_under_it(
     assert bool(task.source["notes"]) == (name != "mnli")
 
 
+def test_an_f1_is_of_the_label_that_is_positive_wherever_it_stands(tmp_path: Path):
+    pairs = [{"text": t, "text_pair": t, "label": n % 2} for n, t in enumerate(texts(100))]
+    rows = "\n".join(json.dumps(pair) for pair in pairs)
+    for name in ("qqp", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.jsonl").write_text(rows)
+
+    def scored(name: str, **settings) -> tuple:
+        task = load_task(name, data=tmp_path, **settings)
+        return task.metric, task.scored_by, task.source.get("f1_of")
+
+    turned = ("duplicate", "not_duplicate")
+    assert scored("qqp") == ("f1", "f1", "duplicate")
+    assert scored("qqp", label_names=turned) == ("f1", "f1_of_class_0", "duplicate")
+    assert scored("qqp", positive="not_duplicate") == ("f1", "f1_of_class_0", "not_duplicate")
+    assert scored("mine") == ("accuracy", "accuracy", None)
+    assert scored("mine", metric="f1") == ("f1", "f1", "1")
+    meta = {"label_names": ["same", "other"], "positive": "same"}
+    (tmp_path / "mine" / "meta.json").write_text(json.dumps(meta))
+    assert scored("mine") == ("accuracy", "accuracy", None)
+    assert scored("mine", metric="f1") == ("f1", "f1_of_class_0", "same")
+    assert scored("mine", metric="f1", positive="other") == ("f1", "f1", "other")
+    with pytest.raises(InputError, match="positive 'neither' is for the metric 'f1' of two labels"):
+        load_task("mine", data=tmp_path, metric="f1", positive="neither")
+    with pytest.raises(InputError, match="the metric is 'accuracy'"):
+        load_task("mine", data=tmp_path, positive="same")
+    (tmp_path / "mine" / "meta.json").write_text('{"positive": 1}')
+    with pytest.raises(InputError, match="positive must be a label's name, got 1"):
+        load_task("mine", data=tmp_path)
+
+
 def test_a_dev_split_serves_as_test_split_where_there_is_none(tmp_path: Path):
     write(tmp_path / "mail" / "train.jsonl", texts(200))
     write(tmp_path / "mail" / "dev.jsonl", texts(60, 200))
