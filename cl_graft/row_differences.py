@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from cl_graft.linear_layers import is_conv1d
 from cl_graft.plans import Plan
 from cl_graft.row_groups import Step
 
-__all__ = ["RowDifferences", "cheaper_to_add", "is_matrix"]
+__all__ = ["RowDifferences", "cheaper_to_add"]
 
 _FULL_PRECISION, _HALF_PRECISION, _ACCELERATOR = 16.0, 50.0, 1.0
 """Cost of a difference of a token over that of a weight of one more product, as measured there.
@@ -27,11 +28,6 @@ _FULL_PRECISION, _HALF_PRECISION, _ACCELERATOR = 16.0, 50.0, 1.0
 From 512 tokens on it was 9 to 31 in full precision and 26 to 109 in bf16, on two hosts. That of
 accelerators, where the number of calls counts, is a guess.
 """
-
-
-def is_matrix(module: nn.Module) -> bool:
-    """Tell whether a module computes x·W + b: `nn.Linear`, or the `Conv1D` of GPT-2."""
-    return type(module) is nn.Linear or _is_conv1d(module)
 
 
 def cheaper_to_add(weight: Tensor, *, differences: int, tasks: int) -> bool:
@@ -88,12 +84,12 @@ class RowDifferences:
         """Lay out what sets the tasks of a batch apart from what the module carries.
 
         Args:
-            module: An `is_matrix` module.
+            module: A linear layer.
             plans: What entries write, by ``"weight"`` and ``"bias"``.
             steps: The groups of the batch.
         """
         weight, of_weight = _differences(plans.get("weight"), steps, module, width=_width(module))
-        if _is_conv1d(module):
+        if is_conv1d(module):
             weight = Differences(weight.places, weight.columns, weight.values)
         bias, of_bias = _differences(plans.get("bias"), steps, module, width=1)
         return cls(steps, weight, bias, of_weight, of_bias)
@@ -122,11 +118,6 @@ class RowDifferences:
             if not isinstance(rows, slice):
                 y[rows] = own
         return y
-
-
-def _is_conv1d(module: nn.Module) -> bool:
-    kind = type(module)
-    return kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
 
 
 def _width(module: nn.Module) -> int:

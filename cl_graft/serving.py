@@ -16,8 +16,10 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from cl_graft.forwards import current_forward, other_forward
+from cl_graft.linear_layers import is_linear
 from cl_graft.plans import Plan
-from cl_graft.row_differences import RowDifferences, cheaper_to_add, is_matrix
+from cl_graft.row_differences import RowDifferences, cheaper_to_add
 from cl_graft.row_groups import Step, in_turn, middle, steps_of
 from cl_graft.switch import Switch
 
@@ -136,16 +138,13 @@ class _Layer:
     @contextmanager
     def by_row(self) -> Iterator[None]:
         """Make the module answer each row with its own task."""
-        whole = self.module.forward
-        own = "forward" in vars(self.module)
-        self.module.forward = lambda *args, **settings: self._forward(whole, args, settings)
-        try:
+        whole = current_forward(self.module)
+
+        def forward(_: nn.Module, *args: Any, **settings: Any) -> Tensor:
+            return self._forward(whole, args, settings)
+
+        with other_forward(self.module, forward):
             yield
-        finally:
-            if own:
-                self.module.forward = whole
-            else:
-                del self.module.forward
 
     def _forward(
         self, whole: Callable[..., Tensor], args: tuple[Any, ...], settings: dict[str, Any]
@@ -165,7 +164,7 @@ class _Layer:
         return in_turn(some, x, self.steps, list(self.tensors.values()))
 
     def _adds(self, x: Tensor) -> bool:
-        if self.how == "in_turn" or not is_matrix(self.module):
+        if self.how == "in_turn" or not is_linear(self.module):
             return False
         if self.how == "add" or "weight" not in self.tensors:
             return True

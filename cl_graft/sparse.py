@@ -14,6 +14,7 @@ hook gathers the region's part as soon as it is complete and frees the rest.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from itertools import chain
 from types import TracebackType
 from typing import Any
@@ -22,7 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.coordinate_gradient import Coordinates, region_linear
+from cl_graft.forwards import has_other_forward, other_forward
 from cl_graft.graft import Graft, extract, named
+from cl_graft.linear_layers import is_conv1d, is_linear
 from cl_graft.region import Region
 
 __all__ = ["RegionParameters", "deal", "linear_owners", "region_forward"]
@@ -61,6 +64,11 @@ class RegionParameters:
     """
 
     def __init__(self, model: nn.Module, region: Region) -> None:
+        if torch.is_inference_mode_enabled():
+            raise RuntimeError(
+                "a region was opened under torch.inference_mode(), where nothing gets a gradient; "
+                "open it outside of the inference mode"
+            )
         self.region = region
         self._model = model
         self._parameters = named(model, region.layout)
@@ -69,43 +77,46 @@ class RegionParameters:
         wide = torch.promote_types(start.dtype, torch.float32)
         self.vector = nn.Parameter(start.to(device, wide))
         self._dtype = start.dtype
-        self._flags = {name: p.requires_grad for name, p in self._parameters.items()}
         self._places = [
             (self._parameters[name], inside.to(device), place)
             for name, inside, place in region.by_parameter()
         ]
+        self.gathered: list[nn.Parameter] = []
+        with ExitStack() as undo:
+            undo.callback(_give_back_, {p: p.requires_grad for p in self._parameters.values()})
+            self._connect_(undo)
+            self._undo = undo.pop_all()
+
+    def _connect_(self, undo: ExitStack) -> None:
+        """Let backward passes fill the gradient of `vector`, until `undo` is closed."""
         for parameter in self._parameters.values():
             parameter.requires_grad_(False)
             parameter.grad = None
-        self.gathered: list[nn.Parameter] = []
-        self._hooks: list[torch.utils.hooks.RemovableHandle] = []
-        self._patched: list[tuple[nn.Module, Any]] = []
-        owners = linear_owners(model)
-        matrices = [
-            (owners[id(parameter)], parameter, inside, place)
-            for parameter, inside, place in self._places
-            if id(parameter) in owners
-        ]
-        handles = deal(self.vector, tuple(place for *_, place in matrices))
-        for (layers, weight, inside, _), handle in zip(matrices, handles, strict=True):
-            self._patch(layers, weight, inside, handle)
+        owners = linear_owners(self._model)
         for parameter, inside, place in self._places:
             if id(parameter) not in owners:
                 parameter.requires_grad_(True)
                 self.gathered.append(parameter)
                 hook = parameter.register_post_accumulate_grad_hook(self._gatherer(inside, place))
-                self._hooks.append(hook)
-
-    def _patch(
-        self, layers: list[nn.Module], weight: Tensor, inside: Tensor, handle: Tensor
-    ) -> None:
-        """Let the layers of one weight compute its gradient at `inside`, for `handle`."""
-        transposed = not isinstance(layers[0], nn.Linear)
-        rows, columns = weight.shape
-        where = Coordinates.of(inside, (rows, columns), transposed=transposed)
-        for layer in layers:
-            self._patched.append((layer, layer.__dict__.get("forward")))
-            layer.forward = region_forward(layer, handle, where)
+                undo.callback(hook.remove)
+        matrices = [
+            (owners[id(parameter)], parameter, inside, place)
+            for parameter, inside, place in self._places
+            if id(parameter) in owners
+        ]
+        places = tuple(place for *_, place in matrices)
+        for (layers, weight, inside, _), handle in zip(
+            matrices, deal(self.vector, places, whole=not self.gathered), strict=True
+        ):
+            rows, columns = weight.shape
+            where = Coordinates.of(inside, (rows, columns), transposed=is_conv1d(layers[0]))
+            for layer in layers:
+                if has_other_forward(layer):
+                    raise RuntimeError(
+                        "a region of this model is open already, or a mixed batch is being "
+                        "answered: its gradient would be lost; close that first"
+                    )
+                undo.enter_context(other_forward(layer, region_forward(handle, where)))
 
     def _gatherer(self, inside: Tensor, place: slice) -> Callable[[Tensor], None]:
         def gather(parameter: Tensor) -> None:
@@ -140,17 +151,14 @@ class RegionParameters:
 
     def close(self) -> None:
         """Detach from the model; its parameters get back their `requires_grad`."""
-        for hook in self._hooks:
-            hook.remove()
-        for layer, forward in reversed(self._patched):
-            if forward is None:
-                layer.__dict__.pop("forward", None)
-            else:
-                layer.forward = forward
-        self._hooks, self._patched = [], []
-        for name, parameter in self._parameters.items():
-            parameter.requires_grad_(self._flags[name])
-            parameter.grad = None
+        self._undo.close()
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Refuse to be copied: the layers of a copied model would not know the copied vector."""
+        raise TypeError(
+            "an open region can be neither copied nor pickled, as it is connected to the layers of "
+            "its model; copy the model, which makes a plain one, and open the region there"
+        )
 
     def __enter__(self) -> RegionParameters:
         return self
@@ -164,36 +172,59 @@ class RegionParameters:
         self.close()
 
 
-def deal(vector: Tensor, places: tuple[slice, ...]) -> tuple[Tensor, ...]:
+def deal(vector: Tensor, places: tuple[slice, ...], *, whole: bool = True) -> tuple[Tensor, ...]:
     """Deal a vector out to layers, so that their gradients come back to it as one.
 
     Each layer gets a copy of its slice as a handle for the gradient; nothing is saved, so the
-    handles serve any number of forward and backward passes.
+    handles serve any number of forward and backward passes. They carry gradients also where they
+    are made under `torch.no_grad`.
+
+    Args:
+        vector: What to deal out.
+        places: The slice of each layer.
+        whole: Whether all of the vector's gradient comes by way of the handles. If not, a backward
+            pass that leaves out other leaves (`torch.autograd.grad`) is refused.
     """
-    return _Deal.apply(vector, places)
+    witness = None if whole else vector.new_zeros((), requires_grad=True)
+    with torch.enable_grad():
+        return _Deal.apply(vector, witness, places)
 
 
 class _Deal(torch.autograd.Function):
     """What `deal` does."""
 
     @staticmethod
-    def forward(ctx: Any, vector: Tensor, places: tuple[slice, ...]) -> tuple[Tensor, ...]:
-        ctx.places, ctx.size = places, len(vector)
+    def forward(
+        ctx: Any, vector: Tensor, witness: Tensor | None, places: tuple[slice, ...]
+    ) -> tuple[Tensor, ...]:
+        ctx.places, ctx.size, ctx.witness = places, len(vector), witness
         return tuple(vector[place].clone() for place in places)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        if ctx.witness is not None and not _reaches_every_leaf(ctx.next_functions[1][0]):
+            raise RuntimeError(
+                "the region holds biases, LayerNorms or other parameters whose gradient hooks "
+                "gather, and torch.autograd.grad runs no hooks of them: it would leave them out; "
+                "call loss.backward() without inputs and read vector.grad"
+            )
         whole = gradients[0].new_zeros(ctx.size)
         for place, gradient in zip(ctx.places, gradients, strict=True):
             whole[place] = gradient
-        return whole, None
+        return whole, None, None
+
+
+def _reaches_every_leaf(witness: Any) -> bool:
+    """Tell by a leaf that nobody asks for whether the backward pass goes to all leaves."""
+    return torch._C._will_engine_execute_node(witness)
 
 
 def linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
     """Find, by the id of a weight, the linear layers that hold it, if no other module does.
 
     Those of an `nn.TransformerEncoderLayer` are left out: in eval mode it computes from their
-    weights without calling them, unless one of its parameters requires a gradient.
+    weights without calling them, unless one of its parameters requires a gradient. So are layers
+    with a forward of their own on the instance, as accelerate's hooks put there.
     """
     owners: dict[int, list[nn.Module]] = {}
     others: set[int] = set()
@@ -204,7 +235,7 @@ def linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
         for name, parameter in module._parameters.items():
             if parameter is None:
                 continue
-            if name == "weight" and _is_linear(module):
+            if name == "weight" and is_linear(module) and "forward" not in vars(module):
                 owners.setdefault(id(parameter), []).append(module)
             else:
                 others.add(id(parameter))
@@ -212,22 +243,22 @@ def linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
     return {k: v for k, v in owners.items() if k not in others and len(alike[k]) == 1}
 
 
-def _is_linear(module: nn.Module) -> bool:
-    """Tell whether a module is exactly torch's Linear or transformers' Conv1D.
+def region_forward(handle: Tensor, where: Coordinates) -> Callable[..., Tensor]:
+    """Return the forward of a linear layer whose weight learns at `where`, for `other_forward`."""
 
-    A subclass may compute otherwise, or, as in `nn.MultiheadAttention`, never be called.
-    """
-    kind = type(module)
-    conv1d = kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
-    return kind is nn.Linear or conv1d
-
-
-def region_forward(layer: Any, handle: Tensor, where: Coordinates) -> Callable[[Tensor], Tensor]:
-    """Return the forward of a linear layer whose weight learns at `where`."""
-
-    def forward(x: Tensor) -> Tensor:
+    def compute(layer: Any, x: Tensor) -> Tensor:
         if torch.is_autocast_enabled(x.device.type):
             x = x.to(torch.get_autocast_dtype(x.device.type))
         return region_linear(x, layer.weight, layer.bias, handle, where)
 
-    return forward
+    def compute_linear(layer: Any, input: Tensor) -> Tensor:
+        return compute(layer, input)
+
+    return compute if where.transposed else compute_linear
+
+
+def _give_back_(flags: dict[nn.Parameter, bool]) -> None:
+    """Give parameters their `requires_grad` back, and free their gradients."""
+    for parameter, flag in flags.items():
+        parameter.requires_grad_(flag)
+        parameter.grad = None

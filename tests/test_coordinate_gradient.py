@@ -303,16 +303,6 @@ def test_any_batch_shape_goes_through(layers: nn.Sequential) -> None:
     torch.testing.assert_close(trained.vector.grad, flat)
 
 
-def test_a_forward_of_the_users_own_comes_back_after_closing(layers: nn.Sequential) -> None:
-    own = layers[4].forward
-    layers[4].forward = own
-    with RegionParameters(layers, _coordinates(layers)):
-        assert layers[4].forward is not own
-        assert "forward" in vars(layers[0])
-    assert layers[4].forward is own
-    assert "forward" not in vars(layers[0])
-
-
 def test_the_kernel_follows_the_number_of_coordinates() -> None:
     picked = [pick_kernel(k, (768, 768), device=CPU) for k in (118, 700, 1000, 5900, 300_000)]
     assert picked == ["gather", "gather", "sample", "sample", "dense"]

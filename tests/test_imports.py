@@ -29,6 +29,8 @@ WEIGHTS = FOUNDATION | {
     "bank",
     "fingerprint",
     "coordinate_gradient",
+    "forwards",
+    "linear_layers",
     "sparse",
     "keeping",
     "mixout",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from contextlib import suppress
 from pathlib import Path
 
@@ -154,7 +156,8 @@ def test_an_exception_in_the_block_leaves_the_model_as_it_was() -> None:
         raise KeyError("stop")
     assert switch.position == 2
     assert _unchanged(model, before)
-    assert "forward" not in vars(model.first)
+    assert type(model.first) is nn.Linear
+    assert list(vars(model.first)) == list(vars(nn.Linear(1, 1)))
 
 
 @MODES
@@ -177,6 +180,20 @@ def test_an_exception_in_the_middle_of_a_layer_leaves_the_model_as_it_was(mode: 
     assert switch.position is None
     assert _unchanged(model, before)
     assert model.second.forward is fail
+
+
+@MODES
+def test_a_copy_made_in_the_block_is_a_plain_model_that_answers_by_itself(mode: Mode) -> None:
+    model = TwoLayers().eval()
+    switch = Switch(model, stream(mode))
+    rows = torch.randn(3, 4)
+    with mixed(switch, [0, 1, 3]) as serving, torch.no_grad():
+        for made in (copy.deepcopy(serving), pickle.loads(pickle.dumps(serving))):
+            assert [type(m) for m in made.modules()] == [type(m) for m in TwoLayers().modules()]
+            for parameter in made.parameters():
+                parameter.zero_()
+            assert not made(rows[:2]).any()
+        assert serving(rows).any()
 
 
 @MODES

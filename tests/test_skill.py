@@ -9,6 +9,7 @@ from torch import nn
 
 from cl_graft import InputError, Layout, localize_skill
 from cl_graft.fingerprint import hash_tensors
+from cl_graft.localization import LOCALIZERS
 from cl_graft.models import graftable_parameters
 from cl_graft.skill import model_tensors
 
@@ -101,6 +102,42 @@ def test_statistics_that_were_frozen_in_fine_tuning_are_not_in_the_rest(pair):
     mean_loss(tuned, images()).backward()
     optimizer.step()
     assert set(localize_skill(base, tuned, localizer="movement").rest) == set()
+
+
+def mlp_pair():
+    """An MLP and its twin, fine-tuned: most of its weights are those of linear layers."""
+    torch.manual_seed(0)
+    base = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3))
+    tuned = copy.deepcopy(base)
+    optimizer = torch.optim.SGD(tuned.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(10):
+        optimizer.zero_grad()
+        mean_loss(tuned, images()).backward()
+        optimizer.step()
+    return base, tuned
+
+
+ALONE = [n for n, row in LOCALIZERS.items() if not (row.needs_path or row.needs_rows)]
+
+
+@pytest.mark.parametrize("localizer", ALONE)
+def test_the_region_is_the_same_where_the_caller_computes_no_gradients(localizer):
+    base, tuned = mlp_pair()
+    asked = {"batches": BATCHES, "loss": mean_loss, "density": 0.02, "localizer": localizer}
+    if localizer.startswith("layer_norm"):
+        base, tuned = (nn.Sequential(nn.LayerNorm(8), *model) for model in (base, tuned))
+        tuned[0].weight.data += 0.1
+    expected = localize_skill(base, tuned, **asked)
+    with torch.no_grad():
+        found = localize_skill(base, tuned, **asked)
+    assert found.graft.same_bits(expected.graft)
+
+
+@pytest.mark.parametrize("localizer", ["learned_mask", "fisher"])
+def test_a_localizer_that_needs_gradients_is_refused_in_inference_mode(localizer):
+    base, tuned = mlp_pair()
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="looks at gradients"):
+        localize_skill(base, tuned, batches=BATCHES, loss=mean_loss, localizer=localizer)
 
 
 @pytest.mark.parametrize("localizer", ["learned_mask", "paper_mask", "movement", "bias_only"])

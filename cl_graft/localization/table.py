@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Protocol
 
+import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import find
@@ -324,6 +325,11 @@ def localize(
         raise ValueError(f"{name} needs the path of the dense run: none was gathered")
     if localizer.needs_rows and problem.answers is None:
         raise ValueError(f"{name} needs the answers to single rows: the problem has none")
+    if localizer.gradients and torch.is_inference_mode_enabled():
+        raise RuntimeError(
+            f"{name} looks at gradients, but was called under torch.inference_mode(), where there "
+            "are none; call it outside of the inference mode"
+        )
     depth = total if depth is None else min(max(depth, k), total)
     if candidates is not None and localizer.inside is not None:
         moved = movement(problem, k=k, steps=steps, depth=depth)

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.coordinate_gradient import Coordinates, pick_kernel
+from cl_graft.forwards import other_forward
 from cl_graft.keeping import only_training
+from cl_graft.linear_layers import is_conv1d
 from cl_graft.planning.hollow import HollowModel
 from cl_graft.sparse import deal, linear_owners, region_forward
 
@@ -46,11 +48,9 @@ def hollow_region(hollow: HollowModel, size: int) -> Iterator[nn.Parameter]:
             linear = [(owners[id(p)], p, count) for p, count in shares if id(p) in owners]
             handles = deal(vector, tuple(slice(count) for *_, count in linear))
             for (layers, weight, count), handle in zip(linear, handles, strict=True):
-                transposed = not isinstance(layers[0], nn.Linear)
-                where = _coordinates(count, weight, transposed=transposed)
+                where = _coordinates(count, weight, transposed=is_conv1d(layers[0]))
                 for layer in layers:
-                    layer.forward = region_forward(layer, handle, where)
-                    after.callback(layer.__dict__.pop, "forward")
+                    after.enter_context(other_forward(layer, region_forward(handle, where)))
             for parameter, count in shares:
                 if id(parameter) not in owners:
                     parameter.requires_grad_(True)

@@ -7,14 +7,16 @@ import sys
 import dill
 import pytest
 import torch
+from avalanche.core import SupervisedPlugin
 from avalanche.models import SimpleMLP
-from avalanche.training.plugins import EWCPlugin, SynapticIntelligencePlugin
+from avalanche.training.plugins import EWCPlugin, LwFPlugin, SynapticIntelligencePlugin
 from avalanche.training.supervised import Naive
 from tiny_streams import bits, learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
 from torch import nn
 
 from cl_graft import GraftingContinual, GraftingPlugin
 from cl_graft.errors import WrongArchitecture, WrongBase
+from cl_graft.fingerprint import hash_tensors
 from cl_graft.metrics.plugins import StreamScores
 
 
@@ -195,6 +197,49 @@ def test_avalanches_own_checkpoint_resumes_a_stream(tiny_bert, tmp_path, dill_fi
     run.strategy.train(run.train_stream[1])
     for one, other in zip(strategy.bank.entries, run.plugin.bank.entries, strict=True):
         assert one.owned.same_bits(other.owned)
+
+
+class KeepsTeachers(SupervisedPlugin, supports_distributed=True):
+    """Copy the model in the middle of an experience, as distillation takes its teacher."""
+
+    def __init__(self):
+        super().__init__()
+        self.teachers = []
+
+    def after_training_epoch(self, strategy, **kwargs):
+        answers = self.answers(strategy.model)
+        self.teachers.append((copy.deepcopy(strategy.model), answers))
+
+    @staticmethod
+    def answers(model):
+        model.eval()
+        with torch.no_grad():
+            answers = model(torch.ones(2, 12))
+        model.train()
+        return answers
+
+
+@pytest.mark.parametrize("host", [False, True])
+def test_a_model_copied_while_its_region_trains_keeps_its_answers(host):
+    keeps = KeepsTeachers()
+    lwf = LwFPlugin(alpha=1.0, temperature=2.0)
+    run = learner(
+        mlp(),
+        vector_stream(labels=[0, 1, 2]),
+        settings=quick(density=0.2),
+        train_epochs=3,
+        plugins=[keeps, lwf] if host else [keeps],
+    )
+    for experience in run.train_stream:
+        run.strategy.train(experience)
+    plain = [type(module) for module in mlp().modules()]
+    different = {hash_tensors({"answers": answers}) for _, answers in keeps.teachers}
+    assert len(different) == 9
+    for teacher, answers in keeps.teachers:
+        assert [type(module) for module in teacher.modules()] == plain
+        assert torch.equal(keeps.answers(teacher), answers)
+    if host:
+        assert [type(module) for module in lwf.lwf.prev_model.modules()] == plain
 
 
 def test_a_label_of_several_tasks_in_one_experience_is_refused():

@@ -12,8 +12,8 @@ from typing import Any, cast
 import torch
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 
+from cl_graft.linear_layers import is_conv1d
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.randomness import derive, seeded
 from cl_graft.strategies.baselines.held import bytes_of, plugin_of
@@ -107,7 +107,7 @@ def add_lora_(
     kind = cast(Any, model.backbone.config).model_type
     known = None if everywhere else USUAL.get(kind)
     places = known or [name.removeprefix("backbone.") for name in _linears(model)]
-    transposed = any(isinstance(module, Conv1D) for module in model.modules())
+    transposed = any(is_conv1d(module) for module in model.modules())
     config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=places, fan_in_fan_out=transposed)  # pyright: ignore[reportCallIssue]
     with seeded(seed, "lora"):
         inject_adapter_in_model(config, model.backbone)
@@ -125,7 +125,7 @@ def _linears(model: nn.Module) -> dict[str, nn.Module]:
     return {
         name: module
         for name, module in model.named_modules()
-        if isinstance(module, nn.Linear | Conv1D) and f"{name}.weight" in chosen
+        if (isinstance(module, nn.Linear) or is_conv1d(module)) and f"{name}.weight" in chosen
     }
 
 
@@ -170,7 +170,7 @@ def _lora_bytes(room: Room, rank: int) -> float:
 
 def _basis_bytes(room: Room, rank: int) -> float:
     inputs = (
-        layer.get_parameter("weight").shape[0 if isinstance(layer, Conv1D) else 1]
+        layer.get_parameter("weight").shape[0 if is_conv1d(layer) else 1]
         for layer in _linears(room.model).values()
     )
     return 4 * rank * sum(inputs)
