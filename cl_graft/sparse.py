@@ -37,6 +37,8 @@ class RegionParameters:
     While the object is open (from construction to `close`, or a `with` block), backward passes
     fill ``vector.grad``; gradients of several passes add up until the optimiser clears them. The
     layers whose weights the region touches run another forward meanwhile, with the same results.
+    Copies of the model that are made meanwhile (`copy.deepcopy`, `pickle`) are plain models with
+    weights of their own. One region of a model is open at a time.
 
     A weight that several layers share gets the sum over all of them. A linear layer's weight has
     to be used through the layer: one that other code multiplies by itself, past the layer's
@@ -46,7 +48,11 @@ class RegionParameters:
         region: The coordinates.
         vector: What to give to an optimiser: a parameter of shape (size of the region,), starting
             at the values the model has now, fp32 or wider, on the model's device.
-        gathered: Parameters of the model that require gradients, which hooks gather from.
+        gathered: Parameters of the model that require gradients, which hooks gather from. Where
+            there are any, `torch.autograd.grad` for the vector would leave them out: it is refused.
+
+    Raises:
+        RuntimeError: If another region is open on these layers, or in `torch.inference_mode`.
 
     Examples:
         >>> from cl_graft.region import Layout

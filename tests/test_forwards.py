@@ -66,6 +66,7 @@ def test_a_copy_made_while_a_region_is_open_is_a_plain_model_with_weights_of_its
 ) -> None:
     plain, keys = _classes(layers), [sorted(vars(module)) for module in layers.modules()]
     with RegionParameters(layers, _region(layers)) as live:
+        assert b"cl_graft" not in pickle.dumps(layers)
         made = COPIES[way](layers)
         assert _classes(made) == plain
         assert [sorted(vars(module)) for module in made.modules()] == keys
@@ -78,7 +79,7 @@ def test_a_copy_made_while_a_region_is_open_is_a_plain_model_with_weights_of_its
         made.requires_grad_(True)
         made(X).sum().backward()
         assert live.vector.grad is None
-        assert made[0].weight.grad is not None
+        assert all(parameter.grad is not None for parameter in made.parameters())
 
 
 def test_a_copy_trains_while_the_region_of_its_original_does(layers: nn.Sequential) -> None:
@@ -272,8 +273,8 @@ def test_copies_keep_a_forward_of_the_instance_and_so_does_the_module() -> None:
         assert module(torch.ones(1, 2)).item() == 0
         made = copy.deepcopy(module)
     made(torch.ones(1, 2))
-    assert made._hf_hook.calls == [made]
-    assert not module._hf_hook.calls
+    assert vars(made)["_hf_hook"].calls == [made]
+    assert not vars(module)["_hf_hook"].calls
     assert module.forward is own
 
 
@@ -290,7 +291,7 @@ def test_values_of_the_copy_are_those_of_the_moment(layers: nn.Sequential) -> No
     with RegionParameters(layers, region) as live:
         made = copy.deepcopy(layers)
         with torch.no_grad():
-            live.vector += 1
+            live.vector.add_(1)
         live.write_()
         assert not torch.equal(made(X), layers(X))
     assert not extract(made, region).same_bits(extract(layers, region))
