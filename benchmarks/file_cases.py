@@ -102,7 +102,10 @@ def _resealed_part(files: dict[str, bytes], rng: random.Random) -> dict[str, byt
     record = rng.choice(index["entries"])
     listed = rng.choice([record, record.get("standalone", record)])
     data = reseal_tensors(structured(files[listed["file"]], rng))
-    listed |= {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
+    digits = hashlib.sha256(data).hexdigest()
+    folder, _, name = listed["file"].partition("/")
+    file = f"{folder}/{digits[:16]}{name[16:]}"
+    listed |= {"file": file, "sha256": digits, "bytes": len(data)}
     return {listed["file"]: data, "bank.json": reseal_index(json.dumps(index).encode())}
 
 
@@ -199,7 +202,10 @@ def _with(folder: Path, files: dict[str, bytes], changes: dict[str, bytes]) -> s
         return "same" if _signature(bank, folder.parent) == original else "other"
     finally:
         for name in changes:
-            (folder / name).write_bytes(files[name])
+            if name in files:
+                (folder / name).write_bytes(files[name])
+            else:
+                (folder / name).unlink()
 
 
 def filled(folder: Path, files: dict[str, bytes]) -> None:

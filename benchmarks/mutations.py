@@ -82,9 +82,11 @@ def reseal_tensors(data: bytes) -> bytes:
 
 
 def reseal_index(data: bytes) -> bytes:
-    """Make the checksum of a mutated `bank.json` fit, if it is still an object."""
+    """Make the hashes in a mutated `bank.json` fit, if it is still an object."""
     try:
         value = json.loads(data)
+        listed = json.dumps(value.get("entries"), separators=(",", ":")).encode()
+        value["entries_sha256"] = hashlib.sha256(listed).hexdigest()
         rest = {key: item for key, item in value.items() if key != "checksum"}
     except (ValueError, AttributeError):
         return data

@@ -25,6 +25,7 @@ from cl_graft.cli.progress import meter
 
 if TYPE_CHECKING:
     from cl_graft.experiments.verify import VerifyReport
+    from cl_graft.store.repair import Repaired
 
 __all__ = ["add_command", "inspect_command", "verify_command"]
 
@@ -93,16 +94,38 @@ def inspect_command(
             metavar="BANK", help="A bank, a run of grafting, or the file of a single graft."
         ),
     ],
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="Delete what killed writers left, and list the entries that are whole."
+        ),
+    ] = False,
     quiet: Quiet = False,
     as_json: As_json = False,
 ) -> None:
     """Show what a bank holds: tasks, regions, sizes. The model is not loaded.
 
-    [b]Example[/b]: cl-graft inspect first/grafting/seed0/bank
+    With --repair, put the bank's folder in order instead: files that nobody lists are deleted.
+    Where entries or bank.json are damaged or missing, bank.json is written anew from the entries
+    that are whole, and files of others are moved to removed/ in the bank.
+
+    Exit code: 0 shown, or repaired; 1 repaired, but an entry is lost; 2 it cannot be read.
+
+    [b]Examples[/b]
+
+      cl-graft inspect first/grafting/seed0/bank
+
+      cl-graft inspect first/grafting/seed0/bank --repair
     """
-    from cl_graft.experiments.inspect import inspect_bank, inspect_graft
+    from cl_graft.experiments.inspect import inspect_bank, inspect_graft, repair_folder
 
     output = Output(quiet, as_json)
+    if repair:
+        repaired = repair_folder(path)
+        output.result(repaired, *_repaired(repaired))
+        if repaired.lost:
+            raise typer.Exit(1)
+        return
     if path.is_file():
         graft = inspect_graft(path)
         output.result(
@@ -230,6 +253,21 @@ def add_command(
         f"The {added.position} earlier entries were not touched; check with: "
         f"cl-graft verify {added.bank}",
     )
+
+
+def _repaired(found: Repaired) -> list[str]:
+    """Say in sentences what was done to a bank's folder."""
+    lines = [f"{found.bank}: {found.entries} entries"]
+    if found.deleted:
+        lines.append(f"Deleted, as nobody listed them: {', '.join(found.deleted)}")
+    if found.rebuilt:
+        lines.append("bank.json was written anew from the entries that are whole.")
+    if found.removed:
+        lines.append(f"Moved to {found.bank}/removed: {', '.join(found.removed)}")
+    lines += [f"LOST: {sentence}" for sentence in found.lost]
+    if not (found.deleted or found.rebuilt):
+        lines.append("Nothing had to be done.")
+    return lines
 
 
 def _findings(report: VerifyReport) -> list[str]:

@@ -6,8 +6,7 @@ earlier entries are not touched, so earlier tasks keep every bit of their answer
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -23,7 +22,7 @@ from cl_graft.experiments.base import config_of
 from cl_graft.experiments.config import ExperimentConfig, override_
 from cl_graft.experiments.devices import pick_device
 from cl_graft.experiments.facts import task_facts
-from cl_graft.experiments.folders import CONFIG
+from cl_graft.experiments.folders import writing_to
 from cl_graft.experiments.hosting import Reporter, set_schedule_
 from cl_graft.experiments.progress import Progress, silent
 from cl_graft.experiments.rebuild import OpenedBank, open_bank
@@ -38,7 +37,7 @@ from cl_graft.experiments.verify import bank_folder
 from cl_graft.learning import TaskProblem
 from cl_graft.metrics import score
 from cl_graft.precision import loss_scale
-from cl_graft.store import append_entry, load_bank, only_writer
+from cl_graft.store import append_entry, load_bank
 from cl_graft.strategies import (
     ClipGradient,
     GraftingContinual,
@@ -55,7 +54,7 @@ from cl_graft.strategies.problems import task_problem
 from cl_graft.tasks.benchmark import TextStream, text_stream
 from cl_graft.trouble import about_task, in_phase
 
-__all__ = ["Added", "add_task", "task_label", "writing_to"]
+__all__ = ["Added", "add_task", "task_label"]
 
 
 @dataclass(frozen=True)
@@ -165,17 +164,6 @@ def add_task(
             test_rows=len(text_task.test),
             seconds=plugin.seconds[label],
         )
-
-
-@contextmanager
-def writing_to(bank: Path | str) -> Iterator[None]:
-    """Hold a bank, and the run that it stands in: a bank that is being made belongs to its run."""
-    bank = Path(bank)
-    with ExitStack() as held:
-        if (bank.parent / CONFIG).is_file():
-            held.enter_context(only_writer(bank.parent))
-        held.enter_context(only_writer(bank))
-        yield
 
 
 def _config(

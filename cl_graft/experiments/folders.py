@@ -10,14 +10,14 @@ import json
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import BankError, CannotWrite, InputError, OutOfMemory
 from cl_graft.experiments.config import CELL_CHOICES, UPKEEP, ExperimentConfig
 from cl_graft.experiments.results import RESULTS, RunResult, read_result
-from cl_graft.store import LOCK
+from cl_graft.store import LOCK, only_writer
 from cl_graft.store.files import VERSION, check_json, is_partial, replace_file
 from cl_graft.store.seals import read_sealed, sealed_json
 from cl_graft.strategies.table import STRATEGIES
@@ -46,6 +46,7 @@ __all__ = [
     "told_how_to_go_on",
     "write_comparison",
     "write_config",
+    "writing_to",
 ]
 
 CONFIG, BANK, CACHE = "config.json", "bank", "cache"
@@ -69,6 +70,17 @@ def run_of(bank: Path) -> Path | None:
     """Return the run that made a bank, if the bank's folder lies in it."""
     run = bank.parent
     return run if bank.name == BANK and (run / CONFIG).is_file() else None
+
+
+@contextmanager
+def writing_to(bank: Path | str) -> Iterator[None]:
+    """Hold a bank, and the run that it stands in: a bank that is being made belongs to its run."""
+    bank = Path(bank)
+    with ExitStack() as held:
+        if (bank.parent / CONFIG).is_file():
+            held.enter_context(only_writer(bank.parent))
+        held.enter_context(only_writer(bank))
+        yield
 
 
 def refuse_taken(folder: Path) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -20,11 +19,11 @@ from torch import Tensor
 
 from cl_graft.bank import Entry, GraftBank
 from cl_graft.errors import InputError
-from cl_graft.experiments.add import add_task, writing_to
+from cl_graft.experiments.add import add_task
 from cl_graft.experiments.base import config_of
 from cl_graft.experiments.config import ExperimentConfig, override_
 from cl_graft.experiments.devices import pick_device
-from cl_graft.experiments.folders import CACHE, read_config, run_of, settings_of
+from cl_graft.experiments.folders import CACHE, read_config, run_of, settings_of, writing_to
 from cl_graft.experiments.progress import Progress, Step, silent
 from cl_graft.experiments.rebuild import OpenedBank, find_entry, open_bank
 from cl_graft.experiments.results import RESULTS, read_result
@@ -32,7 +31,8 @@ from cl_graft.experiments.tasks import load_tasks
 from cl_graft.experiments.verify import bank_folder
 from cl_graft.metrics import score
 from cl_graft.store import load_bank, save_bank
-from cl_graft.store.banks import replace_entries, sweep_entries
+from cl_graft.store.banks import replace_entries
+from cl_graft.store.index import staged_folder
 from cl_graft.switch import Switch
 from cl_graft.tasks import TextTask
 from cl_graft.tasks.encoded import encode_task
@@ -141,7 +141,6 @@ def forget(
         if not dry_run:
             held.enter_context(writing_to(where))
             _refuse_unfinished(where)
-            sweep_entries(where)  # what a call that was killed left
         bank = load_bank(where)
         find_entry(bank, task)
         gone = tuple(place for place, entry in enumerate(bank.entries) if entry.task == task)
@@ -295,10 +294,9 @@ def _train_again(
 ) -> list[float]:
     """Learn entries anew on the bank of those before `first`, and put them in its place.
 
-    They are learned beside the bank, which stays as it is until all are.
+    They are learned in a bank of their own; the bank stays as it is until all are.
     """
-    with TemporaryDirectory() as beside:
-        staged = Path(beside) / "bank"
+    with staged_folder(base.where) as staged:
         save_bank(replace(base.bank, entries=base.bank.entries[:first]), staged)
         added = [
             add_task(
@@ -313,7 +311,8 @@ def _train_again(
             )
             for place in later
         ]
-        replace_entries(load_bank(staged), base.where, first=first)
+        again = load_bank(staged)
+    replace_entries(again, base.where, first=first)
     return [one.test for one in added]
 
 

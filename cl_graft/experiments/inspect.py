@@ -9,11 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.bank import Entry, GraftBank
+from cl_graft.experiments.folders import BANK, writing_to
 from cl_graft.experiments.verify import bank_folder
 from cl_graft.region import overlap_matrix
 from cl_graft.store import load_bank, load_graft
+from cl_graft.store.repair import Repaired, repair_bank
 
-__all__ = ["EntryFacts", "GraftFacts", "Inspection", "inspect_bank", "inspect_graft"]
+__all__ = [
+    "EntryFacts",
+    "GraftFacts",
+    "Inspection",
+    "inspect_bank",
+    "inspect_graft",
+    "repair_folder",
+]
 
 
 @dataclass(frozen=True)
@@ -130,10 +139,26 @@ def inspect_bank(folder: Path | str) -> Inspection:
         base_facts=bank.base.facts,
         coordinates=bank.layout.total,
         owned=len(bank.owned()),
-        bytes=sum(sizes) + (where / "bank.json").stat().st_size,
+        bytes=sum(sizes) + sum(path.stat().st_size for path in where.glob("*.json")),
         entries=entries,
         overlap=tuple(tuple(row) for row in overlap_matrix(regions)),
     )
+
+
+def repair_folder(folder: Path | str) -> Repaired:
+    """Put the folder of a bank in order: see `cl_graft.store.repair.repair_bank`.
+
+    Args:
+        folder: A bank, or a run that holds one.
+
+    Raises:
+        InputError: If there is no such folder, or another process writes to it.
+        BankError: If it holds no bank.
+    """
+    folder = Path(folder)
+    where = folder / BANK if (folder / BANK).is_dir() else folder
+    with writing_to(where):
+        return repair_bank(where)
 
 
 def inspect_graft(path: Path | str) -> GraftFacts:

@@ -1,55 +1,52 @@
 """A bank in a folder, one file an entry.
 
-`bank.json` names every entry file with its SHA-256 and is replaced last, so a crash while an
-entry is being added leaves the old bank in force. A file that `bank.json` lists is never rewritten.
-One process writes at a time (`only_writer`); any number may read.
+A file of an entry is named by the SHA-256 of its content, so a file that `bank.json` lists is never
+written again. Every change is: write the new files, replace `bank.json`, delete what it does not
+list. Before `bank.json` is replaced the old bank is in force, from then on the new one; files that
+a killed writer left are deleted by the next one. One process writes at a time (`only_writer`); any
+number may read.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from cl_graft.bank import Entry, GraftBank, Mode
-from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError, TruncatedFile
+from cl_graft.bank import Entry, GraftBank
+from cl_graft.errors import BankError, DamagedFile, TruncatedFile
 from cl_graft.region import Layout
 from cl_graft.store.entries import pack_entry, unpack_entry
-from cl_graft.store.files import (
-    VERSION,
-    check_json,
-    check_version_1,
-    is_partial,
-    replace_file,
-    to_json,
-    valid,
-)
+from cl_graft.store.files import sync_folder, valid
 from cl_graft.store.grafts import StoredGraft, pack_graft, unpack_graft
-from cl_graft.store.locks import only_writer
-from cl_graft.store.records import (
-    base_record,
-    check_base,
-    check_layout,
-    layout_record,
-    part,
-    read_base,
-    read_layout,
+from cl_graft.store.index import (
+    DESCRIPTION,
+    DIGITS,
+    INDEX,
+    delete_unlisted,
+    list_files,
+    read_description,
+    read_index,
+    refuse_links,
+    write_index,
+    write_once,
 )
-from cl_graft.store.seals import BLANK, JSON_START, checksum, intact
+from cl_graft.store.locks import only_writer
+from cl_graft.store.records import check_base, check_layout, part
 
-__all__ = ["append_entry", "holds_entry", "load_bank", "replace_entries", "save_bank"]
-
-_FORMAT = "cl-graft-bank"
-_INDEX = "bank.json"
-_KINDS = ("entries", "standalone")
-_FILE = re.compile(rf"({'|'.join(_KINDS)})/[0-9]{{3,}}-[A-Za-z0-9._-]{{1,64}}\.safetensors")
-_LARGEST_INDEX = 2**26
-"""Bytes of `bank.json`, some 150,000 entries: it is parsed before it can be checked."""
+__all__ = [
+    "append_entry",
+    "holds_entry",
+    "list_entry",
+    "load_bank",
+    "read_entry",
+    "replace_entries",
+    "save_bank",
+    "write_entries",
+]
 
 
 def save_bank(bank: GraftBank, folder: Path | str) -> None:
@@ -62,33 +59,26 @@ def save_bank(bank: GraftBank, folder: Path | str) -> None:
     """
     folder = Path(folder)
     with only_writer(folder):
-        _save(bank, folder)
-
-
-def _save(bank: GraftBank, folder: Path) -> None:
-    records = _records(folder, bank) if (folder / _INDEX).exists() else []
-    if len(records) > len(bank):
-        raise BankError(
-            f"{folder} holds a bank of {len(records)} entries, this one has {len(bank)}"
-        )
-    held = load_bank(folder) if records else bank
-    for position, record in enumerate(records):
-        # Not the bytes on disk: an earlier version of the format may have written them.
-        if _files(bank, position) != _files(held, position):
+        records = _records(folder, bank)
+        if len(records) > len(bank):
             raise BankError(
-                f"{folder} holds another bank: its entry {position} is not the {record['task']!r} "
-                "of this one; choose another folder"
+                f"{folder} holds a bank of {len(records)} entries, this one has {len(bank)}"
             )
-    for position in range(len(records), len(bank)):
-        records.append(_write_entry(bank, position, folder))
-    _write_index(bank, records, folder)
+        held = load_bank(folder) if records else bank
+        for position, record in enumerate(records):
+            # Not the bytes on disk: an earlier version of the format may have written them.
+            if _files(bank, position) != _files(held, position):
+                raise BankError(
+                    f"{folder} holds another bank: its entry {position} is not the "
+                    f"{record['task']!r} of this one; choose another folder"
+                )
+        write_entries(bank, folder, kept=records)
 
 
 def append_entry(bank: GraftBank, folder: Path | str) -> None:
     """Add the last entry of `bank` to a folder that holds the entries before it.
 
-    The entry's file is written first, then `bank.json`; the files of earlier entries are not
-    touched. A folder without a bank takes a bank of one entry.
+    The files of earlier entries are not touched. A folder without a bank takes a bank of one entry.
 
     Raises:
         BankError: If the folder does not hold exactly the entries before the last one.
@@ -96,18 +86,14 @@ def append_entry(bank: GraftBank, folder: Path | str) -> None:
     """
     folder = Path(folder)
     with only_writer(folder):
-        _append(bank, folder)
-
-
-def _append(bank: GraftBank, folder: Path) -> None:
-    records = _records(folder, bank) if (folder / _INDEX).exists() else []
-    if len(records) != len(bank) - 1:
-        raise BankError(
-            f"{folder} holds {len(records)} entries, so it cannot take entry number {len(bank)}; "
-            "did another process add one?"
-        )
-    _check_same(records, bank, folder)
-    _write_index(bank, [*records, _write_entry(bank, len(bank) - 1, folder)], folder)
+        records = _records(folder, bank)
+        if len(records) != len(bank) - 1:
+            raise BankError(
+                f"{folder} holds {len(records)} entries, so it cannot take entry number "
+                f"{len(bank)}; did another process add one?"
+            )
+        _check_same(records, bank, folder)
+        write_entries(bank, folder, kept=records)
 
 
 def replace_entries(bank: GraftBank, folder: Path | str, *, first: int) -> None:
@@ -131,36 +117,22 @@ def replace_entries(bank: GraftBank, folder: Path | str, *, first: int) -> None:
         if not first <= min(len(records), len(bank)):
             raise ValueError(f"first must be at most {min(len(records), len(bank))}, got {first}")
         _check_same(records[:first], bank, folder)
-        places = range(first, len(bank))
-        kept = records[:first]
-        listed = {path for record in records for path in _paths(record)}
-        meant = {name for place in places for name, _ in _files(bank, place).values()}
-        if listed & meant:
-            # Names of the old bank are taken until `bank.json` says otherwise.
-            aside = len(records)
-            moved = [_write_entry(bank, place, folder, number=aside + place) for place in places]
-            _write_index(bank, [*kept, *moved], folder)
-        _write_index(bank, [*kept, *(_write_entry(bank, p, folder) for p in places)], folder)
-        sweep_entries(folder)
+        write_entries(bank, folder, kept=records[:first])
 
 
-def sweep_entries(folder: Path | str) -> None:
-    """Delete the files in a bank's folders of entries that it does not list.
+def write_entries(bank: GraftBank, folder: Path, *, kept: Sequence[Mapping[str, Any]]) -> None:
+    """Make a folder hold a bank; the caller is its only writer.
 
-    Raises:
-        BankError: If the folder holds no bank that can be read.
-        InUse: If another process writes to it.
+    Args:
+        bank: The bank.
+        folder: Its folder.
+        kept: What `bank.json` says of the first entries, which stand in the folder.
     """
-    folder = Path(folder)
-    with only_writer(folder):
-        index, _ = _read_index(folder)
-        listed = {folder / name for record in index["entries"] for name in _paths(record)}
-        for path in [path for kind in _KINDS for path in (folder / kind).glob("*")]:
-            if path not in listed and (is_partial(path) or _FILE.fullmatch(_name(path))):
-                path.unlink()
-        for kind in _KINDS:
-            with suppress(OSError):  # it is not empty, or not there
-                (folder / kind).rmdir()
+    refuse_links(folder)
+    new = [_write_entry(bank, place, folder) for place in range(len(kept), len(bank))]
+    records = [*kept, *new]
+    write_index(bank, records, folder)
+    delete_unlisted(folder, {name for record in records for name in list_files(record)})
 
 
 def holds_entry(bank: GraftBank, folder: Path | str) -> bool:
@@ -170,7 +142,7 @@ def holds_entry(bank: GraftBank, folder: Path | str) -> bool:
         BankError: If the folder holds another entry at that place.
     """
     folder, position = Path(folder), len(bank) - 1
-    if not (folder / _INDEX).exists() or position >= len(_records(folder, bank)):
+    if position >= len(_records(folder, bank)):
         return False
     if _files(load_bank(folder), position) != _files(bank, position):
         raise BankError(
@@ -195,65 +167,30 @@ def load_bank(
         BankError: Its subclasses say why the bank is refused.
     """
     folder = Path(folder)
-    index, bank = _read_index(folder)
+    index, bank = read_index(folder)
     check_layout(bank.layout, layout, name=str(folder))
     check_base(bank.base, expect, name=str(folder))
     try:
-        with valid(str(folder / _INDEX)):
-            return bank.extend([_read_entry(record, folder, bank) for record in index["entries"]])
+        with valid(str(folder / INDEX)):
+            if (folder / DESCRIPTION).is_file():
+                read_description(folder)
+            records = enumerate(index["entries"])
+            return bank.extend([read_entry(r, folder, bank, position=p) for p, r in records])
     except BankError:
-        if _read_index(folder)[0] == index:
+        if read_index(folder)[0] == index:
             raise
     # A writer took entries away in between.
     return load_bank(folder, expect=expect, layout=layout)
 
 
-def _read_index(folder: Path) -> tuple[dict[str, Any], GraftBank]:
-    """Return `bank.json` and the bank it describes, without entries."""
-    if not folder.is_dir():
-        raise InputError(f"there is no bank folder {folder}")
-    path = folder / _INDEX
-    if not path.is_file():
-        raise ForeignFile(f"{folder} is not a bank: it holds no {_INDEX}")
-    if path.stat().st_size > _LARGEST_INDEX:
-        raise ForeignFile(f"{path} is not a file of cl_graft: it has {path.stat().st_size} bytes")
-    index = _parse(path.read_bytes(), name=str(path))
-    with valid(str(path)):
-        mode = part(index, "mode", str)
-        if mode not in get_args(Mode):
-            raise ValueError(f"no mode is called {mode!r}")
-        layout = read_layout(part(index, "layout", dict))
-        bank = GraftBank(layout, read_base(part(index, "base", dict)), mode)
-        for record in part(index, "entries", list):
-            for name in (record["file"], record.get("standalone", {}).get("file")):
-                if name is not None and not _FILE.fullmatch(name):
-                    raise ValueError(f"{name!r} is no entry file's name")
-    return index, bank
-
-
-def _parse(text: bytes, *, name: str) -> dict[str, Any]:
-    """Return what stands in `bank.json`, once it matches its checksum."""
-    try:
-        index = json.loads(text)
-    except (ValueError, RecursionError):
-        begin = text[: len(JSON_START)]
-        ours = b"cl-graft" in text or begin == JSON_START[: len(begin)]
-        if ours and text.rstrip()[-1:] != b"}":
-            raise TruncatedFile(f"{name} is cut short: it ends after {len(text)} bytes") from None
-        if ours:
-            raise DamagedFile(f"{name} is altered: it is no JSON any more") from None
-        raise ForeignFile(f"{name} is not a file of cl_graft: it is no JSON") from None
-    check_json(index, format=_FORMAT, name=name)
-    if index["version"] == 1:
-        check_version_1(index, format=_FORMAT, name=name)
-    elif not intact(text, start=JSON_START):
-        raise DamagedFile(f"{name} is altered: its content does not match its checksum")
-    return index
-
-
 def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
-    """Return the entries that a folder lists, once it is sure that it is about the same base."""
-    index, held = _read_index(folder)
+    """Return the entries that a folder lists, once it is sure that it is about the same base.
+
+    A folder without a bank lists none.
+    """
+    if not (folder / INDEX).exists():
+        return []
+    index, held = read_index(folder)
     check_layout(held.layout, bank.layout, name=str(folder))
     check_base(held.base, bank.base.fingerprint, name=str(folder))
     if held.mode != bank.mode:
@@ -261,7 +198,7 @@ def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
     return index["entries"]
 
 
-def _check_same(records: list[dict[str, Any]], bank: GraftBank, folder: Path) -> None:
+def _check_same(records: Sequence[Mapping[str, Any]], bank: GraftBank, folder: Path) -> None:
     """Refuse a folder whose entries are not the first ones of `bank`.
 
     Raises:
@@ -275,63 +212,60 @@ def _check_same(records: list[dict[str, Any]], bank: GraftBank, folder: Path) ->
             )
 
 
-def _write_index(bank: GraftBank, records: list[dict[str, Any]], folder: Path) -> None:
-    rows = ",".join(f"\n  {to_json(record)}" for record in records)
-    parts = {
-        "format": to_json(_FORMAT),
-        "version": to_json(VERSION),
-        "mode": to_json(bank.mode),
-        "base": to_json(base_record(bank.base)),
-        "entries": f"[{rows}]",
-        "layout": to_json(layout_record(bank.layout)),
-    }
-    lines = "".join(f",\n{to_json(key)}: {value}" for key, value in parts.items())
-
-    def sealed(digits: str) -> bytes:
-        return b"%s%s%s" % (JSON_START, digits.encode(), f'"{lines}}}'.encode())
-
-    data = sealed(checksum(sealed(BLANK), start=JSON_START))
-    if len(data) > _LARGEST_INDEX:
-        raise BankError(f"a bank's {_INDEX} holds {_LARGEST_INDEX} bytes at most, got {len(data)}")
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / _INDEX, data)
-
-
-def _files(
-    bank: GraftBank, position: int, *, number: int | None = None
-) -> dict[str, tuple[str, bytes]]:
-    """Return name and bytes of the files of an entry, under ``"entry"`` and ``"standalone"``.
-
-    Their names begin with `number`, or with the entry's position.
-    """
+def _files(bank: GraftBank, position: int) -> dict[str, tuple[str, bytes]]:
+    """Return name and bytes of the files of an entry, by their folder."""
     entry = bank.entries[position]
-    number = position if number is None else number
-    name = f"{number:03d}-{_safe(entry.task)}.safetensors"
-    files = {"entry": (f"entries/{name}", pack_entry(entry, bank))}
+    packed: dict[str, bytes] = {}
     if entry.standalone is not None:
-        stored = StoredGraft(entry.standalone, bank.base, entry.task)
-        files["standalone"] = (f"standalone/{name}", pack_graft(stored))
-    return files
+        packed["standalone"] = pack_graft(StoredGraft(entry.standalone, bank.base, entry.task))
+    beside = _sha256(packed["standalone"]) if packed else None
+    packed["entries"] = pack_entry(entry, bank, position=position, standalone=beside)
+    return {
+        kind: (f"{kind}/{_sha256(data)[:DIGITS]}-{_safe(entry.task)}.safetensors", data)
+        for kind, data in packed.items()
+    }
 
 
-def _write_entry(
-    bank: GraftBank, position: int, folder: Path, *, number: int | None = None
-) -> dict[str, Any]:
+def _write_entry(bank: GraftBank, position: int, folder: Path) -> dict[str, Any]:
     """Write the files of an entry, as `_files` calls them; return its line of `bank.json`."""
-    entry = bank.entries[position]
-    listed: dict[str, dict[str, object]] = {}
-    for key, (name, data) in _files(bank, position, number=number).items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        replace_file(folder / name, data)
-        listed[key] = {"file": name, "sha256": _sha256(data), "bytes": len(data)}
-    record = {**_record(entry), **listed.pop("entry")}
-    return {**record, **listed}
+    files = _files(bank, position)
+    for name, data in files.values():
+        place = (folder / name).parent
+        if not place.is_dir():
+            place.mkdir(parents=True)
+            sync_folder(folder)
+        write_once(folder / name, data)
+    return list_entry(bank.entries[position], files)
 
 
-def _read_entry(record: Mapping[str, Any], folder: Path, bank: GraftBank) -> Entry:
-    """Read the files that a line of `bank.json` names."""
+def list_entry(entry: Entry, files: Mapping[str, tuple[str, bytes]]) -> dict[str, Any]:
+    """Return the line of an entry in `bank.json`.
+
+    Args:
+        entry: The entry.
+        files: Name and bytes of its files, by their folder.
+    """
+    listed = {
+        kind: {"file": name, "sha256": _sha256(data), "bytes": len(data)}
+        for kind, (name, data) in files.items()
+    }
+    return {**_record(entry), **listed.pop("entries"), **listed}
+
+
+def read_entry(record: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
+    """Read the files that a line of `bank.json` names.
+
+    Args:
+        record: The line.
+        folder: The bank's folder.
+        bank: The bank; its entries play no part.
+        position: The entry's place in the bank.
+
+    Raises:
+        DamagedFile: If a file is missing, cut short or altered, or the line says otherwise.
+    """
     name = str(folder / record["file"])
-    entry = unpack_entry(_bytes(record, folder), bank, name=name)
+    entry = unpack_entry(_bytes(record, folder), bank, name=name, position=position)
     for key, value in _record(entry).items():
         if record[key] != value:
             raise ValueError(f"{key} of {record['file']} is {value!r}, not {record[key]!r}")
@@ -360,22 +294,11 @@ def _record(entry: Entry) -> dict[str, object]:
     }
 
 
-def _paths(record: Mapping[str, Any]) -> list[str]:
-    """Return the names of the files that a line of `bank.json` lists."""
-    standalone = record.get("standalone")
-    return [record["file"], *([standalone["file"]] if standalone else [])]
-
-
-def _name(path: Path) -> str:
-    """Return what `bank.json` would call a file."""
-    return f"{path.parent.name}/{path.name}"
-
-
 def _bytes(listed: Mapping[str, Any], folder: Path) -> bytes:
     """Return the bytes of a listed file once they match their SHA-256."""
     path = folder / listed["file"]
     if not path.is_file():
-        raise DamagedFile(f"{path} is missing, though {_INDEX} lists it")
+        raise DamagedFile(f"{path} is missing, though {INDEX} lists it")
     size, declared = path.stat().st_size, part(listed, "bytes", int)
     if size < declared:
         raise TruncatedFile(f"{path} is cut short: {size} of {declared} bytes are left")
@@ -383,7 +306,7 @@ def _bytes(listed: Mapping[str, Any], folder: Path) -> bytes:
         raise DamagedFile(f"{path} is altered: it has {size} bytes, not {declared}")
     data = path.read_bytes()
     if _sha256(data) != listed["sha256"]:
-        raise DamagedFile(f"{path} is altered: its bytes do not match the SHA-256 in {_INDEX}")
+        raise DamagedFile(f"{path} is altered: its bytes do not match the SHA-256 in {INDEX}")
     return data
 
 

@@ -19,14 +19,22 @@ from cl_graft.store.records import (
     region_record,
 )
 
-__all__ = ["pack_entry", "unpack_entry"]
+__all__ = ["ENTRY_FORMAT", "pack_entry", "read_place", "unpack_entry"]
 
-_FORMAT = "cl-graft-entry"
+ENTRY_FORMAT = "cl-graft-entry"
 _METADATA = ("task", "label", "weights_sha256", "facts")
 
 
-def pack_entry(entry: Entry, bank: GraftBank) -> bytes:
+def pack_entry(
+    entry: Entry, bank: GraftBank, *, position: int, standalone: str | None = None
+) -> bytes:
     """Return the bytes of an entry's file.
+
+    Args:
+        entry: The entry.
+        bank: Its bank.
+        position: Its place there.
+        standalone: SHA-256 of the file of its standalone graft, if it has one.
 
     Raises:
         ValueError: If its values do not have the dtype that the bank's base states, or its metadata
@@ -44,6 +52,7 @@ def pack_entry(entry: Entry, bank: GraftBank) -> bytes:
     content: dict[str, object] = {
         "task": entry.task,
         "label": entry.label,
+        "position": position,
         "claimed": entry.size,
         "owned": region_record(entry.owned.region, "owned", tensors),
         "lost": region_record(entry.lost, "lost", tensors),
@@ -53,25 +62,35 @@ def pack_entry(entry: Entry, bank: GraftBank) -> bytes:
         "weights_sha256": entry.weights_sha256,
         "facts": dict(entry.facts),
     }
+    if standalone is not None:
+        content["standalone_sha256"] = standalone
     if entry.canary is not None:
         content["canary"] = canary_record(entry.canary, tensors)
-    return pack(tensors, content, format=_FORMAT)
+    return pack(tensors, content, format=ENTRY_FORMAT)
 
 
-def unpack_entry(data: bytes, bank: GraftBank, *, name: str) -> Entry:
-    """Read an entry of `bank` from the bytes of its file, called `name` in messages.
+def unpack_entry(data: bytes, bank: GraftBank, *, name: str, position: int) -> Entry:
+    """Read an entry of `bank` from the bytes of its file.
 
-    They must have been compared with the SHA-256 that the bank's index states.
+    Args:
+        data: The bytes; they must have been compared with the SHA-256 that `bank.json` states.
+        bank: The bank; its entries play no part.
+        name: How to call the file in messages.
+        position: The entry's place in the bank.
 
     Raises:
         BankError: Its subclasses say why the file is refused.
     """
-    head, tensors = unpack(data, format=_FORMAT, name=name, known=True)
+    head, tensors = unpack(data, format=ENTRY_FORMAT, name=name, known=True)
     with valid(name):
         if part(head, "layout_sha256", str) != layout_sha256(bank.layout):
             raise WrongArchitecture(f"{name} belongs to another architecture than its bank")
         if part(head, "base_fingerprint", str) != bank.base.fingerprint:
             raise WrongBase(f"{name} belongs to another base model than its bank")
+        place = part(head, "position", int) if head["version"] > 2 else position
+        # Where entries stand alone, one before it may be lost.
+        if place != position and bank.mode == "prefix":
+            raise ValueError(f"it is entry {place}, and is listed as entry {position}")
         owned = read_region(part(head, "owned", int), "owned", tensors, bank.layout)
         lost = read_region(part(head, "lost", int), "lost", tensors, bank.layout)
         if (held := len(owned) + len(lost)) != head["claimed"]:
@@ -89,3 +108,24 @@ def unpack_entry(data: bytes, bank: GraftBank, *, name: str) -> Entry:
         )
         check_dtype(entry.owned, bank.base, task=entry.task)
         return entry
+
+
+def read_place(data: bytes, *, name: str) -> tuple[int, str | None] | None:
+    """Read from an entry's file its place in its bank and the SHA-256 of its standalone graft.
+
+    Args:
+        data: The file's bytes; every one is checked.
+        name: How to call the file in messages.
+
+    Returns:
+        None before version 3, which kept neither.
+
+    Raises:
+        BankError: Its subclasses say why the file is refused.
+    """
+    head, _ = unpack(data, format=ENTRY_FORMAT, name=name)
+    if head["version"] < 3:
+        return None
+    with valid(name):
+        standalone = part(head, "standalone_sha256", str) if "standalone_sha256" in head else None
+        return part(head, "position", int), standalone

@@ -34,12 +34,13 @@ __all__ = [
     "pack",
     "read_file",
     "replace_file",
+    "sync_folder",
     "to_json",
     "unpack",
     "valid",
 ]
 
-VERSION = 2
+VERSION = 3
 """The newest version of the formats that this package reads, and the one that it writes."""
 
 _KEY = "cl-graft"
@@ -207,12 +208,18 @@ def replace_file(path: Path, data: bytes, *, spare: int = 0) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
-    if os.name == "posix":  # elsewhere a folder cannot be opened
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force to disk which files a folder holds, where the system can."""
+    if os.name != "posix":  # a folder cannot be opened
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
 
 
 def _sha256s(tensors: Mapping[str, Tensor]) -> dict[str, str]:

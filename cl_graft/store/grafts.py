@@ -29,9 +29,9 @@ from cl_graft.store.records import (
     region_record,
 )
 
-__all__ = ["StoredGraft", "load_graft", "pack_graft", "save_graft", "unpack_graft"]
+__all__ = ["GRAFT_FORMAT", "StoredGraft", "load_graft", "pack_graft", "save_graft", "unpack_graft"]
 
-_FORMAT = "cl-graft-graft"
+GRAFT_FORMAT = "cl-graft-graft"
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ def load_graft(
     path = Path(path)
     if not path.is_file():
         raise InputError(f"there is no graft file {path}")
-    data = read_file(path, format=_FORMAT)
+    data = read_file(path, format=GRAFT_FORMAT)
     return unpack_graft(data, name=str(path), expect=expect, layout=layout)
 
 
@@ -103,14 +103,14 @@ def pack_graft(stored: StoredGraft) -> bytes:
         "layout": layout_record(stored.graft.region.layout),
         "facts": dict(stored.facts),
     }
-    return pack(tensors, content, format=_FORMAT)
+    return pack(tensors, content, format=GRAFT_FORMAT)
 
 
 def unpack_graft(
     data: bytes, *, name: str, expect: str | None, layout: Layout | None, known: bool = False
 ) -> StoredGraft:
     """Read the bytes of a graft file; `known` as for `unpack`."""
-    head, tensors = unpack(data, format=_FORMAT, name=name, known=known)
+    head, tensors = unpack(data, format=GRAFT_FORMAT, name=name, known=known)
     with valid(name):
         base = read_base(part(head, "base", dict))
         found = read_layout(part(head, "layout", dict))

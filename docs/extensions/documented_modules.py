@@ -51,6 +51,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     ),
     "Files": (
         "cl_graft.store.banks",
+        "cl_graft.store.repair",
         "cl_graft.store.grafts",
         "cl_graft.store.locks",
         "cl_graft.store.writing",

@@ -10,6 +10,11 @@ from tiny_runs import Told, cl_graft_each
 @pytest.fixture(scope="module")
 def told(bank: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
     mine = shutil.copytree(bank.parent, tmp_path_factory.mktemp("forgetting") / "run")
+    broken = shutil.copytree(mine, mine.parent / "broken")
+    (broken / "bank" / "bank.json").unlink()
+    cut = shutil.copytree(mine, mine.parent / "cut")
+    for path in (cut / "bank" / "entries").glob("*-topic.safetensors"):
+        path.write_bytes(path.read_bytes()[:-1])
     commands: dict[str, list[object]] = {
         "capacity": ["capacity", mine],
         "capacity json": ["capacity", mine, "--json"],
@@ -18,6 +23,9 @@ def told(bank: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told
         "unknown": ["forget", mine, "sentimant"],
         "done": ["forget", mine, "topic", "--json", "--quiet"],
         "verify": ["verify", mine, "--quiet"],
+        "repaired": ["inspect", broken, "--repair"],
+        "again": ["inspect", broken / "bank", "--repair"],
+        "lost": ["inspect", cut, "--repair"],
     }
     return dict(zip(commands, cl_graft_each(list(commands.values())), strict=True))
 
@@ -48,6 +56,18 @@ def test_the_last_task_goes_and_the_rest_verifies(told):
     assert (done.json["positions"], done.json["exact"], done.json["done"]) == ([1], True, True)
     assert done.err == ""
     assert "All 1 entries answer" in told["verify"].out
+
+
+def test_a_bank_is_repaired_from_its_run_or_its_folder(told):
+    assert told["repaired"].code == told["again"].code == 0
+    assert "bank.json was written anew from the entries that are whole" in told["repaired"].out
+    assert "Nothing had to be done." in told["again"].out
+
+
+def test_an_entry_that_is_lost_is_named_and_gives_exit_code_1(told):
+    assert told["lost"].code == 1
+    assert "LOST: entry 1: " in told["lost"].out
+    assert "is cut short" in told["lost"].out
 
 
 def test_capacity_says_what_it_cannot_tell_and_why(told):

@@ -40,7 +40,7 @@ def test_bytes_are_those_of_the_files(run):
     files = [path for path in (run / "bank").rglob("*") if path.is_file()]
     assert found.bytes == sum(path.stat().st_size for path in files)
     for facts in found.entries:
-        (file,) = (run / "bank" / "entries").glob(f"{facts.position:03d}-*")
+        (file,) = (run / "bank" / "entries").glob(f"*-{facts.task}.safetensors")
         assert facts.bytes == file.stat().st_size
 
 

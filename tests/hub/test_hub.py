@@ -71,7 +71,7 @@ def test_a_push_is_one_commit_and_takes_away_entries_that_went(bank, hub):
     shorter.push_to_hub(name, token=TOKEN, endpoint=hub.endpoint)
     assert len(hub.repositories[name].commits) == commits + 1
     entries = [path for path in hub.files(name) if path.startswith(("entries/", "standalone/"))]
-    assert entries == ["entries/000-qnli.safetensors"]
+    assert [name[:8] + name[24:] for name in entries] == ["entries/-qnli.safetensors"]
     assert ".gitattributes" in hub.files(name)
 
 
@@ -171,7 +171,7 @@ def test_a_folder_has_no_revision(bank, tmp_path):
 
 def test_a_damaged_copy_is_refused(bank, tmp_path):
     bank.save_pretrained(tmp_path / "bank")
-    path = tmp_path / "bank" / "entries" / "000-qnli.safetensors"
+    (path,) = (tmp_path / "bank" / "entries").glob("*-qnli.safetensors")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(DamagedFile):
         from_pretrained(tmp_path / "bank")

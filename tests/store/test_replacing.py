@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from stored_banks import bank_of, content, same_bank
+from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
 
 from cl_graft.bank import GraftBank
 from cl_graft.errors import BankError
 from cl_graft.store import load_bank, save_bank
-from cl_graft.store.banks import replace_entries, sweep_entries
+from cl_graft.store.banks import append_entry, replace_entries
 
 
 def without_the_first(bank: GraftBank) -> GraftBank:
@@ -41,7 +41,7 @@ def test_entries_before_the_first_are_not_written(tmp_path: Path) -> None:
     replace_entries(replace(bank, entries=bank.entries[:2]), tmp_path, first=2)
     after = content(tmp_path)
     assert {name for name in before if name not in after} == {
-        name for name in before if "/002-" in name
+        name for name in before if name.endswith("-sst2.safetensors")
     }
     assert all(after[name] == before[name] for name in after if name != "bank.json")
 
@@ -53,6 +53,8 @@ def test_a_crash_at_any_write_leaves_the_old_or_the_new_bank(
     bank = named(bank_of(mode="isolated"))
     left = without_the_first(bank)
     really, writes = os.replace, 0
+    save_bank(left, tmp_path / "never")
+    expected = content(tmp_path / "never")
     for crash_at in range(20):
         folder = tmp_path / str(crash_at)
         save_bank(bank, folder)
@@ -70,26 +72,69 @@ def test_a_crash_at_any_write_leaves_the_old_or_the_new_bank(
             try:
                 replace_entries(left, folder, first=0)
             except OSError:
-                found = load_bank(folder)
-                assert same_bank(found, bank) or same_bank(found, left)
-                sweep_entries(folder)
-                assert same_bank(load_bank(folder), found)
-                continue
-        break
-    assert writes == crash_at > 2
-    assert same_bank(load_bank(folder), left)
+                killed = True
+            else:
+                killed = False
+        found = load_bank(folder)
+        assert same_bank(found, bank if killed else left)
+        if killed:
+            replace_entries(left, folder, first=0)
+        assert content(folder) == expected
+        if not killed:
+            assert writes == crash_at > 2
+            return
+    raise AssertionError("the replacement never ended")
 
 
-def test_files_that_a_killed_call_left_are_swept_and_those_of_others_stay(tmp_path: Path) -> None:
-    save_bank(bank_of(tasks=2), tmp_path)
+@pytest.mark.parametrize("task", ["qnli", "ag_news", "sst2", "next"])
+def test_a_bank_takes_entries_after_a_replacement_that_was_killed_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    bank = of_one_name(bank_of(mode="isolated"))
+    left = without_the_first(bank)
+    really = os.replace
+    for crash_at in range(20):
+        folder, writes = tmp_path / str(crash_at), 0
+        save_bank(bank, folder)
+
+        def crash(source: Path, target: Path, limit: int = crash_at) -> None:
+            nonlocal writes
+            writes += 1
+            if writes > limit:
+                raise KeyboardInterrupt
+            really(source, target)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "replace", crash)
+            try:
+                replace_entries(left, folder, first=0)
+            except KeyboardInterrupt:
+                killed = True
+            else:
+                killed = False
+        grown = load_bank(folder)
+        for seed in range(4):
+            grown = grown.append(entry_of(grown, sample(LAYOUT, 30, seed), task=task))
+            append_entry(grown, folder)
+            assert same_bank(load_bank(folder), grown)
+        if not killed:
+            return
+    raise AssertionError("the replacement never ended")
+
+
+def test_files_that_a_killed_call_left_go_with_the_next_write_and_those_of_others_stay(
+    tmp_path: Path,
+) -> None:
+    bank = bank_of(tasks=2)
+    save_bank(bank, tmp_path)
     before = content(tmp_path)
-    (tmp_path / "entries" / "007-gone.safetensors").write_bytes(b"old")
+    for name in ("007-gone.safetensors", "0123456789abcdef-gone.safetensors"):
+        (tmp_path / "entries" / name).write_bytes(b"old")
     (tmp_path / "entries" / ".001-gone.safetensors.0123abcd.tmp").write_bytes(b"part")
-    sweep_entries(tmp_path)
-    assert content(tmp_path) == before
+    (tmp_path / ".bank.json.0123abcd.tmp").write_bytes(b"part")
     (tmp_path / "entries" / "notes.txt").write_text("mine")
-    sweep_entries(tmp_path)
-    assert (tmp_path / "entries" / "notes.txt").is_file()
+    save_bank(bank, tmp_path)
+    assert content(tmp_path) == {**before, "entries/notes.txt": b"mine"}
 
 
 def test_other_entries_before_the_first_are_refused(tmp_path: Path) -> None:
@@ -112,12 +157,12 @@ def test_a_reader_whose_entry_goes_while_it_reads_gets_the_new_bank(
     bank = bank_of()
     save_bank(bank, tmp_path)
     left = replace(bank, entries=bank.entries[:1])
-    really = banks._read_entry
+    really = banks.read_entry
 
-    def late(*arguments):
+    def late(*arguments, **named):
         monkeypatch.undo()
         replace_entries(left, tmp_path, first=1)
-        return really(*arguments)
+        return really(*arguments, **named)
 
-    monkeypatch.setattr(banks, "_read_entry", late)
+    monkeypatch.setattr(banks, "read_entry", late)
     assert same_bank(load_bank(tmp_path), left)
