@@ -95,7 +95,8 @@ def for_python(value: object) -> str:
         return f"[{', '.join(map(for_python, value))}]"
     if value is not None and type(value) not in (str, int, float, bool):
         raise TypeError(f"a {type(value).__name__} is no literal of Python here")
-    return repr(value)
+    text = repr(value)
+    return f'"{text[1:-1]}"' if text[0] == "'" and '"' not in text else text
 
 
 def for_latex(text: str) -> str:

@@ -26,13 +26,14 @@ from cl_graft.cli.exchange import export_command, import_command
 from cl_graft.cli.forgetting import forget_command
 from cl_graft.cli.init import init_command
 from cl_graft.cli.laboratory import experiment_command, localize_command
-from cl_graft.cli.output import visible
+from cl_graft.cli.output import show_whatever_comes
 from cl_graft.cli.plan import plan_command
 from cl_graft.cli.predict import predict_command
 from cl_graft.cli.reporting import report_command
 from cl_graft.cli.strategies import strategies_command
 from cl_graft.cli.streams import demo_command, run_command
 from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
+from cl_graft.escaping import for_terminal
 from cl_graft.stopping import Stopped, stoppable
 
 __all__ = ["app", "main"]
@@ -104,6 +105,7 @@ for _name, _command in _COMMANDS.items():
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    show_whatever_comes()
     _tell_plainly()
     if not any(name.startswith("MALLOC_") for name in os.environ):
         keep_freed_memory()
@@ -111,7 +113,7 @@ def main() -> None:
         with stoppable():
             app(prog_name="cl-graft")
     except Stopped as stopped:
-        sys.stderr.write(f"cl-graft: {stopped}\n")
+        sys.stderr.write(f"cl-graft: {_one_line(str(stopped))}\n")
         raise SystemExit(128 + stopped.signal) from None
     except Exception as error:
         sentence = _sentence(error)
@@ -151,7 +153,7 @@ def _sentence(error: Exception) -> str | None:
 
 def _one_line(text: str) -> str:
     """Return a text as one line of a bounded length that cannot steer a terminal."""
-    shown, half = visible(text).replace("\n", "\\n"), _LONGEST // 2
+    shown, half = for_terminal(text).replace("\n", "\\n"), _LONGEST // 2
     return shown if len(shown) <= _LONGEST else f"{shown[:half]} … {shown[-half:]}"
 
 

@@ -6,7 +6,7 @@ results and errors is written.
 
 from __future__ import annotations
 
-import json
+import io
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,16 +14,14 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
-from unicodedata import category
 
 from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-__all__ = ["Output", "apart", "given", "plain", "table", "visible"]
+from cl_graft.escaping import for_json, for_terminal
 
-_TURNS_TEXT = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-"""Characters that turn the direction of the text after them."""
+__all__ = ["Output", "apart", "given", "json_text", "plain", "show_whatever_comes", "table"]
 
 
 @dataclass(frozen=True)
@@ -46,17 +44,23 @@ class Output:
     def result(self, content: object, *shown: object) -> None:
         """Write a result: `content` as JSON, or `shown` (tables and text) for people."""
         if self.as_json:
-            json.dump(plain(content), sys.stdout, indent=2, ensure_ascii=False, allow_nan=False)
-            sys.stdout.write("\n")
+            sys.stdout.write(f"{json_text(content, indent=2)}\n")
             return
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
         for thing in shown:
             text = isinstance(thing, str)
-            console.print(visible(thing) if text else thing, markup=False, soft_wrap=text)
+            console.print(for_terminal(thing) if text else thing, markup=False, soft_wrap=text)
 
     def note(self, text: str) -> None:
         """Write a line to stderr."""
-        self.notes.print(visible(text), markup=False, soft_wrap=True)
+        self.notes.print(for_terminal(text), markup=False, soft_wrap=True)
+
+
+def show_whatever_comes() -> None:
+    """Write characters that the encoding of stdout or stderr lacks as escapes."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 @contextmanager
@@ -76,21 +80,18 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
     made = Table(header_style="bold")
     for place, column in enumerate(columns):
         numeric = bool(rows) and all(_is_number(row[place]) for row in rows)
-        made.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        made.add_column(
+            Text(for_terminal(column)), justify="right" if numeric else "left", overflow="fold"
+        )
     for row in rows:
-        made.add_row(*(Text(visible(str(cell))) for cell in row))
-    return Group(Text(visible(title), style="bold"), made)
+        made.add_row(*(Text(for_terminal(str(cell))) for cell in row))
+    return Group(Text(for_terminal(title), style="bold"), made)
 
 
-def visible(text: str) -> str:
-    """Write as escapes what would steer a terminal: names come from files of others, too."""
-    return "".join(
-        character.encode("unicode_escape").decode()
-        if character in _TURNS_TEXT
-        or (category(character) in ("Cc", "Cs") and character not in "\n\t")
-        else character
-        for character in text
-    )
+def json_text(content: object, *, indent: int | None = None) -> str:
+    """Write a value as JSON that stdout can show, whatever its encoding."""
+    unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    return for_json(plain(content), indent=indent, ascii_only=not unicode)
 
 
 def plain(value: object) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cl_graft.cli.options import Device, Moved, Quiet, Text, Text_pair, Trusted
-from cl_graft.cli.output import Output, apart, plain, visible
+from cl_graft.cli.output import Output, apart, json_text
 from cl_graft.errors import InputError
+from cl_graft.escaping import for_terminal
 
 if TYPE_CHECKING:
     from cl_graft.experiments.questions import Question
@@ -121,7 +121,7 @@ def predict_command(
         output.note(note)
     for question, answer in predict(opened, questions, batch_size=batch_size):
         if as_json:
-            line = json.dumps(plain(_content(question, answer)), ensure_ascii=False)
+            line = json_text(_content(question, answer))
         else:
             line = _line(question, answer, mixed=mixed)
         sys.stdout.write(f"{line}\n")
@@ -147,4 +147,4 @@ def _line(question: Question, answer: Answer, *, mixed: bool) -> str:
     shown = " / ".join(filter(None, [question.text, question.pair]))
     cells = [label, "–" if sure is None else f"{sure:.3f}"]
     cells += [question.task] if mixed else []
-    return "\t".join(visible(" ".join(cell.split())) for cell in [*cells, shown])
+    return "\t".join(for_terminal(" ".join(cell.split())) for cell in [*cells, shown])

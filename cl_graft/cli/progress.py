@@ -19,6 +19,7 @@ from rich.progress import (
 )
 
 from cl_graft.cli.output import Output
+from cl_graft.escaping import for_terminal
 
 if TYPE_CHECKING:
     from cl_graft.experiments.progress import Step
@@ -82,10 +83,10 @@ class Meter:
         """Take a report of `cl_graft.experiments`."""
         name = f"{step.strategy} seed {step.seed}"
         if step.note:
-            self._console.print(f"{name}: {step.note}", markup=False, soft_wrap=True)
+            self._tell(f"{name}: {step.note}")
         elif step.phase == "over":
             self._end(step.job)
-            self._console.print(f"{step.job}: over", markup=False, soft_wrap=True)
+            self._tell(f"{step.job}: over")
         else:
             phase = _PHASES.get(step.phase, step.phase)
             self._learned.add((step.strategy, step.seed, step.task))
@@ -108,7 +109,7 @@ class Meter:
         if self._all is not None:
             self._bars.update(self._all, completed=max(0, len(self._learned) - 1))
         if running.bar is None:
-            running.bar = self._bars.add_task(name, total=steps)
+            running.bar = self._bars.add_task(for_terminal(name), total=steps)
         self._bars.update(running.bar, completed=step, total=steps)
 
     def _end(self, job: str) -> None:
@@ -129,7 +130,10 @@ class Meter:
             time_left = f", took {_duration(passed)}"
         place = f"[{len(self._learned)}/{self._tasks}] " if self._tasks else ""
         line = f"{place}{running.name}: {step}/{steps}{time_left}"
-        self._console.print(line, markup=False, soft_wrap=True)
+        self._tell(line)
+
+    def _tell(self, line: str) -> None:
+        self._console.print(for_terminal(line), markup=False, soft_wrap=True)
 
 
 @contextmanager

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+
+import yaml
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import ExperimentConfig, config_from
@@ -226,10 +229,12 @@ def _lines(
 
 
 def _value(text: str) -> str:
-    """Write a text as YAML: JSON is YAML, and quotes are left out where nobody needs them."""
+    """Write a text as YAML, without quotes where nobody needs them."""
     simple = text.replace("_", "").replace("/", "").isalpha() and text.isascii()
     reserved = text.lower() in ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
-    return text if simple and not reserved else json.dumps(text)
+    if simple and not reserved:
+        return text
+    return yaml.safe_dump(text, default_style='"', width=math.inf).strip()
 
 
 def _plain(text: str) -> str:

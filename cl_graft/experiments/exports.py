@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cl_graft.escaping import for_latex
 from cl_graft.metrics.curves import Score, curves
 from cl_graft.metrics.figures import png
 from cl_graft.metrics.memory_frontier import Tradeoff, memory_frontier
@@ -16,7 +17,6 @@ from cl_graft.store.files import replace_file
 from cl_graft.strategies.table import STRATEGIES
 
 __all__ = [
-    "LATEX_SPECIAL",
     "comparison_csv",
     "comparison_latex",
     "draw_frontier",
@@ -47,9 +47,6 @@ _COSTS = (
 _WIDE = 5
 """How many times the smallest value the largest is where the axis of a sweep is logarithmic."""
 
-LATEX_SPECIAL = str.maketrans({c: f"\\{c}" for c in "&%$#_{}"})
-"""For `str.translate`: characters that LaTeX reads as commands."""
-
 
 def comparison_csv(summary: Mapping[str, Any]) -> str:
     """Write one row a strategy and measure: mean, sd, ends of the 95 % interval, number of seeds.
@@ -70,9 +67,9 @@ def comparison_csv(summary: Mapping[str, Any]) -> str:
 
 
 def comparison_latex(summary: Mapping[str, Any]) -> str:
-    r"""Write a table for LaTeX with booktabs, mean and standard deviation in points.
+    """Write a table for LaTeX with booktabs, mean and standard deviation in points.
 
-    The best value of a column is bold; a strategy's name is written as it is.
+    The best value of a column is bold; names are escaped, and stay what they are.
 
     Args:
         summary: What `summary.json` holds.
@@ -88,12 +85,12 @@ def comparison_latex(summary: Mapping[str, Any]) -> str:
     lines = [
         r"\begin{tabular}{l" + "r" * (len(head) - 1) + "}",
         r"\toprule",
-        " & ".join(name.translate(LATEX_SPECIAL) for name in head) + r" \\",
+        " & ".join(map(for_latex, head)) + r" \\",
         r"\midrule",
     ]
     for number, name in enumerate(strategies):
         cells = [_cell(column[number], top) for column, top in zip(columns, best, strict=True)]
-        lines.append(" & ".join([name.translate(LATEX_SPECIAL), *cells]) + r" \\")
+        lines.append(" & ".join([for_latex(name), *cells]) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 

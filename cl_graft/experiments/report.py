@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cl_graft.escaping import for_markdown, for_markdown_code
 from cl_graft.experiments.data_report import data_lines
 from cl_graft.experiments.results import RunResult
 from cl_graft.passes import Passes, total_passes
@@ -25,7 +26,7 @@ def write_run_summary(result: RunResult, folder: Path) -> None:
     """Write `summary.md` into a run's folder."""
     tasks, learned = result.tasks, len(result.R)
     state = "" if result.complete else f" (unfinished: {learned} of {len(tasks)} tasks learned)"
-    lines = [f"# {result.strategy}, seed {result.seed}{state}", ""]
+    lines = [f"# {for_markdown(result.strategy)}, seed {result.seed}{state}", ""]
     lines += ["Score on each task (columns) after learning each (rows), in %:", ""]
     lines += _table(
         ["after", *tasks[:learned]],
@@ -62,7 +63,7 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
     title = f"{', '.join(tasks)} in {len(orders)} orders" if orders else " → ".join(tasks)
     what = "them and all orders" if orders else "them"
     many = many or bool(orders)
-    lines = [f"# {title}", ""]
+    lines = [f"# {for_markdown(title)}", ""]
     lines += [f"Seeds: {seeds}. {f'Mean ± standard deviation over {what}; s' if many else 'S'}"
               "cores, transfers, forgetting and ECE in points.", ""]  # fmt: skip
     beside = any(row["of_independent"] is not None for row in rows.values())
@@ -100,7 +101,8 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
     lines += _budget(summary["budget"], rows) + _differences(summary) + _tuned(rows)
     if summary["failed"]:
         lines += ["", "## Not finished", ""]
-        lines += [f"- {f['strategy']}, seed {f['seed']}: {f['error']}" for f in summary["failed"]]
+        lines += [f"- {for_markdown('{strategy}, seed {seed}: {error}'.format(**failed))}"
+                  for failed in summary["failed"]]  # fmt: skip
     lines += ["", *_where(summary)]
     _write(lines, folder)
 
@@ -110,7 +112,7 @@ def _differences(summary: Mapping[str, Any]) -> list[str]:
     lines: list[str] = []
     if tests := summary["differences"]:
         reference = tests[0]["reference"]
-        lines += ["", f"## {reference} against the others", ""]
+        lines += ["", f"## {for_markdown(reference)} against the others", ""]
         lines += _table(["against", "difference", "95 % interval", "p", "p, corrected", "seeds"], [
             [
                 test["strategy"],
@@ -122,8 +124,9 @@ def _differences(summary: Mapping[str, Any]) -> list[str]:
             ]
             for test in tests
         ])  # fmt: skip
-        lines += ["", f"By how many points the average accuracy of {reference} is higher: mean "
-                  "over seeds, paired t-test, p corrected after Holm for all rows."]  # fmt: skip
+        lines += ["", f"By how many points the average accuracy of {for_markdown(reference)} is "
+                  "higher: mean over seeds, paired t-test, p corrected after Holm for all "
+                  "rows."]  # fmt: skip
     if found := summary["ranks"]:
         lines += ["", "## Average ranks", "", *_table(
             ["strategy", "rank"], [[name, f"{rank:.2f}"] for name, rank in found["ranks"].items()]
@@ -158,7 +161,7 @@ def _budget(budget: Mapping[str, Any] | None, rows: Mapping[str, Any]) -> list[s
               "bounds run as they are."]  # fmt: skip
     if budget["unmet"]:
         lines += ["", "Cannot meet it:", ""]
-        lines += [f"- {name}: {reason}" for name, reason in budget["unmet"].items()]
+        lines += [f"- {for_markdown(f'{name}: {why}')}" for name, why in budget["unmet"].items()]
     return lines
 
 
@@ -167,7 +170,7 @@ def _tuned(rows: Mapping[str, Any]) -> list[str]:
     tuned = {name: row["tuning"] for name, row in rows.items() if row["tuning"]}
     if not tuned:
         return []
-    tasks = " and ".join(next(iter(tuned.values()))["tasks"])
+    tasks = for_markdown(" and ".join(next(iter(tuned.values()))["tasks"]))
     head = ["strategy", "grid", "chosen", "dev score of each"]
     lines = ["", "## Tuned values", "", *_table(head, [
         [
@@ -229,11 +232,11 @@ def _origin(result: RunResult) -> list[str]:
         for name, s in result.schedules.items()
     ]
     return [
-        f"- model: {model['name']} ({model['family']}, {model['graftable']:,} graftable "
-        f"coordinates, fingerprint {model['fingerprint'][:12]}…)",
-        f"- training: {'; '.join(schedules)}",
-        *(f"- {line}" for line in data_lines(result.data)),
-        f"- command: `{result.command}`",
+        f"- model: {for_markdown(model['name'])} ({model['family']}, {model['graftable']:,} "
+        f"graftable coordinates, fingerprint {model['fingerprint'][:12]}…)",
+        f"- training: {for_markdown('; '.join(schedules))}",
+        *(f"- {for_markdown(line)}" for line in data_lines(result.data)),
+        f"- command: {for_markdown_code(result.command)}",
         *([_went_on(result.processes)] if result.processes > 1 else []),
         f"- machine: {_pairs(result.machine)}",
         f"- versions: {_pairs(result.versions)}",
@@ -250,17 +253,17 @@ def _went_on(processes: int) -> str:
 def _where(summary: Mapping[str, Any]) -> list[str]:
     model = summary["model"]
     return [
-        *(f"- {line}" for line in data_lines(summary["data"])),
-        f"- model: {model['name']} ({model['family']}, {model['graftable']:,} graftable "
-        f"coordinates, fingerprint {model['fingerprint'][:12]}…)",
-        f"- command: `{summary['command']}`",
+        *(f"- {for_markdown(line)}" for line in data_lines(summary["data"])),
+        f"- model: {for_markdown(model['name'])} ({model['family']}, {model['graftable']:,} "
+        f"graftable coordinates, fingerprint {model['fingerprint'][:12]}…)",
+        f"- command: {for_markdown_code(summary['command'])}",
         f"- machine: {_pairs(summary['machine'])}",
         f"- versions: {_pairs(summary['versions'])}",
     ]
 
 
 def _pairs(values: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in values.items())
+    return for_markdown(", ".join(f"{name} {value}" for name, value in values.items()))
 
 
 def _table(
@@ -269,7 +272,7 @@ def _table(
     """Return the lines of a table; behind the first column stand numbers, or texts."""
     rule = ["---", *["---:" if numbers else "---"] * (len(head) - 1)]
     lines = [head, rule, *rows]
-    return [f"| {' | '.join(line)} |" for line in lines]
+    return [f"| {' | '.join(map(for_markdown, line))} |" for line in lines]
 
 
 def points(value: float | None) -> str:

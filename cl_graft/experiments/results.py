@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shlex
@@ -12,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 
-from cl_graft.errors import BankError, InputError
+from cl_graft.errors import BankError, DamagedFile, InputError
 from cl_graft.fingerprint import environment, file_sha256
 from cl_graft.passes import Passes, total_passes
 from cl_graft.store.files import VERSION, check_json, replace_file
+from cl_graft.store.metadata import check_name
 from cl_graft.store.seals import read_sealed, sealed_json
 
 __all__ = [
@@ -149,6 +152,9 @@ class RunResult:
         return sum(sum(phases.values()) for kind in kinds for phases in kind.values())
 
 
+_SCHEMA = TypeAdapter(RunResult)
+
+
 @dataclass(frozen=True)
 class Failure:
     """A cell of a comparison that could not be finished."""
@@ -187,7 +193,7 @@ def read_result(folder: Path | str) -> RunResult:
 
     Raises:
         InputError: If there is none, or it is something else.
-        BankError: If it is altered, or a newer package wrote it.
+        BankError: If it is altered, holds what no run writes, or a newer package wrote it.
     """
     path = Path(folder) / RESULTS
     # Results of earlier versions lack some of these.
@@ -195,9 +201,19 @@ def read_result(folder: Path | str) -> RunResult:
     others = {"processes": 1, "routed": None, "passes_per_row": 1.0}
     values = {**{kind: {} for kind in kinds}, **others, **_read(path)}
     try:
-        return RunResult(**{known.name: values[known.name] for known in fields(RunResult)})
+        known = {one.name: values[one.name] for one in fields(RunResult)}
+        _SCHEMA.validate_json(json.dumps(known), strict=True)
+        for name in (known["strategy"], *known["tasks"]):
+            check_name(name, what="the name of a task or strategy")
     except KeyError as error:
         raise InputError(f"{path}: not the results of a run: {error} is missing") from None
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(map(str, fault["loc"]))
+        raise DamagedFile(f"{path} is damaged: {place}: {fault['msg']}") from None
+    except ValueError as error:
+        raise DamagedFile(f"{path} is damaged: {error}") from None
+    return RunResult(**known)
 
 
 def read_hashes(folder: Path) -> dict[str, str] | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from cl_graft.bank import Entry, GraftBank
+from cl_graft.escaping import for_markdown, for_markdown_code, for_python
 
 __all__ = ["is_hub_name", "model_card"]
 
@@ -36,24 +36,25 @@ def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str
         license=license,
         tags=_TAGS,
     )
-    pinned = f" at revision `{revision}`" if revision else ""
+    pinned = f" at revision {for_markdown_code(str(revision))}" if revision else ""
     unpinned = "" if revision or not on_hub else " (no revision recorded)"
     lines = [
         "---",
         data.to_yaml(),
         "---",
         "",
-        f"# {name}",
+        f"# {for_markdown(name)}",
         "",
         f"{_count(len(bank), 'text task')} of one frozen language model, as grafts: each sets a "
         "small region of weights to its own values, and is answered with the bits that it was "
         "learned with ([Panigrahi et al., 2023](https://arxiv.org/abs/2302.06600)).",
         "",
-        f"- **Base model:** `{base.model}`{pinned}{unpinned}, {base.dtype}; fingerprint "
-        f"`{base.fingerprint}`, checked on loading",
+        f"- **Base model:** {for_markdown_code(base.model)}{pinned}{unpinned}, {base.dtype}; "
+        f"fingerprint {for_markdown_code(base.fingerprint)}, checked on loading",
         f"- **Mode:** {_MODES[bank.mode]}",
         f"- **Coordinates:** {len(bank.owned()):,} of {bank.layout.total:,} graftable ones",
-        f"- **Licence:** {license or 'not stated'}; that of the base model applies beside it",
+        f"- **Licence:** {for_markdown(license or 'not stated')}; that of the base model applies "
+        "beside it",
         "",
         "## Tasks",
         "",
@@ -103,7 +104,7 @@ def _row(entry: Entry) -> str:
         _score(facts),
         _calibration(facts.get("temperature")),
     ]
-    return f"| {' | '.join(_cell(cell) for cell in cells)} |"
+    return f"| {' | '.join(map(for_markdown, cells))} |"
 
 
 def _score(facts: Mapping[str, Any]) -> str:
@@ -124,7 +125,7 @@ def _opening(name: str) -> list[str]:
     return [
         "from cl_graft.hub import download_bank",
         "",
-        f'opened = open_bank(download_bank("{name}"))  # revision="…" pins a commit',
+        f'opened = open_bank(download_bank({for_python(name)}))  # revision="…" pins a commit',
     ]
 
 
@@ -133,12 +134,7 @@ def _question(bank: GraftBank) -> list[str]:
         return []
     task, pair = bank.entries[0].task, bank.entries[0].facts.get("pair")
     texts = '["A text."], pairs=["Another."]' if pair else '["A text."]'
-    return [f"answers = opened.answer({texts}, task={json.dumps(task, ensure_ascii=False)})"]
-
-
-def _cell(text: str) -> str:
-    """Write a text so that it stays in its cell of the table."""
-    return " ".join(text.split()).replace("|", "\\|")
+    return [f"answers = opened.answer({texts}, task={for_python(task)})"]
 
 
 def _count(number: int, what: str) -> str:

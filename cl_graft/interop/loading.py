@@ -6,10 +6,10 @@ the order of the labels.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
+from cl_graft.escaping import for_python
 from cl_graft.tasks import Prompt
 
 __all__ = ["loading_code"]
@@ -63,9 +63,9 @@ def _load(record: Mapping[str, Any], auto: str, form: str) -> list[str]:
     lines = ['folder = Path(".")  # where this file lies']
     where = ["folder"]
     if form != "hf":
-        lines.append(f"base = {json.dumps(base['model'])}  # its folder, or its name on the hub")
+        lines.append(f"base = {for_python(base['model'])}  # its folder, or its name on the hub")
         where = ["base"]
-        where += [f"revision={base['revision']!r}"] if "revision" in base else []
+        where += [f"revision={for_python(base['revision'])}"] if "revision" in base else []
     options = [*where, f"dtype=torch.{base['dtype']}"]
     options += ["add_pooling_layer=False"] if record.get("without_pooler") else []
     lines += [
@@ -153,7 +153,7 @@ def _filled(prompt: Prompt) -> tuple[str, list[list[str]]]:
     for place, piece in enumerate(pieces):
         ends = piece.field == "mask" or (not prompt.masked and place == len(pieces) - 1)
         literal = piece.literal.rstrip(" ") if ends else piece.literal
-        terms += [json.dumps(literal, ensure_ascii=False)] if literal else []
+        terms += [for_python(literal)] if literal else []
         if piece.field == "mask":
             terms.append("tokenizer.mask_token")
         elif piece.field:

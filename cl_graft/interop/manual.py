@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cl_graft.escaping import for_markdown, for_markdown_code
 from cl_graft.interop.loading import loading_code
 
 __all__ = ["manual"]
@@ -18,21 +19,21 @@ def manual(record: Mapping[str, Any], *, form: str) -> str:
         form: The format.
     """
     base, names = record["base"], record.get("label_names") or []
-    revision = f" (revision {base['revision']})" if "revision" in base else ""
-    shown = ", ".join(f"`{name}`" for name in names)
+    pinned = f" (revision {for_markdown(base['revision'])})" if "revision" in base else ""
+    shown = ", ".join(map(for_markdown_code, names))
     lines = [
-        f"# {record['task']}",
+        f"# {for_markdown(record['task'])}",
         "",
         f"One task of a bank of grafts, written by {record['written_by']}. Its graft sets "
         f"{record['coordinates']:,} weights ({record['density']:.4%} of those that can be grafted) "
-        f"of `{base['model']}`{revision} and leaves every other as it was.",
+        f"of {for_markdown_code(base['model'])}{pinned} and leaves every other as it was.",
         "",
         f"- Labels, in the order of the logits: {shown or 'a number'}.",
         f"- Texts: {'pairs' if record.get('pair') else 'single'}; at most "
         f"{record.get('max_length', 128)} tokens.",
     ]
     if "prompt" in record:
-        lines.append(f"- Prompt: `{record['prompt']['template']}`.")
+        lines.append(f"- Prompt: {for_markdown_code(record['prompt']['template'])}.")
     if temperature := record.get("temperature"):
         lines.append(
             f"- Calibration: divide the logits by {temperature['value']:.6g} before the softmax "

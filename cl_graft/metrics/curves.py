@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from cl_graft.metrics.figures import plain_text
+
 __all__ = ["Score", "curves"]
 
 _COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
@@ -43,6 +45,7 @@ class Score:
     deviation: float
 
 
+@plain_text()
 def curves(
     scores: Sequence[Score], *, title: str, measure: str, axis: str, logarithmic: bool
 ) -> Figure:

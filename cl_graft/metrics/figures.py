@@ -7,7 +7,8 @@ window, no global state, nothing to close. `figure.savefig(path)` writes it; a T
 
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import matplotlib
 import numpy as np
@@ -17,16 +18,33 @@ from matplotlib.figure import Figure
 from cl_graft.metrics.calibration import ReliabilityBins
 from cl_graft.metrics.continual import ScoreMatrix
 
-__all__ = ["MISSING", "overlap_heatmap", "png", "r_matrix_heatmap", "reliability_diagram"]
+__all__ = [
+    "MISSING",
+    "overlap_heatmap",
+    "plain_text",
+    "png",
+    "r_matrix_heatmap",
+    "reliability_diagram",
+]
 
 _NUMBERED = 24
 """Tasks up to which each cell has its number and each row its name."""
 
 MISSING = (0.5, 0.5, 0.5, 0.3)
 """Of cells without a value: a grey of no map, light on light and dark on dark."""
+
+
+@contextmanager
+def plain_text() -> Iterator[None]:
+    """Draw names as they are: matplotlib would read dollars in them as formulas."""
+    with matplotlib.rc_context({"text.parse_math": False}):
+        yield
+
+
 _BLUE, _ORANGE = "#0072B2", "#E69F00"  # Okabe & Ito's palette
 
 
+@plain_text()
 def r_matrix_heatmap(
     R: ScoreMatrix, names: Sequence[str], *, title: str = "", score_name: str = "accuracy"
 ) -> Figure:
@@ -55,6 +73,7 @@ def r_matrix_heatmap(
     )
 
 
+@plain_text()
 def overlap_heatmap(
     overlap: Sequence[Sequence[float | None]], names: Sequence[str], *, title: str = ""
 ) -> Figure:
@@ -81,6 +100,7 @@ def overlap_heatmap(
     )
 
 
+@plain_text()
 def reliability_diagram(bins: ReliabilityBins, *, title: str = "") -> Figure:
     """Draw accuracy against confidence above a histogram of confidence.
 
@@ -166,6 +186,7 @@ def _heatmap(
     return figure
 
 
+@plain_text()
 def png(figure: Figure, *, dpi: int = 150) -> bytes:
     """Return a figure as the content of a PNG file."""
     content = io.BytesIO()

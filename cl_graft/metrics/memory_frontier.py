@@ -10,6 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from cl_graft.metrics.figures import plain_text
+
 __all__ = ["Tradeoff", "memory_frontier", "on_frontier"]
 
 _BLUE, _ORANGE, _GREY = "#0072B2", "#E69F00", "0.45"
@@ -75,6 +77,7 @@ def on_frontier(points: Mapping[str, Tradeoff]) -> list[str]:
     return sorted(kept, key=lambda name: points[name].bytes)
 
 
+@plain_text()
 def memory_frontier(points: Mapping[str, Tradeoff], *, title: str = "") -> Figure:
     """Draw accuracy against bytes a task, with the frontier of the methods that forget nothing.
 

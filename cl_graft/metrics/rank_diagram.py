@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from cl_graft.metrics.figures import plain_text
+
 __all__ = ["cliques", "rank_diagram"]
 
 _LINE = 0.28
@@ -18,6 +20,7 @@ _APART = 0.025
 """Share of the axis from one bar to the next."""
 
 
+@plain_text()
 def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = "") -> Figure:
     """Draw average ranks, and bars beside the methods that do not differ significantly.
 

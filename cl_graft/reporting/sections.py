@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -292,12 +294,12 @@ def _again(material: Material) -> Section:
     pins = " ".join(
         f"{name}=={version.split('+')[0]}"
         for name, version in summary["versions"].items()
-        if name in packages and version[:1].isdigit()
+        if name in packages and re.fullmatch(r"[0-9][0-9A-Za-z.!+_-]*", version)
     )
     code = [("Run it again", command) for command in material.commands]
     code += [("With these versions", f"pip install {pins}")] if pins else []
     code += [
-        ("Prove that nothing was forgotten", f"cl-graft verify {run.folder}")
+        ("Prove that nothing was forgotten", shlex.join(["cl-graft", "verify", str(run.folder)]))
         for run in material.runs
         if run.bank is not None
     ][:1]

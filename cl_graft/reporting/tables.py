@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cl_graft.experiments.exports import LATEX_SPECIAL
+from cl_graft.escaping import for_latex, for_terminal
 from cl_graft.experiments.report import points
 from cl_graft.experiments.results import RunResult
 from cl_graft.reporting.material import Material
@@ -16,7 +16,7 @@ __all__ = ["Cell", "Table", "comparison", "costs", "latex", "matrix", "strategie
 
 _MOST_TASKS = 12
 """Tasks that have a column of their own in the comparison."""
-_SPECIAL = LATEX_SPECIAL | str.maketrans({"±": "$\\pm$", "–": "--", "−": "$-$", "γ": "$\\gamma$"})
+_SYMBOLS = str.maketrans({"±": "$\\pm$", "–": "--", "−": "$-$", "γ": "$\\gamma$"})
 
 
 @dataclass(frozen=True)
@@ -126,22 +126,26 @@ def strategies(material: Material) -> Table:
 
 
 def latex(table: Table) -> str:
-    r"""Write a table for LaTeX with booktabs, best values bold; headings as they are."""
+    """Write a table for LaTeX with booktabs, best values bold; names stay what they are."""
     lines = [
-        f"% {table.caption}",
+        f"% {for_terminal(' '.join(table.caption.split()))}",
         r"\begin{tabular}{l" + "r" * (len(table.head) - 1) + "}",
         r"\toprule",
-        " & ".join(name.translate(_SPECIAL) for name in table.head) + r" \\",
+        " & ".join(map(_latex_text, table.head)) + r" \\",
         r"\midrule",
     ]
     for row in table.rows:
-        texts = (cell.text.translate(_SPECIAL) for cell in row)
+        texts = (_latex_text(cell.text) for cell in row)
         cells = (
             rf"\textbf{{{text}}}" if cell.best else text
             for cell, text in zip(row, texts, strict=True)
         )
         lines.append(" & ".join(cells) + r" \\")
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+
+
+def _latex_text(text: str) -> str:
+    return for_latex(text).translate(_SYMBOLS)
 
 
 def _table(

@@ -1,8 +1,15 @@
 """What a file of somebody else says cannot steer the terminal that it is shown on."""
 
-import pytest
+import io
+import json
+import sys
+from pathlib import Path
 
-from cl_graft.cli.output import Output, table, visible
+import pytest
+from tiny_runs import cl_graft
+
+from cl_graft.cli.output import Output, show_whatever_comes, table
+from cl_graft.escaping import for_terminal
 
 
 @pytest.mark.parametrize(
@@ -14,10 +21,12 @@ from cl_graft.cli.output import Output, table, visible
         ("\u202egnp.exe", "\\u202egnp.exe"),
         ("\ud800", "\\ud800"),
         ("\x9b31m", "\\x9b31m"),
+        ("a\u200bb\u200e", "a\\u200bb\\u200e"),
+        ("a\u2028b", "a\\u2028b"),
     ],
 )
 def test_control_characters_are_written_as_escapes(text, shown):
-    assert visible(text) == shown
+    assert for_terminal(text) == shown
 
 
 def test_results_tables_and_notes_hold_none(capsys):
@@ -28,3 +37,35 @@ def test_results_tables_and_notes_hold_none(capsys):
     assert "\x1b" not in told.out + told.err
     assert "\\x1b]0;title" in told.out
     assert "\\x1b]0;title" in told.err
+
+
+def test_json_holds_none_and_is_the_same_value(capsys):
+    evil = {"a\u202eb": "\x9b2J\ufeff\ud800"}
+    Output(as_json=True).result(evil)
+    told = capsys.readouterr().out
+    assert not [c for c in told if not c.isprintable() and c != "\n"]
+    assert json.loads(told) == evil
+
+
+def test_a_name_of_a_column_is_no_markup(capsys):
+    Output().result({}, table("", ["[red]x[/red]"], [["1"]]))
+    assert "[red]x[/red]" in capsys.readouterr().out
+
+
+def test_a_terminal_of_few_characters_gets_escapes_and_no_traceback():
+    told = cl_graft("inspect", STORED, PYTHONIOENCODING="ascii:strict")
+    assert told.code == 0, told
+    assert "Traceback" not in told.err
+    assert r"|\u03b3 row" in told.out
+
+
+def test_json_for_a_terminal_of_few_characters_is_json(monkeypatch):
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="cp1252"))
+    show_whatever_comes()
+    Output(as_json=True).result({"task": "größer γ 🙂"})
+    sys.stdout.flush()
+    assert json.loads(written.getvalue().decode("ascii")) == {"task": "größer γ 🙂"}
+
+
+STORED = Path(__file__).parents[1] / "store" / "fixtures" / "version2" / "bank"
