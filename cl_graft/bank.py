@@ -110,8 +110,8 @@ class Entry:
 
     @property
     def density(self) -> float:
-        """Those over all coordinates, in [0, 1]."""
-        return self.size / self.lost.layout.total
+        """Those over all coordinates, in [0, 1]; 0 where there are none."""
+        return self.size / self.lost.layout.total if self.size else 0.0
 
     @property
     def share_lost(self) -> float:

@@ -50,7 +50,7 @@ def model_fingerprint(
 
     Args:
         model: The model at its base.
-        exclude: Name prefixes to leave out (the task heads).
+        exclude: Module paths to leave out (the task heads); ``""`` is the model itself.
         tokenizer: The tokenizer's own serialization; empty for models without one.
     """
     return fingerprint_of(model_sha256(model, exclude=exclude), tokenizer=tokenizer)
@@ -63,7 +63,7 @@ def fingerprint_of(weights: str, *, tokenizer: str = "") -> str:
 
 def model_sha256(model: nn.Module, *, exclude: Iterable[str] = ("heads",)) -> str:
     """Return the SHA-256 of every parameter and buffer outside the heads."""
-    prefixes = tuple(f"{prefix}." for prefix in exclude)
+    prefixes = tuple(f"{prefix}." if prefix else "" for prefix in exclude)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     kept = {n: t for n, t in tensors.items() if not n.startswith(prefixes)} if prefixes else tensors
     return hash_tensors(kept)

@@ -113,7 +113,8 @@ def extract(model: nn.Module, region: Region) -> Graft:
 
 def gather(parameters: Parameters, region: Region) -> Graft:
     """Read the values that tensors have on a region of their layout."""
-    dtype = reduce(torch.promote_types, (p.dtype for p in parameters.values()))
+    dtypes = [parameter.dtype for parameter in parameters.values()]
+    dtype = reduce(torch.promote_types, dtypes) if dtypes else torch.float32
     values = torch.empty(len(region), dtype=dtype)
     for name, inside, place in region.by_parameter():
         flat = parameters[name].detach().view(-1)

@@ -49,9 +49,7 @@ class Layout:
 
     @classmethod
     def of(cls, parameters: Parameters) -> Layout:
-        """Read the layout off a mapping of tensors."""
-        if not parameters:
-            raise ValueError("a layout needs at least one parameter, got none")
+        """Read the layout off a mapping of tensors; a model that is only heads has an empty one."""
         names, shapes = tuple(parameters), tuple(tuple(p.shape) for p in parameters.values())
         return _LAYOUTS.setdefault((names, shapes), cls(names, shapes))
 
@@ -178,8 +176,8 @@ class Region:
 
     @property
     def density(self) -> float:
-        """Selected over all coordinates, in [0, 1]."""
-        return len(self) / self.layout.total
+        """Selected over all coordinates, in [0, 1]; 0 where there are none."""
+        return len(self) / self.layout.total if len(self) else 0.0
 
     def __len__(self) -> int:
         return self.index.numel()

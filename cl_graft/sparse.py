@@ -79,7 +79,7 @@ class RegionParameters:
         self._model = model
         self._parameters = named(model, region.layout)
         start = extract(model, region).values
-        device = next(iter(self._parameters.values())).device
+        device = next((p.device for p in self._parameters.values()), start.device)
         wide = torch.promote_types(start.dtype, torch.float32)
         self.vector = nn.Parameter(start.to(device, wide))
         self._dtype = start.dtype

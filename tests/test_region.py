@@ -113,9 +113,11 @@ def test_layout_numbers_coordinates_through_all_parameters_row_by_row() -> None:
     assert masks["b"].nonzero().tolist() == [[0]]
 
 
-def test_a_layout_of_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least one parameter"):
-        Layout.of({})
+def test_a_layout_of_nothing_has_one_region_which_is_empty() -> None:
+    nothing = Layout.of({})
+    assert nothing.total == 0
+    assert Region.full(nothing) == Region.empty(nothing)
+    assert Region.empty(nothing).density == 0.0
 
 
 def test_region_of_sorts_and_drops_repeats() -> None:

@@ -116,7 +116,7 @@ def layout_record(layout: Layout) -> dict[str, object]:
 def read_layout(record: Mapping[str, Any]) -> Layout:
     """Read a layout that `layout_record` wrote."""
     names, shapes = part(record, "names", list), part(record, "shapes", list)
-    if len(names) != len(shapes) or not names or len(set(names)) != len(names):
+    if len(names) != len(shapes) or len(set(names)) != len(names):
         raise ValueError(f"a layout of {len(names)} names and {len(shapes)} shapes")
     if not all(isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME for name in names):
         raise ValueError(f"a layout's names must be texts of 1 to {_LONGEST_NAME} characters")
@@ -128,7 +128,7 @@ def read_layout(record: Mapping[str, Any]) -> Layout:
     if not all(type(size) is int and size >= 0 for size in sizes):
         raise ValueError("a layout's shapes must hold integers from 0")
     total = sum(math.prod(shape) for shape in shapes)  # torch's own product wraps around
-    if not 0 < total <= 2**62:
+    if not (total > 0 or not names) or total > 2**62:
         raise ValueError(f"a layout of {total} coordinates")
     return Layout(tuple(names), tuple(tuple(shape) for shape in shapes))
 

@@ -1,26 +1,76 @@
 """Which parts of a model belong to a single task.
 
 Task heads are no part of a region: they are small, stored whole with their entry, and frozen once
-their task is learned.
+their task is learned. A `TaskModel` and Avalanche's `MultiHeadClassifier` have a head a task label.
+Avalanche's `IncrementalClassifier`, which grows with the classes, is shared by all tasks: every
+task trains it from its first values, and every entry keeps what its task made of it.
 """
 
 from __future__ import annotations
 
-from avalanche.models import MultiHeadClassifier, MultiTaskModule
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from avalanche.models import IncrementalClassifier, MultiHeadClassifier, MultiTaskModule
 from torch import Tensor, nn
 
-from cl_graft.bank import Entry
-from cl_graft.models import TaskModel
+from cl_graft.bank import Entry, GraftBank
+from cl_graft.models import TaskModel, graftable_parameters, head_of
 from cl_graft.strategies.multitask import MultiTaskText
 
 __all__ = [
+    "FirstValues",
+    "Head",
+    "HeldHeads",
     "carrier_of",
+    "graftable_outside_heads",
     "has_task_heads",
-    "head_module",
     "head_paths",
     "head_state",
+    "heads_of",
     "load_head_",
+    "open_heads_",
 ]
+
+_MASK = "active_units_T"
+"""Name in a head's state of the mask that a `MultiHeadClassifier` keeps beside its heads."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """One task's head.
+
+    Attributes:
+        path: Name of the module in its model; empty for the model itself.
+        module: The module, whose parameters train.
+        masks: The `MultiHeadClassifier` that masks the head's units; None where nothing does.
+        mask: Name of its buffer, (units,), 1 for a unit that answers.
+    """
+
+    path: str
+    module: nn.Module
+    masks: MultiHeadClassifier | None = None
+    mask: str = ""
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the head's parameters, buffers and mask, as they stand."""
+        return self.module.state_dict() | self._own_mask()
+
+    def buffers(self) -> dict[str, Tensor]:
+        """Return the head's buffers and mask, as they stand."""
+        return dict(self.module.named_buffers()) | self._own_mask()
+
+    def owners(self) -> Iterator[tuple[str, nn.Module, str]]:
+        """Yield the name in `state`, the owning module and the name there of every tensor."""
+        for path, module in self.module.named_modules():
+            for name in (*module._parameters, *module._buffers):
+                yield f"{path}.{name}" if path else name, module, name
+        if self.masks is not None:
+            yield _MASK, self.masks, self.mask
+
+    def _own_mask(self) -> dict[str, Tensor]:
+        return {} if self.masks is None else {_MASK: self.masks.get_buffer(self.mask)}
 
 
 def carrier_of(model: nn.Module) -> nn.Module:
@@ -34,41 +84,251 @@ def has_task_heads(model: nn.Module) -> bool:
 
 
 def head_paths(carrier: nn.Module) -> tuple[str, ...]:
-    """Return the module paths under which all task heads live; none for a shared classifier."""
+    """Return the module paths under which all task heads live; none for a plain classifier."""
     if isinstance(carrier, TaskModel):
         return ("heads",)
-    return tuple(
-        name for name, module in carrier.named_modules() if isinstance(module, MultiHeadClassifier)
-    )
+    return tuple(path for path, _ in _classifiers(carrier))
 
 
-def head_module(carrier: nn.Module, label: int) -> tuple[str, nn.Module] | None:
-    """Return path and module of one task's head; None for a shared classifier."""
+def graftable_outside_heads(
+    carrier: nn.Module, *, keep: Callable[[str], bool] | None = None
+) -> dict[str, nn.Parameter]:
+    """Return the graftable parameters of a model; none where it is only task heads.
+
+    Raises:
+        ValueError: If nothing is graftable of a model that has more than heads.
+    """
+    paths = head_paths(carrier)
+    if "" in paths or all(
+        name.startswith(_inside(paths)) for name, _ in carrier.named_parameters()
+    ):
+        return {}
+    return graftable_parameters(carrier, exclude=paths, keep=keep)
+
+
+def heads_of(carrier: nn.Module, label: int) -> list[Head]:
+    """Return the heads that answer one task; none for a plain classifier, or a missing head."""
+    key = str(label)
     if isinstance(carrier, TaskModel):
-        return f"heads.{label}", carrier.heads[str(label)]
-    for name, module in carrier.named_modules():
-        if isinstance(module, MultiHeadClassifier):
-            path = f"{name}.classifiers.{label}" if name else f"classifiers.{label}"
-            return path, module.classifiers[str(label)]
-    return None
+        return [Head(f"heads.{key}", carrier.heads[key])] if key in carrier.heads else []
+    found = []
+    for path, classifier in _classifiers(carrier):
+        if isinstance(classifier, IncrementalClassifier):
+            found.append(Head(path, classifier))
+        elif key in classifier.classifiers:
+            own = f"classifiers.{key}"
+            masks = classifier if classifier.masking else None
+            name = f"active_units_T{key}"
+            module = classifier.classifiers[key]
+            found.append(Head(f"{path}.{own}" if path else own, module, masks, name))
+    return found
 
 
 def head_state(carrier: nn.Module, label: int) -> dict[str, Tensor]:
-    """Copy a task head's parameters and buffers, named relative to the head."""
-    found = head_module(carrier, label)
-    if found is None:
-        return {}
-    return {name: tensor.detach().cpu().clone() for name, tensor in found[1].state_dict().items()}
+    """Copy the parameters, buffers and masks of a task's head, named relative to the head.
 
-
-def load_head_(carrier: nn.Module, entry: Entry) -> None:
-    """Give a task's head the values that one of its entries kept.
-
-    A head that Avalanche has widened for new classes is left alone: it still holds the old values.
+    Where a task has several heads, names begin with the head's place among them.
     """
-    found = head_module(carrier, entry.label)
-    if found is None:
+    return {
+        f"{prefix}{name}": tensor.detach().cpu().clone()
+        for prefix, head in _numbered(heads_of(carrier, label))
+        for name, tensor in head.state().items()
+    }
+
+
+def load_head_(carrier: nn.Module, entry: Entry, *, classes: int = 0) -> None:
+    """Give a task's head the values and the size that one of its entries kept.
+
+    A missing head is made. Units that the entry did not keep stay as they are where `classes` asks
+    for them, and are taken away otherwise.
+
+    Args:
+        carrier: The model.
+        entry: The entry.
+        classes: The least number of units, for an experience whose classes the entry may not know.
+    """
+    _make_missing_(carrier, entry)
+    for head, kept in _kept(carrier, entry):
+        for name, owner, own in head.owners():
+            if name in kept:
+                _put_(owner, own, kept[name], least=classes)
+        if _MASK not in kept and head.masks is not None:
+            _unmask_(head, head.masks)
+        _announce_(carrier, entry.label, units=len(kept.get("classifier.weight", ())))
+
+
+def open_heads_(carrier: nn.Module, bank: GraftBank) -> None:
+    """Give every task of a bank its latest head; a shared one only learns which units answer."""
+    shared = {id(head) for _, head in _shared(carrier)}
+    latest = {entry.label: entry for entry in bank.entries}
+    for entry in latest.values():
+        _make_missing_(carrier, entry)
+        if not any(id(head.module) in shared for head in heads_of(carrier, entry.label)):
+            load_head_(carrier, entry)
+
+
+class HeldHeads:
+    """A task's heads as they stand, to be put back after something else stood in their place.
+
+    Args:
+        carrier: The model.
+        label: The task's label.
+        values: Whether to put back the values, too, and not only the tensors that hold them.
+    """
+
+    def __init__(self, carrier: nn.Module, label: int, *, values: bool = True) -> None:
+        heads = heads_of(carrier, label)
+        self._held = [
+            (module, dict(module._modules), dict(module._parameters), dict(module._buffers))
+            for head in heads
+            for module in head.module.modules()
+        ]
+        for head in heads:
+            if head.masks is not None:
+                self._held.append((head.masks, {}, {}, {head.mask: head.masks._buffers[head.mask]}))
+        tensors = [t for _, _, *own in self._held for each in own for t in each.values()]
+        self._values = [(t, t.detach().clone()) for t in tensors if values and t is not None]
+
+    def put_back_(self) -> None:
+        """Put them back."""
+        for module, modules, parameters, buffers in self._held:
+            module._modules.update(modules)
+            module._parameters.update(parameters)
+            module._buffers.update(buffers)
+            _count_units_(module)
+        with torch.no_grad():
+            for tensor, value in self._values:
+                tensor.copy_(value)
+
+
+class FirstValues:
+    """First values of the heads that tasks share, so that no task starts from another's."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Tensor] = {}
+
+    def begin_(self, carrier: nn.Module, bank: GraftBank | None) -> None:
+        """Let a task start from first values; units that came since keep the values they have.
+
+        Args:
+            carrier: The model, grown for the task.
+            bank: What was learned; units of its tasks answer, too, as Avalanche has it.
+        """
+        for path, classifier in _shared(carrier):
+            for name, parameter in classifier.named_parameters():
+                first = self._values.get(f"{path}.{name}")
+                with torch.no_grad():
+                    if first is not None:
+                        rows = min(len(first), len(parameter))
+                        parameter[:rows].copy_(first[:rows])
+                if first is None or len(first) < len(parameter):
+                    self._values[f"{path}.{name}"] = parameter.detach().clone()
+            for entry in bank.entries if bank is not None else ():
+                for head, kept in _kept(carrier, entry):
+                    if head.module is classifier and "active_units" in kept:
+                        _unite_(classifier.active_units, kept["active_units"])
+
+
+def _classifiers(
+    carrier: nn.Module,
+) -> Iterator[tuple[str, MultiHeadClassifier | IncrementalClassifier]]:
+    """Yield path and module of Avalanche's outermost classifiers."""
+    found: list[str] = []
+    for path, module in carrier.named_modules():
+        known = isinstance(module, MultiHeadClassifier | IncrementalClassifier)
+        if known and not path.startswith(_inside(found)):
+            yield path, module
+            found.append(path)
+
+
+def _inside(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return what the names of everything inside some modules begin with."""
+    return tuple(f"{path}." if path else "" for path in paths)
+
+
+def _shared(carrier: nn.Module) -> Iterator[tuple[str, IncrementalClassifier]]:
+    if isinstance(carrier, TaskModel):
         return
-    now = found[1].state_dict()
-    if all(name in now and now[name].shape == kept.shape for name, kept in entry.head.items()):
-        found[1].load_state_dict(dict(entry.head), strict=False)
+    for path, classifier in _classifiers(carrier):
+        if isinstance(classifier, IncrementalClassifier):
+            yield path, classifier
+
+
+def _numbered(heads: list[Head]) -> list[tuple[str, Head]]:
+    """Return heads with what stands before their names in a state: nothing for a single one."""
+    return [(f"{place}." if len(heads) > 1 else "", head) for place, head in enumerate(heads)]
+
+
+def _kept(carrier: nn.Module, entry: Entry) -> Iterator[tuple[Head, Mapping[str, Tensor]]]:
+    """Yield the heads of an entry's task, and what the entry kept of each."""
+    for prefix, head in _numbered(heads_of(carrier, entry.label)):
+        kept = {
+            name.removeprefix(prefix): tensor
+            for name, tensor in entry.head.items()
+            if name.startswith(prefix)
+        }
+        if kept:
+            yield head, kept
+
+
+def _make_missing_(carrier: nn.Module, entry: Entry) -> None:
+    key = str(entry.label)
+    if isinstance(carrier, TaskModel):
+        if key not in carrier.heads and entry.head:
+            carrier.add_head(entry.label, head_of(entry, family=carrier.family))
+        return
+    for _, classifier in _classifiers(carrier):
+        if isinstance(classifier, IncrementalClassifier) or key in classifier.classifiers:
+            continue
+        device, units = classifier._adaptation_device, classifier.starting_out_features
+        with torch.random.fork_rng(devices=[]):
+            head = IncrementalClassifier(
+                classifier.in_features, units, masking=False, auto_adapt=False
+            )
+        classifier.classifiers[key] = head.to(device).train(classifier.training)
+        mask = torch.zeros(units, dtype=torch.int8, device=device)
+        classifier.register_buffer(f"active_units_T{key}", mask)
+
+
+def _put_(owner: nn.Module, name: str, kept: Tensor, *, least: int) -> None:
+    """Write a kept tensor into a module, in the size that was kept unless more is asked for."""
+    group = owner._parameters if name in owner._parameters else owner._buffers
+    now = group[name]
+    if now is None:
+        return
+    with torch.no_grad():
+        if now.shape == kept.shape:
+            now.copy_(kept)
+        elif len(kept) < min(least, len(now)) and kept.shape[1:] == now.shape[1:]:
+            now[: len(kept)].copy_(kept)
+        else:
+            value = kept.detach().to(now.device, now.dtype, copy=True)
+            is_parameter = isinstance(now, nn.Parameter)
+            group[name] = nn.Parameter(value, now.requires_grad) if is_parameter else value
+            _count_units_(owner)
+
+
+def _count_units_(module: nn.Module) -> None:
+    if isinstance(module, nn.Linear):
+        module.out_features, module.in_features = module.weight.shape
+
+
+def _unmask_(head: Head, masks: MultiHeadClassifier) -> None:
+    """Let all units answer where an entry kept no mask and nothing was trained here."""
+    now = masks._buffers[head.mask]
+    if now is not None and not bool(now.any()):
+        units = len(head.state()["classifier.weight"])
+        masks._buffers[head.mask] = torch.ones(units, dtype=now.dtype, device=now.device)
+
+
+def _unite_(mask: Tensor, other: Tensor) -> None:
+    rows = min(len(mask), len(other))
+    mask[:rows] |= other[:rows].to(mask.device)
+
+
+def _announce_(carrier: nn.Module, label: int, *, units: int) -> None:
+    """Let Avalanche's modules know a task that they have not seen in this process."""
+    for module in carrier.modules():
+        if isinstance(module, MultiTaskModule):
+            module.max_class_label = max(module.max_class_label, units)
+            module.known_train_tasks_labels = {*module.known_train_tasks_labels, label}

@@ -5,12 +5,30 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from avalanche.models import (
+    PNN,
+    CosineIncrementalClassifier,
+    FeCAMClassifier,
+    NCMClassifier,
+    TrainEvalModel,
+)
+from avalanche.models.packnet import PackNetModule
+from torch import nn
+
 from cl_graft.strategies.heads import has_task_heads
 
-__all__ = ["check_plugins", "single_label_stream"]
+__all__ = ["check_model", "check_plugins", "single_label_stream"]
 
 _REACHES_INTO_PARAMETERS = ("EWCPlugin", "GEMPlugin", "MASPlugin")
 _NEEDS_EVERY_GRADIENT = ("SynapticIntelligencePlugin",)
+_REFUSED: tuple[tuple[type[nn.Module], str], ...] = (
+    (PNN, "adds a column of parameters for every task and forgets nothing by itself"),
+    (PackNetModule, "keeps every task's weights apart by itself"),
+    (NCMClassifier, "answers by class means that no gradient trains"),
+    (FeCAMClassifier, "answers by class means and covariances that no gradient trains"),
+    (CosineIncrementalClassifier, "keeps the order of its classes outside of its tensors"),
+)
+"""Modules whose answers depend on more than parameters that a graft or a head can hold."""
 
 
 def single_label_stream(strategy: Any) -> bool:
@@ -25,6 +43,28 @@ def single_label_stream(strategy: Any) -> bool:
         return False
     labels = {int(label) for experience in stream for label in experience.task_labels}
     return len(labels) == 1
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse a model whose answers depend on more than a graft and a head can hold.
+
+    Raises:
+        ValueError: It names the module and the reason.
+    """
+    for module in model.modules():
+        for kind, reason in _REFUSED:
+            if isinstance(module, kind):
+                raise ValueError(
+                    f"grafting cannot learn with {type(module).__name__}: it {reason}; take a "
+                    "plain classifier, IncrementalClassifier or MultiHeadClassifier in its place"
+                )
+        if isinstance(module, TrainEvalModel) and (
+            module.train_classifier is not module.eval_classifier
+        ):
+            raise ValueError(
+                "grafting cannot learn with a TrainEvalModel of two classifiers: the one that "
+                "answers is not the one that trains; give it one classifier for both"
+            )
 
 
 def check_plugins(strategy: Any) -> None:

@@ -9,7 +9,7 @@ https://arxiv.org/abs/2302.06600).
 
 Runs at: before_training, before_train_dataset_adaptation, before_training_exp,
 before_training_epoch, before_training_iteration, before_forward, after_update,
-after_training_iteration, after_training_exp, before_eval_exp, after_eval_exp.
+after_training_iteration, after_training_exp, before_eval, before_eval_exp, after_eval_exp.
 """
 
 from __future__ import annotations
@@ -33,16 +33,18 @@ from cl_graft.fingerprint import hash_tensors, model_fingerprint
 from cl_graft.graft import named
 from cl_graft.learning import GraftingSettings, TaskProblem
 from cl_graft.locating import locate_task
-from cl_graft.models import graftable_parameters
 from cl_graft.passes import Passes
 from cl_graft.region import Layout
 from cl_graft.strategies.heads import (
+    FirstValues,
+    HeldHeads,
     carrier_of,
-    head_module,
+    graftable_outside_heads,
     head_paths,
     load_head_,
+    open_heads_,
 )
-from cl_graft.strategies.host import check_plugins, single_label_stream
+from cl_graft.strategies.host import check_model, check_plugins, single_label_stream
 from cl_graft.strategies.problems import Problems
 from cl_graft.strategies.session import Session, TaskFacts
 from cl_graft.strategies.watch import check_loss
@@ -123,7 +125,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._progress = progress
         self._switch: Switch | None = None
         self._session: Session | None = None
-        self._position: int | None = None
+        self._away: tuple[int | None, HeldHeads] | None = None
+        self._first = FirstValues()
         self._warned = False
         if bank is not None and bank.mode != self.settings.mode:
             raise ValueError(
@@ -149,10 +152,12 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         label = self._label(strategy)
         if label is None:
             return
+        check_model(strategy.model)
         check_plugins(strategy)
         carrier = carrier_of(strategy.model)
         switch = self._open(carrier)
         switch.to(None)
+        self._first.begin_(carrier, switch.bank)
         task = self._problem(strategy, label)
         settings = self._by_label.get(label, self.settings)
         with about_task(self._name(label)):
@@ -166,7 +171,6 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             )
         free = switch.bank.free(located.claimed)
         switch.to(_latest(switch.bank))
-        head = head_module(carrier, label)
         self._session = Session(
             strategy,
             carrier,
@@ -175,10 +179,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             free=free,
             located=located,
             task=task,
-            head=head,
             settings=settings,
         )
-        if not len(free):
+        if not len(free) and free.layout.total:
             logger.warning(
                 "task %s: no coordinate of its region is free, the prefix answers it%s",
                 label,
@@ -190,13 +193,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         """Make the epoch's data order a function of (seed, task, epoch)."""
         if self._session is not None:
-            self._session.home()
+            self._home()
             self._session.seed("epoch", strategy.clock.train_exp_epochs)
 
     def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Undo what an interrupted evaluation left, and seed the step's dropout."""
         if self._session is not None:
-            self._session.home()
+            self._home()
             self._session.seed("step", strategy.clock.train_exp_iterations)
 
     def before_forward(self, strategy: Any, **kwargs: Any) -> None:
@@ -215,7 +218,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Look at dev where the settings ask for it."""
         if self._session is not None:
-            self._session.home()
+            self._home()
             with about_task(self._name(self._session.label)):
                 self._session.look(rows=len(strategy.mb_y))
 
@@ -224,6 +227,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         session = self._session
         if session is None:
             return
+        self._home()
         self._session = None
         facts = self._facts.get(session.label, TaskFacts(self._name(session.label)))
         with about_task(facts.name):
@@ -233,29 +237,30 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if self._on_entry:
             self._on_entry(self.bank)
 
+    def before_eval(self, strategy: Any, **kwargs: Any) -> None:
+        """Undo what an interrupted evaluation left, before Avalanche grows heads for this one."""
+        self._home()
+
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Carry the answer of the experience's task; an unknown task gets the latest prefix."""
         if self._switch is None:
             return
         label = self._task_label(strategy.experience)
         position = None if label is None else self._switch.bank.find(label=label)
+        carrier = carrier_of(strategy.model)
         if self._session is not None:
-            self._session.home()
             if label == self._session.label or position is None:
                 return
-            self._session.leave_for(position)
-        else:
-            self._position = self._switch.position
-            self._switch.to(_latest(self._switch.bank) if position is None else position)
+            self._session.leave()
+        self._away = self._switch.position, HeldHeads(carrier, -1 if label is None else label)
+        self._switch.to(_latest(self._switch.bank) if position is None else position)
         if position is not None:
-            load_head_(carrier_of(strategy.model), self._switch.bank.entries[position])
+            entry = self._switch.bank.entries[position]
+            load_head_(carrier, entry, classes=_classes(strategy.experience))
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Give the model back as it was."""
-        if self._session is not None:
-            self._session.home()
-        elif self._switch is not None:
-            self._switch.to(self._position)
+        self._home()
 
     # For a loop that is taken up in its middle (`Resuming`).
 
@@ -292,6 +297,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
         The next call of `train` does so by itself.
         """
+        self._home()
         if self._session is not None:
             self._session.abandon()
             self._session = None
@@ -307,10 +313,22 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     # Internals.
 
+    def _home(self) -> None:
+        """Give the model back as an evaluation found it, also where that was interrupted."""
+        if self._away is not None:
+            position, heads = self._away
+            self._away = None
+            heads.put_back_()
+            if self._switch is not None and self._session is None:
+                self._switch.to(position)
+        if self._session is not None:
+            self._session.home()
+
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to the process: callbacks and an open session."""
         return self.__dict__ | {
             "_session": None,
+            "_away": None,
             "_cache": None,
             "_checkpoints": None,
             "_on_entry": None,
@@ -321,12 +339,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if self._switch is not None and self._switch.model is carrier:
             return self._switch
         paths = head_paths(carrier)
-        layout = Layout.of(graftable_parameters(carrier, exclude=paths, keep=self._keep))
+        layout = Layout.of(graftable_outside_heads(carrier, keep=self._keep))
         if self._switch is not None and self.bank is not None and self.bank.layout == layout:
             # The model was replaced: by a copy that stands where the old one stood, or by a base.
             self._switch.model = carrier
             with suppress(WrongBase):
                 _check_weights(self._switch, carrier)
+                open_heads_(carrier, self.bank)
                 return self._switch
         if self.bank is None:
             self.bank = GraftBank(layout, self._identify(carrier, paths), self.settings.mode)
@@ -343,12 +362,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             )
         self._switch = Switch(carrier, self.bank)
         _check_weights(self._switch, carrier)
+        open_heads_(carrier, self.bank)
         return self._switch
 
     def _identify(self, carrier: nn.Module, paths: tuple[str, ...]) -> BaseIdentity:
         if self._identity is not None:
             return self._identity
-        dtypes = {p.dtype for p in graftable_parameters(carrier, exclude=paths).values()}
+        dtypes = {p.dtype for p in graftable_outside_heads(carrier).values()}
         dtype = next(iter(dtypes)) if len(dtypes) == 1 else torch.float32
         return BaseIdentity(
             model_fingerprint(carrier, exclude=paths),
@@ -392,6 +412,12 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
                 f"an experience holds tasks {sorted(labels)}; grafting learns one task at a time"
             )
         return labels.pop() if labels else None
+
+
+def _classes(experience: Any) -> int:
+    """Return the number of units that an experience's classes need."""
+    classes = getattr(experience, "classes_in_this_experience", None) or ()
+    return max((int(each) for each in classes), default=-1) + 1
 
 
 def _check_weights(switch: Switch, carrier: nn.Module) -> None:

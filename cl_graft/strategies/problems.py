@@ -20,9 +20,14 @@ from cl_graft.examples import Examples
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.learning import TaskProblem
 from cl_graft.metrics import score
-from cl_graft.models import graftable_parameters
 from cl_graft.randomness import derive
-from cl_graft.strategies.heads import carrier_of, has_task_heads, head_module, head_paths
+from cl_graft.strategies.heads import (
+    Head,
+    carrier_of,
+    graftable_outside_heads,
+    has_task_heads,
+    heads_of,
+)
 
 __all__ = ["Problems", "set_aside", "task_problem"]
 
@@ -109,15 +114,19 @@ def task_problem(
         experience = set_aside(experience, seed=seed)
         dev = experience.set_aside
     carrier = carrier_of(model)
-    head = head_module(carrier, label)
-    named = {f"{head[0]}.{n}": p for n, p in head[1].named_parameters()} if head else {}
+    heads = heads_of(carrier, label)
+    named = {
+        f"{head.path}.{name}" if head.path else name: parameter
+        for head in heads
+        for name, parameter in head.module.named_parameters()
+    }
     train = Examples(experience.dataset.train(), tensors=getattr(experience, "encoded", None))
     chosen_on = Examples(dev.dataset.eval(), tensors=getattr(dev, "encoded", None))
     return TaskProblem(
         precision=getattr(carrier, "precision", "fp32"),
         recomputes=getattr(carrier, "recomputes", False),
         model=carrier,
-        parameters=graftable_parameters(carrier, exclude=head_paths(carrier), keep=keep),
+        parameters=graftable_outside_heads(carrier, keep=keep),
         head=named,
         forward=_forward(model, label),
         criterion=criterion,
@@ -128,8 +137,8 @@ def task_problem(
         content="|".join(
             [base, train.fingerprint(), chosen_on.fingerprint(), metric, _head_hash(named)]
         ),
-        reading=_reading(carrier, head[1] if head else None),
-        head_module=head[1] if head else None,
+        reading=_reading(carrier, heads),
+        head_module=heads[0].module if len(heads) == 1 else None,
     )
 
 
@@ -176,12 +185,18 @@ def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
     return model
 
 
-def _reading(carrier: nn.Module, head: nn.Module | None) -> str:
-    """Hash how a model computes and answers where no parameter tells: its config, label words."""
+def _reading(carrier: nn.Module, heads: Sequence[Head]) -> str:
+    """Hash how a model computes and answers where no parameter tells: config, words and masks."""
     config: Any = getattr(getattr(carrier, "backbone", carrier), "config", None)
     settings = config.to_dict() if hasattr(config, "to_dict") else {}
     settings = {name: value for name, value in settings.items() if name not in _NO_SETTINGS}
-    words = hash_tensors(dict(head.named_buffers()) if head else {})
+    words = hash_tensors(
+        {
+            f"{place}.{name}" if place else name: tensor
+            for place, head in enumerate(heads)
+            for name, tensor in head.buffers().items()
+        }
+    )
     text = json.dumps([settings, words], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -32,7 +32,7 @@ from cl_graft.randomness import derive
 from cl_graft.region import Region
 from cl_graft.sparse import RegionParameters
 from cl_graft.store.metadata import check_task_metadata
-from cl_graft.strategies.heads import head_paths, head_state
+from cl_graft.strategies.heads import HeldHeads, head_paths, head_state
 from cl_graft.switch import Switch
 from cl_graft.training import beats
 
@@ -75,7 +75,6 @@ class Session:
         free: Region,
         located: Located,
         task: TaskProblem,
-        head: tuple[str, nn.Module] | None,
         settings: GraftingSettings,
     ) -> None:
         self.label = label
@@ -104,7 +103,8 @@ class Session:
         if not settings.region_dropout:
             self._until_closed.enter_context(dropout_off(strategy.model))
         self._live = self._until_closed.enter_context(RegionParameters(carrier, free))
-        head_parameters = list(task.head.values()) if head else []
+        self._heads = HeldHeads(carrier, label, values=False)
+        head_parameters = list(task.head.values())
         for parameter in head_parameters:
             parameter.requires_grad_(True)
         self._optimizer = strategy.optimizer
@@ -165,15 +165,15 @@ class Session:
             self._live.read_()
             self._seen = self._versions()
 
-    def leave_for(self, position: int) -> None:
-        """Carry entry `position` for an evaluation."""
+    def leave(self) -> None:
+        """Carry the prefix alone, so that the switch may be moved for an evaluation."""
         self.read_()
         write_(self._carrier, self._base)
         self._away = True
-        self._switch.to(position)
 
     def home(self) -> None:
-        """Carry the prefix and the live region again."""
+        """Carry the prefix, the live region and the live head, also if Avalanche grew it."""
+        self._heads.put_back_()
         if self._away:
             self._switch.to(self._position)
             self._away = False

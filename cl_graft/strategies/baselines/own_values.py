@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from cl_graft.checkpointing import joined, part_of
 from cl_graft.graft import load_, snapshot
 from cl_graft.strategies.baselines.held import bytes_of, plugin_of
-from cl_graft.strategies.heads import carrier_of, head_module
+from cl_graft.strategies.heads import carrier_of, heads_of
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.row import Memory
 from cl_graft.strategies.settings import Setting
@@ -119,9 +119,8 @@ def frozen_but(
     carrier.requires_grad_(False)
     for parameter in trained.values():
         parameter.requires_grad_(True)
-    head = head_module(carrier, label) if label is not None else None
-    if head is not None:
-        head[1].requires_grad_(True)
+    for head in heads_of(carrier, label) if label is not None else ():
+        head.module.requires_grad_(True)
 
 
 def held_values(strategy: SupervisedTemplate) -> int:

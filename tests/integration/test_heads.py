@@ -1,0 +1,190 @@
+"""Every kind of head of Avalanche: what a bank keeps of it, also for another process."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from avalanche.core import SupervisedPlugin
+from avalanche.models import (
+    PNN,
+    CosineIncrementalClassifier,
+    FeCAMClassifier,
+    MTSimpleMLP,
+    MultiTaskModule,
+    NCMClassifier,
+    TrainEvalModel,
+)
+from avalanche.models.packnet import PackNetModel
+from head_models import HEADS, accuracy, made
+from tiny_streams import learner, quick, vector_stream
+from torch import nn
+
+from cl_graft import save_bank
+
+
+@pytest.fixture(scope="module")
+def reopened(tmp_path_factory):
+    """Learn two tasks with every head here, and answer them in a process that reads the banks."""
+    folder = tmp_path_factory.mktemp("banks")
+    for place, case in enumerate(HEADS):
+        run = made(case)
+        run.strategy.train(run.train_stream[0])
+        first = run.hashes()
+        run.strategy.train(run.train_stream[1])
+        facts = {
+            "case": case,
+            "after one task": first,
+            "after two tasks": run.hashes(),
+            "scores": [accuracy(run, j) for j in (0, 1)],
+        }
+        save_bank(run.plugin.bank, folder / str(place))
+        (folder / f"{place}.json").write_text(json.dumps(facts))
+    script = Path(__file__).parent / "reopened.py"
+    done = subprocess.run(
+        [sys.executable, str(script), str(folder)], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    read = [json.loads(file.read_text()) for file in folder.glob("*.json")]
+    return {facts["case"]: facts for facts in read}
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_a_bank_answers_in_another_process_with_the_same_bits(reopened, case):
+    facts = reopened[case]
+    assert facts["scores again"] == facts["scores"]
+    assert HEADS[case].shape != (12,) or min(facts["scores"]) > 0.7
+    assert facts["reopened"][:2] == facts["after two tasks"][:2]
+    assert facts["after a third task"][:2] == facts["after two tasks"][:2]
+
+
+@pytest.mark.parametrize("case", HEADS)
+def test_a_later_task_leaves_an_answer_its_bits(reopened, case):
+    facts = reopened[case]
+    assert facts["after one task"][0] == facts["after two tasks"][0]
+
+
+class Watching(SupervisedPlugin):
+    """Evaluates a stream after every epoch of training."""
+
+    def __init__(self, stream):
+        super().__init__()
+        self.stream = stream
+
+    def after_training_epoch(self, strategy, **kwargs):
+        strategy.eval(self.stream)
+
+
+@pytest.mark.parametrize("case", ["IncrementalClassifier", "MTSimpleMLP, same classes"])
+def test_evaluations_amid_training_change_nothing_also_where_avalanche_grows_the_head(case):
+    quiet, watched = made(case), made(case)
+    watched.strategy.plugins.append(Watching(watched.test_stream))
+    for run in (quiet, watched):
+        torch.manual_seed(5)
+        run.strategy.train(run.train_stream[0])
+    one, other = quiet.plugin.bank.entries[0], watched.plugin.bank.entries[0]
+    assert one.owned.same_bits(other.owned)
+    assert all(torch.equal(other.head[name], kept) for name, kept in one.head.items())
+
+
+class Stop(Exception):
+    """Ends an evaluation."""
+
+
+class Interrupting(SupervisedPlugin):
+    """Ends the evaluation of an experience in its middle."""
+
+    armed = False
+
+    def after_eval_iteration(self, strategy, **kwargs):
+        if self.armed:
+            raise Stop
+
+
+@pytest.mark.parametrize("case", ["IncrementalClassifier", "MTSimpleMLP"])
+def test_an_interrupted_evaluation_leaves_nothing_behind(case):
+    run, other = made(case), made(case)
+    breaker = Interrupting()
+    run.strategy.plugins.append(breaker)
+    for made_alike in (run, other):
+        torch.manual_seed(5)
+        made_alike.strategy.train(list(made_alike.train_stream)[:2])
+    breaker.armed = True
+    with pytest.raises(Stop):
+        run.strategy.eval(run.test_stream[0])
+    breaker.armed = False
+    before, after = [], []
+    for made_alike in (run, other):
+        torch.manual_seed(6)
+        before.append(made_alike.hashes())
+        made_alike.strategy.train(made_alike.train_stream[2])
+        after.append(made_alike.hashes())
+    assert before[0] == before[1]
+    assert after[0] == after[1]
+
+
+def test_a_task_with_a_shared_growing_head_is_the_same_whatever_came_before_it():
+    case = "IncrementalClassifier, same classes"
+    first, second = (made(case, mode="isolated") for _ in range(2))
+    first.strategy.train(first.train_stream[1])
+    second.strategy.train(second.train_stream[0])
+    second.strategy.train(second.train_stream[1])
+    alone, later = first.plugin.bank.entries[0], second.plugin.bank.entries[1]
+    assert alone.owned.same_bits(later.owned)
+    assert all(torch.equal(later.head[name], kept) for name, kept in alone.head.items())
+
+
+def test_a_bank_that_kept_no_mask_answers_with_all_units():
+    run = made("MTSimpleMLP, same classes")
+    run.strategy.train(run.train_stream[0])
+    expected = run.hashes()[0]
+    entry = run.plugin.bank.entries[0]
+    kept = {name: tensor for name, tensor in entry.head.items() if name != "active_units_T"}
+    older = replace(run.plugin.bank, entries=(replace(entry, head=kept),))
+    again = made("MTSimpleMLP, same classes", heads=2, bank=older)
+    again.plugin.attach(again.model)
+    assert again.hashes()[0] == expected
+
+
+def test_a_label_whose_classes_grow_answers_old_and_new_ones():
+    benchmark = vector_stream(labels=[0, 0], classes=[(0, 1), (2, 3)])
+    model = MTSimpleMLP(input_size=12, hidden_size=16)
+    run = learner(model, benchmark, settings=quick(density=0.2), train_epochs=6)
+    run.strategy.train(run.train_stream[0])
+    run.strategy.eval(run.test_stream)  # the second experience asks for units that are not there
+    run.strategy.train(run.train_stream[1])
+    run.strategy.eval(run.test_stream)
+    assert accuracy(run, 1) > 0.9
+    widths = [len(entry.head["classifier.weight"]) for entry in run.plugin.bank.entries]
+    assert widths == [2, 4]
+
+
+class Unlearned(MultiTaskModule):
+    """Features, then a module that grafting cannot learn with."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.features = nn.Linear(12, 12)
+        self.module = module
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        PNN(num_layers=1, in_features=12, hidden_features_per_column=8),
+        Unlearned(NCMClassifier()),
+        Unlearned(FeCAMClassifier()),
+        Unlearned(CosineIncrementalClassifier(12, num_classes=2)),
+        PackNetModel(nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 2))),
+        TrainEvalModel(nn.Linear(12, 8), nn.Linear(8, 2), nn.Linear(8, 2)),
+    ],
+    ids=lambda model: type(getattr(model, "module", model)).__name__,
+)
+def test_a_model_that_keeps_tasks_outside_of_weights_and_heads_is_refused_before_training(model):
+    run = learner(model, vector_stream(labels=[0, 1]))
+    with pytest.raises(ValueError, match="grafting cannot learn with"):
+        run.strategy.train(run.train_stream[0])
+    assert run.plugin.bank is None
