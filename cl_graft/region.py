@@ -123,9 +123,25 @@ class Region:
 
     @classmethod
     def of(cls, layout: Layout, coordinates: Iterable[int] | Tensor) -> Region:
-        """Make a region from coordinate numbers in any order, repeats allowed."""
+        """Make a region from coordinate numbers in any order, repeats allowed.
+
+        Raises:
+            TypeError: If they are no whole numbers, such as a mask, or not in one row.
+        """
         if not isinstance(coordinates, Tensor):
-            coordinates = torch.tensor(list(coordinates), dtype=torch.int64)
+            numbers = list(coordinates)
+            coordinates = torch.tensor(numbers) if numbers else torch.empty(0, dtype=torch.int64)
+        kind = coordinates.dtype
+        if kind == torch.bool:
+            raise TypeError(
+                "coordinates are numbers, got a boolean mask; pass mask.flatten().nonzero()[:, 0], "
+                "or the masks of all parameters to Region.from_masks"
+            )
+        if kind.is_floating_point or kind.is_complex or coordinates.dim() != 1:
+            raise TypeError(
+                f"coordinates must be a 1-d sequence of whole numbers, got {coordinates.dim()}-d "
+                f"{kind}"
+            )
         return cls(layout, torch.unique(coordinates.to("cpu", torch.int64)))
 
     @classmethod

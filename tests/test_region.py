@@ -125,6 +125,22 @@ def test_region_of_sorts_and_drops_repeats() -> None:
     assert Region.of(LAYOUT, torch.tensor([9, 0], dtype=torch.int32)).index.tolist() == [0, 9]
 
 
+@pytest.mark.parametrize("mask", [[True, False, True], torch.tensor([True, False, True])])
+def test_a_mask_in_place_of_numbers_is_refused(mask: list[bool] | torch.Tensor) -> None:
+    with pytest.raises(TypeError, match="got a boolean mask; pass"):
+        Region.of(LAYOUT, mask)
+
+
+@pytest.mark.parametrize(
+    "numbers", [[1.0, 2.7], torch.tensor([1.0]), torch.tensor([[0, 1], [2, 3]]), torch.tensor(3)]
+)
+def test_numbers_that_are_not_whole_or_not_in_one_row_are_refused(
+    numbers: list[int] | torch.Tensor,
+) -> None:
+    with pytest.raises(TypeError, match="1-d sequence of whole numbers"):
+        Region.of(LAYOUT, numbers)
+
+
 def test_full_and_empty_are_the_ends_of_density() -> None:
     assert Region.full(LAYOUT).density == 1.0
     assert Region.empty(LAYOUT).density == 0.0
