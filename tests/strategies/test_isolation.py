@@ -11,7 +11,7 @@ from cl_graft.models import load_model
 from cl_graft.strategies.baselines.held import plugin_of
 from cl_graft.strategies.baselines.inserted import add_adapters_, add_prompt_
 from cl_graft.strategies.baselines.low_rank import OrthogonalLoRA, add_lora_
-from cl_graft.strategies.baselines.masks import _packed, _unpacked, largest
+from cl_graft.strategies.baselines.masks import ChosenWeights, _packed, _unpacked, largest
 from cl_graft.strategies.baselines.packnet import PackedWeights
 from cl_graft.strategies.table import STRATEGIES, available
 
@@ -81,6 +81,26 @@ def test_owners_and_scores_are_held_once(small_runs):
     assert packed["topic"] == heads["topic"]
     assert chosen["sentiment"] - heads["sentiment"] == weights() // 8 + 4 * weights()
     assert chosen["topic"] - heads["topic"] == weights() // 8
+
+
+def test_wsn_chooses_the_scores_that_are_largest_in_absolute_value(kept_strategy):
+    strategy = kept_strategy("wsn", share=0.5)
+    chosen = [m for m in strategy.model.modules() if isinstance(m, ChosenWeights)]
+    assert chosen
+    for one in chosen:
+        with torch.no_grad():
+            one.scores.mul_(torch.where(torch.arange(one.scores.shape[1]) % 2 == 0, -1.0, 1.0))
+        left = one.scores.detach().abs()
+        cut = left.flatten().sort(descending=True).values[round(0.5 * left.numel()) - 1]
+        assert torch.equal(one.chosen(), left >= cut)
+
+
+def test_a_choice_by_absolute_value_hands_its_gradient_to_the_scores_with_their_sign():
+    choice = ChosenWeights(torch.tensor([[-3.0, 1.0, 2.0]]), largest(2 / 3), absolute=True)
+    weight = torch.tensor([[5.0, 7.0, 11.0]])
+    assert choice(weight).tolist() == [[5.0, 0.0, 11.0]]
+    choice(weight).sum().backward()
+    assert choice.scores.grad.tolist() == [[-5.0, 7.0, 11.0]]
 
 
 def test_packnet_shares_out_each_matrix_exactly(kept_strategy):

@@ -50,15 +50,17 @@ class ChosenWeights(nn.Module):
     Args:
         scores: The first scores, of the matrix's shape.
         rule: Chooses by them.
+        absolute: Whether it chooses by their absolute values.
 
     Attributes:
         fixed: A mask to use in place of the rule's.
     """
 
-    def __init__(self, scores: Tensor, rule: Rule) -> None:
+    def __init__(self, scores: Tensor, rule: Rule, *, absolute: bool = False) -> None:
         super().__init__()
         self.scores = nn.Parameter(scores)
         self.rule = rule
+        self.absolute = absolute
         self.fixed: Tensor | None = None
 
     def forward(self, weight: Tensor) -> Tensor:
@@ -66,12 +68,16 @@ class ChosenWeights(nn.Module):
         if self.fixed is not None:
             return weight * self.fixed
         # The difference is exactly 0, and hands the gradient of the mask to the scores.
-        return weight * (self.chosen().to(weight.dtype) + (self.scores - self.scores.detach()))
+        ranked = self._ranked()
+        return weight * (self.chosen().to(weight.dtype) + (ranked - ranked.detach()))
 
     @torch.no_grad()
     def chosen(self) -> Tensor:
         """Return the rule's mask."""
-        return self.rule(self.scores.detach())
+        return self.rule(self._ranked())
+
+    def _ranked(self) -> Tensor:
+        return self.scores.abs() if self.absolute else self.scores
 
 
 class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
@@ -84,6 +90,7 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
         model: The model; its matrices are parametrized in place.
         rule: From scores to masks.
         start: First scores of a matrix.
+        absolute: Whether the rule chooses by the scores' absolute values.
         trains_weights: Whether the weights that no earlier task has chosen train along, and scores
             go on from task to task; else weights stay frozen and scores begin anew.
 
@@ -97,6 +104,7 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
         *,
         rule: Rule,
         start: Callable[[Tensor], Tensor],
+        absolute: bool = False,
         trains_weights: bool = False,
     ) -> None:
         super().__init__()
@@ -106,7 +114,8 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
         for name, weight in _matrices(model):
             scores = start(weight.detach())
             module = model.get_submodule(name)
-            register_parametrization(module, "weight", ChosenWeights(scores, rule))
+            chosen = ChosenWeights(scores, rule, absolute=absolute)
+            register_parametrization(module, "weight", chosen)
         self._taken: dict[str, Tensor] = {}
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
@@ -222,7 +231,8 @@ def _supsup(given: Ingredients) -> SupervisedTemplate:
 def _wsn(given: Ingredients) -> SupervisedTemplate:
     rule = largest(given.settings["share"])
     model = given.model.task_model
-    plugin = MaskedMatrices(model, rule=rule, start=torch.abs, trains_weights=True)
+    # The paper's code ranks |scores|, which takes up a weight again whose score went far below 0.
+    plugin = MaskedMatrices(model, rule=rule, start=torch.abs, absolute=True, trains_weights=True)
     return with_own_optimizer(given, plugin)
 
 
