@@ -16,7 +16,15 @@ from torch import Tensor
 
 from cl_graft.batching import grouped
 
-__all__ = ["BatchOrder", "derive", "generator", "permutation", "seeded"]
+__all__ = [
+    "BatchOrder",
+    "derive",
+    "generator",
+    "global_generators",
+    "keeping_generators",
+    "permutation",
+    "seeded",
+]
 
 
 def derive(seed: int, *keys: str | int) -> int:
@@ -35,6 +43,28 @@ def permutation(n: int, seed: int, *keys: str | int) -> Tensor:
     return torch.randperm(n, generator=generator(seed, *keys))
 
 
+def global_generators() -> list[torch.Generator]:
+    """Return torch's global generators: the CPU's and those of every device in use."""
+    found = [torch.default_generator]
+    for device in (torch.cuda, torch.xpu):
+        if device.is_initialized():
+            found += device.default_generators
+    if torch.backends.mps.is_available():
+        found.append(torch.mps._get_default_mps_generator())
+    return found
+
+
+@contextmanager
+def keeping_generators() -> Iterator[None]:
+    """Put torch's global generators back to their states after a `with` block."""
+    states = [(each, each.get_state()) for each in global_generators()]
+    try:
+        yield
+    finally:
+        for each, state in states:
+            each.set_state(state)
+
+
 @contextmanager
 def seeded(seed: int, *keys: str | int) -> Iterator[None]:
     """Seed torch's global generators for a `with` block and restore them afterwards.
@@ -42,8 +72,7 @@ def seeded(seed: int, *keys: str | int) -> Iterator[None]:
     Dropout can only draw from the global generators; this is how its draws become a function of
     the step.
     """
-    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
-    with torch.random.fork_rng(devices=devices):
+    with keeping_generators():
         torch.manual_seed(derive(seed, *keys))
         yield
 

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from region_strategies import quick
 
-from cl_graft.randomness import BatchOrder, derive, generator, permutation, seeded
+from cl_graft import randomness
+from cl_graft.randomness import (
+    BatchOrder,
+    derive,
+    generator,
+    global_generators,
+    permutation,
+    seeded,
+)
 
 
 def test_derived_seeds_are_the_same_in_every_process() -> None:
@@ -102,3 +110,30 @@ def test_epochs_are_shuffled_anew() -> None:
 def test_batches_of_nothing_are_refused(rows: int, batch_size: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         BatchOrder(rows, batch_size, 0)
+
+
+def test_a_seeded_block_puts_the_generator_of_every_device_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    devices = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
+    every = [torch.default_generator, *devices]
+    monkeypatch.setattr(randomness, "global_generators", lambda: every)
+    before = [each.get_state() for each in every]
+    with suppress(KeyError), seeded(0, "dropout"):
+        for each in every:
+            torch.rand(3, generator=each)
+        raise KeyError
+    for each, state in zip(every, before, strict=True):
+        assert torch.equal(each.get_state(), state)
+
+
+def test_the_generators_of_a_device_count_from_when_it_is_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not torch.cuda.is_initialized():
+        assert torch.default_generator in global_generators()
+        devices = (torch.Generator(), torch.Generator())
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.cuda, "default_generators", devices)
+    for device in torch.cuda.default_generators:
+        assert device in global_generators()
