@@ -17,6 +17,8 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.spectral_norm import SpectralNorm
 
 from cl_graft.checkpointing import (
     NOWHERE,
@@ -353,10 +355,20 @@ def _move(
 
 
 def freeze_statistics(model: nn.Module) -> None:
-    """Put layers with running statistics (BatchNorm) into eval mode, so that they cannot forget."""
+    """Put layers that keep statistics in train mode into eval mode, so that they cannot forget.
+
+    Those are BatchNorm's running statistics and the power iteration of spectral norms.
+    """
     for module in model.modules():
-        if isinstance(module, nn.modules.batchnorm._NormBase) and module.track_running_stats:
+        if _keeps_statistics(module):
             module.eval()
+
+
+def _keeps_statistics(module: nn.Module) -> bool:
+    if isinstance(module, nn.modules.batchnorm._NormBase):
+        return module.track_running_stats
+    hooks = module._forward_pre_hooks.values()  # of torch's older spectral norm
+    return isinstance(module, _SpectralNorm) or any(isinstance(h, SpectralNorm) for h in hooks)
 
 
 def _optimizer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -222,3 +222,17 @@ def test_weight_decay_spares_biases_and_layer_norms_unless_told(
 def test_settings_that_cannot_train_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(ValueError, match="at least 1 and lr above 0"):
         FineTuning(**wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.filterwarnings("ignore:`torch.nn.utils.spectral_norm` is deprecated")
+@pytest.mark.parametrize(
+    "spectral_norm", [nn.utils.parametrizations.spectral_norm, nn.utils.spectral_norm]
+)
+def test_the_power_iteration_of_spectral_norms_stands_still(spectral_norm: Any) -> None:
+    model = nn.Sequential(spectral_norm(nn.Linear(4, 4)), nn.Dropout()).train()
+    freeze_statistics(model)
+    assert model[1].training
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    assert before
+    model(torch.ones(2, 4)).sum().backward()
+    assert all(torch.equal(b, before[name]) for name, b in model.named_buffers())

@@ -28,7 +28,7 @@ from cl_graft.learning import GraftingSettings, TaskProblem
 from cl_graft.locating import Located
 from cl_graft.metrics import fit_temperature
 from cl_graft.passes import Passes
-from cl_graft.randomness import derive
+from cl_graft.randomness import derive, keeping_generators
 from cl_graft.region import Region
 from cl_graft.sparse import RegionParameters
 from cl_graft.store.metadata import check_task_metadata
@@ -88,7 +88,6 @@ class Session:
         self._settings = settings
         self._away = False
         self._started = time.perf_counter()
-        self._rng = torch.get_rng_state()
         self._seed = derive(settings.seed, task.content, "region")
         self._rest = _hash_rest(carrier)
         self._base = extract(carrier, free)
@@ -99,6 +98,7 @@ class Session:
             write_(carrier, gather(located.tuned, free))
         copy_(task.head, located.head)
         self._until_closed = ExitStack()
+        self._until_closed.enter_context(keeping_generators())
         self._until_closed.enter_context(only_training(strategy.model))
         if not settings.region_dropout:
             self._until_closed.enter_context(dropout_off(strategy.model))
@@ -199,11 +199,7 @@ class Session:
             )
         self._close()
         self._model.eval()
-        if _hash_rest(self._carrier) != self._rest:
-            raise RuntimeError(
-                "weights outside the region changed while the region trained; is another plugin "
-                "or callback writing into the model?"
-            )
+        self._check_rest()
         write_(self._carrier, owned)
         bank = self._switch.bank
         layout = bank.layout
@@ -248,7 +244,26 @@ class Session:
         for group, parameters in zip(self._optimizer.param_groups, self._groups, strict=True):
             group["params"] = parameters
         self._optimizer.state = defaultdict(dict)
-        torch.set_rng_state(self._rng)
+
+    def _check_rest(self) -> None:
+        """Raise RuntimeError if a bit outside the region and the heads changed in training."""
+        now = _hash_rest(self._carrier)
+        changed = [name for name, digest in now.items() if digest != self._rest.get(name)]
+        if not changed:
+            return
+        parameters = dict(self._carrier.named_parameters())
+        if any(name in parameters for name in changed):
+            raise RuntimeError(
+                f"weights outside the region changed while the region trained ({len(changed)} "
+                f"tensors, {changed[0]} first); is another plugin or callback writing into the "
+                "model?"
+            )
+        raise RuntimeError(
+            f"buffers changed while the region trained ({len(changed)}, {changed[0]} first): the "
+            "model writes them itself in train mode, or another plugin does; earlier tasks are "
+            "answered with their values of that time, so keep the module that writes them in eval "
+            "mode"
+        )
 
     def _remember(self) -> None:
         with keeping_modes(self._model):
@@ -298,13 +313,12 @@ class Session:
         return Canary(inputs, logits.float().cpu(), environment(self._task.device))
 
 
-def _hash_rest(carrier: nn.Module) -> str:
-    """Hash every parameter and buffer outside the task heads, as the model stands."""
+def _hash_rest(carrier: nn.Module) -> dict[str, str]:
+    """Hash each parameter and buffer outside the task heads, as the model stands."""
     prefixes = tuple(f"{path}." if path else "" for path in head_paths(carrier))
     tensors = {**dict(carrier.named_parameters()), **dict(carrier.named_buffers())}
-    kept = {
-        name: tensor
+    return {
+        name: hash_tensors({name: tensor})
         for name, tensor in tensors.items()
         if not (prefixes and name.startswith(prefixes))
     }
-    return hash_tensors(kept)

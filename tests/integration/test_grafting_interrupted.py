@@ -1,14 +1,16 @@
 """Evaluation in the middle of training, early stopping, and exceptions leave nothing behind."""
 
 import warnings
+from contextlib import nullcontext
 
 import pytest
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.evaluation.metrics import accuracy_metrics, loss_metrics
 from avalanche.training.plugins import EarlyStoppingPlugin
-from tiny_streams import bits, quick, text_learner
+from tiny_streams import bits, learner, quick, text_learner, vector_stream
 
+from cl_graft import randomness
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.metrics.tensorboard import OncePerStepTensorboardLogger
 from cl_graft.strategies import StopAfter
@@ -231,3 +233,59 @@ def test_a_plugin_that_writes_outside_the_region_is_found_out(tiny_bert):
     with pytest.raises(RuntimeError, match="outside the region changed"):
         run.strategy.train(run.train_stream[0])
     assert len(run.plugin.bank) == 0
+
+
+class Norms(torch.nn.Module):
+    """A model with spectral norms, and perhaps with buffers that it moves itself."""
+
+    def __init__(self, moves=False):
+        super().__init__()
+        torch.manual_seed(0)
+        norm = torch.nn.utils.parametrizations.spectral_norm
+        self.first, self.last = norm(torch.nn.Linear(12, 8)), torch.nn.Linear(8, 2)
+        self.register_buffer("seen", torch.zeros(1))
+        self.moves = moves
+
+    def forward(self, x):
+        if self.training and self.moves:
+            self.seen += 1
+        return self.last(torch.relu(self.first(x)))
+
+
+def test_a_model_with_spectral_norms_learns_and_keeps_the_buffers_of_the_base():
+    model = Norms()
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    run = learner(model, vector_stream(labels=[0, 1, 2]))
+    for experience in run.train_stream:
+        run.strategy.train(experience)
+        run.strategy.eval(run.test_stream)
+    assert len(run.plugin.bank) == 3
+    assert all(torch.equal(b, before[name]) for name, b in model.named_buffers())
+
+
+def test_buffers_that_a_model_writes_itself_are_named():
+    run = learner(Norms(moves=True), vector_stream(labels=[0, 1, 2]))
+    with pytest.raises(RuntimeError, match=r"buffers changed .* seen first\): the model writes"):
+        run.strategy.train(run.train_stream[0])
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_generator_of_every_device_is_put_back(fails, monkeypatch):
+    device = torch.Generator().manual_seed(3)
+    monkeypatch.setattr(randomness, "global_generators", lambda: [torch.default_generator, device])
+
+    class Draws(SupervisedPlugin):
+        def after_training_epoch(self, strategy, **kwargs):
+            torch.rand(5, generator=device)
+            torch.rand(5)
+            if fails:
+                raise KeyError
+
+    run = learner(Norms(), vector_stream(labels=[0, 1, 2]), plugins=[Draws()])
+    before = device.get_state()
+    with pytest.raises(KeyError) if fails else nullcontext():
+        run.strategy.train(run.train_stream[0])
+        assert not fails
+    assert torch.equal(device.get_state(), before) is not fails
+    run.plugin.abandon()
+    assert torch.equal(device.get_state(), before)
