@@ -250,6 +250,7 @@ def add_command(
         f"{added.bank}: entry {added.position}, task {added.task!r} (label {added.label})",
         f"{added.owned:,} coordinates ({added.density:.3%}), "
         f"test {added.metric} {_score(added.test)} on {added.test_rows} rows",
+        *added.notes,
         f"The {added.position} earlier entries were not touched; check with: "
         f"cl-graft verify {added.bank}",
     )

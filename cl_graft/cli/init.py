@@ -35,6 +35,7 @@ def init_command(
     [b]Example[/b]: cl-graft init mydata
     """
     from cl_graft.experiments.draft import draft_config
+    from cl_graft.experiments.likely_labels import listed_values
     from cl_graft.store.files import replace_file
 
     if out.exists() and not force:
@@ -55,11 +56,18 @@ def init_command(
         for task in draft.tasks
     ]
     columns = ("task", "text", "second text", "label", "labels (rows)", "train / dev / test")
+    notes = [f"{task.name}: {note}" for task in draft.tasks for note in task.notes]
+    notes += [
+        f"{task.name}: the label could also be {listed_values(task.others)}"
+        for task in draft.tasks
+        if task.others
+    ]
     left = [f"Left out: {name}: {reason}" for name, reason in draft.left_out.items()]
     output = Output(as_json=as_json)
     output.result(
         {"config": out, "tasks": draft.tasks, "left_out": draft.left_out},
         table(str(data), columns, rows),
+        *notes,
         *left,
         f"Wrote {out}; look at it, then: cl-graft compare {out} --out first",
     )

@@ -20,6 +20,7 @@ from cl_graft.bank import GraftBank
 from cl_graft.errors import InputError
 from cl_graft.experiments.base import config_of
 from cl_graft.experiments.config import ExperimentConfig, override_
+from cl_graft.experiments.data_report import data_lines, data_report
 from cl_graft.experiments.devices import pick_device
 from cl_graft.experiments.facts import task_facts
 from cl_graft.experiments.folders import writing_to
@@ -73,6 +74,7 @@ class Added:
         test: Score of the new entry on the task's test rows.
         test_rows: How many these are.
         seconds: Wall time by phase.
+        notes: What a reader should know of the task's rows.
     """
 
     bank: Path
@@ -86,6 +88,7 @@ class Added:
     test: float
     test_rows: int
     seconds: Mapping[str, float]
+    notes: Sequence[str]
 
 
 def add_task(
@@ -162,6 +165,7 @@ def add_task(
             metric=text_task.scored_by,
             test=test,
             test_rows=len(text_task.test),
+            notes=tuple(data_lines(data_report(stream))),
             seconds=plugin.seconds[label],
         )
 

@@ -84,7 +84,9 @@ class TaskSettings(BaseModel):
         "the preset's, or else the second label.",
     )
     encoding: str | None = Field(
-        default=None, description="Of its text files, such as cp1252 or utf-16; null means UTF-8."
+        default=None,
+        description="Of its text files, such as cp1252; null means UTF-8, or what a file is found "
+        "to be in.",
     )
 
 
@@ -119,8 +121,9 @@ class ExperimentConfig(BaseModel):
         default=512, ge=1, description="Training rows a class; null takes all there are."
     )
     shots_short: Literal["error", "all"] = Field(
-        default="error",
-        description="What to do with a class that has fewer rows: refuse, or take all.",
+        default="all",
+        description="What to do with a class that has fewer rows: take all, with a note, or "
+        "refuse.",
     )
     data_seed: int | None = Field(
         default=None,

@@ -8,7 +8,7 @@ from typing import Any
 from cl_graft.tasks.benchmark import TextStream
 from cl_graft.tasks.encoded import EncodedTask
 
-__all__ = ["cut_note", "data_lines", "data_report"]
+__all__ = ["cut_note", "data_lines", "data_report", "source_notes"]
 
 _SUSPICIOUS = {
     "train_test_overlap": "test rows also in train or dev",
@@ -33,22 +33,25 @@ def data_lines(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Say in a line a task what became of its data; tasks of which there is nothing to say lack."""
     lines = []
     for name, report in data.items():
-        source = report["source"]
-        said = [
-            f"{entry['rows']:,} rows of {file} left out"
-            for file, entry in source.get("left_out", {}).items()
-        ]
-        said += [f"{split} split without labels" for split in source.get("without_labels", [])]
+        said = []
         cut, rows = sum(report["cut"].values()), sum(report["rows"].values())
         if cut:
             said.append(f"{cut:,} of {rows:,} rows cut at {report['max_length']} tokens")
-        said += [f"{source[key]:,} {text}" for key, text in _SUSPICIOUS.items() if source.get(key)]
-        said += source.get("notes", [])
-        if "f1_of" in source:
-            said.append(f"its F1 is that of the label {source['f1_of']!r}")
+        said += source_notes(report["source"])
         if said:
             lines.append(f"data of {name}: {', '.join(said)}")
     return lines
+
+
+def source_notes(source: Mapping[str, Any]) -> list[str]:
+    """Say what a reader should know of a task's rows, from its `TextTask.source`."""
+    left_out = source.get("left_out", {}).items()
+    said = [f"{entry['rows']:,} rows of {file} left out" for file, entry in left_out]
+    said += [f"{source[key]:,} {text}" for key, text in _SUSPICIOUS.items() if source.get(key)]
+    said += source.get("notes", [])
+    if "f1_of" in source:
+        said.append(f"its F1 is that of the label {source['f1_of']!r}")
+    return said
 
 
 def cut_note(data: Mapping[str, Mapping[str, Any]]) -> str:

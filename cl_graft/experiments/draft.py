@@ -14,11 +14,13 @@ import yaml
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import ExperimentConfig, config_from
+from cl_graft.experiments.data_report import source_notes
+from cl_graft.experiments.likely_labels import likely_labels, listed_values
 from cl_graft.experiments.yaml_text import read_yaml
 from cl_graft.tasks import TextTask, load_task
-from cl_graft.tasks.columns import Columns
+from cl_graft.tasks.columns import Columns, find_texts
 from cl_graft.tasks.readers import has_rows, train_records
-from cl_graft.tasks.records import RecordFile, strip_suffix
+from cl_graft.tasks.records import RecordFile, strip_suffix, unread_kind
 from cl_graft.tasks.task import check_task_name
 
 __all__ = ["Draft", "FoundTask", "draft_config"]
@@ -26,7 +28,6 @@ __all__ = ["Draft", "FoundTask", "draft_config"]
 _SHOTS = 512
 _LENGTHS = (16, 32, 64, 128, 256)
 _TOKENS_A_WORD = 1.4
-_MOST_CLASSES = 50
 _SHOWN = 8
 
 
@@ -37,18 +38,23 @@ class FoundTask:
     Attributes:
         name: Its name: that of its file or folder.
         columns: Where its texts and labels stand.
-        guessed: Whether the columns have no usual names and were guessed from what they hold.
+        guessed: Whether the columns have no usual names and were guessed.
+        others: Columns that could hold the label as well, the likeliest first, with the number of
+            their different values.
         labels: Training rows a label.
         rows: Rows a split, with those that were held out for test and dev.
         words: 95 % of its texts, pairs together, have at most so many words.
+        notes: What else a reader should know of its rows.
     """
 
     name: str
     columns: Columns
     guessed: bool
+    others: Mapping[str, int]
     labels: Mapping[str, int]
     rows: Mapping[str, int]
     words: int
+    notes: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -70,8 +76,9 @@ def draft_config(data: Path | str, *, called: str = "stream.yaml") -> Draft:
     """Look through a folder of data and write the config that compares strategies on it.
 
     A task is a file of rows, or a folder with a train file; a folder that holds a train file itself
-    is one task. Columns without usual names are guessed: the label is the column with the fewest
-    different values, the text the one with the longest.
+    is one task. Columns without usual names are guessed: the text is the column with the longest
+    values, the label the likeliest of those with few different values, by its name and by how well
+    the texts tell it.
 
     Args:
         data: The folder, or a file.
@@ -101,7 +108,7 @@ def draft_config(data: Path | str, *, called: str = "stream.yaml") -> Draft:
 
 
 def _candidates(data: Path) -> Iterator[tuple[str, Path]]:
-    if has_rows(data):
+    if has_rows(data) or data.is_file():
         stem = data.resolve().name
         yield (strip_suffix(stem) or stem), data
         return
@@ -112,52 +119,64 @@ def _candidates(data: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _find(name: str, path: Path, data: Path) -> FoundTask:
+    if path.is_dir() and not has_rows(path):
+        raise InputError(f"{path}: a folder without a train file")
     if not has_rows(path):
-        what = "a folder without a train file" if path.is_dir() else "no file of rows"
-        raise InputError(f"{path}: {what}")
+        raise InputError(unread_kind(path))
+    file = train_records(path)
     guessed = False
     try:
-        task = load_task(name, data=data)
+        task = load_task(name, data=data, warn=False)
     except InputError:
-        guess = _guess(train_records(path))
+        guess = _guess(file)
         if guess is None:
             raise
         guessed = True
-        task = load_task(name, data=data, text=guess.text, label=guess.label)
+        task = load_task(
+            name,
+            data=data,
+            text=guess.text,
+            text_pair=guess.text_pair,
+            label=guess.label,
+            warn=False,
+        )
     if task.regression:
         raise InputError(f"{path}: a regression; experiments run classification tasks")
     text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
     splits = {"train": task.train, "dev": task.dev, "test": task.test}
     counts = Counter(task.label_names[int(row.label)] for row in task.train)
+    likely = likely_labels(file, text or "", text_pair)
     return FoundTask(
         name,
         Columns(text=text, text_pair=text_pair, label=label),
         guessed,
+        {column: values for column, values in likely.items() if column != label},
         {label_name: counts[label_name] for label_name in task.label_names},
         {split: len(rows) for split, rows in splits.items()},
         _words(task),
+        source_notes(task.source),
     )
 
 
 def _guess(file: RecordFile) -> Columns | None:
-    """Guess text and label from what columns hold; None if no two columns look like them."""
-    texts: dict[str, float] = {}
-    labels: dict[str, int] = {}
+    """Guess text and label; None if no two columns look like them."""
+    try:
+        text, text_pair = find_texts(file, Columns())
+    except InputError:
+        text, text_pair = _longest_texts(file), None
+    labels = likely_labels(file, text, text_pair) if text is not None else {}
+    return Columns(text=text, text_pair=text_pair, label=next(iter(labels))) if labels else None
+
+
+def _longest_texts(file: RecordFile) -> str | None:
+    """Return the column of texts whose values are the longest in the mean."""
+    lengths: dict[str, float] = {}
     for column in file.columns:
         values = [record.values.get(column) for record in file.records]
         known = [value for value in values if value is not None and value != ""]
         if known and all(isinstance(value, str) for value in known):
-            texts[column] = sum(len(str(value)) for value in known) / len(known)
-        different = len({str(value) for value in known})
-        if len(known) == len(values) and 1 < different <= min(_MOST_CLASSES, len(values) // 2):
-            labels[column] = different
-    if not texts:
-        return None
-    text = max(texts, key=texts.__getitem__)
-    labels.pop(text, None)
-    if not labels:
-        return None
-    return Columns(text=text, label=min(labels, key=labels.__getitem__))
+            lengths[column] = sum(len(str(value)) for value in known) / len(known)
+    return max(lengths, key=lengths.__getitem__, default=None)
 
 
 def _words(task: TextTask) -> int:
@@ -198,10 +217,14 @@ def _lines(
         yield f"    # labels in train: {_plain(', '.join(shown[:_SHOWN]))}{more}"
         if task.guessed:
             yield "    # These columns were guessed from what they hold: look at them."
+        for note in task.notes:
+            yield f"    # {_plain(note)}"
         columns = task.columns
         for key in ("text", "text_pair", "label"):
             if (column := getattr(columns, key)) is not None:
                 yield f"    {key}: {_value(column)}"
+        if task.others:
+            yield f"    # The label could also be: {_plain(listed_values(task.others))}"
         if all(label.isdecimal() for label in task.labels):
             names = ", ".join(f"name of {label}" for label in list(task.labels)[:_SHOWN])
             yield f"    # label_names: [{names}]"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cl_graft.errors import InputError
+from cl_graft.tasks.bad_rows import BadRows
 from cl_graft.tasks.columns import Columns, find_texts
 from cl_graft.tasks.records import (
     SUFFIXES,
@@ -83,10 +84,16 @@ def read_questions(
     if path.name.lower().endswith((".txt", ".txt.gz")):
         if not path.is_file():
             raise InputError(f"{path}: there is no such file")
-        return _of_lines(read_text(path, Reading()), str(path), task)
+        bad = BadRows()
+        text = read_text(path, Reading(), notes=bad.notes)
+        bad.warn()
+        return _of_lines(text, str(path), task)
     if path.is_file() and strip_suffix(path.name) is None:
         raise InputError(f"{path}: unknown kind of file; read are .txt, {', '.join(SUFFIXES)}")
-    return _of_records(read_records(path), task, columns or Columns())
+    bad = BadRows()
+    records = read_records(path, bad_rows=bad)
+    bad.warn()
+    return _of_records(records, task, columns or Columns())
 
 
 def questions_in(

@@ -21,7 +21,7 @@ from cl_graft.tasks.columns import Columns, LabelledRows
 from cl_graft.tasks.presets import PRESETS, Preset, misfit
 from cl_graft.tasks.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.tasks.readers import has_rows, read_hub_rows, read_rows, why_missing
-from cl_graft.tasks.records import SUFFIXES, strip_suffix
+from cl_graft.tasks.records import SUFFIXES, strip_suffix, unread_kind
 from cl_graft.tasks.shots import few_shot, hold_out_test
 from cl_graft.tasks.task import Metric, Row, TextTask, check_task_name
 from cl_graft.tasks.text_files import Reading
@@ -44,7 +44,7 @@ def load_task(
     data: Path | str | None = None,
     shots: int | None = None,
     data_seed: int = 0,
-    shots_short: str = "error",
+    shots_short: str = "all",
     max_train: int | None = None,
     max_dev: int | None = None,
     max_test: int | None = None,
@@ -79,7 +79,8 @@ def load_task(
         data: Folder of data sets, or the data set itself.
         shots: Training rows a class; None for all (1,024 for a generated task).
         data_seed: Seed of all sampling.
-        shots_short: "all" takes all rows of a class with too few; "error" refuses.
+        shots_short: "all" takes all rows of a class with too few, which a note says; "error"
+            refuses.
         max_train: Most training rows, drawn after the shots.
         max_dev: Most dev rows.
         max_test: Most test rows.
@@ -156,7 +157,7 @@ def load_task(
     if warn:
         bad_rows.warn()
         warn_of(task, counts)
-        for note in loaded.source["notes"]:
+        for note in loaded.source["notes"][len(bad_rows.notes) :]:
             _logger.warning("task %s: %s", task.name, note)
     return replace(task, source={**task.source, **counts})
 
@@ -243,12 +244,11 @@ def _find_in(data: Path, name: str) -> _Place | None:
 
 
 def _refuse_other_kinds(data: Path, name: str) -> None:
+    if data.is_file():
+        raise InputError(unread_kind(data))
     other = sorted(p.name for p in data.iterdir() if p.stem == name) if data.is_dir() else []
     if other:
-        hint = ", and JSON lines are called .jsonl" if other[0].endswith(".json") else ""
-        raise InputError(
-            f"{data / other[0]}: unknown kind of file; read are {', '.join(SUFFIXES)}{hint}"
-        )
+        raise InputError(unread_kind(data / other[0]))
 
 
 def _offered(data: Path) -> set[str]:
@@ -344,6 +344,7 @@ def _chosen(
         )
     except InputError as error:
         raise InputError(f"task {place.name!r}: {error}") from None
+    notes = [*read.bad_rows.notes, *read.notes, chosen.rule.get("note")]
     source: dict[str, Any] = {
         "from": read.origin,
         "columns": [rows.columns.text, rows.columns.text_pair, rows.columns.label],
@@ -352,7 +353,7 @@ def _chosen(
         "without_labels": list(rows.without_labels),
         "test_split": rule,
         "split": chosen.rule,
-        "notes": [*read.notes, *([chosen.rule["note"]] if "note" in chosen.rule else [])],
+        "notes": [note for note in notes if note],
     }
     return _Loaded(
         label_names=rows.label_names,

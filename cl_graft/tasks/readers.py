@@ -15,7 +15,13 @@ from cl_graft.errors import InputError
 from cl_graft.tasks.bad_rows import BadRows
 from cl_graft.tasks.columns import Columns, LabelledRows, to_rows
 from cl_graft.tasks.huggingface import is_saved_dataset, read_hub_dataset, read_saved_dataset
-from cl_graft.tasks.records import SUFFIXES, RecordFile, read_records, strip_suffix
+from cl_graft.tasks.records import (
+    SUFFIXES,
+    RecordFile,
+    read_records,
+    strip_suffix,
+    unread_kind,
+)
 from cl_graft.tasks.text_files import Reading
 
 __all__ = ["has_rows", "read_hub_rows", "read_rows", "train_records", "why_missing"]
@@ -138,8 +144,8 @@ def _record_files(path: Path, reading: Reading, bad: BadRows) -> dict[str, Recor
         return _known_splits(read_saved_dataset(path, reading=reading), str(path))
     files = _split_files(path)
     if "train" not in files:
-        others = sorted(p.name for p in path.iterdir() if _split_of(p.stem) == "train")
-        there = f"; {others[0]} is of another kind" if others else ""
+        others = sorted(p for p in path.iterdir() if _split_of(p.name.split(".", 1)[0]) == "train")
+        there = f"; {unread_kind(others[0])}" if others else ""
         raise InputError(
             f"{path}: the folder has no train file (train.jsonl, train.csv, …; "
             f"formats: {', '.join(SUFFIXES)}) and is no data set saved with save_to_disk{there}"

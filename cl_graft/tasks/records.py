@@ -30,9 +30,14 @@ __all__ = [
     "parse_records",
     "read_records",
     "strip_suffix",
+    "unread_kind",
 ]
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
+_DOCUMENTS = (".docx", ".doc", ".odt", ".pdf", ".rtf", ".pptx", ".html", ".htm", ".xml")
+_ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar", ".xz", ".bz2", ".zst")
 
 _NOT_DECODED = re.compile("[\udc80-\udcff]")
 
@@ -67,6 +72,22 @@ def strip_suffix(name: str) -> str | None:
     return None
 
 
+def unread_kind(path: Path) -> str:
+    """Say that a file is of no kind that is read here, and how to make one of it."""
+    name = path.name.lower()
+    if name.endswith(_SPREADSHEETS):
+        how = "a spreadsheet: save its sheet as CSV (UTF-8), with the names of columns in line 1"
+    elif name.endswith(_DOCUMENTS):
+        how = "a document: write its texts into a CSV file, one a row, with a column of labels"
+    elif name.endswith(_ARCHIVES):
+        how = "an archive: unpack it, and name the file or folder in it"
+    elif name.endswith((".json", ".json.gz")):
+        how = "JSON lines (one object a line) are called .jsonl"
+    else:
+        how = "save the table as one of them"
+    return f"{path}: unknown kind of file; read are {', '.join(SUFFIXES)}; {how}"
+
+
 def read_records(
     path: Path, *, reading: Reading | None = None, bad_rows: BadRows | None = None
 ) -> RecordFile:
@@ -89,10 +110,10 @@ def read_records(
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     if strip_suffix(path.name) is None:
-        raise InputError(f"{path}: unknown kind of file; read are {', '.join(SUFFIXES)}")
+        raise InputError(unread_kind(path))
     kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[1]
     if kind != "parquet":
-        text = read_text(path, reading, escape=bad.skip)
+        text = read_text(path, reading, escape=bad.skip, notes=bad.notes)
         return parse_records(text, kind, place=path, reading=reading, bad_rows=bad)
     columns, rows, class_names = read_parquet(path, reading)
     numbered = enumerate(rows, start=1)

@@ -37,7 +37,7 @@ def few_shot(
     shots: int | None,
     data_seed: int,
     dev: Sequence[Row] | None = None,
-    short: str = "error",
+    short: str = "all",
 ) -> FewShot:
     """Choose training and dev rows.
 
@@ -57,11 +57,11 @@ def few_shot(
         shots: Rows a class, at least 1; None for all.
         data_seed: Seed of the shuffle.
         dev: The data's own dev split, if it has one.
-        short: "error", or "all": a class with fewer than k rows gives all it has.
+        short: "all": a class with fewer than k rows gives all it has; or "error".
 
     Raises:
-        InputError: If a class has too few rows (unless `short` is "all"), or there are too few rows
-            to hold any out for dev.
+        InputError: If a class has no row, or too few and `short` is "error", or there are too few
+            rows to hold any out for dev.
     """
     if short not in ("error", "all"):
         raise InputError(f"shots_short must be 'error' or 'all', got {short!r}")
@@ -104,7 +104,9 @@ def few_shot(
         train = [index for index in train if index not in held]
         rule["dev"] = "5% of the training rows"
         note = f"dev is 5% of the training rows, since {note}" if note else ""
-    note = "; ".join(filter(None, (note, _missing(dev_rows, label_names))))
+    few = [f"{n or 'all'} {len(o)}" for n, o in classes.items() if len(o) < (shots or 0)]
+    short_of = f"fewer than {shots} rows, all of which serve: {listed(few)}" if few else ""
+    note = "; ".join(filter(None, (short_of, note, _missing(dev_rows, label_names))))
     if note:
         rule["note"] = note
 
@@ -162,7 +164,7 @@ def _check_counts(classes: Mapping[str, Sequence[int]], shots: int | None, short
     if shots is not None and short == "error" and any(len(o) < shots for o in classes.values()):
         raise InputError(
             f"too few training rows for {shots} shots; rows a class: {counts}. "
-            "Ask for fewer, or take all there are with --shots-short all"
+            "Ask for fewer, or take all there are: shots_short 'all'"
         )
 
 

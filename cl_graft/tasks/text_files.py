@@ -21,6 +21,7 @@ __all__ = [
     "Reading",
     "check_size",
     "decode",
+    "detect_encoding",
     "lines",
     "read_text",
 ]
@@ -55,6 +56,14 @@ _SIGNATURES = (
     (b"%PDF-", "a PDF"),
     (b"version https://git-lfs", "a pointer of Git LFS: fetch the file with 'git lfs pull'"),
 )
+_LOOKED_AT = 100_000
+_MOST_BEYOND_ASCII = 0.25
+_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+_ASCII_LETTER = re.compile(rb"[A-Za-z]")
+_UTF8_SEQUENCE = re.compile(
+    rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
+)
+_NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 _BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
 _PAGE = re.compile(rb"\s*<(!doctype html|html|head)\b", re.IGNORECASE)
 _LINE = re.compile(r"[^\r\n]++(?:\r\n?|\n)?|\r\n?|\n")
@@ -65,7 +74,8 @@ class Reading:
     """How data files are read.
 
     Attributes:
-        encoding: Of text files, as Python names it; a byte order mark is dropped.
+        encoding: Of text files, as Python names it; a byte order mark is dropped. None means the
+            one that `detect_encoding` finds.
         max_megabytes: Most MB (1,000,000 bytes) of a file once unpacked. It may have 10,000 rows
             for each of them.
 
@@ -73,15 +83,15 @@ class Reading:
         InputError: If Python knows no such encoding of text, or the limit is below 1.
     """
 
-    encoding: str = "utf-8"
+    encoding: str | None = None
     max_megabytes: int = 500
 
     def __post_init__(self) -> None:
         try:
-            "a".encode(self.encoding)
+            "a".encode(self.encoding or "utf-8")
         except (LookupError, ValueError):
             raise InputError(
-                f"unknown encoding {self.encoding!r}; {nearest(self.encoding, _ENCODINGS)}"
+                f"unknown encoding {self.encoding!r}; {nearest(str(self.encoding), _ENCODINGS)}"
             ) from None
         if self.max_megabytes < 1:
             raise InputError(f"max_megabytes must be at least 1, got {self.max_megabytes}")
@@ -97,7 +107,9 @@ class Reading:
         return self.most_bytes // _BYTES_A_ROW
 
 
-def read_text(path: Path, reading: Reading, *, escape: bool = False) -> str:
+def read_text(
+    path: Path, reading: Reading, *, escape: bool = False, notes: list[str] | None = None
+) -> str:
     """Read a text file, gzipped if its name ends in `.gz`.
 
     Args:
@@ -105,11 +117,50 @@ def read_text(path: Path, reading: Reading, *, escape: bool = False) -> str:
         reading: Encoding and limit.
         escape: Let bytes that are not of the encoding become lone surrogates (U+DC80 to U+DCFF),
             for a reader that goes row by row; else they are an error.
+        notes: Takes a sentence on an encoding that is not UTF-8 and that nobody named.
 
     Raises:
         InputError: If the file cannot be read, is none of text, too large or of another encoding.
     """
-    return decode(_read_bytes(path, reading), str(path), reading.encoding, escape=escape)
+    data = _read_bytes(path, reading)
+    encoding = reading.encoding or detect_encoding(data)
+    if notes is not None and reading.encoding is None and encoding != "utf-8":
+        notes.append(
+            f"{path}: not UTF-8, read as {encoding}; if that is wrong, name its encoding (such as "
+            f"encoding: cp1250 in task_settings)"
+        )
+    return decode(data, str(path), encoding, escape=escape)
+
+
+def detect_encoding(data: bytes) -> str:
+    """Find out what text is encoded in.
+
+    A byte order mark says it; NUL in every other byte means UTF-16. Bytes that are not UTF-8, while
+    hardly any other byte beyond ASCII is, are taken for Windows' or ISO's code of Western Europe if
+    they are few among letters. All else counts as UTF-8, if need be with faults.
+
+    Returns:
+        ``"utf-8"``, ``"utf-16"``, ``"utf-16-le"``, ``"utf-16-be"``, ``"utf-32"``, ``"cp1252"`` or
+        ``"latin-1"``.
+    """
+    for mark, name in _MARKS:
+        if data.startswith(mark):
+            return name
+    start = data[:_LOOKED_AT]
+    for offset, name in ((1, "utf-16-le"), (0, "utf-16-be")):
+        zero, other = start[offset::2].count(0), start[1 - offset :: 2].count(0)
+        if zero > 0.7 * (len(start) // 2) and not other:
+            return name
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        part = data[max(0, error.start - _LOOKED_AT) : error.start + _LOOKED_AT]
+        beyond = len(_BEYOND_ASCII.findall(part))
+        of_utf8 = sum(map(len, _UTF8_SEQUENCE.findall(part)))
+        letters = len(_ASCII_LETTER.findall(part))
+        if 2 * of_utf8 < beyond <= _MOST_BEYOND_ASCII * letters:
+            return "latin-1" if _NOT_CP1252.search(data) else "cp1252"
+    return "utf-8"
 
 
 def check_size(place: str, size: int, reading: Reading, *, unpacked: bool = False) -> None:

@@ -189,6 +189,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.experiments.capacity",
         "cl_graft.experiments.forget",
         "cl_graft.experiments.draft",
+        "cl_graft.experiments.likely_labels",
     ),
     "Other tools": (
         "cl_graft.interop.export",

@@ -105,7 +105,7 @@ def told(
         "unknown column": compare(*named, tasks="mine"),
         "label outside": compare(*declared, tasks="mine"),
         "empty text": compare(tasks=str(empty)),
-        "too few rows": compare("--shots", "500", tasks=str(rows)),
+        "too few rows": compare("--shots", "500", "--shots-short", "error", tasks=str(rows)),
         "unknown task": compare(tasks="sentimnt"),
         "unknown model": compare("--model", "minilmm"),
         "unknown strategy": compare("--strategies", "naive,graftin"),

@@ -10,6 +10,7 @@ from cl_graft import InputError
 from cl_graft.experiments.compare import compare
 from cl_graft.experiments.config import load_config
 from cl_graft.experiments.draft import draft_config
+from cl_graft.tasks import load_task
 
 
 def rows(count: int, **columns: list) -> list[dict]:
@@ -76,6 +77,68 @@ def test_one_file_or_one_folder_of_splits_is_one_task(data):
         assert draft.left_out == {}
 
 
+def test_the_label_is_what_a_table_is_about_and_not_its_column_of_fewest_values(tmp_path):
+    channels = ["mail", "chat", "phone"]
+    intents = ["refund", "delivery", "invoice", "account"]
+    asked = [f"please help me with the {intents[n % 4]} of order {n}" for n in range(120)]
+    found = {"subject": asked, "channel": channels, "intent": intents}
+    write_csv(tmp_path / "tickets.csv", rows(120, **found))
+    # Names that say nothing: only the texts tell which column they are about.
+    renamed = {"nachricht": asked, "kanal": channels, "anliegen": intents}
+    write_csv(tmp_path / "anfragen.csv", rows(120, **renamed))
+    write_csv(tmp_path / "usual.csv", rows(120, text=asked, lang=["de", "en"], topic=intents))
+    draft = draft_config(tmp_path)
+    columns = {task.name: (task.columns.text, task.columns.label) for task in draft.tasks}
+    assert columns == {
+        "anfragen": ("nachricht", "anliegen"),
+        "tickets": ("subject", "intent"),
+        "usual": ("text", "topic"),
+    }
+    assert [task.others for task in draft.tasks] == [{"kanal": 3}, {"channel": 3}, {"lang": 2}]
+    assert "    # The label could also be: channel (3 values)" in draft.text
+
+
+def test_what_a_reader_should_know_of_the_rows_stands_in_the_draft(tmp_path):
+    texts = [f"the café in street {n // 2} is closed" for n in range(60)]
+    write_csv(tmp_path / "a.csv", rows(60, text=texts, label=["x", "y"]))
+    path = tmp_path / "a.csv"
+    path.write_bytes(path.read_text().encode("latin-1"))
+    draft = draft_config(tmp_path)
+    (task,) = draft.tasks
+    assert any("not UTF-8, read as cp1252" in note for note in task.notes)
+    assert any("training rows with contradicting labels" in note for note in task.notes)
+    assert all(f"    # {note}" in draft.text.splitlines() for note in task.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tickets.xlsx", "a spreadsheet: save its sheet as CSV"),
+        ("tickets.ods", "a spreadsheet: save its sheet as CSV"),
+        ("tickets.docx", "a document: write its texts into a CSV file"),
+        ("tickets.pdf", "a document: write its texts into a CSV file"),
+        ("tickets.zip", "an archive: unpack it"),
+        ("tickets.json", r"JSON lines \(one object a line\) are called .jsonl"),
+    ],
+)
+def test_files_of_other_kinds_are_answered_with_how_to_export_them(tmp_path, name, said):
+    (tmp_path / name).write_bytes(b"PK\x03\x04")
+    for wrong in (lambda: draft_config(tmp_path), lambda: draft_config(tmp_path / name)):
+        with pytest.raises(InputError, match=said):
+            wrong()
+    for wrong in (
+        lambda: load_task(str(tmp_path / name)),
+        lambda: load_task("tickets", data=tmp_path),
+        lambda: load_task("tickets", data=tmp_path / name),
+    ):
+        with pytest.raises(InputError, match=said):
+            wrong()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / name).rename(tmp_path / "folder" / name.replace("tickets", "train"))
+    with pytest.raises(InputError, match=said):
+        load_task("folder", data=tmp_path)
+
+
 def test_names_of_all_kinds_are_written_so_that_they_are_read_again(tmp_path):
     labels = ["a: b # c", "größe\u2028\x7f"]
     texts = [f"text {n}" for n in range(40)]
@@ -99,7 +162,7 @@ def test_nothing_to_draft_is_said_in_a_sentence(tmp_path):
     with pytest.raises(InputError, match="nothing there is a task: it is empty"):
         draft_config(tmp_path)
     (tmp_path / "notes.md").write_text("a")
-    with pytest.raises(InputError, match=r"notes\.md: no file of rows"):
+    with pytest.raises(InputError, match=r"notes\.md: unknown kind of file"):
         draft_config(tmp_path)
 
 

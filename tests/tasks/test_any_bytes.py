@@ -13,7 +13,7 @@ from cl_graft.errors import InputError
 from cl_graft.tasks.bad_rows import BadRows
 from cl_graft.tasks.readers import read_rows
 from cl_graft.tasks.records import read_records
-from cl_graft.tasks.text_files import lines
+from cl_graft.tasks.text_files import Reading, lines
 
 PIECES = st.sampled_from(
     [
@@ -52,7 +52,7 @@ def test_every_json_line_is_a_record_or_counted(content):
         path.write_bytes(content)
         bad = BadRows("skip")
         try:
-            records = read_records(path, bad_rows=bad).records
+            records = read_records(path, reading=Reading(encoding="utf-8"), bad_rows=bad).records
         except InputError:
             return
         # A byte order mark is no row, nor is a second one that a tool put before the first.

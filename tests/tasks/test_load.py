@@ -224,9 +224,9 @@ def test_test_rows_that_stand_in_train_are_counted_and_warned_of(
 
 
 def test_too_few_rows_name_the_task_and_the_way_out(folder: Path):
-    with pytest.raises(InputError, match=r"task 'mail': .* ham 100, spam 100.*--shots-short all"):
-        load_task("mail", data=folder, shots=101)
-    task = load_task("mail", data=folder, shots=101, shots_short="all")
+    with pytest.raises(InputError, match=r"task 'mail': .* ham 100, spam 100.*shots_short 'all'"):
+        load_task("mail", data=folder, shots=101, shots_short="error")
+    task = load_task("mail", data=folder, shots=101)
     assert (len(task.train), len(task.dev)) == (190, 10)
 
 
@@ -238,7 +238,7 @@ def test_a_dev_split_that_train_has_to_give_is_told_in_a_note(
         task = load_task("mail", data=tmp_path, shots=40, shots_short="all")
     assert {row.label for row in task.dev} == {0, 1}
     (note,) = task.source["notes"]
-    assert note.startswith("dev is 5% of the training rows, since the smallest class has 0 rows")
+    assert note.startswith("fewer than 40 rows, all of which serve: spam 35; dev is 5% of the ")
     assert f"task mail: {note}" in caplog.text
 
 

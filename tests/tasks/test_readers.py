@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from cl_graft.errors import InputError
+from cl_graft.tasks.bad_rows import BadRows
 from cl_graft.tasks.columns import Columns
 from cl_graft.tasks.readers import has_rows, read_hub_rows, read_rows
 from cl_graft.tasks.task import Row
+from cl_graft.tasks.text_files import Reading
 
 TEXTS = ["Good, very good", 'She said "no"', "tab\there", "Zoë — 漢字", "two\nlines", "plain"]
 RECORDS = [
@@ -303,11 +305,45 @@ def test_a_truncated_archive_is_an_error(tmp_path: Path):
         read_rows(path)
 
 
-def test_another_encoding_is_an_error_that_names_the_line_and_the_byte(tmp_path: Path):
+def test_another_encoding_than_the_named_one_is_an_error_that_names_the_line_and_the_byte(
+    tmp_path: Path,
+):
     path = tmp_path / "a.csv"
     path.write_bytes("text,label\nplain,x\ncafé,y\n".encode("latin-1"))
     with pytest.raises(InputError, match=r"a\.csv:3: byte 0xe9 is not UTF-8"):
-        read_rows(path)
+        read_rows(path, reading=Reading(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "found"),
+    [
+        ("utf-8-sig", None),
+        ("utf-16", "utf-16"),
+        ("utf-16-le", "utf-16-le"),
+        ("utf-32", "utf-32"),
+        ("cp1252", "cp1252"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.tsv.gz"])
+def test_an_encoding_that_nobody_named_is_found_and_told(
+    tmp_path: Path, name: str, encoding: str, found: str | None
+):
+    rows = [
+        {"text": f"They had “{word}” there – for €5 a day", "label": word[0]}
+        for word in ("café", "née", "naïve")
+    ] * 9
+    kind = name.removesuffix(".gz")[-3:]
+    sign = {"csv": ",", "tsv": "\t"}.get(kind, "")
+    table = [sign.join(("text", "label")), *(sign.join(row.values()) for row in rows)]
+    lines = table if sign else [json.dumps(row, ensure_ascii=False) for row in rows]
+    content = "\r\n".join(lines).encode(encoding)
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    bad = BadRows()
+    read = read_rows(path, bad_rows=bad)
+    assert [row.text for row in read.splits["train"]] == [row["text"] for row in rows]
+    said = [f"{path}: not UTF-8, read as {found}; if that is wrong, name its encoding"]
+    assert [note.split(" (")[0] for note in bad.notes] == (said if found else [])
 
 
 def test_an_unknown_column_is_an_error_that_lists_those_there_are(tmp_path: Path):

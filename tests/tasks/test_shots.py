@@ -87,8 +87,8 @@ def test_the_datas_own_dev_split_is_used_as_it_is_and_cut_to_the_shots():
 
 
 def test_too_few_rows_are_an_error_that_says_how_many_there_are():
-    with pytest.raises(InputError, match=r"no 9, yes 30\. Ask for fewer, .* --shots-short all"):
-        few_shot(rows_of(9, 30), label_names=NAMES[:2], shots=10, data_seed=0)
+    with pytest.raises(InputError, match=r"no 9, yes 30\. Ask for fewer, .* shots_short 'all'"):
+        few_shot(rows_of(9, 30), label_names=NAMES[:2], shots=10, data_seed=0, short="error")
 
 
 def test_short_all_takes_every_row_of_a_class_that_is_too_small():
@@ -96,6 +96,7 @@ def test_short_all_takes_every_row_of_a_class_that_is_too_small():
     assert counts(chosen.train) == {0: 8, 1: 38}
     assert counts(chosen.dev) == {0: 1, 1: 2}
     assert chosen.rule["shots_short"] == "all"
+    assert chosen.rule["note"].startswith("fewer than 40 rows, all of which serve: no 9; dev is 5%")
 
 
 def test_a_dev_split_of_ones_own_with_one_class_alone_is_not_used_and_one_that_lacks_a_class_is():

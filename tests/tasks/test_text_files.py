@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cl_graft.errors import InputError
-from cl_graft.tasks.text_files import Reading, decode, lines, read_text
+from cl_graft.tasks.text_files import Reading, decode, detect_encoding, lines, read_text
 
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
@@ -53,6 +53,30 @@ def test_bytes_of_another_encoding_can_become_surrogates():
     assert text == "a\ncaf\udce9"
     with pytest.raises(InputError, match=r"a\.csv:2: byte 0xe9 is not UTF-8 \(offset 5\)"):
         decode("a\ncafé".encode("latin-1"), "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "found"),
+    [
+        ("Das Möbel war schön, die Tür aber nicht. " * 9, "latin-1", "cp1252"),
+        ("The “menu” was fine.", "cp1252", "cp1252"),
+        ("a strange \x81 control character", "latin-1", "latin-1"),
+        ("plain", "ascii", "utf-8"),
+        ("漢字とかな", "utf-16-be", "utf-8"),
+        ("some text, with 漢", "utf-16-be", "utf-16-be"),
+        # A guess would be as bad as none: the error asks for the name.
+        ("Все хорошо, спасибо", "cp1251", "utf-8"),
+        ("これは日本語の文です", "shift_jis", "utf-8"),
+    ],
+)
+def test_an_encoding_is_found_where_it_is_plain_and_not_guessed_elsewhere(text, written, found):
+    assert detect_encoding(text.encode(written)) == found
+
+
+def test_a_faulty_byte_in_a_file_of_utf8_does_not_make_it_another_encoding():
+    assert detect_encoding("café, naïve, née ".encode() * 9 + b"\xe9") == "utf-8"
+    far = b"a" * 300_000 + b"caf\xe9"
+    assert detect_encoding(far) == "cp1252"
 
 
 def test_settings_that_make_no_sense_are_refused():
