@@ -14,6 +14,7 @@ from torch import nn
 from cl_graft.bank import GraftBank
 from cl_graft.learning import GraftingSettings
 from cl_graft.strategies.plugin import GraftingPlugin
+from cl_graft.strategies.task_labels import TaskLabels
 
 __all__ = ["GraftingContinual"]
 
@@ -43,8 +44,11 @@ class GraftingContinual(SupervisedTemplate):
         dev: Experiences with the rows for choosing, such as ``benchmark.valid_stream``; see
             `GraftingPlugin`. A ready-made plugin has its own.
 
+        task_labels: Where task labels come from, ``"stream"`` or ``"experience"``; see
+            `GraftingPlugin`. A ready-made plugin has its own.
+
     Raises:
-        ValueError: If both a plugin and `dev` are given.
+        ValueError: If a plugin is given together with `dev` or `task_labels`.
     """
 
     def __init__(
@@ -63,14 +67,18 @@ class GraftingContinual(SupervisedTemplate):
         peval_mode: str = "epoch",
         grafting: GraftingSettings | GraftingPlugin | None = None,
         dev: Sequence[Any] | None = None,
+        task_labels: TaskLabels | None = None,
         **kwargs: Any,
     ) -> None:
         if isinstance(grafting, GraftingPlugin):
-            if dev is not None:
-                raise ValueError("give `dev` to the plugin: GraftingPlugin(…, dev=dev)")
+            for name, given in {"dev": dev, "task_labels": task_labels}.items():
+                if given is not None:
+                    raise ValueError(
+                        f"give `{name}` to the plugin: GraftingPlugin(…, {name}={name})"
+                    )
             plugin = grafting
         else:
-            plugin = GraftingPlugin(grafting, dev=dev)
+            plugin = GraftingPlugin(grafting, dev=dev, task_labels=task_labels or "stream")
         chosen: dict[str, Any] = {} if evaluator is None else {"evaluator": evaluator}
         super().__init__(
             model=model,

@@ -15,9 +15,7 @@ from avalanche.models import (
 from avalanche.models.packnet import PackNetModule
 from torch import nn
 
-from cl_graft.strategies.heads import has_task_heads
-
-__all__ = ["check_model", "check_plugins", "single_label_stream"]
+__all__ = ["check_model", "check_plugins"]
 
 _REACHES_INTO_PARAMETERS = ("EWCPlugin", "GEMPlugin", "MASPlugin")
 _NEEDS_EVERY_GRADIENT = ("SynapticIntelligencePlugin",)
@@ -29,20 +27,6 @@ _REFUSED: tuple[tuple[type[nn.Module], str], ...] = (
     (CosineIncrementalClassifier, "keeps the order of its classes outside of its tensors"),
 )
 """Modules whose answers depend on more than parameters that a graft or a head can hold."""
-
-
-def single_label_stream(strategy: Any) -> bool:
-    """Tell whether a stream of several experiences has one label and the model no task heads.
-
-    Avalanche's older benchmarks give every experience the label 0 where they mean "no labels".
-    """
-    if has_task_heads(strategy.model):
-        return False
-    stream = strategy.experience.origin_stream
-    if stream is None or len(stream) < 2:
-        return False
-    labels = {int(label) for experience in stream for label in experience.task_labels}
-    return len(labels) == 1
 
 
 def check_model(model: nn.Module) -> None:

@@ -9,13 +9,13 @@ https://arxiv.org/abs/2302.06600).
 
 Runs at: before_training, before_train_dataset_adaptation, before_training_exp,
 before_training_epoch, before_training_iteration, before_forward, after_update,
-after_training_iteration, after_training_exp, before_eval, before_eval_exp, after_eval_exp.
+after_training_iteration, after_training_exp, before_eval, before_eval_exp, after_eval_exp,
+after_eval.
 """
 
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -44,9 +44,10 @@ from cl_graft.strategies.heads import (
     load_head_,
     open_heads_,
 )
-from cl_graft.strategies.host import check_model, check_plugins, single_label_stream
+from cl_graft.strategies.host import check_model, check_plugins
 from cl_graft.strategies.problems import Problems
 from cl_graft.strategies.session import Session, TaskFacts
+from cl_graft.strategies.task_labels import TaskLabels, Unprotected, has_labels, label_of
 from cl_graft.strategies.watch import check_loss
 from cl_graft.switch import Switch
 from cl_graft.training import freeze_statistics
@@ -73,6 +74,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         by_label: Settings of single tasks, by task label, in place of `settings`; the mode of
             answering and the seed stay those of `settings`.
         bank: A bank to go on with; the model must be its base. None starts an empty one.
+        task_labels: ``"stream"`` takes the stream's own task labels; ``"experience"`` takes the
+            index of an experience, for streams without labels and models without task heads.
         dev: Experiences with the rows for choosing checkpoints, masks and budgets, matched by
             task label; None sets 5 % of an experience's training rows aside for that: while it
             trains, the strategy and its plugins see the experience without them.
@@ -96,6 +99,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         *,
         by_label: Mapping[int, GraftingSettings] | None = None,
         bank: GraftBank | None = None,
+        task_labels: TaskLabels = "stream",
         dev: Sequence[Any] | None = None,
         facts: Mapping[int, TaskFacts] | None = None,
         identity: BaseIdentity | None = None,
@@ -116,7 +120,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self.passes: dict[int, dict[str, Passes]] = {}
         self._facts = dict(facts or {})
         metrics = {label: own.metric for label, own in self._facts.items()}
-        self._problems = Problems(dev, metrics)
+        self._problems = Problems(dev, metrics, task_labels=task_labels)
+        self._task_labels: TaskLabels = task_labels
         self._identity = identity
         self._keep = keep
         self._cache = cache
@@ -127,7 +132,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._session: Session | None = None
         self._away: tuple[int | None, HeldHeads] | None = None
         self._first = FirstValues()
-        self._warned = False
+        self._unprotected = Unprotected()
         if bank is not None and bank.mode != self.settings.mode:
             raise ValueError(
                 f"the bank answers in {bank.mode} mode, the settings say {self.settings.mode!r}; "
@@ -245,7 +250,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """Carry the answer of the experience's task; an unknown task gets the latest prefix."""
         if self._switch is None:
             return
-        label = self._task_label(strategy.experience)
+        label = label_of(strategy.experience, self._task_labels)
         position = None if label is None else self._switch.bank.find(label=label)
         carrier = carrier_of(strategy.model)
         if self._session is not None:
@@ -261,6 +266,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Give the model back as it was."""
         self._home()
+
+    def after_eval(self, strategy: Any, **kwargs: Any) -> None:
+        """Say so where nothing is protected and an experience is forgotten."""
+        self._unprotected.look(strategy.evaluator.get_last_metrics())
 
     # For a loop that is taken up in its middle (`Resuming`).
 
@@ -392,26 +401,11 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     def _label(self, strategy: Any) -> int | None:
         """Return the experience's task label; None, with one warning, where there is none."""
-        label = self._task_label(strategy.experience)
-        if label is not None and not single_label_stream(strategy):
+        label = label_of(strategy.experience, self._task_labels)
+        if has_labels(strategy, self._task_labels):
             return label
-        if not self._warned:
-            self._warned = True
-            warnings.warn(
-                "the stream has no task labels: grafting needs them to keep tasks apart, so this "
-                "trains like Naive and nothing is protected from forgetting",
-                stacklevel=2,
-            )
+        self._unprotected.warn()
         return None
-
-    @staticmethod
-    def _task_label(experience: Any) -> int | None:
-        labels = {int(label) for label in getattr(experience, "task_labels", ())}
-        if len(labels) > 1:
-            raise ValueError(
-                f"an experience holds tasks {sorted(labels)}; grafting learns one task at a time"
-            )
-        return labels.pop() if labels else None
 
 
 def _classes(experience: Any) -> int:

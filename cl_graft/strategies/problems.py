@@ -28,6 +28,7 @@ from cl_graft.strategies.heads import (
     has_task_heads,
     heads_of,
 )
+from cl_graft.strategies.task_labels import TaskLabels, label_of
 
 __all__ = ["Problems", "set_aside", "task_problem"]
 
@@ -43,10 +44,17 @@ class Problems:
         dev: Experiences with the rows for choosing, matched by task label; where one is missing,
             5 % of the training rows are set aside.
         metrics: The dev score by task label; ``"accuracy"`` where a task is not named.
+        task_labels: Where the labels of `dev` come from.
     """
 
-    def __init__(self, dev: Any = None, metrics: Mapping[int, str] | None = None) -> None:
-        self._dev = {int(e.task_label): e for e in dev} if dev is not None else {}
+    def __init__(
+        self,
+        dev: Any = None,
+        metrics: Mapping[int, str] | None = None,
+        *,
+        task_labels: TaskLabels = "stream",
+    ) -> None:
+        self._dev = {label_of(each, task_labels): each for each in dev or ()}
         self._metrics = dict(metrics or {})
 
     def set_aside_(self, strategy: Any, *, label: int, seed: int) -> None:

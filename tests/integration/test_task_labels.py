@@ -1,0 +1,142 @@
+"""Streams without task labels: what is said of them, and the ways to make labels."""
+
+import pytest
+import torch
+from avalanche.benchmarks import nc_benchmark, task_incremental_benchmark
+from avalanche.benchmarks.utils import as_classification_dataset
+from avalanche.models import IncrementalClassifier, MTSimpleMLP, SimpleMLP
+from head_models import accuracy
+from tiny_streams import learner, quick
+from torch import nn
+from torch.utils.data import TensorDataset
+
+from cl_graft import FineTuning, GraftingContinual, GraftingPlugin
+
+
+class Pictures(TensorDataset):
+    """Six classes of noisy prototypes; the same prototypes with every seed."""
+
+    def __init__(self, seed):
+        prototypes = torch.randn(6, 12, generator=torch.Generator().manual_seed(7))
+        noise = torch.randn(96, 12, generator=torch.Generator().manual_seed(seed))
+        targets = torch.arange(96) % 6
+        super().__init__(prototypes[targets] + 0.3 * noise, targets)
+        self.targets = targets.tolist()
+
+
+def split_pictures(**chosen):
+    """Make what SplitMNIST is: three experiences of two classes each."""
+    train, test = (as_classification_dataset(Pictures(seed)) for seed in (0, 1))
+    return nc_benchmark(train, test, n_experiences=3, seed=0, **({"task_labels": False} | chosen))
+
+
+def plain(classes=6):
+    torch.manual_seed(0)
+    return SimpleMLP(num_classes=classes, input_size=12, hidden_size=32, drop_rate=0.0)
+
+
+def growing():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(12, 32), nn.ReLU(), IncrementalClassifier(32))
+
+
+def made(model, benchmark, **chosen):
+    settings = quick(density=0.05, fine_tuning=FineTuning(steps=20, lr=0.1, evaluations=1))
+    return learner(model, benchmark, settings=settings, train_epochs=4, **chosen)
+
+
+WAYS = {
+    "task_labels=True": lambda: (split_pictures(task_labels=True), "stream"),
+    "reset_task_labels=True": lambda: (
+        task_incremental_benchmark(split_pictures(), reset_task_labels=True),
+        "stream",
+    ),
+    'task_labels="experience"': lambda: (split_pictures(), "experience"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_every_way_that_the_warning_names_forgets_nothing(way):
+    unlabeled = made(plain(), split_pictures())
+    with pytest.warns(UserWarning, match="nothing is protected") as said:
+        unlabeled.strategy.train(unlabeled.train_stream[0])
+    assert way in str(said[0].message)
+    benchmark, labels = WAYS[way]()
+    run = made(plain(), benchmark, grafting={"task_labels": labels}).learn()
+    assert [entry.label for entry in run.plugin.bank.entries] == [0, 1, 2]
+    for j in range(3):
+        assert run.scores.logit_hash(2, j) == run.scores.logit_hash(j, j)
+        assert accuracy(run, j) > 0.9
+
+
+def test_total_forgetting_without_labels_says_what_makes_them_once():
+    run = made(plain(), split_pictures())
+    with pytest.warns(UserWarning, match="nothing is protected"):
+        run.strategy.train(run.train_stream[0])
+    run.strategy.eval(run.test_stream)
+    run.strategy.train(run.train_stream[1])
+    with pytest.warns(UserWarning, match="all is forgotten .* of test_stream/Task000/") as said:
+        run.strategy.eval(run.test_stream)
+    assert all(way in str(said[0].message) for way in WAYS)
+    run.strategy.train(run.train_stream[2])
+    run.strategy.eval(run.test_stream)  # a second warning would be an error
+
+
+def test_a_growing_head_that_tasks_share_is_kept_with_each_entry():
+    run = made(growing(), split_pictures(), grafting={"task_labels": "experience"}).learn()
+    assert [len(e.head["classifier.weight"]) for e in run.plugin.bank.entries] == [6, 6, 6]
+    heads = [entry.head["classifier.weight"] for entry in run.plugin.bank.entries]
+    assert not torch.equal(heads[0], heads[1])
+    for j in range(3):
+        assert run.scores.logit_hash(2, j) == run.scores.logit_hash(j, j)
+        assert accuracy(run, j) > 0.9
+
+
+def test_rows_for_choosing_are_found_by_the_index_of_their_experience():
+    benchmark = split_pictures()
+    chosen_on = list(benchmark.test_stream)
+    run = made(plain(), benchmark, grafting={"task_labels": "experience", "dev": chosen_on})
+    run.strategy.train(run.train_stream)
+    for entry, experience in zip(run.plugin.bank.entries, chosen_on, strict=True):
+        rows = entry.canary.inputs
+        shown = torch.stack([experience.dataset[n][0] for n in range(len(experience.dataset))])
+        assert all((shown == row).all(1).any() for row in rows)
+
+
+def test_a_reopened_bank_goes_on_by_the_index():
+    run = made(plain(), split_pictures(), grafting={"task_labels": "experience"})
+    run.strategy.train(list(run.train_stream)[:2])
+    expected = run.hashes()[:2]
+    bank = run.plugin.bank
+    again = made(plain(), split_pictures(), grafting={"task_labels": "experience", "bank": bank})
+    again.plugin.attach(again.model)
+    assert again.hashes()[:2] == expected
+    again.strategy.train(again.train_stream[2])
+    assert again.hashes()[:2] == expected
+
+
+def test_a_model_that_answers_by_other_labels_is_refused():
+    model = MTSimpleMLP(input_size=12, hidden_size=8)
+    run = made(model, split_pictures(), grafting={"task_labels": "experience"})
+    run.strategy.train(run.train_stream[0])
+    with pytest.raises(ValueError, match="models without task heads"):
+        run.strategy.train(run.train_stream[1])
+
+
+def test_labels_belong_to_the_plugin_where_one_is_given():
+    model = plain()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(ValueError, match=r"GraftingPlugin\(…, task_labels=task_labels\)"):
+        GraftingContinual(
+            model=model, optimizer=optimizer, grafting=GraftingPlugin(), task_labels="experience"
+        )
+
+
+def test_the_strategy_takes_the_word_as_the_plugin_does():
+    model = plain()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    strategy = GraftingContinual(
+        model=model, optimizer=optimizer, grafting=quick(), task_labels="experience"
+    )
+    strategy.train(split_pictures().train_stream)
+    assert [entry.label for entry in strategy.bank.entries] == [0, 1, 2]
