@@ -114,7 +114,6 @@ def shared_rate(config: ExperimentConfig, out: Path) -> dict[str, Any]:
             out=out / f"lr={lr}",
             tasks=tasks,
             cache=DirectoryCache(out / "cache"),
-            go_on=True,
         )
         scores[lr] = result.average_accuracy
     return {"lr": RATES[best(list(scores.values()))], "scores": scores}

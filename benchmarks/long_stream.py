@@ -126,7 +126,7 @@ def learned(config: ExperimentConfig, out: Path) -> RunResult:
             with notes.open("a") as file:
                 file.write(json.dumps(row) + "\n")
 
-    return run(config, strategy="grafting", seed=0, out=out, progress=look, go_on=True)
+    return run(config, strategy="grafting", seed=0, out=out, progress=look)
 
 
 def living() -> int:

@@ -80,7 +80,7 @@ class _Trap:
         if threading.current_thread() is not threading.main_thread():
             return
         try:
-            full = os.path.realpath(os.path.join(os.getcwd(), os.fsdecode(path)))  # type: ignore[arg-type]  # noqa: PTH118
+            full = os.path.realpath(os.path.join(os.getcwd(), os.fsdecode(path)))  # type: ignore[arg-type]
         except (TypeError, ValueError):
             return
         if not f"{full}{os.sep}".startswith(self._root):

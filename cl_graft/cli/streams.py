@@ -95,6 +95,8 @@ def run_command(
 ) -> None:
     """Learn a stream once: one strategy, one seed, into OUT/STRATEGY/seedN.
 
+    A run of the same config that was stopped or killed goes on; one that is finished is shown.
+
     [b]Examples[/b]
 
       cl-graft run stream.yaml --out first
@@ -139,7 +141,6 @@ def run_command(
             seed=settings.seeds[0],
             out=out,
             progress=progress.step,
-            go_on=resume is not None,
             stop=stop,
         )
     output.result(

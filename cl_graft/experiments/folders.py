@@ -37,7 +37,6 @@ __all__ = [
     "finish",
     "finished",
     "read_config",
-    "refuse_taken",
     "resume_command",
     "run_folder",
     "run_of",
@@ -81,22 +80,6 @@ def writing_to(bank: Path | str) -> Iterator[None]:
             held.enter_context(only_writer(bank.parent))
         held.enter_context(only_writer(bank))
         yield
-
-
-def refuse_taken(folder: Path) -> None:
-    """Refuse a run's folder that holds something.
-
-    Raises:
-        InputError: If it holds anything, or is a file.
-    """
-    if not folder.exists() or (folder.is_dir() and not _content(folder)):
-        return
-    if (folder / CHECKPOINTS).is_dir():
-        raise InputError(
-            f"{folder} holds a run that is not finished; go on with it (--resume {folder}), or "
-            "choose another output folder"
-        )
-    raise InputError(f"{folder} already holds another run; choose another output folder")
 
 
 def sweep(folder: Path) -> None:

@@ -231,7 +231,6 @@ def perform(
         seed=job.seed,
         out=job.out,
         tasks=tasks,
-        go_on=True,
         tuning=asdict(choice) if choice.chosen else None,
         **how,
     )
@@ -257,7 +256,6 @@ def _run_ahead(
         seed=seed,
         out=job.home,
         tasks=[stream[place]],
-        go_on=True,
         **how,
     )
 

@@ -54,7 +54,6 @@ def resume_run(
         seed=config.seeds[0],
         out=folder.parent.parent,
         progress=progress,
-        go_on=True,
         stop=stop,
     )
 

@@ -4,7 +4,7 @@
 
 Everything is kept as soon as it is known: an entry of the bank when its task is learned, the
 results after every task, and checkpoints inside every phase. A run that fails or is killed leaves
-what it had, and `run(…, go_on=True)` ends on the bits of a run that was never interrupted.
+what it had, and `run` ends on the bits of a run that was never interrupted.
 """
 
 from __future__ import annotations
@@ -93,12 +93,14 @@ def run(
     progress: Progress = silent,
     cache: DirectoryCache | None = None,
     tasks: Sequence[TextTask] | None = None,
-    go_on: bool = False,
     started_by: str | None = None,
     stop: Stop | None = None,
     tuning: Mapping[str, Any] | None = None,
 ) -> RunResult:
     """Run a strategy on the stream of a config, into ``OUT/<strategy>/seed<k>/``.
+
+    A run of the same config that the folder holds already goes on where it was; one that is
+    finished is read.
 
     Args:
         config: The settings; its own strategies and seeds play no part.
@@ -108,16 +110,14 @@ def run(
         progress: Called after every step of every phase.
         cache: Keeps tokens, dense runs and rankings; None means ``OUT/cache``.
         tasks: The tasks of the config, if they are loaded already.
-        go_on: Go on with what the folder holds of this run, if it holds any; else a folder that
-            holds something is refused.
         started_by: The command to note as the one that began the run; None means this process's.
         stop: Asked after every step whether to stop.
         tuning: How values of the config were chosen, for the results.
 
     Raises:
-        InputError: If the config asks for what a comparison does, the folder already holds a run,
-            or another one than is to go on, another process runs there, or model or data cannot be
-            used; nothing is computed then.
+        InputError: If the config asks for what a comparison does, the folder holds a run with
+            another config or something else, another process runs there, or model or data cannot
+            be used; nothing is computed then.
         CannotWrite: If the disk is full or read-only; what was saved before is whole.
         OutOfMemory: If a phase needs more memory than there is; the phase and task are named.
         DivergedError: If a loss, a score or a weight is NaN or infinite.
@@ -134,10 +134,9 @@ def run(
     stop = stop or Stop()
     own = imposed(row, config)
     with only_writer(folder), folders.told_how_to_go_on(folder, config), told_of_full_disks(folder):
-        if not go_on:
-            folders.refuse_taken(folder)
-        elif (done := folders.finished(folder, config)) is not None:
+        if (done := folders.finished(folder, config)) is not None:
             folders.finish(folder)
+            progress(Step("reused", 1, 1, "", strategy, seed))
             return done
         device = pick_device(config.device)
         tasks = load_tasks(config, seed=seed) if tasks is None else tasks

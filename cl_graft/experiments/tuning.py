@@ -164,7 +164,6 @@ def tune(
                 tasks=tasks,
                 cache=cache,
                 progress=reported_as(progress, f"{{}} {name}".format),
-                go_on=True,
                 started_by=started_by,
                 stop=stop,
             )

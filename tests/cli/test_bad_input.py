@@ -39,7 +39,7 @@ EXPECTED = {
     "foreign graft": "not a file of cl_graft",
     "foreign bank": "is not a bank",
     "missing bank": "there is no folder",
-    "run in the way": "already holds another run",
+    "run in the way": "holds a run with another config (",
     "comparison in the way": "holds a comparison with another config (shots 8 there, 9 here)",
     "something in the way": "is not empty and holds no comparison",
     "unknown device": "no device 'abacus' here",
@@ -119,7 +119,18 @@ def told(
         "foreign graft": ["inspect", there / "foreign.safetensors"],
         "foreign bank": ["verify", there / "no_model"],
         "missing bank": ["add", there / "nowhere", "--task", "topic"],
-        "run in the way": ["run", config, "--out", out, "--strategy", "naive", "--seed", 0],
+        "run in the way": [
+            "run",
+            config,
+            "--out",
+            out,
+            "--strategy",
+            "naive",
+            "--seed",
+            0,
+            "--set",
+            "steps=3",
+        ],
         "comparison in the way": compare(
             "--shots", "9", "--out", out, tasks="sentiment,topic", free=False
         ),

@@ -282,14 +282,24 @@ def test_a_finished_run_is_read_and_not_computed_again(tmp_path, undisturbed):
     before = read_result(run_folder(tmp_path, strategy, 0))
     steps = []
     assert resume_run(tmp_path, progress=steps.append) == before
-    assert steps == []
+    assert [step.phase for step in steps] == ["reused"]
 
 
 def test_a_run_that_is_not_finished_is_no_place_for_another_one(tmp_path, undisturbed):
     _, config, strategy = undisturbed("naive")
     interrupt(config, strategy, tmp_path, tripping("train", 2))
-    with pytest.raises(InputError, match="not finished; go on with it"):
-        run(config, strategy=strategy, seed=0, out=tmp_path)
+    other = config.model_copy(update={"steps": config.steps + 1})
+    with pytest.raises(InputError, match="a run with another config"):
+        run(other, strategy=strategy, seed=0, out=tmp_path)
+
+
+def test_the_same_call_again_goes_on_with_a_run_that_is_not_finished(tmp_path, undisturbed):
+    expected, config, strategy = undisturbed("naive")
+    folder = interrupt(config, strategy, tmp_path, tripping("train", 2, "topic"))
+    steps = []
+    run(config, strategy=strategy, seed=0, out=tmp_path, progress=steps.append)
+    assert outcome_of(folder) == expected
+    assert {step.task for step in steps if step.phase == "train"} == {"topic"}
 
 
 def test_other_data_are_refused(tmp_path, base):

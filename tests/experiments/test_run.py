@@ -115,9 +115,20 @@ def test_another_seed_gives_other_answers(tmp_path, comparison, two_tasks):
     assert other.backward_transfer == 0.0
 
 
-def test_a_folder_that_holds_a_run_is_refused(comparison, tiny_config):
-    with pytest.raises(InputError, match="already holds another run"):
-        run(tiny_config, strategy="naive", seed=0, out=comparison.out)
+def test_a_folder_that_holds_another_run_is_refused(comparison, tiny_config):
+    other = tiny_config.model_copy(update={"steps": tiny_config.steps + 1})
+    with pytest.raises(InputError, match=r"another config \(steps \d+ there, \d+ here\)"):
+        run(other, strategy="naive", seed=0, out=comparison.out)
+
+
+def test_the_same_run_again_is_read_and_changes_nothing(comparison, tiny_config):
+    folder = run_folder(comparison.out, "naive", 0)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    seen = []
+    again = run(tiny_config, strategy="naive", seed=0, out=comparison.out, progress=seen.append)
+    assert again == read_result(folder)
+    assert [step.phase for step in seen] == ["reused"]
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_a_run_that_fails_keeps_what_it_learned(tmp_path, two_tasks):

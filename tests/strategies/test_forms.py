@@ -175,7 +175,7 @@ def test_a_run_without_labels_goes_on_where_it_was(still_bert, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         run(own, strategy="naive", seed=0, out=tmp_path / "cut", progress=stumble)
-    left = run(own, strategy="naive", seed=0, out=tmp_path / "cut", go_on=True)
+    left = run(own, strategy="naive", seed=0, out=tmp_path / "cut")
     whole = run(own, strategy="naive", seed=0, out=tmp_path / "whole")
     assert left.processes == 2
     assert left.logit_hashes == whole.logit_hashes
