@@ -39,13 +39,26 @@ class BaseIdentity:
         fingerprint: SHA-256 over every parameter and buffer outside the heads and the tokenizer.
         model: Where the model came from: a hub name or a path.
         dtype: The dtype of the graft values, as ``"float32"``.
-        facts: What rebuilding the model needs (family, pooling, …); JSON values only.
+        facts: What rebuilding the model needs (family, pooling, …), and how its weights are told
+            apart from others (`weights_sha256`, `heads`); JSON values only.
     """
 
     fingerprint: str
     model: str
     dtype: str
     facts: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def weights_sha256(self) -> str:
+        """SHA-256 over every parameter and buffer outside the heads; empty if not recorded."""
+        found = self.facts.get("weights_sha256")
+        return found if isinstance(found, str) else ""
+
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """Module paths of the task heads, which are no part of the base."""
+        found = self.facts.get("heads")
+        return tuple(str(path) for path in found) if isinstance(found, list) else ("heads",)
 
 
 @dataclass(frozen=True, eq=False)

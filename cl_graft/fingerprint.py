@@ -62,7 +62,12 @@ def fingerprint_of(weights: str, *, tokenizer: str = "") -> str:
 
 
 def model_sha256(model: nn.Module, *, exclude: Iterable[str] = ("heads",)) -> str:
-    """Return the SHA-256 of every parameter and buffer outside the heads."""
+    """Return the SHA-256 of every parameter and buffer outside the heads.
+
+    Args:
+        model: The model.
+        exclude: Module paths of the heads; empty stands for the model itself.
+    """
     prefixes = tuple(f"{prefix}." if prefix else "" for prefix in exclude)
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     kept = {n: t for n, t in tensors.items() if not n.startswith(prefixes)} if prefixes else tensors

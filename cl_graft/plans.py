@@ -106,6 +106,20 @@ class Plans:
         if self._flat:
             increment_version(bound.parameters)
 
+    def base(self) -> Graft:
+        """Return the base's values wherever an entry writes."""
+        starts = {"": 0, **dict(zip(self.layout.names, self.layout.starts, strict=False))}
+        index, values = [torch.empty(0, dtype=torch.int64)], []
+        for name, plan in self._plans.items():
+            end = plan.cuts[-1]
+            index.append(plan.index[:end].cpu() + starts[name])
+            values.append(plan.base[:end].cpu())
+        where, order = torch.cat(index).sort(stable=True)
+        first = torch.ones_like(where, dtype=torch.bool)
+        first[1:] = where[1:] != where[:-1]  # entries in isolated mode may share coordinates
+        what = torch.cat(values) if values else torch.empty(0)
+        return Graft(Region(self.layout, where[first]), what[order[first]])
+
     def by_module(self) -> dict[str, list[tuple[str, Tensor, Plan]]]:
         """Return each module's own parameters with plans, by path: name, flat tensor and plan."""
         tensors = self.follow().tensors

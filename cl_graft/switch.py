@@ -7,12 +7,17 @@ their number and not the size of the model.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary, ref
 
 from torch import nn
 
-from cl_graft.bank import GraftBank
-from cl_graft.graft import Graft
+from cl_graft.bank import BaseIdentity, GraftBank
+from cl_graft.base_check import TensorVersions, check_base
+from cl_graft.errors import WrongBase
+from cl_graft.fingerprint import model_sha256
+from cl_graft.graft import Graft, extract, write_
 from cl_graft.plans import Plans
 
 __all__ = ["Switch"]
@@ -21,19 +26,30 @@ __all__ = ["Switch"]
 class Switch:
     """Moves a model between the answers of a bank.
 
-    The model must be at its base when the switch is made. Its parameters may move afterwards
-    (`.to(…)`, `load_state_dict(assign=True)`): the next jump follows them.
+    The model must be the bank's base when the switch is made, which is checked. One that carries
+    the bank's values is put back to its base where a switch in this process still holds what stood
+    under them. Several switches of one model take turns: each finds the base as it left it.
+
+    Parameters may move afterwards (`.to(device)`, `load_state_dict(assign=True)`): the next jump
+    follows them. A jump also notices that something else wrote into the model since, by torch's
+    counts of in-place writes (which miss writes through ``tensor.data``), and then compares its
+    weights with the base again; `verify` compares them in any case. A bank that records nothing of
+    its base's weights is not checked.
 
     Args:
         model: The model.
         bank: What it can carry.
         flat: Whether to put the graftable parameters into one buffer (`flatten_`): jumps take a
             tenth of the time, and the parameters stay views of the buffer.
+        base: What is known of the bank's base; None means what the bank records.
 
     Attributes:
         bank: What the model can carry.
         position: The entry whose answer the model carries, None for the bare base.
         dropped: The entries that are not answered any more.
+
+    Raises:
+        WrongBase: If the model is not the bank's base.
 
     Examples:
         >>> import torch
@@ -51,8 +67,17 @@ class Switch:
         True
     """
 
-    def __init__(self, model: nn.Module, bank: GraftBank, *, flat: bool = False) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        bank: GraftBank,
+        *,
+        flat: bool = False,
+        base: BaseIdentity | None = None,
+    ) -> None:
         _check_owners(bank)
+        self._heads = (base or bank.base).heads
+        self._sha256 = _at_base(model, bank, base)
         self.bank = bank
         self.position: int | None = None
         self.dropped: frozenset[int] = frozenset()
@@ -61,6 +86,7 @@ class Switch:
         self._plans = Plans(model, bank.layout, flat=flat)
         self._plans.add([entry.owned for entry in bank.entries])
         self._apart: Plans | None = None  # a flat switch's plans by parameter, once asked for
+        self._hold()
 
     @property
     def model(self) -> nn.Module:
@@ -78,10 +104,12 @@ class Switch:
         Raises:
             ValueError: If there is no such entry, or it was dropped.
             RuntimeError: While a mixed batch is being answered.
+            WrongBase: If something else changed the model so that no base is under its answers.
         """
+        self.check(position)
+        self._settle()
         if position == self.position:
             return
-        self.check(position)
         self._check_free()
         if self.bank.mode == "prefix":
             now, then = _count(self.position), _count(position)
@@ -92,10 +120,22 @@ class Switch:
             if position is not None:
                 self._plans.write_(position, position + 1, base=False)
         self.position = position
+        self._wrote()
+
+    def verify(self) -> None:
+        """Put the model back to its base, and make sure by a hash that it is the base.
+
+        Raises:
+            WrongBase: If it is not.
+        """
+        self.to(None)
+        self._verify()
+        self._hold()
 
     @contextmanager
     def carrying(self, position: int | None) -> Iterator[nn.Module]:
         """Carry the answer of an entry for a `with` block, then go back."""
+        self._settle()
         before = self.position
         self.to(position)
         try:
@@ -113,6 +153,16 @@ class Switch:
                 yield model
             finally:
                 self._held = False
+                self.accept()
+
+    def accept(self) -> None:
+        """Take what was written into graftable parameters for this switch's own doing.
+
+        For those who write there between two jumps, and put back what they found.
+        """
+        held = _HELD.get(self.model)
+        if held is not None and held.versions is not None:
+            held.versions.note(self._plans.follow().parameters)
 
     def extend(self, bank: GraftBank, *, base: Graft) -> None:
         """Take over a bank that has grown by one entry, whose values the model carries already.
@@ -127,6 +177,7 @@ class Switch:
             plans.add([bank.entries[-1].owned], base=base)
         self.bank = bank
         self.position = len(bank) - 1
+        self._hold()
 
     def add(self, bank: GraftBank) -> None:
         """Take over a bank that has grown elsewhere; only its new entries are laid out.
@@ -196,12 +247,100 @@ class Switch:
                     self._apart.drop(position)
         return self._apart
 
+    def _settle(self) -> None:
+        """Make sure that the model stands where this switch left it, or at its base."""
+        if self._held:
+            return
+        held = _HELD.get(self.model)
+        other = held.switch() if held is not None else None
+        if other is not None and other is not self:
+            other.to(None)
+            self.position = None
+            held = _HELD[self.model]
+        unchanged = held is not None and not (held.versions and held.versions.changed())
+        known = unchanged and other is not None and held.sha256 == self._sha256
+        if not known:
+            self._verify()
+        if not known or other is not self:
+            self._hold()
+
+    def _verify(self) -> None:
+        """Put the base's values under all entries, and compare all weights with the base."""
+        if not self._sha256:
+            return
+        under = self._plans.base()
+        before = extract(self.model, under.region)
+        write_(self.model, under)
+        if model_sha256(self.model, exclude=self._heads) != self._sha256:
+            write_(self.model, before)
+            raise WrongBase(
+                f"the model is not the base of the bank ({self.bank.base.model!r}) any more: "
+                "something else than the bank changed its weights, buffers or dtype since the bank "
+                "was opened, such as load_state_dict, another strategy's training or .to(dtype); "
+                "load the base again and open the bank on it"
+            )
+        self.position = None
+
+    def _hold(self) -> None:
+        """Say that this switch knows what the model carries, as its tensors are now."""
+        versions = TensorVersions(self.model, exclude=self._heads) if self._sha256 else None
+        _HELD[self.model] = _Held(ref(self), self._sha256, versions)
+
+    def _wrote(self) -> None:
+        """Take what was written into the model for this switch's own doing."""
+        held = _HELD[self.model]
+        if held.versions is not None:
+            held.versions.note()
+
     def _check_free(self) -> None:
         if self._held:
             raise RuntimeError("the model is answering a mixed batch; move the switch after it")
 
     def _all_plans(self) -> list[Plans]:
         return [self._plans] if self._apart is None else [self._plans, self._apart]
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """What is known of a model that a switch moves.
+
+    Attributes:
+        switch: The switch that moved it last.
+        sha256: Hash of the base's weights; empty if they are not checked.
+        versions: Tells whether something else wrote into the model since; None if not checked.
+    """
+
+    switch: ref[Switch]
+    sha256: str
+    versions: TensorVersions | None
+
+
+_HELD: WeakKeyDictionary[nn.Module, _Held] = WeakKeyDictionary()
+
+
+def _at_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None) -> str:
+    """Check that a model is a bank's base, as `check_base`.
+
+    A model that carries values of the bank is put back first, if a switch holds what was under
+    them: it moves this model, or one that this one is a copy of.
+    """
+    try:
+        return check_base(model, bank, base)
+    except WrongBase:
+        for other in [held.switch() for held in list(_HELD.values())]:
+            if (
+                other is None
+                or other.bank.layout != bank.layout
+                or other.bank.base.fingerprint != bank.base.fingerprint
+            ):
+                continue
+            under = other._plans.base()
+            before = extract(model, under.region)
+            write_(model, under)
+            with suppress(WrongBase):
+                return check_base(model, bank, base)
+            write_(model, before)
+        raise
 
 
 def _check_owners(bank: GraftBank) -> None:

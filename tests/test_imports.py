@@ -40,6 +40,7 @@ WEIGHTS = FOUNDATION | {
 LIBRARY = WEIGHTS | {
     "activations",
     "allocator",
+    "base_check",
     "dropout",
     "flat",
     "plans",
@@ -100,7 +101,8 @@ BELOW: dict[str, set[str]] = {
     "bank": {"errors", "region", "graft", "fingerprint"} | {"hub"},  # its methods, when called
     "flat": {"region", "graft"},
     "plans": {"region", "graft", "flat"},
-    "switch": {"region", "graft", "bank", "plans"},
+    "base_check": {"errors", "graft", "bank", "fingerprint"},
+    "switch": {"errors", "region", "graft", "bank", "fingerprint", "base_check", "plans"},
     "row_groups": {"plans"},
     "forwards": set(),
     "linear_layers": {"forwards"},
@@ -186,6 +188,7 @@ OUTSIDE: dict[str, set[str]] = {
     "bank": TORCH,
     "flat": {"torch"},
     "plans": {"torch"},
+    "base_check": {"torch"},
     "switch": {"torch"},
     "row_groups": {"torch"},
     "row_differences": {"torch"},

@@ -70,6 +70,7 @@ def _no_path(name: str) -> str:
 
 _Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_named)]
 _Path = Annotated[str, Field(min_length=1, max_length=_LONGEST_PATH), AfterValidator(_named)]
+_HeadPath = Annotated[str, Field(max_length=_LONGEST_PATH), AfterValidator(_named)]
 _File = Annotated[_Name, AfterValidator(_no_path)]
 _Template = Annotated[
     str, Field(min_length=1, max_length=_LONGEST_TEXT), AfterValidator(_printable)
@@ -110,6 +111,7 @@ class _BaseFacts(_Schema):
     max_length: _Length | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] = 0
     weights_sha256: _Sha256 | None = None
+    heads: Annotated[list[_HeadPath], Field(max_length=10_000)] | None = None
     tokenizer_sha256: _Sha256 | None = None
     files: Annotated[dict[_File, _Sha256], Field(max_length=10_000)] | None = None
     revision: _Name | None = None

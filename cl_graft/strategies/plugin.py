@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -26,11 +25,10 @@ from avalanche.core import SupervisedPlugin
 from torch import Tensor, nn
 
 from cl_graft.bank import BaseIdentity, GraftBank
+from cl_graft.base_check import identify
 from cl_graft.caching import Cache
 from cl_graft.checkpointing import Checkpoints, State
 from cl_graft.errors import WrongArchitecture, WrongBase
-from cl_graft.fingerprint import hash_tensors, model_fingerprint
-from cl_graft.graft import named
 from cl_graft.learning import GraftingSettings, TaskProblem
 from cl_graft.locating import locate_task
 from cl_graft.passes import Passes
@@ -73,7 +71,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         settings: Density, localizer, dense run…; None means the defaults.
         by_label: Settings of single tasks, by task label, in place of `settings`; the mode of
             answering and the seed stay those of `settings`.
-        bank: A bank to go on with; the model must be its base. None starts an empty one.
+        bank: A bank to go on with; the model must be its base, or carry answers of the bank that a
+            plugin in this process gave it. None starts an empty one.
         task_labels: ``"stream"`` takes the stream's own task labels; ``"experience"`` takes the
             index of an experience, for streams without labels and models without task heads.
         dev: Experiences with the rows for choosing checkpoints, masks and budgets, matched by
@@ -161,7 +160,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         check_plugins(strategy)
         carrier = carrier_of(strategy.model)
         switch = self._open(carrier)
-        switch.to(None)
+        switch.verify()
         self._first.begin_(carrier, switch.bank)
         task = self._problem(strategy, label)
         settings = self._by_label.get(label, self.settings)
@@ -248,8 +247,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Carry the answer of the experience's task; an unknown task gets the latest prefix."""
-        if self._switch is None:
+        if self.bank is None:
             return
+        if self._session is None:
+            self._open(carrier_of(strategy.model))
         label = label_of(strategy.experience, self._task_labels)
         position = None if label is None else self._switch.bank.find(label=label)
         carrier = carrier_of(strategy.model)
@@ -293,13 +294,15 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """Make the model carry entry `position` of the bank, head included; None: the base.
 
         Raises:
-            ValueError: If nothing was learned yet, or while an experience is training.
+            ValueError: If there is no bank yet, or while an experience is training.
+            WrongBase: If the model is not the bank's base.
         """
-        if self._switch is None or self._session is not None:
+        if self.bank is None or self._session is not None:
             raise ValueError("carry needs a learned task, and no experience in training")
-        self._switch.to(position)
+        carrier = carrier_of(model)
+        self._open(carrier).to(position)
         if position is not None:
-            load_head_(carrier_of(model), self._switch.bank.entries[position])
+            load_head_(carrier, self.bank.entries[position])
 
     def abandon(self) -> None:
         """Give up an experience whose training was interrupted, as if it had never come.
@@ -312,7 +315,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             self._session = None
 
     def attach(self, model: nn.Module) -> None:
-        """Bring the bank given at construction into a model, before any training.
+        """Check that a model is the base of the bank given at construction.
+
+        Training, evaluation and `carry` do so by themselves.
 
         Raises:
             WrongArchitecture: If the bank belongs to a model with other parameters.
@@ -349,13 +354,6 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             return self._switch
         paths = head_paths(carrier)
         layout = Layout.of(graftable_outside_heads(carrier, keep=self._keep))
-        if self._switch is not None and self.bank is not None and self.bank.layout == layout:
-            # The model was replaced: by a copy that stands where the old one stood, or by a base.
-            self._switch.model = carrier
-            with suppress(WrongBase):
-                _check_weights(self._switch, carrier)
-                open_heads_(carrier, self.bank)
-                return self._switch
         if self.bank is None:
             self.bank = GraftBank(layout, self._identify(carrier, paths), self.settings.mode)
         elif self.bank.layout != layout:
@@ -369,21 +367,22 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
                 f"the bank belongs to base {self.bank.base.fingerprint[:12]}…, this model is "
                 f"{self._identity.fingerprint[:12]}…: other weights or another tokenizer"
             )
-        self._switch = Switch(carrier, self.bank)
-        _check_weights(self._switch, carrier)
+        known = self.bank.base
+        if not known.weights_sha256:
+            known = self._identity or known
+            known = replace(known, facts={**known.facts, "heads": list(paths)})
+        self._switch = Switch(carrier, self.bank, base=known)
         open_heads_(carrier, self.bank)
         return self._switch
 
     def _identify(self, carrier: nn.Module, paths: tuple[str, ...]) -> BaseIdentity:
-        if self._identity is not None:
-            return self._identity
         dtypes = {p.dtype for p in graftable_outside_heads(carrier).values()}
         dtype = next(iter(dtypes)) if len(dtypes) == 1 else torch.float32
-        return BaseIdentity(
-            model_fingerprint(carrier, exclude=paths),
-            type(carrier).__name__,
-            str(dtype).removeprefix("torch."),
-        )
+        found = identify(carrier, heads=paths, dtype=str(dtype).removeprefix("torch."))
+        given = self._identity
+        if given is None or given.weights_sha256:
+            return given or found
+        return replace(given, facts={**found.facts, **given.facts})
 
     def _problem(self, strategy: Any, label: int) -> TaskProblem:
         return self._problems.of(
@@ -412,21 +411,6 @@ def _classes(experience: Any) -> int:
     """Return the number of units that an experience's classes need."""
     classes = getattr(experience, "classes_in_this_experience", None) or ()
     return max((int(each) for each in classes), default=-1) + 1
-
-
-def _check_weights(switch: Switch, carrier: nn.Module) -> None:
-    """Raise WrongBase unless base and bank together give the latest entry's recorded weights."""
-    bank = switch.bank
-    if not bank.entries or not bank.entries[-1].weights_sha256:
-        return
-    with switch.carrying(len(bank) - 1):
-        found = hash_tensors(named(carrier, bank.layout))
-    if found != bank.entries[-1].weights_sha256:
-        raise WrongBase(
-            f"with the bank's grafts this model has weights {found[:12]}…, but entry "
-            f"{bank.entries[-1].task!r} was recorded on {bank.entries[-1].weights_sha256[:12]}…: "
-            "the model is not the bank's base"
-        )
 
 
 def _latest(bank: GraftBank) -> int | None:

@@ -167,8 +167,11 @@ class Session:
 
     def leave(self) -> None:
         """Carry the prefix alone, so that the switch may be moved for an evaluation."""
+        foreign = self._versions() != self._seen
         self.read_()
         write_(self._carrier, self._base)
+        if not foreign:
+            self._switch.accept()
         self._away = True
 
     def home(self) -> None:

@@ -1,0 +1,332 @@
+"""A bank answers and learns on its own base alone, whoever opens it."""
+
+import copy
+import gc
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from avalanche.models import MTSimpleMLP, SimpleMLP
+from avalanche.training.supervised import Naive
+from tiny_streams import bits, learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
+from torch import nn
+
+from cl_graft import GraftBank, Switch, load_bank, save_bank
+from cl_graft.bank import BaseIdentity
+from cl_graft.errors import WrongBase
+from cl_graft.fingerprint import model_sha256
+from cl_graft.strategies.heads import carrier_of
+
+
+class Blocks(nn.Module):
+    """Embeddings, BatchNorm and a graftable stack of blocks."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.embedding = nn.Linear(12, 8)
+        self.norm = nn.BatchNorm1d(8)
+        self.blocks = nn.ModuleList(
+            nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 8)) for _ in range(2)
+        )
+        self.out = nn.Linear(8, 2)
+
+    def forward(self, x):
+        x = self.norm(self.embedding(x))
+        for block in self.blocks:
+            x = x + block(x)
+        return self.out(x)
+
+
+def stream(tasks=3):
+    return vector_stream(labels=list(range(tasks)))
+
+
+def trained(model=None, *, tasks=2, **chosen):
+    run = learner(model or Blocks(), stream(), settings=quick(density=0.1), **chosen)
+    run.strategy.train(list(run.train_stream)[:tasks])
+    return run
+
+
+def given(model, bank, **more):
+    """A second strategy that was given a bank, and has called nothing yet."""
+    settings = quick(density=0.1, mode=bank.mode)
+    return learner(model, stream(), settings=settings, grafting={"bank": bank} | more)
+
+
+def as_old(bank):
+    """The bank as a version that did not record the hash of the weights would have read it."""
+    return replace(bank, base=replace(bank.base, facts={}))
+
+
+@pytest.mark.parametrize("mode", ["prefix", "isolated"])
+@pytest.mark.parametrize("old", [False, True])
+def test_a_second_strategy_answers_the_trained_model_as_the_first_one_does(mode, old):
+    run = learner(Blocks(), stream(), settings=quick(density=0.1, mode=mode))
+    run.strategy.train(run.train_stream)
+    expected = run.hashes()
+    bank = as_old(run.plugin.bank) if old else run.plugin.bank
+    second = given(run.model, bank)
+    assert second.hashes() == expected
+    assert run.hashes() == expected  # and the first one still does
+    assert second.hashes() == expected
+    copied = given(copy.deepcopy(run.model), bank)
+    assert copied.hashes() == expected
+
+
+def test_two_strategies_of_one_model_take_turns_in_learning():
+    alone = trained(tasks=3)
+    run = trained(tasks=2)
+    second = given(run.model, run.plugin.bank)
+    second.strategy.train(second.train_stream[2])
+    entry, expected = second.plugin.bank.entries[2], alone.plugin.bank.entries[2]
+    assert entry.owned.same_bits(expected.owned)
+    assert second.hashes() == alone.hashes()
+    run.strategy.train(run.train_stream[2])
+    assert run.plugin.bank.entries[2].owned.same_bits(expected.owned)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_a_model_that_carries_a_prefix_is_refused_where_nobody_holds_its_base(old):
+    run = trained()
+    model, bank = run.model, run.plugin.bank
+    before = bits(model)
+    del run
+    gc.collect()
+    second = given(model, as_old(bank) if old else bank)
+    for use in (
+        lambda: second.plugin.attach(model),
+        second.hashes,
+        lambda: second.strategy.train(second.train_stream[2]),
+        lambda: second.plugin.carry(model, 0),
+        lambda: Switch(model, bank),
+    ):
+        with pytest.raises(WrongBase, match=r"carries the values of entry 1 \('task1'\)"):
+            use()
+        assert bits(model) == before
+
+
+def other_embeddings(model):
+    model.embedding.weight.add_(0.5)
+
+
+def other_statistics(model):
+    model.norm.running_mean.add_(0.5)
+
+
+def other_blocks(model):
+    model.blocks[1][0].weight.mul_(1.01)
+
+
+CHANGES = [other_embeddings, other_statistics, other_blocks]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("old", [False, True])
+def test_a_model_with_other_weights_or_buffers_is_refused_before_a_bit_is_written(change, old):
+    run = trained()
+    bank = as_old(run.plugin.bank) if old else run.plugin.bank
+    model = Blocks()
+    with torch.no_grad():
+        change(model)
+    before = bits(model)
+    second = given(model, bank)
+    for use in (
+        lambda: second.plugin.attach(model),
+        second.hashes,
+        lambda: second.strategy.train(second.train_stream[2]),
+        lambda: Switch(model, bank, base=None),
+    ):
+        with pytest.raises(WrongBase, match="not the base of the bank"):
+            use()
+        assert bits(model) == before
+
+
+def test_other_embeddings_are_named_as_the_reason():
+    run = trained()
+    model = Blocks()
+    with torch.no_grad():
+        other_embeddings(model)
+    with pytest.raises(WrongBase, match="other parameters or buffers differ, such as embeddings"):
+        given(model, run.plugin.bank).plugin.attach(model)
+
+
+def test_a_given_bank_answers_before_any_training_without_attach(tmp_path):
+    run = trained(tasks=3)
+    save_bank(run.plugin.bank, tmp_path / "bank")
+    assert given(Blocks(), load_bank(tmp_path / "bank")).hashes() == run.hashes()
+
+
+def test_a_bank_that_was_opened_by_a_fingerprint_with_a_tokenizer_is_checked_by_its_weights():
+    run = trained()
+    bank = run.plugin.bank
+    identity = replace(
+        bank.base, fingerprint="a" * 64, facts={"weights_sha256": bank.base.weights_sha256}
+    )
+    foreign = replace(bank, base=identity)
+    assert given(Blocks(), foreign, identity=identity).hashes() == run.hashes()
+    model = Blocks()
+    with torch.no_grad():
+        other_embeddings(model)
+    with pytest.raises(WrongBase):
+        given(model, foreign, identity=identity).hashes()
+
+
+def test_an_old_bank_borrows_the_hash_of_an_identity_with_the_same_fingerprint():
+    run = trained()
+    identity = BaseIdentity("a" * 64, "m", "float32", dict(run.plugin.bank.base.facts))
+    old = replace(run.plugin.bank, base=replace(identity, facts={}))
+    assert given(Blocks(), old, identity=identity).hashes() == run.hashes()
+    model = Blocks()
+    with torch.no_grad():
+        other_embeddings(model)
+    with pytest.raises(WrongBase):
+        given(model, old, identity=identity).hashes()
+
+
+def test_the_bank_records_the_hash_of_its_base_and_where_the_heads_are(tmp_path):
+    torch.manual_seed(0)
+    model = MTSimpleMLP(input_size=12, hidden_size=16)
+    expected = model_sha256(model, exclude=("classifier",))
+    run = trained(model)
+    save_bank(run.plugin.bank, tmp_path / "bank")
+    base = load_bank(tmp_path / "bank").base
+    assert base.weights_sha256 == expected
+    assert base.heads == ("classifier",)
+    run.plugin.carry(model, None)
+    assert isinstance(Switch(model, load_bank(tmp_path / "bank")), Switch)
+
+
+def reset(model):
+    model.load_state_dict(Blocks().state_dict())
+
+
+def train_by_another(model):
+    plain = Naive(
+        model=model,
+        optimizer=sgd(model),
+        train_mb_size=8,
+        eval_mb_size=32,
+        evaluator=quiet_evaluator(),
+    )
+    plain.train(stream().streams["train"][0])
+
+
+@pytest.mark.parametrize("position", [None, 0, 1])
+def test_a_model_that_was_reset_to_its_base_in_between_is_answered_and_learns_as_ever(position):
+    run, alone = trained(), trained(tasks=3)
+    expected = run.hashes()
+    run.plugin.carry(run.model, position)
+    reset(run.model)
+    assert run.hashes()[:2] == expected[:2]
+    run.plugin.carry(run.model, position)
+    reset(run.model)
+    run.strategy.train(run.train_stream[2])
+    assert run.hashes() == alone.hashes()
+
+
+def other_dtype(model):
+    model.double()
+
+
+@pytest.mark.parametrize("use", ["eval", "train"])
+@pytest.mark.parametrize("change", [*CHANGES, train_by_another, other_dtype])
+def test_a_base_that_was_moved_in_between_is_noticed_before_it_answers_or_learns(change, use):
+    run = trained()
+    run.hashes()
+    context = torch.no_grad() if change in CHANGES else torch.enable_grad()
+    with context:
+        change(run.model)
+    before = {name: tensor.clone() for name, tensor in run.model.state_dict().items()}
+    with pytest.raises(WrongBase, match="not the base of the bank"):
+        run.hashes() if use == "eval" else run.strategy.train(run.train_stream[2])
+    after = run.model.state_dict()
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+
+
+def test_a_write_that_torch_does_not_count_is_noticed_before_the_next_task_is_learned():
+    run = trained()
+    run.model.embedding.weight.data.add_(0.5)
+    with pytest.raises(WrongBase, match="not the base of the bank"):
+        run.strategy.train(run.train_stream[2])
+
+
+def test_a_model_that_was_replaced_by_its_base_or_a_copy_is_gone_on_with():
+    for copied in (lambda run: copy.deepcopy(run.model), lambda run: Blocks()):
+        run, alone = trained(), trained(tasks=3)
+        run.strategy.model = copied(run)
+        run.strategy.optimizer = sgd(run.strategy.model)
+        run.strategy.train(run.train_stream[2])
+        assert run.plugin.bank.entries[2].owned.same_bits(alone.plugin.bank.entries[2].owned)
+        assert run.hashes() == alone.hashes()
+
+
+def test_evaluating_in_training_with_another_plugin_that_moves_the_base_is_noticed():
+    from avalanche.core import SupervisedPlugin
+
+    class Moves(SupervisedPlugin, supports_distributed=True):
+        def after_training_epoch(self, strategy, **kwargs):
+            if len(strategy.grafting.bank):
+                with torch.no_grad():
+                    other_embeddings(strategy.model)
+
+    run = learner(Blocks(), stream(), settings=quick(density=0.1), plugins=[Moves()], eval_every=1)
+    run.strategy.train(run.train_stream[0], eval_streams=[run.test_stream])
+    with pytest.raises(WrongBase, match="any more"):
+        run.strategy.train(run.train_stream[1], eval_streams=[run.test_stream])
+
+
+def test_another_process_answers_with_a_saved_bank_and_refuses_a_saved_trained_model(tmp_path):
+    run = trained()
+    save_bank(run.plugin.bank, tmp_path / "bank")
+    torch.save(run.model.state_dict(), tmp_path / "trained.pt")
+    torch.save(Blocks().state_dict(), tmp_path / "base.pt")
+    code = """
+import sys
+sys.path[:0] = ["tests", "tests/integration"]
+import cl_graft
+from test_models_that_are_not_the_base import *
+model = Blocks()
+model.load_state_dict(torch.load(sys.argv[1] + "/trained.pt"))
+try:
+    given(model, load_bank(sys.argv[1] + "/bank")).hashes()
+except WrongBase as error:
+    print(error)
+model.load_state_dict(torch.load(sys.argv[1] + "/base.pt"))
+print(given(model, load_bank(sys.argv[1] + "/bank")).hashes()[:2])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    refusal, answers = done.stdout.strip().splitlines()
+    assert answers == str(run.hashes()[:2])
+    assert "carries the values of entry 1 ('task1')" in refusal
+
+
+def test_a_text_bank_is_refused_on_a_trained_model_and_answered_on_its_base(tiny_bert, tmp_path):
+    run = text_learner(tiny_bert)
+    run.strategy.train(run.train_stream)
+    expected = run.hashes()
+    save_bank(run.plugin.bank, tmp_path / "bank")
+    bank = load_bank(tmp_path / "bank")
+    fresh = text_learner(tiny_bert, grafting={"bank": bank})
+    assert fresh.hashes() == expected
+    model = carrier_of(run.model)
+    run.plugin.carry(run.model, 1)
+    del run, fresh
+    gc.collect()
+    with pytest.raises(WrongBase, match="carries the values of entry 1"):
+        Switch(model, bank)
+
+
+def test_a_bank_that_records_nothing_of_its_base_is_not_checked():
+    model = SimpleMLP(num_classes=2, input_size=12, hidden_size=16)
+    run = learner(model, vector_stream(labels=[0]))
+    run.strategy.train(run.train_stream)
+    bank = replace(run.plugin.bank, base=BaseIdentity("a" * 64, "m", "float32"))
+    unknown = GraftBank(bank.layout, bank.base, bank.mode).extend(
+        [replace(entry, weights_sha256="") for entry in bank.entries]
+    )
+    assert Switch(SimpleMLP(num_classes=2, input_size=12, hidden_size=16), unknown).position is None
