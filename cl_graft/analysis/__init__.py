@@ -14,12 +14,19 @@ from cl_graft.analysis.gain import relative_gain
 from cl_graft.analysis.interpolation import interpolated, wise_curve
 from cl_graft.analysis.lottery import only
 from cl_graft.analysis.ranks import average_ranks, critical_difference
-from cl_graft.analysis.significance import holm, mean_interval, paired_t_test, spearman
+from cl_graft.analysis.significance import (
+    LEAST_SAMPLES,
+    holm,
+    mean_interval,
+    paired_t_test,
+    spearman,
+)
 from cl_graft.analysis.stability import Stability, stability, without_a_share
 from cl_graft.analysis.sweep import sparsity_sweep
 from cl_graft.analysis.trajectory import along, self_labelled
 
 __all__ = [
+    "LEAST_SAMPLES",
     "Anatomy",
     "Stability",
     "along",

@@ -1,17 +1,27 @@
 """Is a difference more than chance: intervals, paired tests, and tests that were many.
 
-Tests as in Fu et al., 2023, App. A.7 and Fig. 4 (https://arxiv.org/abs/2211.15583), by
-`scipy.stats`.
+Tests as in Fu et al., 2023, App. A.7 and Fig. 4 (https://arxiv.org/abs/2211.15583).
+`benchmarks/error_rates.py` simulates how often each of them is wrong.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
-from scipy import stats
+import numpy as np
+from scipy import special, stats
 
-__all__ = ["holm", "mean_interval", "paired_t_test", "spearman"]
+__all__ = ["LEAST_SAMPLES", "holm", "mean_interval", "paired_t_test", "spearman"]
+
+LEAST_SAMPLES = 3
+"""Fewest values of which an interval or a test says anything: two show hardly any spread, and a t
+interval of two is 18 standard errors wide."""
+
+_ROUNDING = 1e-12
+"""Differences of values that are this small beside them are the rounding of float64."""
+
+_PERMUTATIONS = 9_999
 
 
 def mean_interval(
@@ -20,11 +30,13 @@ def mean_interval(
     """Return the mean of values and its confidence interval by Student's t.
 
     Args:
-        values: One a seed, or one an order of tasks.
-        level: How often such an interval holds the true mean, in (0, 1).
+        values: Independent ones, such as one a seed. Values of one seed on several orders of tasks
+            are not: average them first.
+        level: How often such an interval holds the true mean of normal values, in (0, 1).
 
     Returns:
-        The mean, and the interval's ends; None for a single value, of which nothing is known.
+        The mean, and the interval's ends; None for fewer than three values, and for equal ones,
+        which show no spread: of these nothing is known.
 
     Raises:
         ValueError: If there are no values.
@@ -33,14 +45,15 @@ def mean_interval(
         raise ValueError("no values to average")
     count = len(values)
     middle = math.fsum(values) / count
-    if count == 1:
+    if count < LEAST_SAMPLES or _equal(values):
         return middle, None
-    error = math.sqrt(math.fsum((v - middle) ** 2 for v in values) / (count - 1) / count)
-    half = float(stats.t.ppf(0.5 + level / 2, count - 1)) * error
+    half = float(special.stdtrit(count - 1, 0.5 + level / 2)) * _standard_error(values, middle)
     return middle, (middle - half, middle + half)
 
 
-def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
+def paired_t_test(
+    first: Sequence[float], second: Sequence[float]
+) -> tuple[float | None, float | None]:
     """Test whether the mean of first − second is 0 (Student's paired t-test, two-sided).
 
     Args:
@@ -48,19 +61,19 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> tuple[floa
         second: Scores of the other with the same seeds.
 
     Returns:
-        t, and the chance p of one as large where the mean is 0. Equal differences give t = ±∞ and
-        p = 0, or t = 0 and p = 1 where they are 0.
+        t, and the chance p of one as large where the mean is 0; (None, None) for fewer than three
+        pairs and for equal differences, of which nothing is known.
 
     Raises:
-        ValueError: If the lengths differ or there are fewer than two pairs.
+        ValueError: If the lengths differ or there is no pair.
     """
-    _check(first, second, least=2)
+    _check(first, second, least=1)
     differences = [a - b for a, b in zip(first, second, strict=True)]
-    if len(set(differences)) == 1:
-        same = differences[0]
-        return (0.0, 1.0) if same == 0 else (math.copysign(math.inf, same), 0.0)
-    t, p = map(float, stats.ttest_1samp(differences, 0.0))
-    return t, p
+    if len(differences) < LEAST_SAMPLES or _equal(differences, beside=[*first, *second]):
+        return None, None
+    middle = math.fsum(differences) / len(differences)
+    t = middle / _standard_error(differences, middle)
+    return t, 2 * float(special.stdtr(len(differences) - 1, -abs(t)))
 
 
 def holm(chances: Sequence[float]) -> list[float]:
@@ -81,10 +94,20 @@ def holm(chances: Sequence[float]) -> list[float]:
     return corrected
 
 
-def spearman(first: Sequence[float], second: Sequence[float]) -> tuple[float | None, float | None]:
-    """Return Spearman's rank correlation ρ, and its two-sided p by Student's t with n − 2 degrees.
+def spearman(
+    first: Sequence[float], second: Sequence[float], *, blocks: Sequence[Hashable] | None = None
+) -> tuple[float | None, float | None]:
+    """Return Spearman's rank correlation ρ, and its two-sided p by permutation.
 
-    Equal values share their mean rank.
+    Equal values share their mean rank. p is the share of 9,999 random orders of one side, and of
+    the order given, with a correlation as large; so it holds for few values, too, where Student's t
+    does not: three values that rise together have p = 1/3.
+
+    Args:
+        first: Values.
+        second: As many.
+        blocks: What each pair belongs to, such as its task, where values were ranked in each; only
+            orders within a block are equally likely then.
 
     Returns:
         (ρ, p); (None, None) where one side is constant.
@@ -95,8 +118,35 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> tuple[float | N
     _check(first, second, least=3)
     if len(set(first)) == 1 or len(set(second)) == 1:
         return None, None
-    rho, p = map(float, stats.spearmanr(first, second))
-    return rho, p
+    names = list(blocks) if blocks is not None else [None] * len(first)
+    places = [names.index(name) for name in names]
+    x, y, block = (np.array(v) for v in zip(*_by_block(first, second, places), strict=True))
+    x, y = stats.rankdata(x), stats.rankdata(y)
+    x, y = x - x.mean(), y - y.mean()
+    # Random keys below 1 beside a block's number: sorting shuffles each block within its places.
+    keys = np.random.default_rng(0).random((_PERMUTATIONS, len(x))) + block
+    sums = np.abs(x[np.argsort(keys, axis=1)] @ y)
+    whole = abs(float(x @ y))
+    as_large = int((sums >= whole * (1 - _ROUNDING)).sum())
+    rho = float(x @ y) / math.sqrt(float(x @ x) * float(y @ y))
+    return rho, (1 + as_large) / (1 + _PERMUTATIONS)
+
+
+def _by_block(
+    first: Sequence[float], second: Sequence[float], places: Sequence[int]
+) -> list[tuple[float, float, int]]:
+    return sorted(zip(first, second, places, strict=True), key=lambda row: row[2])
+
+
+def _standard_error(values: Sequence[float], middle: float) -> float:
+    count = len(values)
+    return math.sqrt(math.fsum((v - middle) ** 2 for v in values) / (count - 1) / count)
+
+
+def _equal(values: Sequence[float], *, beside: Sequence[float] = ()) -> bool:
+    """Return whether values differ by no more than rounding, of them or of what they came from."""
+    largest = max(map(abs, [*values, *beside]))
+    return max(values) - min(values) <= _ROUNDING * largest
 
 
 def _check(first: Sequence[float], second: Sequence[float], *, least: int) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from rich.console import Group
 
 from cl_graft.cli.output import table
 from cl_graft.experiments.report import points, spread
-from cl_graft.experiments.statistics import over_seeds
+from cl_graft.experiments.statistics import over_seeds, seed_means
 
 if TYPE_CHECKING:
     from cl_graft.experiments.results import RunResult
@@ -43,9 +44,8 @@ def comparison_table(cells: Sequence[RunResult]) -> Group:
     rows = []
     for strategy in strategies:
         own = [cell for cell in cells if cell.strategy == strategy]
-        rows.append(
-            (strategy, *(spread(over_seeds(getattr(c, name) for c in own)) for name in _MEASURES))
-        )
+        stated = (over_seeds(seed_means(own, attrgetter(name))) for name in _MEASURES)
+        rows.append((strategy, *map(spread, stated)))
     columns = ("strategy", *(f"{name.replace('_', ' ')}" for name in _MEASURES))
     seeds = len({cell.seed for cell in cells})
     return table(f"{seeds} seed{'s' if seeds > 1 else ''}, in points", columns, rows)

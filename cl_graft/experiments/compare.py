@@ -46,8 +46,7 @@ def compare(
 
     A cell that fails is reported, and the others go on. Where the config asks for several orders or
     sweeps a setting, every one of them is a comparison of its own in a folder below, and measures
-    are over orders and seeds, of a strategy with each value; pairs and ranks are of runs with the
-    same order and seed.
+    are over seeds, of a strategy with each value; of several orders a seed has the mean.
 
     Args:
         config: The settings.

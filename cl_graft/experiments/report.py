@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cl_graft.analysis import LEAST_SAMPLES
 from cl_graft.escaping import for_markdown, for_markdown_code
 from cl_graft.experiments.data_report import data_lines
 from cl_graft.experiments.results import RunResult
@@ -13,6 +14,7 @@ from cl_graft.passes import Passes, total_passes
 from cl_graft.store.files import replace_file
 
 __all__ = [
+    "NOTHING_SAID",
     "at_an_edge",
     "mean_ece",
     "points",
@@ -20,6 +22,12 @@ __all__ = [
     "write_comparison_summary",
     "write_run_summary",
 ]
+
+NOTHING_SAID = (
+    "With fewer than three seeds nothing can be said about how sure means and differences are: "
+    "there are no intervals and no tests. --seeds 0,1,2 gives them."
+)
+"""For comparisons with too few seeds."""
 
 
 def write_run_summary(result: RunResult, folder: Path) -> None:
@@ -61,10 +69,9 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
     many = len(summary["seeds"]) > 1
     orders = summary["orders"]
     title = f"{', '.join(tasks)} in {len(orders)} orders" if orders else " → ".join(tasks)
-    what = "them and all orders" if orders else "them"
-    many = many or bool(orders)
     lines = [f"# {for_markdown(title)}", ""]
-    lines += [f"Seeds: {seeds}. {f'Mean ± standard deviation over {what}; s' if many else 'S'}"
+    lines += [f"Seeds: {seeds}. {'Of each the mean over all orders. ' if orders else ''}"
+              f"{'Mean ± standard deviation over them; s' if many else 'S'}"
               "cores, transfers, forgetting and ECE in points.", ""]  # fmt: skip
     beside = any(row["of_independent"] is not None for row in rows.values())
     head = ["strategy", "average accuracy", *(["of independent"] if beside else [])]
@@ -98,7 +105,8 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
                   "that it sent to their own task, the mean over tasks; all others count as "
                   "wrong. The other strategies are given the task, and answer among its labels. "
                   "*Passes a text* go forward to answer it."]  # fmt: skip
-    lines += _budget(summary["budget"], rows) + _differences(summary) + _tuned(rows)
+    lines += _by_order(orders, rows) + _budget(summary["budget"], rows)
+    lines += _differences(summary) + _tuned(rows)
     if summary["failed"]:
         lines += ["", "## Not finished", ""]
         lines += [f"- {for_markdown('{strategy}, seed {seed}: {error}'.format(**failed))}"
@@ -107,9 +115,21 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
     _write(lines, folder)
 
 
+def _by_order(orders: Sequence[Sequence[str]], rows: Mapping[str, Any]) -> list[str]:
+    """Show the average accuracy on every order; the mean over seeds."""
+    if not orders:
+        return []
+    return ["", "## Average accuracy by order", "", *_table(["order", *rows], [
+        [" → ".join(order), *(points(row["by_order"][place]) for row in rows.values())]
+        for place, order in enumerate(orders)
+    ])]  # fmt: skip
+
+
 def _differences(summary: Mapping[str, Any]) -> list[str]:
     """Say which strategies differ from one of them, and how they rank."""
     lines: list[str] = []
+    if len(summary["seeds"]) < LEAST_SAMPLES and len(summary["strategies"]) > 1:
+        lines += ["", NOTHING_SAID]
     if tests := summary["differences"]:
         reference = tests[0]["reference"]
         lines += ["", f"## {for_markdown(reference)} against the others", ""]
@@ -117,9 +137,8 @@ def _differences(summary: Mapping[str, Any]) -> list[str]:
             [
                 test["strategy"],
                 points(test["difference"]),
-                " to ".join(points(end) for end in test["interval"]),
-                f"{test['p']:.3g}",
-                f"{test['p_holm']:.3g}",
+                " to ".join(points(end) for end in test["interval"] or [None]),
+                *("–" if test[p] is None else f"{test[p]:.3g}" for p in ("p", "p_holm")),
                 str(test["n"]),
             ]
             for test in tests
@@ -127,13 +146,16 @@ def _differences(summary: Mapping[str, Any]) -> list[str]:
         lines += ["", f"By how many points the average accuracy of {for_markdown(reference)} is "
                   "higher: mean over seeds, paired t-test, p corrected after Holm for all "
                   "rows."]  # fmt: skip
+        if any(test["p"] is None for test in tests):
+            lines += ["– where the difference is the same with every seed, which shows no spread."]
     if found := summary["ranks"]:
         lines += ["", "## Average ranks", "", *_table(
             ["strategy", "rank"], [[name, f"{rank:.2f}"] for name, rank in found["ranks"].items()]
         )]  # fmt: skip
-        lines += ["", f"Over {found['comparisons']} scores at the end, a task with a seed each; "
-                  f"ranks less than {found['critical_difference']:.2f} apart do not differ "
-                  "significantly (Nemenyi, 5 %)."]  # fmt: skip
+        lines += ["", f"Of the scores at the end on {found['tasks']} tasks, the mean over seeds"
+                  f"{' and orders' if summary['orders'] else ''}. Ranks less than "
+                  f"{found['critical_difference']:.2f} apart cannot be told apart (Nemenyi's test "
+                  "at 5 %, which takes the tasks for independent samples)."]  # fmt: skip
     return lines
 
 

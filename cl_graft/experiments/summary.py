@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -18,7 +19,7 @@ from cl_graft.experiments.exports import (
 )
 from cl_graft.experiments.report import mean_ece, write_comparison_summary
 from cl_graft.experiments.results import Failure, RunResult, command
-from cl_graft.experiments.statistics import differences_of, over_seeds, ranks_of
+from cl_graft.experiments.statistics import differences_of, over_seeds, ranks_of, seed_means
 from cl_graft.metrics import (
     accuracy_over_stream,
     backward_transfer_over_stream,
@@ -27,12 +28,6 @@ from cl_graft.metrics import (
 from cl_graft.store.files import replace_file
 
 __all__ = ["summarize", "write_summary"]
-
-_OVER_STREAM = {
-    "accuracy": accuracy_over_stream,
-    "backward_transfer": backward_transfer_over_stream,
-    "forward_transfer": forward_transfer_over_stream,
-}
 
 
 def summarize(
@@ -46,6 +41,8 @@ def summarize(
     sweep: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Sum up finished runs: every measure over seeds, by strategy, and which strategies differ.
+
+    Of several orders, a seed's value is the mean over them: runs of one seed are one sample.
 
     Args:
         config: The settings.
@@ -61,6 +58,8 @@ def summarize(
         name: _row([result for result in results if result.strategy == name], first.tasks)
         for name in dict.fromkeys(result.strategy for result in results)
     }
+    for name, row in strategies.items():
+        row["by_order"] = _by_order([r for r in results if r.strategy == name], orders)
     reference = strategies.get("independent", {}).get("average_accuracy", {}).get("mean")
     for row in strategies.values():
         own = row["average_accuracy"]["mean"]
@@ -109,24 +108,38 @@ def _reference(names: Sequence[str]) -> str:
     return "grafting" if "grafting" in names else names[0]
 
 
+def _by_order(results: Sequence[RunResult], orders: Sequence[Sequence[str]]) -> list[float | None]:
+    """Return a strategy's average accuracy on each order, the mean over seeds."""
+    return [
+        over_seeds(r.average_accuracy for r in results if r.tasks == list(order))["mean"]
+        for order in orders
+    ]
+
+
 def _row(results: Sequence[RunResult], tasks: Sequence[str]) -> dict[str, Any]:
-    measures = ("average_accuracy", "backward_transfer", "forward_transfer", "forgetting")
+    def stated(measure: Callable[[RunResult], float | None]) -> dict[str, Any]:
+        return over_seeds(seed_means(results, measure))
+
     return {
-        **{name: over_seeds(getattr(result, name) for result in results) for name in measures},
-        **{
-            f"{name}_over_stream": over_seeds(measure(result.R) for result in results)
-            for name, measure in _OVER_STREAM.items()
-        },
-        "ece": over_seeds(mean_ece(result) for result in results),
-        "final": {
-            task: over_seeds(r.R[-1][r.tasks.index(task)] for r in results) for task in tasks
-        },
-        "sent_right": over_seeds(result.sent_right for result in results),
-        "passes_per_row": over_seeds(result.passes_per_row for result in results),
-        "bytes_per_task": over_seeds(mean(result.bytes.values()) for result in results),
-        "most_bytes": over_seeds(max(result.bytes.values()) for result in results),
-        "seconds": over_seeds(result.total_seconds for result in results),
-        "forward_backward": over_seeds(result.total_passes.forward_backward for result in results),
-        "forward": over_seeds(result.total_passes.forward for result in results),
+        "average_accuracy": stated(lambda r: r.average_accuracy),
+        "backward_transfer": stated(lambda r: r.backward_transfer),
+        "forward_transfer": stated(lambda r: r.forward_transfer),
+        "forgetting": stated(lambda r: r.forgetting),
+        "accuracy_over_stream": stated(lambda r: accuracy_over_stream(r.R)),
+        "backward_transfer_over_stream": stated(lambda r: backward_transfer_over_stream(r.R)),
+        "forward_transfer_over_stream": stated(lambda r: forward_transfer_over_stream(r.R)),
+        "ece": stated(mean_ece),
+        "final": {task: stated(partial(_at_the_end, task=task)) for task in tasks},
+        "sent_right": stated(lambda r: r.sent_right),
+        "passes_per_row": stated(lambda r: r.passes_per_row),
+        "bytes_per_task": stated(lambda r: mean(r.bytes.values())),
+        "most_bytes": stated(lambda r: max(r.bytes.values())),
+        "seconds": stated(lambda r: r.total_seconds),
+        "forward_backward": stated(lambda r: r.total_passes.forward_backward),
+        "forward": stated(lambda r: r.total_passes.forward),
         "tuning": results[0].tuning,
     }
+
+
+def _at_the_end(result: RunResult, *, task: str) -> float | None:
+    return result.R[-1][result.tasks.index(task)]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import cl_graft
+from cl_graft.analysis import LEAST_SAMPLES
 from cl_graft.errors import InputError, find
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig, config_from, override_
@@ -108,8 +109,11 @@ def run_experiment(
     config = experiment_config(experiment, scale, data=data, sets=sets)
     _check_regions(experiment, config)
     seeds = experiment.seeds(scale) if seeds is None else list(seeds)
-    if experiment.conclude is not None and len(seeds) < 2:
-        raise InputError(f"{name} compares cells: ask for two or more, as in --seeds 0,1")
+    if experiment.conclude is not None and len(seeds) < LEAST_SAMPLES:
+        raise InputError(
+            f"{name} tests cells against chance, of which {len(seeds)} say nothing: ask for "
+            f"{LEAST_SAMPLES} or more, as in --seeds 0,1,2"
+        )
     folder, kept = out / name, out / (experiment.cells or name)
     folder.mkdir(parents=True, exist_ok=True)
     kept.mkdir(exist_ok=True)

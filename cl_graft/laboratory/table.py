@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from cl_graft.analysis import LEAST_SAMPLES
 from cl_graft.errors import find
 from cl_graft.laboratory import grafts, multitask, peers, rates, sam, transfer
 from cl_graft.laboratory.bench import Bench
@@ -139,7 +140,7 @@ class Experiment:
 
     def seeds(self, scale: str) -> list[int]:
         """Return the cells of a scale."""
-        fewest = 1 if self.conclude is None else 2
+        fewest = 1 if self.conclude is None else LEAST_SAMPLES
         return list(range({"smoke": fewest, "cpu": 3, "paper": self.paper_cells}[scale]))
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from cl_graft.analysis import LEAST_SAMPLES
 from cl_graft.experiments.data_report import data_lines
 from cl_graft.experiments.exports import tradeoffs_of
-from cl_graft.experiments.report import points
+from cl_graft.experiments.report import NOTHING_SAID, points
 from cl_graft.experiments.results import RunResult
 from cl_graft.metrics.figures import overlap_heatmap, r_matrix_heatmap
 from cl_graft.metrics.memory_frontier import memory_frontier
@@ -102,8 +103,8 @@ def _comparison(material: Material) -> Section:
         pictures.append(
             Picture(
                 "ranks",
-                "Average rank of each strategy over all tasks and seeds; a bar joins those that "
-                "cannot be told apart",
+                "Average rank of each strategy over the tasks, by its mean score over seeds; a bar "
+                "joins those that cannot be told apart",
                 rank_diagram(found["ranks"], found["critical_difference"]),
                 Table(
                     "Average ranks",
@@ -117,8 +118,8 @@ def _comparison(material: Material) -> Section:
         f"{len(summary['tasks'])} tasks, {len(material.runs)} runs. The best value of a column is "
         "bold and marked ★. A heading sorts the table."
     ]
-    if max(row["average_accuracy"]["n"] for row in summary["strategies"].values()) < 2:
-        text.append("Each strategy ran once, so nothing can be said about significance.")
+    if max(row["average_accuracy"]["n"] for row in summary["strategies"].values()) < LEAST_SAMPLES:
+        text.append(NOTHING_SAID)
     lines = [
         f"Not finished: {cell['strategy']}, seed {cell['seed']}: {cell['error']}"
         for cell in summary["failed"]

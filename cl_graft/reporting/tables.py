@@ -72,9 +72,9 @@ def comparison(material: Material) -> Table:
         columns.append((task, _column([row["final"][task] for row in rows.values()], best=max)))
     caption = "Scores at the end, in points"
     if any(row["average_accuracy"]["interval"] for row in rows.values()):
-        caption += ": mean ± half the 95 % interval over runs"
+        caption += ": mean ± half the 95 % interval over seeds"
     if against:
-        caption += "; p of a paired t-test over runs, corrected after Holm"
+        caption += "; p of a paired t-test over seeds, corrected after Holm"
     return _table(caption, "strategy", list(rows), columns)
 
 
@@ -189,13 +189,15 @@ def _spread(spread: Mapping[str, Any], *, scale: float, digits: int) -> str:
 def _difference(test: Mapping[str, Any] | None) -> Cell:
     if test is None:
         return Cell("–")
-    low, high = (100 * end for end in test["interval"])
     middle = 100 * test["difference"]
+    if test["interval"] is None:
+        return Cell(f"{middle:z.1f}", test["difference"])
+    low, high = (100 * end for end in test["interval"])
     return Cell(f"{middle:z.1f} [{low:z.1f}, {high:z.1f}]", test["difference"])
 
 
 def _sure(test: Mapping[str, Any] | None) -> Cell:
-    if test is None:
+    if test is None or test["p_holm"] is None:
         return Cell("–")
     said = "differs" if test["p_holm"] < 0.05 else "not told apart"
     return Cell(f"{test['p_holm']:.2g}, {said}", test["p_holm"])

@@ -296,6 +296,12 @@ def torture() -> str:
     return found.read_text(encoding="utf-8") if found.is_file() else "It has not been run yet."
 
 
+def error_rates() -> str:
+    """How often intervals and tests were wrong in the simulation."""
+    found = ROOT / "benchmarks" / "results" / "error_rates.md"
+    return found.read_text(encoding="utf-8") if found.is_file() else "It has not been run yet."
+
+
 def nested(text: str) -> str:
     """Turn a page of its own into a chapter: headings two levels down, no links to files.
 
@@ -327,6 +333,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "benchmarks": benchmarks,
     "plan check": plan_check,
     "torture": torture,
+    "error rates": error_rates,
     "public names": public_names,
     "modules": modules,
 }

@@ -167,18 +167,17 @@ def test_the_paired_test_looks_at_differences_alone():
     shifted = paired_t_test([a + 0.1 * i for i, a in enumerate(first)],
                             [b + 0.1 * i for i, b in enumerate(second)])  # fmt: skip
     assert shifted == pytest.approx((t, p))
-    assert paired_t_test([0.5, 0.5], [0.5, 0.5]) == (0.0, 1.0)
-    assert paired_t_test([0.5, 0.5], [0.25, 0.25]) == (math.inf, 0.0)
 
 
 def test_rank_correlation_knows_ties_and_ignores_scale():
     x = [1.0, 2.0, 3.0, 4.0, 5.0]
-    assert spearman(x, [math.exp(v) for v in x]) == pytest.approx((1.0, 0.0))
+    # Of 120 orders only this one and its reverse are as far from chance.
+    assert spearman(x, [math.exp(v) for v in x]) == pytest.approx((1.0, 2 / 120), abs=5e-3)
     assert spearman(x, x[::-1])[0] == pytest.approx(-1.0)
-    # 1 − 6·Σd²/(n(n² − 1)) with Σd² = 2; with 2 degrees of freedom p = 1 − ρ.
+    # 1 − 6·Σd²/(n(n² − 1)) with Σd² = 2; of 24 orders three more like it, both ends and reverses.
     rho, p = spearman([1, 2, 3, 4], [1, 3, 2, 4])
     assert rho == pytest.approx(0.8)
-    assert p == pytest.approx(0.2)
+    assert p == pytest.approx(8 / 24, abs=0.02)
     assert spearman([1, 2, 3], [5, 5, 5]) == (None, None)
     assert spearman([1, 2, 2, 3], [1, 2, 2, 3])[0] == pytest.approx(1.0)
 

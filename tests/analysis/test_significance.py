@@ -8,6 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from cl_graft.analysis import (
     average_ranks,
@@ -18,8 +19,8 @@ from cl_graft.analysis import (
     spearman,
 )
 
-# Quantiles of Student's t as in any table, t_0.975 with 1, 2, 4 and 9 degrees of freedom.
-STUDENT = {1: 12.706, 2: 4.303, 4: 2.776, 9: 2.262}
+# Quantiles of Student's t as in any table, t_0.975 with 2, 4 and 9 degrees of freedom.
+STUDENT = {2: 4.303, 4: 2.776, 9: 2.262}
 
 
 @pytest.mark.parametrize(("degrees", "t"), STUDENT.items())
@@ -33,19 +34,33 @@ def test_an_interval_is_t_standard_errors_wide(degrees, t):
     assert middle - interval[0] == pytest.approx(interval[1] - middle)
 
 
-def test_of_one_value_no_interval_is_known_and_none_have_no_mean():
-    assert mean_interval([0.5]) == (0.5, None)
+@pytest.mark.parametrize("values", [[0.5], [0.4, 0.6], [0.5] * 3, [0.1 + 0.2, 0.3, 0.3]])
+def test_of_fewer_than_three_values_and_of_equal_ones_nothing_is_known(values):
+    middle, interval = mean_interval(values)
+    assert middle == pytest.approx(sum(values) / len(values))
+    assert interval is None
+    assert paired_t_test(values, [0.0] * len(values)) == (None, None)
+
+
+def test_equal_differences_of_scores_are_equal_whatever_they_are_rounded_to():
+    first, second = [0.7, 0.8, 0.9], [0.6, 0.7, 0.8]
+    assert len({a - b for a, b in zip(first, second, strict=True)}) > 1
+    assert paired_t_test(first, second) == (None, None)
+
+
+def test_no_values_have_no_mean():
     with pytest.raises(ValueError, match="no values"):
         mean_interval([])
 
 
-@given(st.lists(st.floats(-1, 1), min_size=2, max_size=6))
+@given(st.lists(st.floats(-1, 1), min_size=3, max_size=6))
 @settings(max_examples=50)
 def test_a_mean_is_told_from_zero_where_its_interval_leaves_zero_out(differences):
     _, interval = mean_interval(differences)
-    _, p = paired_t_test(differences, [0.0] * len(differences))
-    assert interval is not None
-    if min(map(abs, interval)) > 1e-9:
+    t, p = paired_t_test(differences, [0.0] * len(differences))
+    assert (interval is None) == (p is None) == (t is None)
+    if interval is not None and p is not None and min(map(abs, interval)) > 1e-9:
+        assert stats.ttest_1samp(differences, 0.0).pvalue == pytest.approx(p, rel=1e-6, abs=1e-12)
         assert (p < 0.05) == (interval[0] > 0 or interval[1] < 0)
 
 
@@ -58,7 +73,7 @@ def test_holm_multiplies_the_smallest_by_all_and_never_changes_the_order():
 def test_ranks_begin_at_the_best_and_are_shared_by_equals():
     scores = {"worst": [0.1, 0.2], "first": [0.9, 0.8], "second": [0.5, 0.8]}
     assert average_ranks(scores) == {"first": 1.25, "second": 1.75, "worst": 3.0}
-    with pytest.raises(ValueError, match="the same comparisons"):
+    with pytest.raises(ValueError, match="a score on each task"):
         average_ranks({"a": [1.0], "b": [1.0, 2.0]})
 
 
@@ -72,3 +87,27 @@ def test_the_critical_difference_is_the_published_one(methods, sets, expected):
 
 def test_rank_correlation_is_unknown_where_one_side_is_constant():
     assert spearman([1, 2, 3], [5, 5, 5]) == (None, None)
+
+
+def test_three_values_that_rise_together_are_no_rarer_than_one_order_in_three():
+    assert spearman([1, 2, 3], [10, 20, 30]) == pytest.approx((1.0, 1 / 3), abs=0.02)
+
+
+def test_ranks_of_a_block_are_exchanged_within_it_alone():
+    # Two tasks whose scores lie far apart: over both they rise together, within each they do not.
+    first, second = [1.0, 2.0, 3.0, 11.0, 12.0, 13.0], [3.0, 2.0, 1.0, 13.0, 12.0, 11.0]
+    tasks = ["a", "a", "a", "b", "b", "b"]
+    _, as_one = spearman(first, second)
+    rho, p = spearman(first, second, blocks=tasks)
+    shuffled = [5, 0, 3, 1, 4, 2]
+    again = spearman(
+        [first[i] for i in shuffled],
+        [second[i] for i in shuffled],
+        blocks=[tasks[i] for i in shuffled],
+    )
+    assert as_one is not None
+    assert p is not None
+    assert rho is not None
+    assert rho > 0.5
+    assert p > 0.5 > as_one
+    assert again == pytest.approx((rho, p), abs=0.02)

@@ -60,11 +60,18 @@ def test_measures_are_over_all_orders_and_what_is_done_is_not_done_again(tmp_pat
     assert summary["orders"] == [["sentiment", "topic"], ["topic", "sentiment"]]
     naive = [cell for cell in comparison.cells if cell.strategy == "naive"]
     row = summary["strategies"]["naive"]
-    assert row["average_accuracy"]["n"] == 2
+    # Two orders of one seed are one sample: no interval, no deviation and no test.
+    assert row["average_accuracy"]["n"] == 1
+    assert row["average_accuracy"]["interval"] is None
+    assert summary["differences"] == []
+    assert row["by_order"] == [cell.average_accuracy for cell in naive]
     final = [cell.R[-1][cell.tasks.index("topic")] for cell in naive]
     assert row["final"]["topic"]["mean"] == pytest.approx(sum(final) / 2)
-    assert summary["differences"][0]["n"] == 2
-    assert "# sentiment, topic in 2 orders" in (tmp_path / "summary.md").read_text()
+    text = (tmp_path / "summary.md").read_text()
+    assert "# sentiment, topic in 2 orders" in text
+    assert "With fewer than three seeds nothing can be said" in text
+    assert "## Average accuracy by order" in text
+    assert "| topic → sentiment |" in text
     dense = [path for path in (tmp_path / "cache").iterdir() if path.name.startswith("dense")]
     assert len(dense) == 2  # of each task one, whatever the order
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from cl_graft.analysis import critical_difference
 from cl_graft.experiments.exports import (
     comparison_csv,
     comparison_latex,
@@ -15,7 +16,12 @@ from cl_graft.experiments.exports import (
     draw_ranks,
 )
 from cl_graft.experiments.results import RunResult
-from cl_graft.experiments.statistics import differences_of, over_seeds, ranks_of
+from cl_graft.experiments.statistics import (
+    differences_of,
+    over_seeds,
+    ranks_of,
+    seed_means,
+)
 
 
 @pytest.fixture
@@ -47,19 +53,42 @@ def test_a_clear_difference_is_told_from_chance_and_equals_are_not(results):
 
 
 def test_only_seeds_of_both_are_paired_and_one_is_too_few(results):
-    fewer = [r for r in results if r.strategy != "naive" or r.seed in (1, 2)]
+    fewer = [r for r in results if r.strategy != "naive" or r.seed in (1, 2, 3)]
     tests = {row["strategy"]: row for row in differences_of(fewer, reference="grafting")}
-    assert tests["naive"]["n"] == 2
-    one = [r for r in results if r.strategy != "naive" or r.seed == 1]
-    assert [row["strategy"] for row in differences_of(one, reference="grafting")] == ["independent"]
+    assert tests["naive"]["n"] == 3
+    two = [r for r in results if r.strategy != "naive" or r.seed in (1, 2)]
+    assert [row["strategy"] for row in differences_of(two, reference="grafting")] == ["independent"]
 
 
-def test_ranks_are_over_tasks_and_seeds_and_need_three_strategies(results):
+def test_orders_of_one_seed_are_one_sample(results):
+    turned = [replace(r, tasks=r.tasks[::-1], R=[row[::-1] for row in r.R]) for r in results]
+    both = results + turned
+    (first, *_), (again, *_) = (differences_of(r, reference="grafting") for r in (results, both))
+    assert again == first
+    one_seed = [r for r in both if r.seed == 0]
+    assert differences_of(one_seed, reference="grafting") == []
+    found = seed_means([r for r in both if r.strategy == "naive"], lambda r: r.average_accuracy)
+    assert found == pytest.approx([0.52, 0.55, 0.53, 0.54])
+
+
+def test_a_difference_that_every_seed_repeats_has_no_interval_and_no_p(results):
+    shifted = [
+        replace(r, average_accuracy=0.6 + 0.1 * r.seed + (0.1 if r.strategy == "naive" else 0.0))
+        for r in results
+        if r.strategy != "independent"
+    ]
+    (row,) = differences_of(shifted, reference="grafting")
+    assert row["difference"] == pytest.approx(-0.1)
+    assert row["interval"] is row["p"] is row["p_holm"] is None
+
+
+def test_ranks_are_over_tasks_whatever_the_seeds_and_need_three_strategies(results):
     found = ranks_of(results)
     assert found is not None
     assert [*found["ranks"]][-1] == "naive"
     assert found["ranks"]["naive"] == 3.0
-    assert found["comparisons"] == 4 * len(results[0].tasks)
+    assert found["tasks"] == len(results[0].tasks)
+    assert found["critical_difference"] == critical_difference(3, len(results[0].tasks))
     assert ranks_of([r for r in results if r.strategy != "naive"]) is None
 
 

@@ -1,0 +1,359 @@
+"""Null hypotheses, and what the package's intervals and tests say under them.
+
+Methods that are equally good, means that are known, ranks that are independent: whatever a function
+finds there is wrong. `error_rates.py` counts how often that happens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.random import Generator
+from scipy import stats
+
+from cl_graft.analysis import (
+    average_ranks,
+    critical_difference,
+    holm,
+    mean_interval,
+    paired_t_test,
+    spearman,
+    variance_bound,
+)
+from cl_graft.experiments.results import RunResult
+from cl_graft.experiments.statistics import differences_of, over_seeds, ranks_of, seed_means
+from cl_graft.laboratory.readings import Reading, summarize
+from cl_graft.laboratory.sam import differences, ranks
+
+__all__ = ["CHECKS", "Check", "Rate", "measure"]
+
+_LEVEL = 0.05
+_ROWS = 300
+
+Kind = Literal["holds", "dependent", "not said"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One function under one null hypothesis.
+
+    Attributes:
+        function: Which is simulated.
+        null: What is simulated, in words.
+        wrong: From a generator to whether the function was wrong once.
+        kind: ``"holds"`` where the stated rate must hold, ``"dependent"`` for samples that are not
+            independent, ``"not said"`` for what the function does not say.
+        exact: Whether the rate is not only kept but met.
+        stated: Highest share of wrong answers that is stated, in (0, 1).
+    """
+
+    function: str
+    null: str
+    wrong: Callable[[Generator], bool]
+    kind: Kind = "holds"
+    exact: bool = False
+    stated: float = _LEVEL
+
+
+@dataclass(frozen=True)
+class Rate:
+    """How often a function was wrong.
+
+    Attributes:
+        function: Which.
+        null: Under which hypothesis.
+        kind: See `Check`.
+        stated: Stated share.
+        wrong: Wrong simulations.
+        trials: All of them.
+        low: Lower end of the 95 % interval of the share (Wilson).
+        high: Its upper end.
+    """
+
+    function: str
+    null: str
+    kind: Kind
+    stated: float
+    wrong: int
+    trials: int
+    low: float
+    high: float
+
+
+def measure(check: Check, *, trials: int, seed: int = 0) -> Rate:
+    """Simulate a function so many times, with draws of its own."""
+    draw = np.random.default_rng([seed, *check.function.encode(), *check.null.encode()])
+    wrong = sum(check.wrong(draw) for _ in range(trials))
+    ends = stats.binomtest(wrong, trials).proportion_ci(method="wilson")
+    return Rate(
+        check.function,
+        check.null,
+        check.kind,
+        check.stated,
+        wrong,
+        trials,
+        float(ends.low),
+        float(ends.high),
+    )
+
+
+def _misses(found: tuple[float, tuple[float, float] | None], mean: float) -> bool:
+    interval = found[1]
+    return interval is not None and not interval[0] <= mean <= interval[1]
+
+
+def _found(p: float | None) -> bool:
+    return p is not None and p < _LEVEL
+
+
+def _mean(draw: Generator, *, seeds: int) -> bool:
+    return _misses(mean_interval(draw.normal(1.0, 0.1, seeds).tolist()), 1.0)
+
+
+def _mean_of_accuracies(draw: Generator, *, seeds: int) -> bool:
+    scores = draw.binomial(_ROWS, 0.7, seeds) / _ROWS
+    return _misses(mean_interval(scores.tolist()), 0.7)
+
+
+def _skewed_mean(draw: Generator) -> bool:
+    return _misses(mean_interval(draw.exponential(1.0, 3).tolist()), 1.0)
+
+
+def _pairs(draw: Generator, *, seeds: int) -> bool:
+    easy = draw.normal(0.0, 1.0, seeds)  # a seed is easier for both
+    both = easy + draw.normal(0.0, 0.3, (2, seeds))
+    return _found(paired_t_test(*both.tolist())[1])
+
+
+def _pairs_of_accuracies(draw: Generator, *, seeds: int, rows: int = _ROWS) -> bool:
+    both = draw.binomial(rows, 0.7, (2, seeds)) / rows
+    return _found(paired_t_test(*both.tolist())[1])
+
+
+def _pairs_that_diverge(draw: Generator, *, seeds: int) -> bool:
+    both = draw.normal(0.7, 0.01, (2, seeds)) - 0.3 * (draw.random((2, seeds)) < 0.1)
+    return _found(paired_t_test(*both.tolist())[1])
+
+
+def _pairs_on_one_sample(draw: Generator) -> bool:
+    suits = draw.normal(0.0, 0.01, (2, 1))  # what a method makes of the one sample of the data
+    both = 0.7 + suits + draw.normal(0.0, 0.01, (2, 3))
+    return _found(paired_t_test(*both.tolist())[1])
+
+
+def _tests(draw: Generator, *, tests: int) -> bool:
+    chances = [_p_of_differences(draw.normal(0.0, 1.0, 3)) for _ in range(tests)]
+    return any(map(_found, holm(chances)))
+
+
+def _p_of_differences(values: np.ndarray) -> float:
+    p = paired_t_test(values.tolist(), [0.0] * len(values))[1]
+    return 1.0 if p is None else p
+
+
+def _scores(
+    draw: Generator,
+    *,
+    methods: int,
+    tasks: int,
+    seeds: int,
+    orders: int = 1,
+    alike: bool = False,
+    luck: float = 0.0,
+) -> list[RunResult]:
+    """Return runs of equally good methods, each of which suits some tasks more than others.
+
+    Args:
+        draw: The generator.
+        methods: How many.
+        tasks: How many.
+        seeds: How many.
+        orders: How many.
+        alike: Whether a method suits all tasks of the stream by the same.
+        luck: Standard deviation of what a method gains in a run on all tasks.
+    """
+    names = [f"task{number}" for number in range(tasks)]
+    hard = draw.normal(0.6, 0.1, tasks)
+    suits = draw.normal(0.0, 0.03, (methods, 1 if alike else tasks))
+    lucky = draw.normal(0.0, luck, (methods, seeds))
+    results: list[RunResult] = []
+    for order in range(orders):
+        turned = np.roll(np.arange(tasks), order)
+        for method in range(methods):
+            for seed in range(seeds):
+                final = hard + suits[method] + lucky[method, seed] + draw.normal(0.0, 0.01, tasks)
+                results.append(
+                    _run(f"method{method}", seed, [names[t] for t in turned], final[turned])
+                )
+    return results
+
+
+def _run(strategy: str, seed: int, tasks: list[str], final: np.ndarray) -> RunResult:
+    nothing: dict[str, Any] = {}
+    return RunResult(
+        strategy=strategy, seed=seed, tasks=tasks, complete=True, R=[final.tolist()], ece=[],
+        average_accuracy=float(final.mean()), backward_transfer=None, forward_transfer=None,
+        forgetting=None, metrics=nothing, baseline=[], coordinates=nothing, overlap=None,
+        bytes=nothing, seconds=nothing, seconds_saved=nothing, logit_hashes=nothing,
+        schedules=nothing, data_fingerprints=nothing, model=nothing, versions=nothing,
+        machine=nothing,
+    )  # fmt: skip
+
+
+def _mean_over_orders(draw: Generator, *, orders: int) -> bool:
+    seed_effects = draw.normal(0.0, 0.02, 3)
+    runs = [
+        _run("one", seed, [f"task{order}"], np.array([0.7 + effect + draw.normal(0.0, 0.005)]))
+        for seed, effect in enumerate(seed_effects)
+        for order in range(orders)
+    ]
+    found = over_seeds(seed_means(runs, lambda run: run.average_accuracy))
+    return _misses((found["mean"], found["interval"]), 0.7)
+
+
+def _any_difference(draw: Generator, *, methods: int, orders: int) -> bool:
+    runs = []
+    for run in _scores(draw, methods=methods, tasks=1, seeds=3):
+        # Seeds are the samples: methods are equal on the one stream there is, up to a seed's luck.
+        luck = draw.normal(0.0, 0.01)
+        runs += [
+            _run(
+                run.strategy,
+                run.seed,
+                [f"task{order}"],
+                np.array([0.7 + luck + draw.normal(0.0, 0.005)]),
+            )
+            for order in range(orders)
+        ]
+    found = differences_of(runs, reference="method0")
+    return any(_found(row["p_holm"]) for row in found)
+
+
+def _any_rank(draw: Generator, **settings: Any) -> bool:
+    found = ranks_of(_scores(draw, **settings))
+    return found is not None and _apart(found["ranks"], found["critical_difference"])
+
+
+def _apart(ranks: dict[str, float], difference: float) -> bool:
+    return max(ranks.values()) - min(ranks.values()) > difference
+
+
+def _any_rank_of_cells(draw: Generator, *, methods: int, tasks: int, seeds: int) -> bool:
+    """Rank on every task with every seed, as if these were so many tasks."""
+    cells: dict[str, list[float]] = {}
+    for run in _scores(draw, methods=methods, tasks=tasks, seeds=seeds):
+        cells.setdefault(run.strategy, []).extend(v for v in run.R[-1] if v is not None)
+    return _apart(average_ranks(cells), critical_difference(methods, tasks * seeds))
+
+
+def _orders_as_samples(draw: Generator, *, orders: int) -> bool:
+    luck = draw.normal(0.0, 0.02)
+    return _misses(mean_interval((0.7 + luck + draw.normal(0.0, 0.005, orders)).tolist()), 0.7)
+
+
+def _correlation(draw: Generator, *, pairs: int) -> bool:
+    rho, p = spearman(*draw.normal(0.0, 1.0, (2, pairs)).tolist())
+    return rho is not None and p is not None and p <= _LEVEL
+
+
+def _cells(draw: Generator) -> list[list[Reading]]:
+    """Return three cells of the SAM paper's experiments, with ten equally good methods."""
+    methods = ["SAM", *(f"method{number}" for number in range(9))]
+    names = [f"task{number}" for number in range(5)]
+    values = draw.normal(0.7, 0.02, (3, len(names), len(methods)))
+    return [
+        [
+            Reading(name, method, "score", float(cell[place, number]))
+            for place, name in enumerate(names)
+            for number, method in enumerate(methods)
+        ]
+        for cell in values
+    ]
+
+
+def _any_pair_of_table_5(draw: Generator) -> bool:
+    cells = _cells(draw)
+    found = differences(cells, summarize(cells))
+    return any(one.measure == "p corrected" and _found(one.value) for one in found)
+
+
+def _pair_of_table_5(draw: Generator) -> bool:
+    cells = [[r for r in cell if r.task == "task0"] for cell in _cells(draw)]
+    found = [r for r in differences(cells, summarize(cells)) if r.measure == "p"]
+    return _found(found[0].value)
+
+
+def _figure_4(draw: Generator) -> bool:
+    cells = _cells(draw)
+    found = [r.value for r in ranks(cells, summarize(cells)) if r.measure == "p"]
+    return found[0] <= _LEVEL
+
+
+def _sparse_bound(draw: Generator) -> bool:
+    """Draw losses of 16 models on 50 rows: is any further from its mean than the bound allows?"""
+    size, values, rows = 2, 4, 50
+    true = draw.random(values**size)
+    seen = (draw.random((rows, values**size)) < true).mean(axis=0)
+    bound = variance_bound(size=size, values=values, rows=rows, delta=_LEVEL)
+    return bool(2 * np.abs(seen - true).max() > bound)
+
+
+def _of(function: str, null: str, wrong: Callable[..., bool], **settings: Any) -> Check:
+    own = {key: settings.pop(key) for key in ("kind", "exact") if key in settings}
+    return Check(function, null, partial(wrong, **settings), **own)
+
+
+_N3 = "3 seeds"
+CHECKS: Sequence[Check] = (
+    *(
+        _of("mean_interval", f"normal values, {n} seeds", _mean, seeds=n, exact=True)
+        for n in (3, 5, 10)
+    ),
+    _of("mean_interval", f"accuracies on 300 rows, {_N3}", _mean_of_accuracies, seeds=3),
+    _of("seed_means, over_seeds", f"{_N3}, 6 orders of each", _mean_over_orders, orders=6,
+        exact=True),
+    *(
+        _of("paired_t_test", f"normal scores, {n} seeds", _pairs, seeds=n, exact=True)
+        for n in (3, 5, 10)
+    ),
+    _of("paired_t_test", f"accuracies on 300 rows, {_N3}", _pairs_of_accuracies, seeds=3),
+    _of("paired_t_test", f"accuracies on 24 rows, {_N3}", _pairs_of_accuracies, seeds=3, rows=24),
+    _of("paired_t_test", "one run in ten diverges, 5 seeds", _pairs_that_diverge, seeds=5),
+    _of("holm", f"any of 21 independent tests, {_N3}", _tests, tests=21, exact=True),
+    _of("differences_of", f"any of 21 strategies, {_N3}", _any_difference, methods=22, orders=1),
+    _of("differences_of", f"any of 4 strategies, {_N3}, 6 orders of each", _any_difference,
+        methods=5, orders=6),
+    _of("ranks_of", f"any pair of 22 strategies, 5 tasks, {_N3}", _any_rank, methods=22, tasks=5,
+        seeds=3),
+    _of("ranks_of", f"any pair of 9 strategies, 5 tasks, {_N3}", _any_rank, methods=9, tasks=5,
+        seeds=3),
+    _of("ranks_of", f"any pair of 5 strategies, 10 tasks, {_N3}, 2 orders of each", _any_rank,
+        methods=5, tasks=10, seeds=3, orders=2),
+    _of("ranks_of", "any pair of 3 strategies, 30 tasks, 1 seed", _any_rank, methods=3, tasks=30,
+        seeds=1),
+    *(
+        _of("spearman", f"{n} independent pairs", _correlation, pairs=n) for n in (3, 5, 10)
+    ),
+    _of("laboratory.sam.ranks", "50 ranks of 10 methods on 5 tasks", _figure_4),
+    _of("laboratory.sam.differences", "p of one pair, 3 cells", _pair_of_table_5, exact=True),
+    _of("laboratory.sam.differences", "corrected p of any of 45 pairs, 3 cells",
+        _any_pair_of_table_5),
+    _of("variance_bound", "any of 16 models on 50 rows, δ = 0.05", _sparse_bound),
+    _of("critical_difference", "22 strategies, 5 tasks × 3 seeds counted as 15 tasks",
+        _any_rank_of_cells, methods=22, tasks=5, seeds=3, kind="dependent"),
+    _of("mean_interval", "6 orders of one seed counted as 6 seeds", _orders_as_samples, orders=6,
+        kind="dependent"),
+    _of("ranks_of", f"a method suits all 5 tasks of a stream alike, 22 strategies, {_N3}",
+        _any_rank, methods=22, tasks=5, seeds=3, alike=True, kind="not said"),
+    _of("ranks_of", "a run suits a method on all 10 tasks alike, 5 strategies, 1 seed",
+        _any_rank, methods=5, tasks=10, seeds=1, luck=0.02, kind="not said"),
+    _of("paired_t_test", f"{_N3} on one sample of the data, asked about other samples",
+        _pairs_on_one_sample, kind="not said"),
+    _of("mean_interval", f"very skewed values (exponential), {_N3}", _skewed_mean,
+        kind="not said"),
+)  # fmt: skip
+"""All checks, in the order of the table."""
