@@ -11,7 +11,7 @@ from tiny_runs import QUICK
 
 @pytest.fixture(scope="session")
 def compared(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a comparison of four strategies with two seeds."""
+    """The folder of a comparison of four strategies with three seeds."""
     from cl_graft.experiments.compare import compare
     from cl_graft.experiments.config import config_from
 
@@ -20,7 +20,7 @@ def compared(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "model": str(tiny_bert),
         "tasks": ["sentiment", "topic", "urgency"],
         "strategies": ["naive", "independent", "ewc", "grafting"],
-        "seeds": [0, 1],
+        "seeds": [0, 1, 2],
         "refill": False,
     }
     out = tmp_path_factory.mktemp("compared") / "first"

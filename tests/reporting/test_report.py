@@ -112,14 +112,14 @@ def test_the_comparison_states_intervals_significance_and_the_best(compared):
     best = max(cell.value for cell in accuracy)
     assert {cell.value == best for cell in accuracy if cell.best} == {True}
     kept = {row[0].text: row[table.head.index("same bits at the end")].text for row in table.rows}
-    assert kept["grafting"] == kept["independent"] == "6 of 6"
+    assert kept["grafting"] == kept["independent"] == "9 of 9"
 
 
 def test_one_run_alone_has_no_intervals_and_says_so(compared, tmp_path):
     made = make_report([compared / "grafting" / "seed0"], out=tmp_path)
     page = Page(made.page)
     assert made.strategies == ("grafting",)
-    assert "nothing can be said about significance" in page.text
+    assert "nothing can be said about how sure" in page.text
     assert "±" not in latex(comparison(gather([compared / "grafting" / "seed0"])))
 
 
@@ -127,7 +127,7 @@ def test_the_same_strategy_of_two_folders_is_told_apart(compared, tmp_path):
     other = shutil.copytree(compared, tmp_path / "second")
     made = make_report([compared, other], out=tmp_path / "report")
     assert {"grafting (first)", "grafting (second)"} <= set(made.strategies)
-    assert made.runs == 16
+    assert made.runs == 24
 
 
 def test_what_files_of_others_say_is_text_and_nothing_else(compared, tmp_path):
