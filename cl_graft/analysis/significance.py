@@ -118,7 +118,7 @@ def spearman(
     _check(first, second, least=3)
     if len(set(first)) == 1 or len(set(second)) == 1:
         return None, None
-    names = list(blocks) if blocks is not None else [None] * len(first)
+    names: list[Hashable] = [None] * len(first) if blocks is None else list(blocks)
     places = [names.index(name) for name in names]
     x, y, block = (np.array(v) for v in zip(*_by_block(first, second, places), strict=True))
     x, y = stats.rankdata(x), stats.rankdata(y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 
@@ -11,9 +12,10 @@ from scipy import stats
 
 sys.path.insert(0, str(BENCHMARKS))
 try:
-    from null_hypotheses import CHECKS, measure
+    null_hypotheses = importlib.import_module("null_hypotheses")
 finally:
     sys.path.remove(str(BENCHMARKS))
+CHECKS, measure = null_hypotheses.CHECKS, null_hypotheses.measure
 
 TRIALS = 300
 SURE = 1e-4
