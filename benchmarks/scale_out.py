@@ -38,7 +38,7 @@ from cl_graft.experiments.compare import compare
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.jobs import Engine
 from cl_graft.experiments.results import Comparison, RunResult, versions
-from cl_graft.store import LOCK
+from cl_graft.store import OWNER
 
 SHARED = {
     "tasks": ["sst2_sent", "ag_news"],
@@ -179,7 +179,7 @@ def working_on(out: Path, but: set[str]) -> dict[str, Any]:
             run = f"{folder.parent.name} {folder.name}"
             try:
                 if run not in but and any((folder / "checkpoints").iterdir()):
-                    return {"run": run, "pid": json.loads((folder / LOCK).read_text())["pid"]}
+                    return {"run": run, "pid": json.loads((folder / OWNER).read_text())["pid"]}
             except (OSError, ValueError):
                 continue
         time.sleep(0.05)

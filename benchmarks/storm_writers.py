@@ -18,7 +18,7 @@ from torture_report import Row
 from cl_graft.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.graft import Graft
 from cl_graft.region import Layout, Region
-from cl_graft.store import LOCK, append_entry, load_bank, only_writer
+from cl_graft.store import LOCK, OWNER, append_entry, load_bank, only_writer
 
 __all__ = ["clock_set_back", "dead_owners", "other_hosts", "readers", "two_writers"]
 
@@ -68,8 +68,8 @@ def dead_owners(place: Place, *, rounds: int) -> Row:
         first.wait()
         left = (out / LOCK).is_file()
         if number % 2:  # its number is that of a living process by now
-            owner = json.loads((out / LOCK).read_text())
-            (out / LOCK).write_text(json.dumps({**owner, "pid": os.getpid()}))
+            owner = json.loads((out / OWNER).read_text())
+            (out / OWNER).write_text(json.dumps({**owner, "pid": os.getpid()}))
         again = tell("compare", place.config, "--out", out)
         cases.told(next((line for line in again.err.splitlines() if "taking over" in line), ""))
         cases.check(
@@ -94,15 +94,15 @@ def other_hosts(place: Place) -> Row:
     ):
         shutil.rmtree(out, ignore_errors=True)
         with only_writer(held):
-            owner = json.loads((held / LOCK).read_text())
+            owner = json.loads((held / OWNER).read_text())
         held.mkdir(parents=True)
-        (held / LOCK).write_text(json.dumps({**owner, "host": "elsewhere"}))
+        (held / OWNER).write_text(json.dumps({**owner, "host": "elsewhere"}))
         told = tell(*command)
         cases.check(
             str(command[0]),
             told,
             stopped=told.code == 2 and "cannot be seen from here" in told.err,
-            left_the_lock=json.loads((held / LOCK).read_text())["host"] == "elsewhere",
+            left_the_lock=json.loads((held / OWNER).read_text())["host"] == "elsewhere",
         )
     return cases.row("never taken over, exit code 2")
 
@@ -121,9 +121,9 @@ def clock_set_back(place: Place, *, rounds: int) -> Row:
             the_same_bits=bank_files(bank) == place.undisturbed(),
         )
         with only_writer(bank):
-            owner = json.loads((bank / LOCK).read_text())
-        owner |= {"since": time.time() + 1e6, "pid": 2**22 - 7, "started": "before"}
-        (bank / LOCK).write_text(json.dumps(owner))
+            owner = json.loads((bank / OWNER).read_text())
+        owner |= {"since": time.time() + 1e6, "pid": 2**22 - 7}
+        (bank / OWNER).write_text(json.dumps(owner))
         told = tell("add", bank, "--task", "paraphrase")
         cases.check("a lock from the future", taken_over=told.code == 0 and readable(bank, 3))
     return cases.row("nothing depends on it: the same bits")

@@ -8,16 +8,17 @@ and nothing is lost with them.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from cl_graft.experiments.jobs import Job
 from cl_graft.experiments.progress import Step
 from cl_graft.stopping import Stop
+from cl_graft.store.files import replace_file
 
 __all__ = ["Board", "Pin"]
 
@@ -42,11 +43,13 @@ class Board:
 
     def take_down(self) -> None:
         """Remove it."""
+        if self.folder.is_symlink():
+            self.folder.unlink()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def ask_to_stop(self, number: int) -> None:
         """Ask all workers to save and stop, as on a signal."""
-        (self.folder / _STOP).write_text(str(number))
+        replace_file(self.folder / _STOP, str(number).encode())
 
     def asks_to_stop(self) -> int | None:
         """Return the signal on which workers are to stop; None if they are not."""
@@ -57,13 +60,8 @@ class Board:
 
     def pin(self, job: Job, step: Step) -> None:
         """Show the latest step of a job; a board that is gone shows nothing."""
-        path = self._path(job)
-        partial = path.with_suffix(f".{os.getpid()}")
-        try:
-            partial.write_text(json.dumps(asdict(step)))
-            partial.replace(path)
-        except OSError:
-            return
+        with suppress(OSError):
+            replace_file(self._path(job), json.dumps(asdict(step)).encode())
 
     def latest(self, job: Job) -> Step | None:
         """Return the latest step of a job; None if it has shown none."""

@@ -17,7 +17,7 @@ from typing import Any
 from cl_graft.errors import BankError, CannotWrite, InputError, OutOfMemory
 from cl_graft.experiments.config import CELL_CHOICES, UPKEEP, ExperimentConfig
 from cl_graft.experiments.results import RESULTS, RunResult, read_result
-from cl_graft.store import LOCK, only_writer
+from cl_graft.store import LOCK, OWNER, only_writer
 from cl_graft.store.files import VERSION, check_json, is_partial, replace_file
 from cl_graft.store.seals import read_sealed, sealed_json
 from cl_graft.strategies.table import STRATEGIES
@@ -261,4 +261,5 @@ def check_out(out: Path, config: ExperimentConfig) -> None:
 
 def _content(folder: Path) -> list[Path]:
     """Return what a folder holds beside its lock and what writes that were killed left."""
-    return [path for path in folder.iterdir() if path.name != LOCK and not is_partial(path)]
+    paths = (path for path in folder.iterdir() if path.name not in (LOCK, OWNER))
+    return [path for path in paths if not is_partial(path)]

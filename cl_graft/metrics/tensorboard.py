@@ -17,6 +17,8 @@ from typing import Any
 from avalanche.logging import TensorboardLogger
 from matplotlib.figure import Figure
 
+from cl_graft.store.files import replace_file
+
 __all__ = ["OncePerStepTensorboardLogger", "cut_log"]
 
 logger = logging.getLogger(__name__)
@@ -91,8 +93,9 @@ def cut_log(folder: Path | str, position: Mapping[str, int]) -> None:
         size = position.get(path.name)
         if size is None:
             path.unlink()
-        elif path.stat().st_size > size:
-            os.truncate(path, size)
+        elif path.is_file() and path.stat().st_size > size:
+            # Not in place: what links to it, or what it links to, keeps its bytes.
+            replace_file(path, path.read_bytes()[:size])
     short = [
         name
         for name, size in position.items()

@@ -8,11 +8,12 @@ package, or made for another model is refused, each with its own error of `cl_gr
 
 from cl_graft.store.banks import append_entry, load_bank, save_bank
 from cl_graft.store.grafts import StoredGraft, load_graft, save_graft
-from cl_graft.store.locks import LOCK, only_writer
+from cl_graft.store.locks import LOCK, OWNER, only_writer
 from cl_graft.store.writing import free_bytes, told_of_full_disks, writing
 
 __all__ = [
     "LOCK",
+    "OWNER",
     "StoredGraft",
     "append_entry",
     "free_bytes",

@@ -1,10 +1,10 @@
-"""One writer a folder: while a process writes, a lock file says who it is.
+"""One writer a folder: `filelock` keeps the others out, and a file beside its lock says who writes.
 
-Where the file system has `flock`, the kernel holds the lock: it ends with its process, however
-that ends, so neither a reused process number nor a clock that was set can mislead. What the file
-says is for people, and for hosts that share a folder without sharing locks: a lock of another host
-is never taken over. Where there is no `flock`, the file's existence is the lock, and its owner is
-looked up by number and start time.
+The lock ends with its process, however that ends: the kernel holds it, or, where a file system has
+no `flock`, its file names the process. The file beside it is read to say who holds a folder, and
+because two hosts may share a folder without sharing locks: what another host left is never taken
+over. No file that is there already is opened for writing, so a link or a file that somebody
+put in a lock's place harms nothing.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import json
 import logging
 import os
 import socket
+import stat
 import sys
 import threading
 import time
@@ -24,24 +25,32 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
+
 from cl_graft.errors import InputError, InUse
+from cl_graft.escaping import for_terminal
+from cl_graft.store.files import replace_file
 from cl_graft.store.writing import writing
 
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
-
-__all__ = ["LOCK", "only_writer"]
+__all__ = ["LOCK", "OWNER", "only_writer"]
 
 logger = logging.getLogger(__name__)
 
 LOCK = ".cl-graft.lock"
 """The lock file's name in its folder."""
 
-_NO_FLOCK = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
-_held: dict[tuple[int, Path], int] = {}
-"""Open lock files by thread and folder: who holds a folder may ask for it again."""
+OWNER = ".cl-graft.lock.json"
+"""The name of the file beside it that says who holds the folder."""
+
+_LARGEST = 2**16
+"""Bytes of it that are read."""
+
+_WAIT = 0.2
+"""Seconds to wait for a lock: the one that gives it back may be about to."""
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
+_held: set[tuple[int, int, Path]] = set()
+"""Process, thread and folder: a holder may ask for its folder again, a forked child holds none."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +61,6 @@ class _Owner:
         pid: The process.
         host: Its host's name.
         machine: What tells hosts of one name apart, where there is something.
-        started: When the process started, in a form that no other process of its number has.
         since: When it took the lock, seconds since 1970 by its own clock.
         command: How it was started.
     """
@@ -60,7 +68,6 @@ class _Owner:
     pid: int
     host: str
     machine: str
-    started: str
     since: float
     command: str
 
@@ -76,24 +83,26 @@ def only_writer(folder: Path | str) -> Iterator[None]:
     Raises:
         InUse: If another process writes to it, or one of another host may.
         CannotWrite: If the folder cannot be written to.
-        InputError: If there is a file in its place.
+        InputError: If there is a file in its place, or something else in the place of its lock.
     """
     folder = Path(folder)
-    path = folder / LOCK
     made: list[Path] = []
     try:
-        with writing(path):
+        with writing(folder / LOCK):
             made += _make(folder)
-            place = threading.get_ident(), folder.resolve()
-            nested = place in _held
-            if not nested:
-                _held[place] = _acquire(path)
+            place = os.getpid(), threading.get_ident(), folder.resolve()
+            lock = None if place in _held else _acquire(folder)
+        if lock is not None:
+            _held.add(place)
         try:
             yield
         finally:
             # A forked child holds nothing, so it gives nothing back.
-            if not nested and (fd := _held.pop(place, None)) is not None:
-                _release(path, fd)
+            if lock is not None and os.getpid() == place[0]:
+                _held.discard(place)
+                with suppress(OSError):
+                    (folder / OWNER).unlink()
+                _unlock(folder, lock)
     finally:
         for empty in made:
             with suppress(OSError):
@@ -110,80 +119,82 @@ def _make(folder: Path) -> list[Path]:
     return new
 
 
-def _acquire(path: Path) -> int:
-    """Return the lock file, open and ours."""
-    while True:
-        try:
-            fd, new = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644), True
-        except FileExistsError:
-            try:
-                fd, new = os.open(path, os.O_RDWR), False
-            except FileNotFoundError:  # given back in between
-                continue
-        ours = new
-        try:
-            locked = _flock(fd)
-            owner = None if new else _read(fd)
-            ours = new and locked is not False
-            if locked is False:
-                raise _in_use(path, owner)
-            if locked and not _is_there(path, fd):  # given back in between
-                os.close(fd)
-                continue
-            _refuse_or_take_over(path, owner, new=new, locked=bool(locked))
-            _write(fd, _me())
-        except BaseException:
-            os.close(fd)
-            if ours:
-                with suppress(OSError):
-                    path.unlink()
+def _acquire(folder: Path) -> BaseFileLock:
+    """Return the lock of a folder, held, and say beside it that it is ours."""
+    path = folder / LOCK
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=_WAIT)
+    except Timeout:
+        raise _in_use(folder, _read(folder)) from None
+    except OSError as error:
+        fault = _in_the_way(path)
+        if fault is None and error.errno in _NO_LOCKS:
+            fault = InputError(
+                f"{folder} lies on a file system without locks ({error.strerror}), where nothing "
+                "keeps two processes from writing; choose a folder on another one"
+            )
+        if fault is None:
             raise
-        return fd
+        raise fault from error
+    if (fault := _in_the_way(path)) is not None:
+        lock.release()
+        raise fault
+    try:
+        _refuse_or_take_over(folder, _read(folder))
+        replace_file(folder / OWNER, f"{json.dumps(asdict(_me()))}\n".encode())
+    except BaseException:
+        _unlock(folder, lock)
+        raise
+    return lock
 
 
-def _release(path: Path, fd: int) -> None:
-    """Give a lock back: the file goes while it is still held, so that nobody finds a free one."""
-    there = _is_there(path, fd)
-    if fcntl is None:  # Windows deletes no open file
-        os.close(fd)
-    if there:
-        with suppress(OSError):
-            path.unlink()
-    if fcntl is not None:
-        os.close(fd)
-
-
-def _refuse_or_take_over(path: Path, owner: _Owner | None, *, new: bool, locked: bool) -> None:
-    """Refuse a lock file whose owner may still write; log that it is taken over otherwise.
-
-    Without `flock`, two processes that find the same dead owner in the same moment may both take
-    over.
-
-    Raises:
-        InUse: If the owner may still write.
-    """
-    if new or (owner is None and locked):
-        return
-    if owner is None:
-        raise _in_use(path, owner, hint=_delete(path))
-    if (owner.host, owner.machine) != (_host(), _machine()):
-        raise _in_use(path, owner, hint=_delete(path))
-    if not locked and _may_live(owner):
-        raise _in_use(path, owner)
-    logger.warning(
-        "%s: taking over from %s, which ended without giving the folder back",
-        path.parent,
-        _named(owner),
+def _in_the_way(path: Path) -> InputError | None:
+    """Say what stands in the place of a lock file, if it is none of ours."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        return None
+    what = "link" if stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode) else "special file"
+    what = "folder" if stat.S_ISDIR(found.st_mode) else what
+    return InputError(
+        f"{path} is a {what}; expected nothing or the lock file of cl_graft, so somebody put it "
+        "there; look where it comes from, and delete it"
     )
 
 
-def _in_use(path: Path, owner: _Owner | None, *, hint: str = "wait for it, or stop it") -> InUse:
+def _unlock(folder: Path, lock: BaseFileLock) -> None:
+    """Give a lock back: its file goes while it is still held, so that nobody finds a free one."""
+    if not isinstance(lock, SoftFileLock):  # whose file goes by itself
+        with suppress(OSError):  # Windows deletes no open file
+            (folder / LOCK).unlink()
+    lock.release()
+
+
+def _refuse_or_take_over(folder: Path, owner: _Owner | None) -> None:
+    """Refuse a folder whose owner may still write; log that it is taken over otherwise.
+
+    Raises:
+        InUse: If the owner is of another host.
+    """
+    if owner is None:
+        return
+    if (owner.host, owner.machine) != (_host(), _machine()):
+        raise _in_use(folder, owner)
+    logger.warning(
+        "%s: taking over from %s, which ended without giving the folder back", folder, _named(owner)
+    )
+
+
+def _in_use(folder: Path, owner: _Owner | None) -> InUse:
     who = "another process" if owner is None else f"{_named(owner)}{_age(owner)}"
-    return InUse(f"{path.parent} is in use by {who}; {hint}")
-
-
-def _delete(path: Path) -> str:
-    return f"whether it still runs cannot be seen from here; if it does not, delete {path}"
+    hint = "wait for it, or stop it"
+    if owner is not None and (owner.host, owner.machine) != (_host(), _machine()):
+        files = f"{folder / OWNER} and {folder / LOCK}"
+        hint = f"whether it still runs cannot be seen from here; if it does not, delete {files}"
+    return InUse(f"{folder} is in use by {who}; {hint}")
 
 
 def _named(owner: _Owner) -> str:
@@ -206,62 +217,36 @@ def _age(owner: _Owner) -> str:
     return f" since {since} ({count} {name}{'' if count == 1 else 's'})"
 
 
-def _flock(fd: int) -> bool | None:
-    """Lock an open file; False if another process has it, None if this cannot be done here."""
-    if fcntl is None:
-        return None
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
-            return False
-        if error.errno in _NO_FLOCK:
-            return None
-        raise
-    return True
-
-
-def _is_there(path: Path, fd: int) -> bool:
-    """Tell whether the path still leads to the open file."""
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(fd))
-    except OSError:
-        return False
-
-
 def _me() -> _Owner:
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv else ""
-    return _Owner(os.getpid(), _host(), _machine(), _started(os.getpid()), time.time(), command)
+    return _Owner(os.getpid(), _host(), _machine(), time.time(), command)
 
 
-def _write(fd: int, owner: _Owner) -> None:
-    data = f"{json.dumps(asdict(owner))}\n".encode()
-    os.lseek(fd, 0, os.SEEK_SET)
-    os.ftruncate(fd, 0)
-    os.write(fd, data)
-    os.fsync(fd)
-
-
-def _read(fd: int) -> _Owner | None:
-    """Return whom a lock file names; None if it is empty or cut short."""
-    os.lseek(fd, 0, os.SEEK_SET)
+def _read(folder: Path) -> _Owner | None:
+    """Return whom the file beside a lock names; None if there is none, or none that can be read."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
-        known = json.loads(os.read(fd, 1 << 16))
+        opened = os.open(folder / OWNER, flags)
+    except OSError:
+        return None
+    try:
+        known = json.loads(os.read(opened, _LARGEST))
         return _Owner(
             pid=int(known["pid"]),
             host=_line(known["host"]),
             machine=str(known["machine"]),
-            started=str(known["started"]),
             since=float(known["since"]),
             command=_line(known["command"]),
         )
-    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return None
+    finally:
+        os.close(opened)
 
 
 def _line(text: object) -> str:
     """Return text from a file that anyone may have written as part of a line of ours."""
-    return "".join(c if c.isprintable() else " " for c in str(text))[:200]
+    return for_terminal(" ".join(str(text)[:200].split()))[:200]
 
 
 def _host() -> str:
@@ -273,32 +258,3 @@ def _machine() -> str:
     with suppress(OSError):
         return hashlib.sha256(Path("/etc/machine-id").read_bytes()).hexdigest()[:16]
     return ""
-
-
-def _may_live(owner: _Owner) -> bool:
-    """Tell whether an owner on this host may still run; where that cannot be seen, it may."""
-    return not _started(os.getpid()) or _started(owner.pid) == owner.started
-
-
-def _started(pid: int) -> str:
-    """Return the start of the system and of a process in it; empty if no such process runs."""
-    try:
-        start = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        line = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return ""
-    # A process may have spaces and brackets in its name, which stands in brackets.
-    fields = line.rpartition(")")[2].split()
-    return "" if fields[0] in "ZX" else f"{start}:{fields[19]}"
-
-
-def _forget() -> None:
-    """Close the locks of the parent in a forked child: they are the parent's alone."""
-    for fd in _held.values():
-        with suppress(OSError):
-            os.close(fd)
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)

@@ -241,6 +241,24 @@ def test_a_board_that_is_damaged_or_gone_shows_nothing(settings, tmp_path):
     assert board.asks_to_stop() == signal.SIGINT
 
 
+def test_what_a_link_on_a_board_leads_to_keeps_its_bytes(settings, tmp_path):
+    precious = tmp_path / "thesis"
+    precious.mkdir()
+    (precious / "thesis.tex").write_text("three years")
+    job = Job("naive", 0, config_from(settings), tmp_path, "", tmp_path / "cache")
+    board = Board(tmp_path / "board")
+    board.folder.symlink_to(precious, target_is_directory=True)
+    board.put_up()
+    for name in ("stop", f"{job.name}.json", f"{job.name}.{os.getpid()}"):
+        (board.folder / name).symlink_to(precious / "thesis.tex")
+    board.ask_to_stop(signal.SIGINT)
+    board.pin(job, Step("train", 1, 2, "a", "naive", 0))
+    assert board.asks_to_stop() == signal.SIGINT
+    assert board.latest(job) == Step("train", 1, 2, "a", "naive", 0)
+    assert [path.name for path in precious.iterdir()] == ["thesis.tex"]
+    assert (precious / "thesis.tex").read_text() == "three years"
+
+
 def test_a_parameter_that_submitit_does_not_know_is_named(tmp_path):
     with pytest.raises(InputError, match="slurm_partitoin"):
         slurm_pool(tmp_path, cluster="local", parameters={"slurm_partitoin": "gpu"})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -18,14 +20,21 @@ from typing import Any
 import pytest
 
 from cl_graft.errors import InputError, InUse
-from cl_graft.store import LOCK, only_writer
+from cl_graft.store import LOCK, OWNER, only_writer
 from cl_graft.store import locks as module
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="processes are stopped by signals")
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="processes are stopped by signals"),
+    pytest.mark.filterwarnings("ignore:flock not supported on this filesystem"),
+]
 
 _HOLD = """
-import sys
+import errno, fcntl, sys
 from cl_graft.store import only_writer
+def no_flock(*_):
+    raise OSError(errno.ENOSYS, "")
+if sys.argv[2] == "without":
+    fcntl.flock = no_flock
 with only_writer(sys.argv[1]):
     print("held", flush=True)
     sys.stdin.readline()
@@ -33,11 +42,11 @@ with only_writer(sys.argv[1]):
 
 
 @contextmanager
-def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds a folder until a line comes."""
+def holder(folder: Path, *, flock: bool = True) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds a folder until a line comes, with flock or without."""
     root = Path(__file__).parents[2]
     process = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(folder)],
+        [sys.executable, "-c", _HOLD, str(folder), "with" if flock else "without"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -59,15 +68,15 @@ def holder(folder: Path) -> Iterator[subprocess.Popen[str]]:
 def left_behind(folder: Path, **changed: Any) -> None:
     """Write the lock file of a process that is gone."""
     with only_writer(folder):
-        owner = json.loads((folder / LOCK).read_text())
-        known = {**owner, "pid": 2**22 - 7, "started": "long ago", "command": "old", **changed}
+        owner = json.loads((folder / OWNER).read_text())
+        known = {**owner, "pid": 2**22 - 7, "command": "old", **changed}
         copy = json.dumps(known)
     folder.mkdir(exist_ok=True)
-    (folder / LOCK).write_text(copy)
+    (folder / OWNER).write_text(copy)
 
 
 def no_flock(*_: object) -> None:
-    raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
 
 def test_the_second_process_stops_and_is_told_who_the_first_is(tmp_path: Path) -> None:
@@ -85,7 +94,7 @@ def test_the_second_process_stops_and_is_told_who_the_first_is(tmp_path: Path) -
         first.stdin.flush()
         first.wait(timeout=20)
         with only_writer(folder):
-            assert json.loads((folder / LOCK).read_text())["pid"] == os.getpid()
+            assert json.loads((folder / OWNER).read_text())["pid"] == os.getpid()
 
 
 def test_the_lock_of_a_killed_process_is_taken_over_with_a_word(
@@ -126,9 +135,9 @@ def test_a_number_that_another_process_has_by_now_does_not_hold_a_folder(
 ) -> None:
     left_behind(tmp_path, pid=os.getppid())
     if not flock:
-        monkeypatch.setattr(module.fcntl, "flock", no_flock)
+        monkeypatch.setattr(fcntl, "flock", no_flock)
     with only_writer(tmp_path):
-        assert json.loads((tmp_path / LOCK).read_text())["pid"] == os.getpid()
+        assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
 
 
 @pytest.mark.parametrize("flock", [True, False])
@@ -137,38 +146,103 @@ def test_the_lock_of_another_host_is_never_taken_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: bool, changed: dict[str, str]
 ) -> None:
     left_behind(tmp_path, **changed)
-    before = (tmp_path / LOCK).read_bytes()
+    before = (tmp_path / OWNER).read_bytes()
     if not flock:
-        monkeypatch.setattr(module.fcntl, "flock", no_flock)
+        monkeypatch.setattr(fcntl, "flock", no_flock)
     with pytest.raises(InUse) as told, only_writer(tmp_path):
         pass
     assert "cannot be seen from here; if it does not, delete " in str(told.value)
-    assert (tmp_path / LOCK).read_bytes() == before
+    assert (tmp_path / OWNER).read_bytes() == before
 
 
-def test_without_flock_a_living_owner_is_known_by_number_and_start(
+def test_without_flock_a_living_writer_keeps_others_out_and_a_dead_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not Path("/proc/self/stat").exists():
-        pytest.skip("the start of a process is read from Linux's /proc")
-    monkeypatch.setattr(module.fcntl, "flock", no_flock)
+    monkeypatch.setattr(fcntl, "flock", no_flock)
+    with holder(tmp_path, flock=False) as first:
+        with pytest.raises(InUse, match=f"process {first.pid} on "), only_writer(tmp_path):
+            pass
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    assert (tmp_path / LOCK).is_file()
     with only_writer(tmp_path):
-        mine = (tmp_path / LOCK).read_text()
-    (tmp_path / LOCK).write_text(mine)
-    with pytest.raises(InUse, match=f"process {os.getpid()} on "), only_writer(tmp_path):
+        assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_system_whose_locks_do_not_work_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(InputError, match="a file system without locks"), only_writer(tmp_path):
         pass
-    (tmp_path / LOCK).unlink()
-    left_behind(tmp_path)
-    with only_writer(tmp_path):
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "fifo", "folder", "socket"])
+def test_nothing_in_the_place_of_a_lock_is_followed_written_or_waited_for(
+    tmp_path: Path, kind: str
+) -> None:
+    precious, folder = tmp_path / "thesis.tex", tmp_path / "run"
+    precious.write_text("three years")
+    folder.mkdir()
+    planted = folder / LOCK
+    if kind == "link":
+        planted.symlink_to(precious)
+    elif kind == "dangling":
+        planted.symlink_to(tmp_path / "nowhere")
+    elif kind == "hard link":
+        planted.hardlink_to(precious)
+    elif kind == "fifo":
+        os.mkfifo(planted)
+    elif kind == "folder":
+        planted.mkdir()
+    else:
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(planted))
+        server.close()
+    began = time.monotonic()
+    with pytest.raises(InputError) as told, only_writer(folder):
         pass
-    (tmp_path / LOCK).write_text("")
-    with pytest.raises(InUse, match="in use by another process"), only_writer(tmp_path):
-        pass
+    assert time.monotonic() - began < 5
+    assert f"{planted} is a " in str(told.value)
+    assert "delete it" in str(told.value)
+    assert precious.read_text() == "three years"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "thesis.tex"]
+    assert [path.name for path in folder.iterdir()] == [LOCK]
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "fifo", "huge"])
+def test_nothing_in_the_place_of_an_owners_name_is_followed_or_waited_for(
+    tmp_path: Path, kind: str
+) -> None:
+    precious, folder = tmp_path / "thesis.tex", tmp_path / "run"
+    precious.write_text("three years")
+    folder.mkdir()
+    planted = folder / OWNER
+    if kind == "link":
+        planted.symlink_to(precious)
+    elif kind == "dangling":
+        planted.symlink_to(tmp_path / "nowhere")
+    elif kind == "hard link":
+        planted.hardlink_to(precious)
+    elif kind == "fifo":
+        os.mkfifo(planted)
+    else:
+        with planted.open("wb") as file:
+            file.truncate(2**40)
+    with only_writer(folder):
+        assert json.loads(planted.read_text())["pid"] == os.getpid()
+        assert not planted.is_symlink()
+    assert precious.read_text() == "three years"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "thesis.tex"]
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', "\x00" * 100])
 def test_a_lock_file_that_was_cut_short_is_taken_over(tmp_path: Path, content: str) -> None:
-    (tmp_path / LOCK).write_text(content)
+    (tmp_path / OWNER).write_text(content)
     with only_writer(tmp_path):
         pass
     assert not (tmp_path / LOCK).exists()
@@ -177,13 +251,13 @@ def test_a_lock_file_that_was_cut_short_is_taken_over(tmp_path: Path, content: s
 @pytest.mark.parametrize("hours", [-5, 5, 10**9, float("nan")])
 def test_a_clock_that_was_set_does_not_matter(tmp_path: Path, hours: float) -> None:
     with only_writer(tmp_path):
-        owner = json.loads((tmp_path / LOCK).read_text())
+        owner = json.loads((tmp_path / OWNER).read_text())
     owner |= {"since": time.time() + 3600 * hours, "host": "elsewhere"}
-    (tmp_path / LOCK).write_text(json.dumps(owner))
+    (tmp_path / OWNER).write_text(json.dumps(owner))
     with pytest.raises(InUse, match=f"process {os.getpid()} on elsewhere"), only_writer(tmp_path):
         pass
     owner |= {"host": module._host()}
-    (tmp_path / LOCK).write_text(json.dumps(owner))
+    (tmp_path / OWNER).write_text(json.dumps(owner))
     with only_writer(tmp_path):
         pass
 

@@ -12,7 +12,7 @@ from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
 
 from cl_graft.bank import GraftBank
 from cl_graft.errors import ForeignFile, InUse
-from cl_graft.store import LOCK, append_entry, load_bank, only_writer
+from cl_graft.store import LOCK, OWNER, append_entry, load_bank, only_writer
 
 ROOT = Path(__file__).parents[2]
 ENTRIES = 40
@@ -69,12 +69,12 @@ def test_a_bank_that_another_writer_holds_takes_nothing(tmp_path: Path) -> None:
     append_entry(first, tmp_path)
     before = content(tmp_path)
     with only_writer(tmp_path):
-        owner = (tmp_path / LOCK).read_text()
-    (tmp_path / LOCK).write_text(owner.replace('"host": "', '"host": "not-'))
+        owner = (tmp_path / OWNER).read_text()
+    (tmp_path / OWNER).write_text(owner.replace('"host": "', '"host": "not-'))
     with pytest.raises(InUse, match="not-"):
         append_entry(second, tmp_path)
     assert same_bank(load_bank(tmp_path), first)
-    (tmp_path / LOCK).unlink()
+    (tmp_path / OWNER).unlink()
     assert content(tmp_path) == before
     append_entry(second, tmp_path)
     assert not (tmp_path / LOCK).exists()
