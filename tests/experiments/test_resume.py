@@ -295,6 +295,7 @@ def test_a_run_that_is_not_finished_is_no_place_for_another_one(tmp_path, undist
 
 def test_the_same_call_again_goes_on_with_a_run_that_is_not_finished(tmp_path, undisturbed):
     expected, config, strategy = undisturbed("naive")
+    config = config.model_copy(update={"checkpoint_steps": 1})
     folder = interrupt(config, strategy, tmp_path, tripping("train", 2, "topic"))
     steps = []
     run(config, strategy=strategy, seed=0, out=tmp_path, progress=steps.append)
