@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cl_graft.names import tensors_by_name
+
 __all__ = [
     "environment",
     "file_sha256",
@@ -69,7 +71,7 @@ def model_sha256(model: nn.Module, *, exclude: Iterable[str] = ("heads",)) -> st
         exclude: Module paths of the heads; empty stands for the model itself.
     """
     prefixes = tuple(f"{prefix}." if prefix else "" for prefix in exclude)
-    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    tensors = tensors_by_name(model)
     kept = {n: t for n, t in tensors.items() if not n.startswith(prefixes)} if prefixes else tensors
     return hash_tensors(kept)
 

@@ -16,6 +16,7 @@ from functools import reduce
 import torch
 from torch import Tensor, nn
 
+from cl_graft.names import parameters_by_name, plain_name
 from cl_graft.region import Layout, Parameters, Region
 
 __all__ = [
@@ -85,12 +86,12 @@ def named(model: nn.Module, layout: Layout) -> dict[str, nn.Parameter]:
     Raises:
         ValueError: If one is missing, has another shape, or is not contiguous in memory.
     """
-    have = dict(model.named_parameters())
+    have = parameters_by_name(model)
     found: dict[str, nn.Parameter] = {}
     for name, shape in zip(layout.names, layout.shapes, strict=True):
-        if name not in have:
+        if plain_name(name) not in have:
             raise ValueError(f"the model has no parameter {name!r}; is it another architecture?")
-        parameter = have[name]
+        parameter = have[plain_name(name)]
         if tuple(parameter.shape) != shape:
             raise ValueError(f"{name} must have shape {shape}, got {tuple(parameter.shape)}")
         if not parameter.is_contiguous():
@@ -182,7 +183,7 @@ def snapshot(parameters: Parameters) -> dict[str, Tensor]:
 
 def load_(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Copy tensors back into the parameters of the same names, in place."""
-    copy_(dict(model.named_parameters()), tensors)
+    copy_(parameters_by_name(model), tensors)
 
 
 def copy_(into: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:

@@ -19,6 +19,7 @@ from torch.autograd.graph import increment_version
 
 from cl_graft.flat import flatten_
 from cl_graft.graft import Graft, named
+from cl_graft.names import modules_by_path
 from cl_graft.region import Layout, Region
 
 __all__ = ["Plan", "Plans"]
@@ -147,10 +148,10 @@ class Plans:
             tensors = {name: p.detach().view(-1) for name, p in parameters.items()}
         for name, plan in self._plans.items():
             plan.move_(tensors[name])
-        slots = []
+        slots, modules = [], modules_by_path(self._model)
         for name, parameter in parameters.items():
             path, _, key = name.rpartition(".")
-            slots.append((self._model.get_submodule(path)._parameters, key, parameter.data_ptr()))
+            slots.append((modules[path]._parameters, key, parameter.data_ptr()))
         return _Bound(tensors, list(parameters.values()), slots)
 
     def __getstate__(self) -> dict[str, Any]:

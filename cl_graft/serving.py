@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from cl_graft.forwards import current_forward, other_forward
 from cl_graft.linear_layers import is_linear
+from cl_graft.names import modules_by_path
 from cl_graft.plans import Plan
 from cl_graft.row_differences import RowDifferences, cheaper_to_add
 from cl_graft.row_groups import Step, in_turn, middle, steps_of
@@ -89,12 +90,13 @@ def _layers(
     device = next(switch.model.parameters()).device
     steps = steps_of(positions, prefix=prefix, device=device)
     owners: dict[int, list[str]] = {}
-    for path, module in switch.model.named_modules():
+    modules = modules_by_path(switch.model)
+    for path, module in modules.items():
         for parameter in module._parameters.values():
             owners.setdefault(id(parameter), []).append(path)
     layers = []
     for path, plans in switch.plans().by_module().items():
-        module = switch.model.get_submodule(path)
+        module = modules[path]
         tensors = {}
         for key, tensor, plan in plans:
             if not any(plan.part(*step.write) for step in steps):

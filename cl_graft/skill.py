@@ -22,6 +22,7 @@ from cl_graft.graft import Graft, gather, grafted
 from cl_graft.keeping import holding, keeping_modes, only_training
 from cl_graft.localization import Problem, find_localizer, localize
 from cl_graft.models.graftable import graftable_parameters
+from cl_graft.names import plain_name, tensors_by_name
 from cl_graft.region import Layout, Parameters
 
 __all__ = ["Skill", "localize_skill", "model_tensors"]
@@ -181,7 +182,7 @@ def _warn_of_a_large_rest(rest: Mapping[str, Tensor]) -> None:
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Return the parameters and buffers of a model by name, one that is shared once."""
-    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    return tensors_by_name(model)
 
 
 def _matching(base: Parameters, tuned: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -190,6 +191,7 @@ def _matching(base: Parameters, tuned: Mapping[str, Tensor]) -> dict[str, Tensor
     Buffers that a mapping leaves out are the base's: state dicts hold only the persistent ones.
     """
     found: dict[str, Tensor] = {}
+    tuned = {plain_name(name): tensor for name, tensor in tuned.items()}
     for name, tensor in base.items():
         other = tuned.get(name)
         if other is None and isinstance(tensor, nn.Parameter):

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import nn
 
+from cl_graft.names import parameters_by_name, plain_name
+
 __all__ = ["block_stacks", "graftable_parameters"]
 
 
@@ -47,7 +49,7 @@ def graftable_parameters(
     stacks = tuple(f"{path}." if path else "" for path in block_stacks(module))
     chosen = {
         name: parameter
-        for name, parameter in module.named_parameters()
+        for name, parameter in parameters_by_name(module).items()
         if parameter.is_floating_point()
         and (not stacks or name.startswith(stacks))
         and not any(f".{path}." in f".{name}." for path in exclude)
@@ -68,7 +70,7 @@ def block_stacks(module: nn.Module) -> tuple[str, ...]:
     modules with parameters of their own: a list of blocks, not of single layers. An
     encoder-decoder has two.
     """
-    return tuple(_stacks(module, ""))
+    return tuple(plain_name(path) for path in _stacks(module, ""))
 
 
 def _stacks(module: nn.Module, path: str) -> Iterator[str]:

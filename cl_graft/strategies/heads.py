@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from cl_graft.bank import Entry, GraftBank
 from cl_graft.models import TaskModel, graftable_parameters, head_of
+from cl_graft.names import modules_by_path, parameters_by_name, uncompiled
 from cl_graft.strategies.multitask import MultiTaskText
 
 __all__ = [
@@ -75,6 +76,7 @@ class Head:
 
 def carrier_of(model: nn.Module) -> nn.Module:
     """Return the module whose parameters a bank names: the `TaskModel` inside, or the model."""
+    model = uncompiled(model)
     return model.task_model if isinstance(model, MultiTaskText) else model
 
 
@@ -99,9 +101,7 @@ def graftable_outside_heads(
         ValueError: If nothing is graftable of a model that has more than heads.
     """
     paths = head_paths(carrier)
-    if "" in paths or all(
-        name.startswith(_inside(paths)) for name, _ in carrier.named_parameters()
-    ):
+    if "" in paths or all(name.startswith(_inside(paths)) for name in parameters_by_name(carrier)):
         return {}
     return graftable_parameters(carrier, exclude=paths, keep=keep)
 
@@ -234,7 +234,7 @@ def _classifiers(
 ) -> Iterator[tuple[str, MultiHeadClassifier | IncrementalClassifier]]:
     """Yield path and module of Avalanche's outermost classifiers."""
     found: list[str] = []
-    for path, module in carrier.named_modules():
+    for path, module in modules_by_path(carrier).items():
         known = isinstance(module, MultiHeadClassifier | IncrementalClassifier)
         if known and not path.startswith(_inside(found)):
             yield path, module

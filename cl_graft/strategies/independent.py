@@ -18,6 +18,7 @@ from cl_graft.caching import Cache
 from cl_graft.checkpointing import Checkpoints
 from cl_graft.graft import load_, snapshot
 from cl_graft.learning import fine_tune_task
+from cl_graft.names import parameters_by_name
 from cl_graft.passes import Passes
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.problems import Problems
@@ -84,7 +85,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
         if own is None:
             return
         carrier = carrier_of(strategy.model)
-        parameters = dict(carrier.named_parameters())
+        parameters = parameters_by_name(carrier)
         self._away = snapshot({name: parameters[name] for name in own})
         load_(carrier, own)
 

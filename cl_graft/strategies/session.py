@@ -27,6 +27,7 @@ from cl_graft.keeping import keeping_modes, only_training
 from cl_graft.learning import GraftingSettings, TaskProblem
 from cl_graft.locating import Located
 from cl_graft.metrics import fit_temperature
+from cl_graft.names import parameters_by_name, tensors_by_name
 from cl_graft.passes import Passes
 from cl_graft.randomness import derive, keeping_generators
 from cl_graft.region import Region
@@ -254,7 +255,7 @@ class Session:
         changed = [name for name, digest in now.items() if digest != self._rest.get(name)]
         if not changed:
             return
-        parameters = dict(self._carrier.named_parameters())
+        parameters = parameters_by_name(self._carrier)
         if any(name in parameters for name in changed):
             raise RuntimeError(
                 f"weights outside the region changed while the region trained ({len(changed)} "
@@ -319,7 +320,7 @@ class Session:
 def _hash_rest(carrier: nn.Module) -> dict[str, str]:
     """Hash each parameter and buffer outside the task heads, as the model stands."""
     prefixes = tuple(f"{path}." if path else "" for path in head_paths(carrier))
-    tensors = {**dict(carrier.named_parameters()), **dict(carrier.named_buffers())}
+    tensors = tensors_by_name(carrier)
     return {
         name: hash_tensors({name: tensor})
         for name, tensor in tensors.items()

@@ -1,0 +1,133 @@
+"""What a compiled model learned is answered by the plain one, and the other way round."""
+
+import copy
+
+import pytest
+import torch
+from avalanche.models import SimpleMLP
+from tiny_streams import learner, vector_stream
+from torch import nn
+
+from cl_graft.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.fingerprint import model_fingerprint
+from cl_graft.graft import Graft, extract
+from cl_graft.models import graftable_parameters
+from cl_graft.names import plain_name, tensors_by_name
+from cl_graft.region import Layout, Region
+from cl_graft.serving import mixed
+from cl_graft.skill import localize_skill
+from cl_graft.sparse import RegionParameters
+from cl_graft.switch import Switch
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
+    pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
+]
+
+
+def mlp():
+    torch.manual_seed(0)
+    return SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
+
+
+def whole(model):
+    return torch.compile(model, backend="eager")
+
+
+def part(model):
+    model.features = torch.compile(model.features, backend="eager")
+    return model
+
+
+def layer(model):
+    model.features[0] = torch.compile(model.features[0], backend="eager")
+    return model
+
+
+WAYS = pytest.mark.parametrize("compiled", [whole, part, layer])
+
+
+@WAYS
+def test_names_hashes_and_graftable_parameters_are_those_of_the_plain_model(compiled):
+    plain, other = mlp(), compiled(mlp())
+    assert any("_orig_mod" in name for name, _ in other.named_parameters())
+    assert list(tensors_by_name(other)) == list(tensors_by_name(plain))
+    assert list(graftable_parameters(other)) == list(graftable_parameters(plain))
+    assert model_fingerprint(other) == model_fingerprint(plain)
+
+
+def test_only_whole_parts_of_a_name_are_left_out():
+    assert plain_name("a._orig_mod.b._orig_mod") == "a.b"
+    assert plain_name("a.my_orig_mod.b") == "a.my_orig_mod.b"
+
+
+@WAYS
+@pytest.mark.parametrize("learns", ["compiled", "plain"])
+def test_a_bank_of_one_opens_on_the_other(compiled, learns):
+    make = {"compiled": lambda: compiled(mlp()), "plain": mlp}
+    answers = {"compiled": "plain", "plain": "compiled"}[learns]
+    first = learner(make[learns](), vector_stream(labels=[0, 1, 2]))
+    for experience in first.train_stream:
+        first.strategy.train(experience)
+    bank = first.plugin.bank
+    assert not any("_orig_mod" in name for name in bank.layout.names)
+    second = learner(make[answers](), vector_stream(labels=[0, 1, 2]), grafting={"bank": bank})
+    second.plugin.attach(second.strategy.model)
+    rows = torch.randn(5, 12, generator=torch.Generator().manual_seed(0))
+    for position in range(3):
+        both = []
+        for run in (first, second):
+            run.plugin.carry(run.strategy.model, position)
+            with torch.no_grad():
+                both.append(run.strategy.model.eval()(rows))
+        assert torch.equal(*both)
+
+
+@WAYS
+@pytest.mark.parametrize("flat", [False, True])
+def test_mixed_batches_and_switches_work_on_a_compiled_model(compiled, flat):
+    plain, other = mlp().eval(), compiled(mlp()).eval()
+    layout = Layout.of(graftable_parameters(plain))
+    bank = GraftBank(layout, BaseIdentity("0" * 64, "mlp", "float32"))
+    for task, start in enumerate((0, 100)):
+        region = Region.of(layout, range(start, layout.total, 200))
+        graft = Graft(region, torch.full((len(region),), 0.5 + task))
+        bank = bank.append(Entry(f"t{task}", task, graft, Region.empty(layout)))
+    rows = torch.randn(3, 12, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad(), mixed(Switch(plain, bank), [0, 1, 1]) as serving:
+        expected = serving(rows)
+    switch = Switch(other, bank, flat=flat)
+    for _ in range(2):
+        with torch.no_grad(), mixed(switch, [0, 1, 1]) as serving:
+            torch.testing.assert_close(serving(rows), expected)
+
+
+def test_the_skill_of_a_compiled_model_is_found_in_its_state_dict():
+    base = mlp()
+    tuned = copy.deepcopy(base)
+    with torch.no_grad():
+        tuned.features[0].weight[:2] += 0.1
+    expected = localize_skill(base, tuned, localizer="movement", density=0.05)
+    found = localize_skill(base, whole(tuned).state_dict(), localizer="movement", density=0.05)
+    assert found.graft.same_bits(expected.graft)
+
+
+def test_opening_regions_again_and_again_does_not_compile_again():
+    torch._dynamo.reset()
+    model = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 3))
+    layout = Layout.of(dict(model.named_parameters()))
+    compiled = torch.compile(model, backend="aot_eager")
+    x = torch.randn(4, 6)
+    counts = []
+    for first in range(6):
+        region = Region.of(layout, range(first, layout.total, 7))
+        before = extract(model, region)
+        with RegionParameters(compiled, region) as live:
+            compiled(x).square().sum().backward()
+            assert live.vector.grad is not None
+            assert live.vector.grad.any()
+        with torch.no_grad():
+            compiled(x)
+        assert before.same_bits(extract(model, region))
+        counts.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    assert counts[-1] == counts[-2] < counts[0] + 3
