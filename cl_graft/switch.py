@@ -276,8 +276,9 @@ class Switch:
             raise WrongBase(
                 f"the model is not the base of the bank ({self.bank.base.model!r}) any more: "
                 "something else than the bank changed its weights, buffers or dtype since the bank "
-                "was opened, such as load_state_dict, another strategy's training or .to(dtype); "
-                "load the base again and open the bank on it"
+                "was opened, such as load_state_dict, another strategy's training, .to(dtype) or a "
+                "layer that writes its own buffers in train mode; load the base again and open the "
+                "bank on it"
             )
         self.position = None
 

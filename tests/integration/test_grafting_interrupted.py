@@ -11,6 +11,7 @@ from avalanche.training.plugins import EarlyStoppingPlugin
 from tiny_streams import bits, learner, quick, text_learner, vector_stream
 
 from cl_graft import randomness
+from cl_graft.errors import WrongBase
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.metrics.tensorboard import OncePerStepTensorboardLogger
 from cl_graft.strategies import StopAfter
@@ -263,8 +264,15 @@ def test_a_model_with_spectral_norms_learns_and_keeps_the_buffers_of_the_base():
     assert all(torch.equal(b, before[name]) for name, b in model.named_buffers())
 
 
-def test_buffers_that_a_model_writes_itself_are_named():
+def test_buffers_that_a_model_writes_itself_in_the_dense_run_are_blamed():
     run = learner(Norms(moves=True), vector_stream(labels=[0, 1, 2]))
+    with pytest.raises(WrongBase, match="a layer that writes its own buffers in train mode"):
+        run.strategy.train(run.train_stream[0])
+
+
+def test_buffers_that_a_model_writes_itself_while_the_region_trains_are_named():
+    settings = quick(localizer="fisher")  # which makes no dense run
+    run = learner(Norms(moves=True), vector_stream(labels=[0, 1, 2]), settings=settings)
     with pytest.raises(RuntimeError, match=r"buffers changed .* seen first\): the model writes"):
         run.strategy.train(run.train_stream[0])
 
