@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Cells(Generic[T]):
-    """What was measured on experience j after training on experience i; i = -1 is before any.
+    """What was measured on experience j after the i-th training; i = -1 is before any.
 
     A value that equals the one above it is kept once: without forgetting, a column has one value.
     """
@@ -34,9 +34,9 @@ class Cells(Generic[T]):
         row += [None] * (j + 1 - len(row))
         row[j] = above if above == value else value
 
-    def matrix(self, size: int) -> list[list[T | None]]:
-        """Return the cells from (0, 0) as `size` rows of `size`; None where there is no value."""
-        return [[self.get(i, j) for j in range(size)] for i in range(size)]
+    def matrix(self, columns: Sequence[int]) -> list[list[T | None]]:
+        """Return the cells of as many rows as there are columns; None where there is no value."""
+        return [[self.get(i, j) for j in columns] for i in range(len(columns))]
 
     def rows(self) -> Iterator[tuple[int, list[T | None]]]:
         """Yield i and a copy of its row, for `load_`."""

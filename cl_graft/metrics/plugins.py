@@ -1,12 +1,14 @@
 """The measures of a stream as a metric plugin of Avalanche.
 
-`StreamScores` fills R[i][j], the score on experience j of a test stream after training on
-experience i, and with it calibration and a hash of the logits: on the task's own classes where each
-task has a head of its own, on all classes where tasks share one.
+`StreamScores` fills R[i][j], the score on the test rows of the experience that was trained j-th,
+after the i-th training, and with it calibration and a hash of the logits: on the task's own classes
+where each task has a head of its own, on all classes where tasks share one.
 """
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +32,8 @@ from cl_graft.metrics.task_score import score
 
 __all__ = ["StreamScores"]
 
+logger = logging.getLogger(__name__)
+
 _BASE = -1
 """Row of what was measured before any training."""
 
@@ -43,7 +47,13 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     Goes into Avalanche's `EvaluationPlugin`. Emits ``Score`` and ``ECE`` of every evaluated
     experience, and ``AverageAccuracy``, ``BackwardTransfer`` and ``Forgetting`` once a row of R is
     complete. What is measured while an experience trains (``eval_every``, early stopping) is
-    emitted, but is no part of R: row i holds the state after experience i.
+    emitted, but is no part of R: row i holds the state after the i-th training.
+
+    Rows and columns of R are in the order of training, whatever the order in the stream, and hold
+    only what was trained. An experience of the test stream belongs to that of the training stream
+    with the same number, as Avalanche has it; that their task labels are equal is checked. An
+    experience that is not evaluated after a training has no score there, and measures that need it
+    are None. No R is given where an experience was trained twice.
 
     Runs at: before_training, before_training_exp, after_training_exp, before_eval_exp,
     after_eval_iteration, after_eval_exp, after_eval.
@@ -60,6 +70,9 @@ class StreamScores(PluginMetric[ScoreMatrix]):
             None otherwise.
         diagrams: Emit a reliability diagram of every experience at the end of its training and
             later.
+
+    Attributes:
+        order: Numbers in the stream of the experiences trained so far, one a training.
     """
 
     def __init__(
@@ -79,7 +92,8 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     def reset(self) -> None:
         """Forget everything measured so far."""
-        self._row = _BASE
+        self.order: list[int] = []
+        self._labels: dict[int, int] = {}
         self._training = False
         self._batches: list[tuple[Tensor, Tensor, Tensor | None]] = []
         self._scores: Cells[float] = Cells()
@@ -90,7 +104,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     def result(self) -> ScoreMatrix:
         """Return R over the experiences trained so far."""
-        return self.R(self._row + 1)
+        return self.R(len(self.order))
 
     def state(self) -> dict[str, Any]:
         """Return what was measured so far as JSON can hold it.
@@ -99,8 +113,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         after its training.
         """
         hashes = (
-            (i, row if i == self._row else [*[None] * i, *row[i : i + 1]])
-            for i, row in self._hashes.rows()
+            (i, row if i == self._row else self._own_cell(i, row)) for i, row in self._hashes.rows()
         )
         kinds = {
             "scores": self._scores.rows(),
@@ -109,14 +122,17 @@ class StreamScores(PluginMetric[ScoreMatrix]):
             "routed": self._routed.rows(),
         }
         return {
-            "row": self._row,
+            "order": list(self.order),
+            "labels": [[j, label] for j, label in self._labels.items()],
             **{name: [[*row] for row in held] for name, held in kinds.items()},
         }
 
     def load_state_(self, state: Mapping[str, Any]) -> None:
         """Know again what `state` returned; predictions come with the next evaluation."""
         self.reset()
-        self._row = state["row"]
+        # Before there was an order, experiences were taken to be trained in that of the stream.
+        self.order = list(state.get("order", range(state.get("row", _BASE) + 1)))
+        self._labels = dict(state.get("labels", ()))
         kinds = {
             "scores": self._scores,
             "ece": self._ece,
@@ -129,32 +145,41 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     # What was measured.
 
     def R(self, size: int) -> list[list[float | None]]:  # noqa: N802
-        """Return R as `size` rows of `size` cells; None where nothing was measured."""
-        return self._scores.matrix(size)
+        """Return R as `size` rows of `size` cells; None where nothing was measured.
+
+        Rows and columns are in the order of training, see `order`.
+
+        Raises:
+            ValueError: If an experience was trained twice, so that R has no one row for it.
+        """
+        return self._matrix(self._scores, size)
 
     def ece(self, size: int) -> list[list[float | None]]:
         """Return the calibration errors, cells as in `R`; None for regression, too."""
-        return self._ece.matrix(size)
+        return self._matrix(self._ece, size)
 
     def routed(self, size: int) -> list[list[float | None]] | None:
         """Return the shares of rows that their own task answered, cells as in `R`.
 
         None if the strategy was given the task labels.
         """
-        cells = self._routed.matrix(size)
+        cells = self._matrix(self._routed, size)
         return cells if any(cell is not None for row in cells for cell in row) else None
 
     def baseline(self, size: int) -> list[float | None]:
-        """Return the scores before any training, for forward transfer; None where unknown."""
-        return [self._scores.get(_BASE, j) for j in range(size)]
+        """Return the scores before any training, for forward transfer, in the order of training.
+
+        None where unknown.
+        """
+        return [self._scores.get(_BASE, j) for j in self._columns(size)]
 
     def logit_hash(self, i: int, j: int) -> str:
-        """Return the SHA-256 over the logits on experience j after training on experience i.
+        """Return the SHA-256 over the logits in a cell of `R`; row -1 is before any training.
 
         Raises:
             KeyError: If that was not measured.
         """
-        found = self._hashes.get(i, j)
+        found = self._hashes.get(i, self._columns(j + 1)[j])
         if found is None:
             raise KeyError(f"experience {j} was not evaluated after training on experience {i}")
         return found
@@ -162,8 +187,8 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def predictions(self, j: int) -> tuple[Tensor, Tensor]:
         """Return the latest logits, (n, own classes), and targets, (n,), of experience j.
 
-        Targets are places among the task's own classes. Where a strategy picks tasks, columns of
-        other tasks' classes follow.
+        Here j is the experience's number in the stream. Targets are places among the task's own
+        classes. Where a strategy picks tasks, columns of other tasks' classes follow.
 
         Raises:
             KeyError: If experience j was not evaluated.
@@ -185,7 +210,15 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def after_training_exp(self, strategy: Any) -> None:
         """Go on to the next row."""
         self._training = False
-        self._row += 1
+        number = int(strategy.experience.current_experience)
+        if number in self.order:
+            logger.warning(
+                "experience %d was trained before: no R, transfer or forgetting of this stream is "
+                "given, as they have one row and one column an experience",
+                number,
+            )
+        self.order.append(number)
+        self._labels[number] = _label(strategy.experience)
 
     def before_eval_exp(self, strategy: Any) -> None:
         """Start with no batches."""
@@ -208,6 +241,12 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         experience = strategy.experience
         j = int(experience.current_experience)
         label = _label(experience)
+        if self._labels.get(j, label) != label:
+            raise ValueError(
+                f"experience {j} of the {self.stream} stream has task label {label}, the training "
+                f"experience with this number had {self._labels[j]}: scores of experiences are "
+                "matched by their number, so both streams must come from one benchmark"
+            )
         logits = torch.cat([batch[0] for batch in self._batches])
         targets = torch.cat([batch[1] for batch in self._batches])
         parts = [batch[2] for batch in self._batches if batch[2] is not None]
@@ -234,7 +273,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
             probabilities = logits.double().softmax(dim=1)
             cells["ECE"] = ece(probabilities, targets)
             values.append(MetricValue(self, f"ECE/{name}", cells["ECE"], step))
-            if self.diagrams and not self._training and j <= self._row:
+            if self.diagrams and not self._training and j in self.order:
                 figure = reliability_diagram(reliability_bins(probabilities, targets))
                 values.append(MetricValue(self, f"Reliability/{name}", figure, step))
         self._keep(j, cells, logits)
@@ -242,10 +281,11 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     def after_eval(self, strategy: Any) -> list[MetricValue]:
         """Summarise the row of R, if it is complete."""
-        size = self._row + 1
-        if self._training or any((self._row, j) not in self._scores for j in range(size)):
+        if self._training or self._repeated() is not None:
             return []
-        R = self.R(size)
+        if any((self._row, j) not in self._scores for j in self.order):
+            return []
+        R = self.result()
         summary = {
             "AverageAccuracy": average_accuracy(R),
             "BackwardTransfer": backward_transfer(R),
@@ -262,11 +302,41 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def __str__(self) -> str:
         return "StreamScores"
 
+    @property
+    def _row(self) -> int:
+        """Row of what is measured now."""
+        return len(self.order) - 1
+
+    def _repeated(self) -> int | None:
+        """Return an experience that was trained twice; None if there is none."""
+        return next((j for j, times in Counter(self.order).items() if times > 1), None)
+
+    def _columns(self, size: int) -> list[int]:
+        """Return the experiences of columns: those trained, in order, then those that were not."""
+        trained = list(dict.fromkeys(self.order))
+        left = (j for j in range(size + len(trained)) if j not in trained)
+        return [*trained, *left][:size]
+
+    def _matrix(self, cells: Cells[float], size: int) -> list[list[float | None]]:
+        repeated = self._repeated()
+        if repeated is not None:
+            raise ValueError(
+                f"experience {repeated} was trained more than once (in the order {self.order}), "
+                "so there is no R with one row and one column an experience; measure each pass "
+                "through the stream with StreamScores of its own, or after reset()"
+            )
+        return cells.matrix(self._columns(size))
+
+    def _own_cell(self, i: int, row: list[str | None]) -> list[str | None]:
+        """Return a row with the cell alone of the experience that was trained just before."""
+        own = self.order[i] if i >= 0 else None
+        return [cell if j == own else None for j, cell in enumerate(row)]
+
     def _measured(self, strategy: Any) -> bool:
         return strategy.experience.origin_stream.name == self.stream
 
     def _keep(self, j: int, cells: Mapping[str, float], logits: Tensor) -> None:
-        untrained = j > self._row and not self.zero_shot and self._row != _BASE
+        untrained = j not in self.order and not self.zero_shot and self._row != _BASE
         if self._training or untrained:
             return
         self._scores.set(self._row, j, cells["Score"])

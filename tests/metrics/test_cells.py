@@ -21,7 +21,8 @@ def test_a_matrix_has_none_where_nothing_was_measured():
     cells.set(1, 1, "b")
     cells.set(0, 0, "a")
     cells.set(-1, 2, "before")
-    assert cells.matrix(2) == [["a", None], [None, "b"]]
+    assert cells.matrix([0, 1]) == [["a", None], [None, "b"]]
+    assert cells.matrix([1, 0]) == [[None, "a"], ["b", None]]
     assert cells.get(-1, 2) == "before"
     assert cells.get(-1, 3) is None
     assert (1, 1) in cells
@@ -40,7 +41,7 @@ def test_rows_survive_json_and_are_no_views():
     rows = [*cells.rows()]
     cells.set(3, 0, 0.0)
     again.load_(json.loads(json.dumps(rows)))
-    assert again.matrix(4) == filled(4, forgets=True).matrix(4)
+    assert again.matrix(range(4)) == filled(4, forgets=True).matrix(range(4))
 
 
 def test_a_cell_of_a_stream_that_forgets_nothing_takes_few_bytes():

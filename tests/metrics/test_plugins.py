@@ -1,10 +1,12 @@
 """The scores of a stream, collected inside Avalanche, are those of the plain functions."""
 
+import json
+
 import pytest
 import torch
 from avalanche.models import MTSimpleMLP, SimpleMLP
 from avalanche.training.supervised import Naive
-from tiny_streams import quiet_evaluator, sgd, vector_stream
+from tiny_streams import learner, quick, quiet_evaluator, sgd, vector_stream
 
 from cl_graft.metrics import average_accuracy, backward_transfer, ece, forgetting, score
 from cl_graft.metrics.plugins import StreamScores
@@ -218,3 +220,119 @@ def test_without_a_router_no_share_is_stated():
     scores = StreamScores()
     run(scores)
     assert scores.routed(3) is None
+
+
+def trained_in(order, *, scores=None, evaluate=None, labels=(0, 1, 2)):
+    """Train a Naive strategy in an order; return its scores, and those taken down by hand."""
+    scores = scores or StreamScores()
+    benchmark = vector_stream(labels=list(labels))
+    strategy = naive(scores)
+    seen = []
+    for number in order:
+        strategy.train(benchmark.streams["train"][number], eval_streams=[])
+        tests = [benchmark.streams["test"][j] for j in (evaluate or range(len(labels)))]
+        strategy.eval(tests)
+        by_hand = {}
+        for experience in tests:
+            logits, targets = logits_of(strategy, experience)
+            by_hand[experience.current_experience] = score(logits, targets, "accuracy")
+        summary = {value.name: value.value for value in scores.after_eval(strategy)}
+        seen.append((by_hand, summary))
+    return scores, seen
+
+
+ORDERS = [(2, 0, 1), (1, 2, 0), (0, 2), (2,), (0, 1, 2)]
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_rows_and_columns_are_in_the_order_of_training_and_belong_to_its_experiences(order):
+    scores, seen = trained_in(order)
+    assert scores.order == list(order)
+    R = scores.result()
+    assert len(R) == len(order)
+    for i, (by_hand, emitted) in enumerate(seen):
+        assert R[i][: i + 1] == [by_hand[j] for j in order[: i + 1]]
+        assert R[i][i + 1 :] == [None] * (len(order) - i - 1)
+        rows = [row[: i + 1] for row in R[: i + 1]]
+        assert emitted["AverageAccuracy/eval_phase/test_stream"] == average_accuracy(rows)
+    expected = [seen[-1][0][j] - seen[i][0][j] for i, j in enumerate(order[:-1])]
+    if expected:
+        assert backward_transfer(R) == pytest.approx(sum(expected) / len(expected))
+        assert seen[-1][1]["BackwardTransfer/eval_phase/test_stream"] == backward_transfer(R)
+
+
+@pytest.mark.parametrize("order", [(2, 0, 1), (1, 2, 0)])
+def test_a_strategy_that_forgets_nothing_has_a_backward_transfer_of_zero_in_any_order(order):
+    torch.manual_seed(0)
+    model = SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
+    run = learner(model, vector_stream(labels=[0, 1, 2]), settings=quick(density=0.2))
+    for number in order:
+        run.strategy.train(run.train_stream[number])
+        run.strategy.eval(run.test_stream)
+    R = run.scores.R(3)
+    assert backward_transfer(R) == 0.0
+    assert forgetting(R) == 0.0
+    for i in range(3):
+        assert run.scores.logit_hash(2, i) == run.scores.logit_hash(i, i)
+
+
+def test_the_baseline_stands_in_the_order_of_training():
+    scores = StreamScores()
+    benchmark = vector_stream(labels=[0, 1, 2])
+    strategy = naive(scores)
+    strategy.eval(benchmark.streams["test"])
+    before = [scores.baseline(3)[j] for j in range(3)]
+    for number in (2, 0, 1):
+        strategy.train(benchmark.streams["train"][number])
+    assert scores.baseline(3) == [before[2], before[0], before[1]]
+
+
+def test_an_experience_that_was_not_evaluated_has_no_score_and_no_measure_that_needs_it():
+    scores, seen = trained_in((0, 1, 2), evaluate=[0, 2])
+    R = scores.result()
+    assert [row[1] for row in R] == [None] * 3
+    assert average_accuracy(R) is None
+    assert forgetting(R) is None
+    assert seen[1][1] == {}
+
+
+def test_an_experience_trained_twice_is_refused_with_a_sentence(caplog):
+    scores, seen = trained_in((0, 1, 0))
+    with pytest.raises(ValueError, match=r"experience 0 was trained more than once .*\[0, 1, 0\]"):
+        scores.result()
+    with pytest.raises(ValueError, match="more than once"):
+        scores.ece(2)
+    assert "experience 0 was trained before" in caplog.text
+    assert "BackwardTransfer/eval_phase/test_stream" in seen[1][1]
+    assert seen[2][1] == {}
+    assert scores.logit_hash(0, 0) != scores.logit_hash(2, 0)
+
+
+def test_a_test_experience_of_another_task_than_the_training_one_of_its_number_is_refused():
+    scores = StreamScores()
+    strategy = naive(scores)
+    strategy.train(vector_stream(labels=[0, 1, 2]).streams["train"][1], eval_streams=[])
+    with pytest.raises(ValueError, match=r"experience 1 .* task label 2, .* had 1"):
+        strategy.eval(vector_stream(labels=[0, 2, 1]).streams["test"])
+
+
+@pytest.mark.parametrize("order", [(2, 0, 1), (0, 1, 2)])
+def test_the_state_of_scores_goes_on_in_any_order(order):
+    scores, _ = trained_in(order)
+    again = StreamScores()
+    again.load_state_(json.loads(json.dumps(scores.state())))
+    assert again.order == scores.order
+    assert again.result() == scores.result()
+    for i in range(3):
+        assert again.logit_hash(i, i) == scores.logit_hash(i, i)
+        assert again.logit_hash(2, i) == scores.logit_hash(2, i)
+
+
+def test_the_state_of_scores_that_kept_no_order_is_read_as_that_of_the_stream():
+    scores, _ = trained_in((0, 1, 2))
+    old = {**scores.state(), "row": 2}
+    del old["order"], old["labels"]
+    again = StreamScores()
+    again.load_state_(old)
+    assert again.result() == scores.result()
+    assert json.loads(json.dumps(again.state()))["order"] == [0, 1, 2]
