@@ -102,6 +102,11 @@ def export_task(
             "one's own, so write the graft into that model and save it yourself"
         )
     record, graft = task_record(bank, position), bank.answer(position)
+    if record["family"] != "encoder" and not {"prompt", "label_token_ids"} <= record.keys():
+        raise InputError(
+            f"the bank does not record the prompt of {bank.entries[position].task!r}, or the "
+            "tokens of its labels, so nobody could be told how to ask it"
+        )
     with _appearing(out) as into:
         if form == "safetensors-overlay":
             write_overlay(graft, bank.entries[position], record, into / "overlay.safetensors")

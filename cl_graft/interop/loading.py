@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cl_graft.escaping import for_python
+from cl_graft.interop.asking import asking_code
 from cl_graft.tasks import Prompt
 
 __all__ = ["loading_code"]
@@ -19,14 +20,8 @@ _CLASSES = {
     "masked_lm": "AutoModelForMaskedLM",
     "causal_lm": "AutoModelForCausalLM",
 }
-_LOWERED = [
-    "def lowered(text):",
-    "    return text[:1].lower() + text[1:]",
-]
-_UNMARKED = [
-    "def without_mark(text):  # its last character, where that is punctuation",
-    '    return text[:-1] if text and unicodedata.category(text[-1]).startswith("P") else text',
-]
+_LENGTH = 128
+"""Tokens a row where the bank does not say."""
 
 
 def loading_code(record: Mapping[str, Any], *, form: str) -> str:
@@ -39,22 +34,26 @@ def loading_code(record: Mapping[str, Any], *, form: str) -> str:
     classifier = bool(record.get("classifier"))
     auto = "AutoModelForSequenceClassification" if classifier else _CLASSES[record["family"]]
     headed = record["family"] == "encoder" and not classifier
-    answer, needed = _answer(record, classifier=classifier)
+    prompted = record["family"] != "encoder"
     imports = {
         "from pathlib import Path",
         "import torch",
         f"from transformers import {auto}, AutoTokenizer",
         *(["from peft import PeftModel"] if form == "peft-shira" else []),
         *(["from safetensors.torch import load_file"] if headed or "overlay" in form else []),
-        *(["import unicodedata"] if _UNMARKED in needed else []),
+        *(["import unicodedata"] if prompted else []),
     }
-    functions = [line for function in needed for line in ["", "", *function]]
     load = _load(record, auto, form)
     if headed and "overlay" in form:
         load.append('head = {key[5:]: overlay[key] for key in overlay if key.startswith("head.")}')
     elif headed:
         load.append('head = load_file(folder / "head.safetensors")')
-    lines = [*sorted(imports, key=str.split), "", *load, *functions, "", "", *answer]
+    if prompted:
+        prompt = Prompt(record["prompt"]["template"], record["prompt"]["words"])
+        length = record.get("max_length", _LENGTH)
+        load += ["", *asking_code(prompt, family=record["family"], max_length=length)]
+    answer = _answer(record, classifier=classifier)
+    lines = [*sorted(imports, key=str.split), "", *load, "", "", *answer]
     return "\n".join(lines)
 
 
@@ -85,45 +84,45 @@ def _load(record: Mapping[str, Any], auto: str, form: str) -> list[str]:
     return lines
 
 
-def _answer(record: Mapping[str, Any], *, classifier: bool) -> tuple[list[str], list[list[str]]]:
-    """Return the lines of `answer`, and the functions that it needs."""
+def _answer(record: Mapping[str, Any], *, classifier: bool) -> list[str]:
+    """Return the lines of `answer`."""
     start = ["@torch.no_grad()", "def answer(text, pair=None):"]
     if record["family"] == "encoder":
-        length = record.get("max_length", 128)
-        start.append(
-            f"    batch = tokenizer(text, pair, truncation=True, max_length={length}, "
-            'return_tensors="pt")'
-        )
+        length = for_python(record.get("max_length", _LENGTH))
+        start += [
+            f'    cut = {{"truncation": "longest_first", "max_length": {length}}}',
+            '    options = {"split_special_tokens": True, "return_tensors": "pt", **cut}',
+            "    batch = tokenizer(text, pair, **options)",
+        ]
         if classifier:
-            return [*start, "    return model(**batch).logits[0].float()"], []
+            return [*start, "    return model(**batch).logits[0].float()"]
         pooled = "states[:, 0]"
         if record.get("pooling") != "first":
             pooled = "states.sum(1) / states.shape[1]"
-        start += [
+        return [
+            *start,
             "    states = model(**batch).last_hidden_state.float()",
             f"    features = {pooled}",
             *_head(record),
         ]
-        return start, []
-    asked, needed = _filled(Prompt(record["prompt"]["template"], record["prompt"]["words"]))
-    start.append(f"    asked = {asked}")
     labels = record["label_token_ids"]
+    start.append("    ids = ask(text, pair)")
     if record["family"] == "masked_lm":
-        start += [
-            '    batch = tokenizer(asked, return_tensors="pt")',
-            "    logits = model(**batch).logits[batch.input_ids == tokenizer.mask_token_id]",
-            f"    return logits[0, {[tokens[0] for tokens in labels]}].float()",
+        words = for_python([tokens[0] for tokens in labels])
+        return [
+            *start,
+            "    logits = model(torch.tensor([ids])).logits[0, ids.index(tokenizer.mask_token_id)]",
+            f"    return logits[{words}].float()",
         ]
-        return start, needed
-    start += [
-        "    ids, scores = tokenizer(asked).input_ids, []",
-        f"    for label in {labels}:",
+    return [
+        *start,
+        "    scores = []",
+        f"    for label in {for_python(labels)}:",
         "        logits = model(torch.tensor([ids + label])).logits[0].float().log_softmax(-1)",
         "        spoken = range(len(ids) - 1, len(ids + label) - 1)",
         "        scores.append(logits[spoken, label].sum())",
         "    return torch.stack(scores)",
     ]
-    return start, needed
 
 
 def _head(record: Mapping[str, Any]) -> list[str]:
@@ -140,28 +139,3 @@ def _head(record: Mapping[str, Any]) -> list[str]:
         f'    inner = {linear}(features, head["dense.weight"], head["dense.bias"])',
         f'    return {linear}({function}(inner), head["out.weight"], head["out.bias"])[0].float()',
     ]
-
-
-def _filled(prompt: Prompt) -> tuple[str, list[list[str]]]:
-    """Return the filled template as an expression of `text` and `pair`, and what it needs.
-
-    Blanks before the mask, or at the end of a causal prompt, belong to the token that follows.
-    """
-    pieces = list(prompt.pieces)
-    terms: list[str] = []
-    needed: list[list[str]] = []
-    for place, piece in enumerate(pieces):
-        ends = piece.field == "mask" or (not prompt.masked and place == len(pieces) - 1)
-        literal = piece.literal.rstrip(" ") if ends else piece.literal
-        terms += [for_python(literal)] if literal else []
-        if piece.field == "mask":
-            terms.append("tokenizer.mask_token")
-        elif piece.field:
-            term = "pair.strip()" if piece.field.startswith("text_pair") else "text.strip()"
-            if piece.field.endswith("-"):
-                term, needed = f"without_mark({term})", [*needed, _UNMARKED]
-            if piece.field.rstrip("-").endswith("_lower"):
-                term, needed = f"lowered({term})", [*needed, _LOWERED]
-            terms.append(term)
-    kept = [function for function in (_UNMARKED, _LOWERED) if function in needed]
-    return " + ".join(terms), kept

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -65,10 +66,11 @@ def _told(path: Path, size: int | None, reasons: Mapping[int, str]) -> Iterator[
         yield
     except CannotWrite:
         raise
-    except OSError as error:
-        if error.errno not in reasons:
+    except Exception as error:
+        number = error.errno if isinstance(error, OSError) else _number_in(error)
+        if number is None or number not in reasons:
             raise
-        raise _explained(error, path, size) from error
+        raise _explained(number, path, size) from error
 
 
 def free_bytes(path: Path | str) -> int | None:
@@ -83,14 +85,20 @@ def free_bytes(path: Path | str) -> int | None:
     return None
 
 
-def _explained(error: OSError, path: Path, size: int | None) -> CannotWrite:
-    reason = (_FULL | _DENIED)[error.errno or 0]
+def _number_in(error: Exception) -> int | None:
+    """Return the number of an operating system's error that a library in Rust put into words."""
+    found = re.search(r"(?:\(os error |\bOs \{ code: )([0-9]+)", str(error))
+    return int(found[1]) if found else None
+
+
+def _explained(number: int, path: Path, size: int | None) -> CannotWrite:
+    reason = (_FULL | _DENIED)[number]
     free = free_bytes(path)
     amounts = [
         *([f"{size:,} bytes are needed"] if size is not None else []),
-        *([f"{free:,} bytes are free"] if free is not None and error.errno in _ROOM else []),
+        *([f"{free:,} bytes are free"] if free is not None and number in _ROOM else []),
     ]
     where = f" ({', '.join(amounts)})" if amounts else ""
     told = CannotWrite(f"cannot write {path}: {reason}{where}; what was saved before is whole")
-    told.errno = error.errno
+    told.errno = number
     return told

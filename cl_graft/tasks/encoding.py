@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     # transformers takes seconds to import, and a tokenizer is always handed in.
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["Encoded", "Family", "encode", "encode_rows", "label_token_ids"]
+__all__ = ["Encoded", "Family", "encode", "encode_rows", "label_token_ids", "template_halves"]
 
 Family = Literal["encoder", "masked_lm", "causal_lm"]
 
@@ -184,7 +184,7 @@ def _encode_prompts(
         raise InputError(f"{type(tokenizer).__name__} has no mask token, so it cannot be prompted")
     else:
         middle = [tokenizer.mask_token_id]
-    halves = [_fill(half, rows) for half in _halves(prompt, family)]
+    halves = [_fill(half, rows) for half in template_halves(prompt, family)]
     forbidden = _forbidden_ids(tokenizer)
     tokens = [_tokenize(tokenizer, half, forbidden) for half in halves]
     room = max_length - len(begin) - len(middle) - len(end)
@@ -228,7 +228,7 @@ def _checked(prompt: Prompt | None, family: Family) -> Prompt:
     return prompt
 
 
-def _halves(prompt: Prompt, family: Family) -> list[tuple[Piece, ...]]:
+def template_halves(prompt: Prompt, family: Family) -> list[tuple[Piece, ...]]:
     """Cut a template at its mask, and drop the blanks before the mask or the template's end.
 
     The token that follows brings its own space: the mask of RoBERTa-type tokenizers takes it in,

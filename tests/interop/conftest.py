@@ -14,6 +14,7 @@ FAMILIES = {
     "mean": ("bert", {"family": "encoder"}),
     "first": ("roberta", {"family": "encoder", "pooling": "first"}),
     "half": ("bert", {"family": "encoder", "dtype": "bfloat16"}),
+    "autocast": ("roberta", {"family": "encoder", "pooling": "first", "precision": "bf16"}),
     "masked_lm": ("roberta", {"family": "masked_lm"}),
     "causal_lm": ("llama", {"family": "causal_lm"}),
     "gpt2": ("gpt2", {"family": "causal_lm"}),
@@ -31,7 +32,6 @@ def bank_of_family(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
             model = request.getfixturevalue(f"tiny_{kind}")
             out = tmp_path_factory.mktemp(name)
             tasks = ["sentiment", str(pairs(out / "answers.jsonl"))]
-            # Long enough that no text is cut: how to, beside a template, is this package's to say.
             made[name] = tiny_run(out, model, tasks, max_length=64, **settings) / "bank"
         return made[name]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,7 +25,14 @@ ASKED = [
     ("sentiment", "It was a delight.", None),
     ("sentiment", "The film is slow and the plot is thin, but I liked it!", None),
     ("answers", "Who wrote it?", "A teacher."),
+    ("sentiment", "[MASK] <mask> </s> It was [SEP] a delight.", None),
 ]
+LONG = [
+    ("sentiment", "The film is slow and the plot is thin. " * 30, None),
+    ("answers", "Who wrote it? " * 40, "A teacher wrote it. " * 9),
+    ("answers", "Who?", "A teacher in a small town near the mountains wrote it!" * 20),
+]
+"""Texts that are cut: to the 64 tokens of these banks."""
 
 
 def expected(opened: OpenedBank, task: str, text: str, pair: str | None) -> Tensor:
@@ -31,7 +40,7 @@ def expected(opened: OpenedBank, task: str, text: str, pair: str | None) -> Tens
     return torch.tensor(answer.logits)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"autocast"}))
 @pytest.mark.parametrize("form", ["hf", "safetensors-overlay"])
 def test_the_lines_of_the_readme_give_the_logits_of_the_bank(
     bank_of_family, tmp_path, family, form
@@ -40,7 +49,7 @@ def test_the_lines_of_the_readme_give_the_logits_of_the_bank(
     opened = open_bank(bank)
     for task in ("sentiment", "answers"):
         assert export_task(bank, task, form=form, out=tmp_path / task).coordinates > 0
-    for task, text, pair in ASKED:
+    for task, text, pair in ASKED + LONG:
         found = answered(tmp_path / task, text, pair)
         wanted = expected(opened, task, text, pair)
         if family in ("mean", "first", "half"):
@@ -129,3 +138,25 @@ def test_the_command_line_exports_and_tells_what_a_format_cannot_hold(bank_of_fa
     assert told.json["form"] == "peft-shira"
     assert sum(told.json["written"]["left_out"].values()) > 0
     assert set(told.json["files"]) >= {"README.md", "adapter_config.json", "head.safetensors"}
+
+
+FULL = """
+import resource, sys
+from cl_graft.errors import CannotWrite
+from cl_graft.interop import export_task
+resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, resource.RLIM_INFINITY))
+for form in ("hf", "safetensors-overlay", "peft-shira"):
+    try:
+        export_task(sys.argv[1], "sentiment", form=form, out=sys.argv[2], rest="copy")
+    except CannotWrite as error:
+        print(form, error)
+"""
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(bank_of_family, tmp_path):
+    command = [sys.executable, "-c", FULL, str(bank_of_family("mean")), str(tmp_path / "out")]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = told.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["hf", "safetensors-overlay", "peft-shira"]
+    assert all("cannot write" in line and "ulimit -f" in line for line in lines)
+    assert list(tmp_path.iterdir()) == []
