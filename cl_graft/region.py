@@ -21,7 +21,7 @@ from torch import Tensor
 
 from cl_graft.errors import NotFinite
 
-__all__ = ["Layout", "Parameters", "Region", "overlap_matrix", "top_k", "union"]
+__all__ = ["Layout", "Parameters", "Region", "check_index", "overlap_matrix", "top_k", "union"]
 
 Parameters = Mapping[str, Tensor]
 """Tensors by parameter name, in a fixed order."""
@@ -72,6 +72,8 @@ class Layout:
         return self.starts[-1]
 
 
+_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
 _LAYOUTS: WeakValueDictionary[tuple[object, object], Layout] = WeakValueDictionary()
 """Those in use: the regions of a stream share one, and tell that it is the same by its place."""
 
@@ -105,15 +107,7 @@ class Region:
                 f"index must be a 1-d int64 tensor on the CPU, got {index.dim()}-d {index.dtype} "
                 f"on {index.device}"
             )
-        numbers = index.numpy()
-        if len(numbers):
-            if (numbers[1:] <= numbers[:-1]).any():
-                raise ValueError("index must be sorted and without repeats; use Region.of")
-            low, high = int(numbers[0]), int(numbers[-1])
-            if low < 0 or high >= self.layout.total:
-                raise ValueError(
-                    f"coordinates must be in [0, {self.layout.total}), got {low} to {high}"
-                )
+        check_index(index, self.layout.total)
 
     def __repr__(self) -> str:
         return (
@@ -276,6 +270,29 @@ def union(regions: Iterable[Region], *, layout: Layout) -> Region:
         empty._check_layout(region)
         parts.append(region.index)
     return Region(layout, _merged(parts))
+
+
+def check_index(index: Tensor, total: int) -> None:
+    """Refuse what is no list of coordinates.
+
+    Args:
+        index: Numbers of coordinates; 1-d, on the CPU.
+        total: How many coordinates there are.
+
+    Raises:
+        TypeError: If they are no whole numbers, or not 1-d.
+        ValueError: If they are not sorted and without repeats in [0, `total`).
+    """
+    if index.dim() != 1 or index.dtype not in _WHOLE:
+        raise TypeError(f"index must be 1-d whole numbers, got {index.dim()}-d {index.dtype}")
+    numbers = index.numpy()
+    if not len(numbers):
+        return
+    if (numbers[1:] <= numbers[:-1]).any():
+        raise ValueError("index must be sorted and without repeats; use Region.of")
+    low, high = int(numbers[0]), int(numbers[-1])
+    if low < 0 or high >= total:
+        raise ValueError(f"coordinates must be in [0, {total}), got {low} to {high}")
 
 
 def overlap_matrix(regions: list[Region]) -> list[list[float | None]]:

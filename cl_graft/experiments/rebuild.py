@@ -17,12 +17,29 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from cl_graft.bank import BaseIdentity, GraftBank
-from cl_graft.errors import InputError, WrongArchitecture, WrongBase, WrongTokenizer, nearest
+from cl_graft.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.errors import (
+    DamagedFile,
+    InputError,
+    WrongArchitecture,
+    WrongBase,
+    WrongTokenizer,
+    nearest,
+)
 from cl_graft.experiments.base import BaseHashes, base_hashes
-from cl_graft.models import Loaded, graftable_parameters, head_of, load_model
+from cl_graft.models import (
+    Loaded,
+    TaskModel,
+    check_batch,
+    check_head,
+    graftable_parameters,
+    head_of,
+    load_model,
+    longest_row,
+)
 from cl_graft.region import Layout
 from cl_graft.store import load_bank
+from cl_graft.store.files import valid
 from cl_graft.switch import Switch
 from cl_graft.tasks import Prompt, Row, encode
 from cl_graft.tasks.texts import fault_of
@@ -117,7 +134,7 @@ class OpenedBank:
                 self.loaded.tokenizer,
                 family=cast(Any, self.loaded.model.family),
                 prompt=_prompt(facts),
-                max_length=int(cast(int, facts.get("max_length", 128))),
+                max_length=_length(facts, self.loaded.model),
             )
             answers += _answers(self.logits(inputs, position), facts)
         return answers
@@ -153,8 +170,26 @@ def open_bank(
             f"parameters there, {layout.total} in {len(layout.names)} here"
         )
     check_hashes(bank.base.fingerprint, bank.base.facts, base_hashes(loaded), where=where)
+    for entry in bank.entries:
+        _check_entry(entry, loaded, name=f"{folder}, task {entry.task!r}")
     loaded.model.to(device)
     return OpenedBank(loaded, bank, Switch(loaded.model, bank))
+
+
+def _check_entry(entry: Entry, loaded: Loaded, *, name: str) -> None:
+    """Refuse an entry that the model cannot answer with.
+
+    Raises:
+        DamagedFile: If its head or recorded batch does not fit the model, or its values are NaN or
+            infinite: nothing that was learned is.
+    """
+    with valid(name):
+        if not bool(entry.owned.values.isfinite().all()):
+            raise ValueError("its values are NaN or infinite")
+        check_head(entry.head, loaded.model)
+        head_of(entry, family=loaded.model.family)
+        if entry.canary is not None:
+            check_batch(entry.canary.inputs, loaded.model)
 
 
 def check_hashes(
@@ -236,6 +271,12 @@ def find_entry(bank: GraftBank, task: str | int) -> int:
     return positions[-1]
 
 
+def _length(facts: Mapping[str, Any], model: TaskModel) -> int:
+    """Return the tokens a row: those of the task, as far as the model can read them."""
+    length: int = facts.get("max_length") or 128
+    return min(length, longest_row(model) or length)
+
+
 def _prompt(facts: Mapping[str, Any]) -> Prompt | None:
     stored = facts.get("prompt")
     return Prompt(stored["template"], stored["words"]) if stored else None
@@ -266,6 +307,8 @@ def _answers(logits: Tensor, facts: Mapping[str, Any]) -> list[Answer]:
     if not names and logits.shape[1] == 1:
         return [Answer(float(value), {}, (float(value),)) for value in logits[:, 0]]
     names = names or [str(number) for number in range(logits.shape[1])]
+    if len(names) != logits.shape[1]:
+        raise DamagedFile(f"the bank names {len(names)} labels, and has {logits.shape[1]} logits")
     found = facts.get("temperature")
     temperature = float(found["value"]) if isinstance(found, Mapping) else None
     shares = (logits.double() / (temperature or 1.0)).softmax(-1)

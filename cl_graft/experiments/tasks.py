@@ -6,12 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from torch import nn
-
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config import ExperimentConfig, TaskSettings
 from cl_graft.experiments.forms import formed
-from cl_graft.models import Loaded, TaskModel
+from cl_graft.models import Loaded, longest_row
 from cl_graft.tasks import TextTask, load_task
 from cl_graft.tasks.audit import shared_rows
 from cl_graft.tasks.encoded import encode_task
@@ -69,7 +67,7 @@ def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, config: ExperimentCon
             several tokens, or `max_length` is more than the model's positions.
     """
     length = config.max_length or max(task.max_length for task in tasks)
-    most = _positions(loaded.model)
+    most = longest_row(loaded.model)
     if most is not None and length > most:
         raise InputError(
             f"max_length must be at most {most}, the positions of {loaded.name!r}, got {length}"
@@ -85,18 +83,6 @@ def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, config: ExperimentCon
             encode_task(few, loaded.tokenizer, family=config.family, max_length=length)
         except InputError as error:
             raise InputError(f"task {task.name!r}: {error}") from None
-
-
-def _positions(model: TaskModel) -> int | None:
-    """Return how many tokens a model can read; None if its config does not say."""
-    positions = getattr(model.backbone.config, "max_position_embeddings", None)
-    if not isinstance(positions, int):
-        return None
-    for name, module in model.backbone.named_modules():
-        if isinstance(module, nn.Embedding) and "position" in name:
-            # RoBERTa's positions start after the one of padding.
-            return positions - (0 if module.padding_idx is None else module.padding_idx + 1)
-    return positions
 
 
 def _load(name: str, config: ExperimentConfig, data_seed: int) -> TextTask:

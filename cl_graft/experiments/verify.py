@@ -8,6 +8,7 @@ What else was recorded is compared as well: the checkpoint's files, a run's sett
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -42,6 +43,8 @@ TOLERANCE = {
 }
 """By dtype of the parameters and by precision, whichever gives more: the largest difference of a
 logit, absolute and relative, that another environment may cause."""
+
+_MOST_THREADS = 64
 
 Outcome = Literal["same bits", "within tolerance", "differs", "not recorded"]
 
@@ -253,10 +256,14 @@ def _canary(
 
 @contextmanager
 def _threads(recorded: str | None) -> Iterator[None]:
-    """Compute with the recorded number of threads: sums over threads depend on it."""
+    """Compute with the recorded number of threads: sums over threads depend on it.
+
+    A number that this machine could not start is left out, and told as another environment.
+    """
     before = torch.get_num_threads()
-    wanted = int(recorded) if recorded and recorded.isdigit() else before
-    torch.set_num_threads(max(1, wanted))
+    wanted = int(recorded) if recorded and recorded.isdecimal() else before
+    most = max(_MOST_THREADS, 4 * (os.cpu_count() or 1))
+    torch.set_num_threads(wanted if 1 <= wanted <= most else before)
     try:
         yield
     finally:

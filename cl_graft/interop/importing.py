@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -26,9 +26,10 @@ from cl_graft.experiments.verify import bank_folder
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.graft import Graft, gather, grafted, named
 from cl_graft.interop.sources import Source, Tuned, find_source, read_source
-from cl_graft.models import Loaded, graftable_parameters, make_head
+from cl_graft.models import Loaded, check_head, graftable_parameters, make_head
 from cl_graft.region import Layout, Region, top_k
 from cl_graft.store import append_entry
+from cl_graft.store.metadata import check_name
 from cl_graft.store.records import check_base
 from cl_graft.tasks import Prompt, label_token_ids
 from cl_graft.tasks.encoding import Family
@@ -107,6 +108,10 @@ def import_task(
             graft can hold, or the task could not be answered.
         BankError: If the bank cannot be read, or the base is another one.
     """
+    try:
+        check_name(task, what="the task's name")
+    except ValueError as error:
+        raise InputError(str(error)) from None
     if density is not None and not 0 < density <= 1:
         raise InputError(f"density must be in (0, 1], got {density}")
     found = find_source(source)
@@ -143,6 +148,7 @@ def import_task(
             "prompt": prompt and {"template": prompt.template, "words": dict(prompt.words)},
             "max_length": max_length or int(told.get("max_length", 128)),
             **tuned.facts,
+            **_measured(told, whole=count == len(graft) and not left_out),
             "imported": {"kind": found.kind, "moved": count},
         },
     )
@@ -159,6 +165,15 @@ def import_task(
         density=graft.region.density,
         left_out=left_out,
     )
+
+
+def _measured(told: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+    """Return the metric and the calibration that an export states.
+
+    A temperature was fitted to the logits of the whole graft, and is not that of a part.
+    """
+    kept = ("metric", "temperature") if whole else ("metric",)
+    return {key: told[key] for key in kept if told.get(key) is not None}
 
 
 def _opened(
@@ -197,6 +212,7 @@ def _opened(
             "family": family or told.get("family", "encoder"),
             "pooling": pooling,
             "dtype": told.get("base", {}).get("dtype", "float32"),
+            "precision": told.get("base", {}).get("precision", "fp32"),
             "mode": "isolated",
             "trust_remote_code": trust_remote_code,
         }
@@ -258,16 +274,27 @@ def _head(
         names = names or tuple(prompt.words)
         family = cast(Family, model.family)
         tokens = label_token_ids(loaded.tokenizer, prompt, names, family=family)
-        head = make_head(model, classes=len(names), label_token_ids=tokens, seed=0)
-        return names, dict(head.state_dict())
+        made = make_head(model, classes=len(names), label_token_ids=tokens, seed=0)
+        return names, dict(made.state_dict())
     weight = tuned.head.get("out.weight", tuned.head.get("weight"))
     if weight is None:
         raise InputError(
             f"{path} holds no head, so the task could not be answered: expected a sequence "
             "classifier of transformers, or head.safetensors beside the files"
         )
+    try:
+        check_head(tuned.head, model)
+    except ValueError as error:
+        raise InputError(f"{path} holds no head of {loaded.name!r}: {error}") from None
     classes = len(weight)
     names = names or tuple(str(number) for number in range(classes) if classes > 1)
+    for name in names:
+        try:
+            check_name(name, what="a label's name")
+        except ValueError as error:
+            raise InputError(str(error)) from None
+    if len(set(names)) != len(names):
+        raise InputError(f"the labels must differ from each other, got {list(names)}")
     if len(names) != classes and classes > 1:
         raise InputError(f"{path} answers with {classes} logits, and there are {len(names)} labels")
     return names, dict(tuned.head)

@@ -38,7 +38,8 @@ class Overlay:
     """What an overlay holds.
 
     Attributes:
-        changes: Flat numbers (int64) and values by the parameter's name in the checkpoint.
+        changes: Flat numbers and values, as the file holds them, by the parameter's
+            name in the checkpoint.
         head: The task's head, names relative to it.
         record: What `task_record` said of the task.
     """
@@ -78,14 +79,18 @@ def read_overlay(path: Path | str) -> Overlay:
     name = str(path)
     record, tensors = unpack(read_file(path, format=OVERLAY), format=OVERLAY, name=name)
     with valid(name):
+        head = {k.removeprefix("head."): t for k, t in tensors.items() if k.startswith("head.")}
         changes: dict[str, tuple[Tensor, Tensor]] = {}
-        for key in [key for key in tensors if key.endswith(".index")]:
-            parameter = key.removesuffix(".index")
-            index, values = tensors[key].long(), tensors[f"{parameter}.values"]
-            if index.dim() != 1 or index.shape != values.shape:
+        for key in tensors:
+            parameter, _, kind = key.rpartition(".")
+            if key.startswith("head.") or (kind == "values" and f"{parameter}.index" in tensors):
+                continue
+            if kind != "index" or not parameter:
+                raise ValueError(f"{key!r} is none of NAME.index, NAME.values and head.NAME")
+            index, values = tensors[key], tensors[f"{parameter}.values"]
+            if index.shape != values.shape:
                 raise ValueError(
                     f"{parameter} has {index.numel()} numbers, {values.numel()} values"
                 )
             changes[parameter] = (index, values)
-        head = {k.removeprefix("head."): t for k, t in tensors.items() if k.startswith("head.")}
         return Overlay(changes, head, record)

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -28,6 +28,8 @@ from cl_graft.interop.sparse_tunings import SPARSE_TUNING, read_sparse_tuning
 from cl_graft.models import Loaded, graftable_parameters, load_model
 from cl_graft.models.heads import PooledHead
 from cl_graft.models.quiet import quiet
+from cl_graft.region import check_index
+from cl_graft.store.metadata import check_exported_metadata
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -88,7 +90,7 @@ def find_source(path: Path | str) -> Source:
     record: dict[str, Any] = {}
     folder = path if path.is_dir() else path.parent
     if (folder / "task.json").is_file():
-        record = _json(folder / "task.json")
+        record = _task_record(folder / "task.json")
     if (path / _ADAPTER_CONFIG).is_file():
         if not (path / _ADAPTER).is_file():
             raise InputError(
@@ -140,9 +142,14 @@ def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = Fal
     tuning = read_sparse_tuning(source.path)
     whole = _model_with([*tuning.changes, *tuning.head], loaded, source)
     _change(whole, tuning.changes, source, add=True)
-    with torch.no_grad():
-        for name, value in tuning.head.items():
-            whole.get_parameter(name).copy_(value)
+    for name, value in tuning.head.items():
+        parameter = whole.get_parameter(name).detach()
+        if value.shape != parameter.shape:
+            raise InputError(
+                f"{source.path} holds {name!r} of shape {tuple(value.shape)}, expected "
+                f"{tuple(parameter.shape)}"
+            )
+        parameter.copy_(value)
     return _tuned(whole, loaded, source)
 
 
@@ -170,12 +177,12 @@ def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool)
 
 def _read_adapter(source: Source, loaded: Loaded) -> Tuned:
     try:
-        from peft import PeftModel
+        from peft import PeftModel, get_peft_model_state_dict
     except ImportError as error:
         raise InputError("adapters are read with peft: pip install 'cl-graft[peft]'") from error
 
-    with safe_open(source.path / _ADAPTER, framework="pt") as file:
-        names = [name.removeprefix(_PEFT_KEY) for name in file.keys()]  # noqa: SIM118
+    held = _adapter_tensors(source.path / _ADAPTER)
+    names = [name.removeprefix(_PEFT_KEY) for name in held]
     whole = _model_with({_OWN.sub("", name) for name in names}, loaded, source, modules=True)
     try:
         with quiet(), warnings.catch_warnings():
@@ -188,6 +195,11 @@ def _read_adapter(source: Source, loaded: Loaded) -> Tuned:
         raise InputError(
             f"{source.path} cannot be merged into {loaded.name!r}: {first_line(error)}"
         ) from error
+    if unknown := sorted(held.keys() - get_peft_model_state_dict(adapted).keys()):
+        raise InputError(
+            f"{source.path / _ADAPTER} holds {unknown[0]!r}{_more(unknown)}, which the adapter "
+            f"that {_ADAPTER_CONFIG} describes does not have"
+        )
     merged = {
         _WRAPPED.sub("", name.removeprefix(_PEFT_KEY)): tensor
         for name, tensor in adapted.named_parameters()
@@ -197,6 +209,38 @@ def _read_adapter(source: Source, loaded: Loaded) -> Tuned:
         for name, parameter in whole.named_parameters():
             parameter.copy_(merged[name])
     return _tuned(whole, loaded, source, head=_head_file(source.path))
+
+
+def _adapter_tensors(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of an adapter.
+
+    Raises:
+        InputError: If one is NaN or infinite, or the places of a sparse one are none.
+    """
+    try:
+        held = load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
+    for name, tensor in held.items():
+        if not bool(tensor.isfinite().all()):
+            raise InputError(f"{path} holds NaN or infinities in {name!r}")
+        if name.endswith(".shira_indices"):
+            _check_places(tensor, name, path)
+    return held
+
+
+def _check_places(places: Tensor, name: str, path: Path) -> None:
+    """Refuse rows and columns, (2, n), that are no whole numbers from 0 or repeat themselves."""
+    if places.dim() != 2 or len(places) != 2 or places.is_floating_point():
+        raise InputError(
+            f"{path}: {name!r} must be rows and columns as whole numbers, (2, n), got "
+            f"{tuple(places.shape)} of {places.dtype}"
+        )
+    rows, columns = places.long()
+    width = int(columns.max()) + 1 if places.numel() else 1
+    flat = rows * width + columns
+    if bool((places < 0).any()) or len(flat.unique()) != len(flat):
+        raise InputError(f"{path}: {name!r} holds places below 0, or one of them twice")
 
 
 def _model_with(
@@ -261,14 +305,23 @@ def _change(
     parameters = dict(whole.named_parameters())
     for name, (index, values) in changes.items():
         parameter = parameters.get(name)
-        if parameter is None or (len(index) and int(index[-1]) >= parameter.numel()):
+        if parameter is None:
+            raise InputError(
+                f"{source.path} changes {name!r}, which {type(whole).__name__} does not have: it "
+                "belongs to another architecture or family"
+            )
+        try:
+            check_index(index, parameter.numel())
+        except (TypeError, ValueError) as error:
             raise InputError(
                 f"{source.path} changes {name!r} at places that {type(whole).__name__} does not "
-                "have: it belongs to another architecture or family"
-            )
+                f"have: {error}"
+            ) from None
+        if not values.is_floating_point() or not bool(values.isfinite().all()):
+            raise InputError(f"{source.path} makes {name!r} NaN or infinite, or holds no floats")
         flat = parameter.detach().view(-1)
-        now = values.to(flat.dtype)
-        flat[index] = flat[index] + now if add else now
+        now, place = values.to(flat.dtype), index.long()
+        flat[place] = flat[place] + now if add else now
 
 
 def _tuned(
@@ -319,7 +372,10 @@ def _check_form(tensors: Mapping[str, Tensor], loaded: Loaded, source: Source) -
 
 def _head_file(folder: Path) -> dict[str, Tensor]:
     path = folder / "head.safetensors"
-    return load_file(path) if path.is_file() else {}
+    try:
+        return load_file(path) if path.is_file() else {}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def _heads_of_adapter(path: Path) -> dict[str, tuple[int, ...]]:
@@ -344,6 +400,18 @@ def _classes(heads: Mapping[str, tuple[int, ...]]) -> int:
 
 def _dtype(loaded: Loaded) -> torch.dtype:
     return next(loaded.model.backbone.parameters()).dtype
+
+
+def _task_record(path: Path) -> dict[str, Any]:
+    """Return what a `task.json` of this package says; nothing of another's."""
+    record = _json(path)
+    if not str(record.get("written_by")).startswith("cl_graft "):
+        return {}
+    try:
+        check_exported_metadata(record)
+    except ValueError as error:
+        raise InputError(f"{path} describes no task: {error}") from None
+    return record
 
 
 def _json(path: Path) -> dict[str, Any]:

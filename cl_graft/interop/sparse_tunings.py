@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -80,11 +81,11 @@ def read_sparse_tuning(path: Path | str) -> SparseTuning:
 def _decoded(record: Any) -> tuple[Tensor, Tensor]:
     """Return row-major numbers, sorted, and the differences there."""
     if isinstance(record, Tensor):
-        sparse = record.coalesce()
-        size, places, values = sparse.shape, sparse.indices(), sparse.values()
+        # Repeated places would be added up, and nobody could tell.
+        size, places, values = record.shape, record._indices(), record._values()
     else:
         size, values = torch.Size(record["size"]), record["values"]
-        steps = torch.tensor([int(step) for step in record["index_steps"]], dtype=torch.int64)
+        steps = torch.tensor([index(step) for step in record["index_steps"]], dtype=torch.int64)
         numbers = steps.cumsum(0)
         total = size.numel()
         if values.shape != numbers.shape or (numbers.numel() and not _inside(steps, total)):
@@ -98,8 +99,12 @@ def _decoded(record: Any) -> tuple[Tensor, Tensor]:
         places = torch.stack(columns)
     flat = torch.zeros(places.shape[1], dtype=torch.int64)
     for length, column in zip(size, places, strict=True):
+        if column.numel() and not 0 <= int(column.min()) <= int(column.max()) < length:
+            raise ValueError(f"places beyond a shape of {tuple(size)}")
         flat = flat * length + column
     flat, order = flat.sort()
+    if values.shape != flat.shape:
+        raise ValueError(f"{flat.numel()} numbers and values of shape {tuple(values.shape)}")
     return flat, values[order]
 
 

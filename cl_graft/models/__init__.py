@@ -1,7 +1,15 @@
 """Models: pretrained transformers that answer tasks, and what is graftable in them."""
 
 from cl_graft.models.graftable import block_stacks, graftable_parameters
-from cl_graft.models.heads import LabelStrings, LabelWords, head_of, linear_head, make_head
+from cl_graft.models.heads import (
+    LabelStrings,
+    LabelWords,
+    check_head,
+    head_of,
+    linear_head,
+    make_head,
+)
+from cl_graft.models.limits import check_batch, longest_row
 from cl_graft.models.load import Loaded, load_model, minilm_path
 from cl_graft.models.task_model import TaskModel
 from cl_graft.models.task_server import TaskServer
@@ -13,10 +21,13 @@ __all__ = [
     "TaskModel",
     "TaskServer",
     "block_stacks",
+    "check_batch",
+    "check_head",
     "graftable_parameters",
     "head_of",
     "linear_head",
     "load_model",
+    "longest_row",
     "make_head",
     "minilm_path",
 ]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from cl_graft.errors import InputError, find, first_line, nearest
+from cl_graft.models.limits import check_vocabulary
 from cl_graft.models.quiet import quiet
 from cl_graft.models.task_model import FAMILIES, TaskModel
 from cl_graft.precision import PRECISIONS
@@ -101,8 +102,8 @@ def load_model(
 
     Raises:
         InputError: If there is no such checkpoint, the hub cannot be reached (said within
-            seconds), the files are damaged or no transformer, or the checkpoint lacks weights that
-            the family needs.
+            seconds), the files are damaged or no transformer, the checkpoint lacks weights that
+            the family needs, or its tokenizer gives ids for which it has no embedding.
     """
     check_types(dtype, precision)
     source = _find_for(name, family, revision)
@@ -116,6 +117,7 @@ def load_model(
         _check_family(name, family, config)
         backbone = _read_weights(name, source, family, config, DTYPES[dtype], options)
         tokenizer = _read_tokenizer(name, source, options)
+    check_vocabulary(tokenizer, backbone, name=name)
     model = TaskModel(
         backbone,
         family=family,

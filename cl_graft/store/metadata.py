@@ -36,7 +36,7 @@ __all__ = [
 LONGEST_NAME = 200
 """Characters of the name of a task, a label, a metric or a localizer."""
 
-LARGEST_LENGTH = 2**20
+LARGEST_LENGTH = 2**17
 """Most tokens a row."""
 
 _LONGEST_PATH = 4096

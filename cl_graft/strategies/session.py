@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from cl_graft.bank import Canary, Entry, GraftBank
 from cl_graft.checkpointing import State, joined, part_of
 from cl_graft.dropout import dropout_off
-from cl_graft.errors import DivergedError
+from cl_graft.errors import DivergedError, InputError
 from cl_graft.fingerprint import environment, hash_tensors
 from cl_graft.graft import copy_, extract, gather, named, snapshot, write_
 from cl_graft.keeping import keeping_modes, only_training
@@ -52,7 +52,7 @@ class TaskFacts:
         facts: More to store with the entry; JSON values only.
 
     Raises:
-        ValueError: If a bank cannot hold it, as a name with control characters.
+        InputError: If a bank cannot hold it, as a name with control characters.
     """
 
     name: str
@@ -60,7 +60,10 @@ class TaskFacts:
     facts: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_task_metadata(task=self.name, facts={**self.facts, "metric": self.metric})
+        try:
+            check_task_metadata(task=self.name, facts={**self.facts, "metric": self.metric})
+        except ValueError as error:
+            raise InputError(f"no bank can record the task {self.name[:80]!r}: {error}") from error
 
 
 class Session:

@@ -26,6 +26,7 @@ from cl_graft.experiments.folders import run_folder
 from cl_graft.experiments.rebuild import load_base
 from cl_graft.experiments.run import run as run_strategy
 from cl_graft.experiments.verify import VerifyReport, bank_folder, verify
+from cl_graft.graft import Graft
 from cl_graft.models import load_model
 from cl_graft.store.seals import read_sealed, sealed_json
 
@@ -121,6 +122,32 @@ def test_the_recorded_number_of_threads_is_used_and_given_back(run, tmp_path):
     report = verify(changed(run, tmp_path / "bank", 0, canary=other))
     assert report.entries[0].elsewhere == ()
     assert torch.get_num_threads() == before
+
+
+def test_a_number_of_threads_that_no_machine_starts_is_another_environment(run, tmp_path):
+    canary = canary_of(run, 0)
+    environment = {**canary.environment, "threads": "1000000"}
+    bank = changed(run, tmp_path / "bank", 0, canary=replace(canary, environment=environment))
+    report = verify(bank)
+    here = torch.get_num_threads()
+    assert report.entries[0].elsewhere == (f"threads 1000000, here {here}",)
+    assert report.ok
+
+
+def test_an_entry_that_the_model_cannot_answer_with_is_refused(run, tmp_path):
+    entry = load_bank(run / "bank").entries[0]
+    canary = canary_of(run, 0)
+    nothing = Graft(entry.owned.region, entry.owned.values * float("nan"))
+    for number, fields in enumerate([
+        {"owned": nothing},
+        {"head": {**entry.head, "bias": entry.head["bias"] * float("nan")}},
+        {"head": {}},
+        {"canary": replace(canary, inputs=canary.inputs + 10**6)},
+        {"canary": replace(canary, inputs=canary.inputs[:0], logits=canary.logits[:0])},
+    ]):  # fmt: skip
+        bank = changed(run, tmp_path / str(number), 0, **fields)
+        with pytest.raises(DamagedFile, match="task 'sentiment' is damaged"):
+            verify(bank)
 
 
 def test_an_entry_without_a_recorded_batch_is_verified_by_its_weights(run, tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,20 @@ import pytest
 import torch
 from interop.readme import answered
 from interop.tuned import LABELS, TEXTS, classifier, logits_of, nudge_, save_sparse_tuning
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from tiny_runs import cl_graft_each
 from torch import Tensor
 
 from cl_graft import InputError
-from cl_graft.errors import WrongBase
+from cl_graft.errors import BankError, WrongBase
 from cl_graft.experiments.rebuild import open_bank
 from cl_graft.experiments.verify import verify
 from cl_graft.interop import export_task, import_task
+from cl_graft.interop.overlay import OVERLAY
 from cl_graft.interop.sparse_tunings import read_sparse_tuning
 from cl_graft.store import load_bank
+from cl_graft.store.files import pack, unpack
 from cl_graft.tasks import Prompt
 
 pytestmark = [
@@ -273,6 +278,179 @@ def test_a_headless_encoder_cannot_be_asked_and_is_refused(tiny_roberta, tmp_pat
     tuned = saved(model, tiny_roberta, tmp_path / "tuned")
     with pytest.raises(InputError, match="holds no head, so the task could not be answered"):
         import_task(tuned, tmp_path / "bank", task="mine", base=str(tiny_roberta))
+
+
+def changed(source: Path, name: str, change: Callable[[dict[str, Tensor]], object]) -> None:
+    """Change the tensors of a file of safetensors, and leave what it says of itself."""
+    with safe_open(source / name, framework="pt") as file:
+        metadata = file.metadata()
+    tensors = load_file(source / name)
+    change(tensors)
+    save_file(tensors, source / name, metadata=metadata)
+
+
+ONES = torch.ones(2)
+ADAPTERS: dict[str, tuple[Callable[[dict[str, Tensor]], object], str]] = {
+    "negative": (lambda t: next(v for k, v in t.items() if "indices" in k)[0].sub_(90), "below 0"),
+    "repeated": (
+        lambda t: [v.copy_(v[:, :1].expand_as(v)) for k, v in t.items() if "indices" in k],
+        "one of them twice",
+    ),
+    "float": (
+        lambda t: t.update({k: v.float() for k, v in t.items() if "indices" in k}),
+        "whole numbers",
+    ),
+    "nan": (lambda t: next(iter(t.values())).fill_(float("nan")), "NaN or infinities"),
+    "unknown": (
+        lambda t: t.update({next(n for n in t if "indices" in n).replace("indices", "x"): ONES}),
+        "does not have",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ADAPTERS)
+def test_an_adapter_that_peft_would_take_for_another_is_refused(kind, tiny_roberta, tmp_path):
+    adapted("shira", tiny_roberta, tmp_path / "adapter")
+    change, said = ADAPTERS[kind]
+
+    def made(tensors: dict[str, Tensor]) -> None:
+        float_first = sorted(tensors, key=lambda name: tensors[name].dtype != torch.float32)
+        ordered = {name: tensors.pop(name) for name in float_first}
+        tensors.update(ordered)
+        change(tensors)
+
+    changed(tmp_path / "adapter", "adapter_model.safetensors", made)
+    with pytest.raises(InputError, match=said):
+        import_task(
+            tmp_path / "adapter",
+            tmp_path / "bank",
+            task="mine",
+            base=str(tiny_roberta),
+            label_names=["a", "b", "c"],
+        )
+    assert not (tmp_path / "bank").exists()
+
+
+def overlaid(bank: Path, folder: Path, change: Callable[[dict[str, Tensor]], object]) -> Path:
+    """Export a task as an overlay and write its tensors anew, with checksums that fit."""
+    export_task(bank, "answers", form="safetensors-overlay", out=folder)
+    path = folder / "overlay.safetensors"
+    record, tensors = unpack(path.read_bytes(), format=OVERLAY, name="overlay")
+    change(tensors)
+    path.write_bytes(pack(tensors, record, format=OVERLAY))
+    return folder
+
+
+def first_index(tensors: dict[str, Tensor]) -> str:
+    return next(name for name, t in tensors.items() if name.endswith(".index") and len(t) > 2)
+
+
+OVERLAYS: dict[str, tuple[Callable[[dict[str, Tensor]], object], str]] = {
+    "negative": (lambda t: t[first_index(t)][:1].fill_(-1), "coordinates must be in"),
+    "beyond": (lambda t: t[first_index(t)][-1:].fill_(10**6), "coordinates must be in"),
+    "repeated": (lambda t: t[first_index(t)].fill_(0), "without repeats"),
+    "unsorted": (lambda t: t[first_index(t)].copy_(t[first_index(t)].flip(0)), "sorted"),
+    "float": (lambda t: t.update({first_index(t): t[first_index(t)].float()}), "whole numbers"),
+    "nan": (
+        lambda t: t[first_index(t).replace(".index", ".values")].fill_(float("nan")),
+        "NaN or infinite",
+    ),
+    "nan head": (lambda t: t["head.bias"].fill_(float("nan")), "head is NaN"),
+    "float64 head key": (lambda t: t.update({"head.mine": torch.ones(2)}), "a head of shapes"),
+    "wide head": (lambda t: t.update({"head.weight": torch.ones(2, 3)}), "a head of shapes"),
+    "unknown": (lambda t: t.update({"mine": torch.ones(2)}), "'mine' is none of"),
+}
+
+
+@pytest.mark.parametrize("kind", OVERLAYS)
+def test_an_overlay_with_false_places_values_or_names_is_refused(kind, bank_of_family, tmp_path):
+    bank = bank_of_family("mean")
+    change, said = OVERLAYS[kind]
+    source = overlaid(bank, tmp_path / "overlay", change)
+    base = open_bank(bank).bank.base.model
+    with pytest.raises((InputError, BankError), match=said):
+        import_task(source, tmp_path / "bank", task="mine", base=base)
+    assert not (tmp_path / "bank").exists()
+
+
+def test_what_sparse_tunings_say_of_places_is_checked(tiny_roberta, tmp_path):
+    model = classifier(tiny_roberta)
+    moved = nudge_(model)
+    head = {n: p.detach() for n, p in model.named_parameters() if n.startswith("classifier.")}
+    name = next(iter(moved))
+    for number, (change, said) in enumerate([
+        (lambda b: b[name].update(index_steps=[1.5, *b[name]["index_steps"][1:]]), "damaged"),
+        (lambda b: b[name].update(index_steps=[-1, *b[name]["index_steps"][1:]]), "damaged"),
+        (lambda b: b[name].update(index_steps=[0] * len(b[name]["index_steps"])), "damaged"),
+        (lambda b: b[name]["values"].fill_(float("inf")), "NaN or infinite"),
+        (lambda b: b.update({name: repeated_places(moved[name])}), "without repeats"),
+    ]):  # fmt: skip
+        source = save_sparse_tuning(tmp_path / str(number), moved, head)
+        stored = torch.load(source / "pytorch_diff.bin", weights_only=False)
+        change(stored["body"])
+        torch.save(stored, source / "pytorch_diff.bin")
+        with pytest.raises(InputError, match=said):
+            import_task(source, tmp_path / "bank", task="mine", base=str(tiny_roberta))
+    assert not (tmp_path / "bank").exists()
+
+
+def repeated_places(like: Tensor) -> Tensor:
+    return torch.sparse_coo_tensor(torch.zeros(2, 3).long(), torch.ones(3), like.shape)
+
+
+@pytest.mark.parametrize("form", ["hf", "safetensors-overlay"])
+def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_family, tmp_path, form):
+    """The precision of the tour's own run."""
+    bank = bank_of_family("autocast")
+    before = open_bank(bank)
+    facts = before.bank.entries[0].facts
+    assert facts["temperature"]
+    export_task(bank, "sentiment", form=form, out=tmp_path / "out")
+    base = before.bank.base.model
+    import_task(tmp_path / "out", tmp_path / "again", task="sentiment", base=base)
+    after = open_bank(tmp_path / "again")
+    assert after.loaded.model.precision == "bf16"
+    assert after.bank.base.fingerprint == before.bank.base.fingerprint
+    kept = after.bank.entries[0].facts
+    assert {key: kept[key] for key in ("temperature", "metric")} == {
+        key: facts[key] for key in ("temperature", "metric")
+    }
+    wanted = before.answer(TEXTS, task="sentiment")
+    for found, expected in zip(after.answer(TEXTS, task="sentiment"), wanted, strict=True):
+        assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-6)
+        assert found.temperature == expected.temperature
+
+
+def test_a_part_of_a_graft_does_not_take_the_calibration_of_the_whole(bank_of_family, tmp_path):
+    export_task(bank_of_family("mean"), "sentiment", form="hf", out=tmp_path / "out")
+    base = open_bank(bank_of_family("mean")).bank.base.model
+    told = json.loads((tmp_path / "out" / "task.json").read_text())
+    assert told["temperature"]
+    import_task(tmp_path / "out", tmp_path / "bank", task="a", base=base, density=0.0001)
+    assert "temperature" not in load_bank(tmp_path / "bank").entries[0].facts
+
+
+@pytest.mark.parametrize(
+    ("record", "said"),
+    [
+        ({"max_length": "128); import os"}, "max_length"),
+        ({"activation": "system"}, "activation"),
+        ({"label_names": ["a", "a"]}, "label_names"),
+        ({"base": {"model": "m", "dtype": "load", "fingerprint": "f"}}, "base.dtype"),
+        ({"temperature": {"value": -1.0}}, "temperature"),
+    ],
+)
+def test_a_task_json_that_no_export_writes_is_refused(bank_of_family, tmp_path, record, said):
+    export_task(bank_of_family("mean"), "sentiment", form="hf", out=tmp_path / "out")
+    path = tmp_path / "out" / "task.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | record))
+    with pytest.raises(InputError, match=f"describes no task: {said}"):
+        import_task(tmp_path / "out", tmp_path / "bank", task="a", base="nowhere")
+
+
+def test_names_of_an_import_hold_no_control_characters(tmp_path):
+    with pytest.raises(InputError, match="task's name must hold no control characters"):
+        import_task(tmp_path, tmp_path / "bank", task="a\u202eb", base="nowhere")
 
 
 def test_the_command_line_imports_a_prompted_model(tiny_roberta, tmp_path):
