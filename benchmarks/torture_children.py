@@ -124,6 +124,11 @@ def start(
     try:
         for number, pipe in enumerate(pipes, start=1):
             os.dup2(pipe[1], number)
+        # The parent's streams may be files that can be sought in; pipes cannot.
+        sys.stdout, sys.stderr = (
+            open(number, "w", encoding="utf-8", closefd=False)  # noqa: SIM115
+            for number in (1, 2)
+        )
         if first is not None:
             first()
         if watch is not None:
