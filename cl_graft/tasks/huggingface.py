@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import InputError, first_line
-from cl_graft.tasks.records import SUFFIXES, Record, RecordFile, check_rows
-from cl_graft.tasks.text_files import Reading, check_size
+from cl_graft.tasks.records import SUFFIXES, Record, RecordFile, gather
+from cl_graft.tasks.text_files import Reading, check_rows, check_size
 
 # The datasets library takes most of a second to import, so each function imports it when called.
 
@@ -33,12 +33,38 @@ def read_saved_dataset(path: Path, *, reading: Reading) -> dict[str, RecordFile]
     """
     import datasets
 
+    for file in sorted(path.rglob("*.arrow")):
+        _refuse_dictionaries(file)
     try:
         loaded = datasets.load_from_disk(str(path))
     except Exception as error:  # the library raises whatever its files' parsers raise
         reason = str(error).split("\n", 1)[0]
         raise InputError(f"{path}: a saved data set that cannot be read ({reason})") from None
     return _splits(loaded, str(path), reading)
+
+
+def _refuse_dictionaries(file: Path) -> None:
+    """Refuse what the library does not write, and would unpack before anybody sees its size.
+
+    Raises:
+        InputError: If a column's values stand in a dictionary, or another form of repetition.
+    """
+    import pyarrow
+
+    try:
+        with pyarrow.memory_map(str(file)) as source:
+            types = pyarrow.ipc.open_stream(source).schema.types
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{file}: not an intact Arrow file ({first_line(error)})") from None
+    while types:
+        kind = types.pop()
+        if pyarrow.types.is_dictionary(kind) or pyarrow.types.is_run_end_encoded(kind):
+            raise InputError(
+                f"{file}: a column of the type {kind}, which the datasets library does not write; "
+                "save its values themselves"
+            )
+        kind = getattr(kind, "storage_type", kind)
+        types += [kind.field(place).type for place in range(kind.num_fields)]
 
 
 def read_hub_dataset(
@@ -90,6 +116,7 @@ def _splits(loaded: Any, place: str, reading: Reading) -> dict[str, RecordFile]:
 
 
 def _records(table: Any, place: str, reading: Reading) -> RecordFile:
+    """Read the columns of single values: lists, records and media hold neither texts nor labels."""
     import datasets
 
     check_size(place, table.data.nbytes, reading)
@@ -99,11 +126,18 @@ def _records(table: Any, place: str, reading: Reading) -> RecordFile:
         for column, feature in table.features.items()
         if isinstance(feature, datasets.ClassLabel)
     }
+    flat = [
+        column
+        for column, feature in table.features.items()
+        if isinstance(feature, datasets.Value | datasets.ClassLabel)
+    ]
     try:
-        records = tuple(
-            Record(values, f"{place}: row {number}") for number, values in enumerate(table, start=1)
-        )
+        table.data.validate(full=True)
+        rows = enumerate(table.select_columns(flat), start=1)
+        records = gather(place, (Record(v, f"{place}: row {n}") for n, v in rows), reading)
+    except InputError:
+        raise
     except Exception as error:  # whatever reading or decoding a column raises
         reason = (str(error) or type(error).__name__).split("\n", 1)[0]
         raise InputError(f"{place}: the rows cannot be read ({reason})") from None
-    return RecordFile(place, tuple(table.column_names), records, class_names)
+    return RecordFile(place, tuple(flat), records, class_names)

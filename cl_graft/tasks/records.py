@@ -1,8 +1,10 @@
 """Files of records: jsonl, csv, tsv and parquet, each record with its place for messages.
 
-A file is read whole. What is wrong with a file (missing, damaged, another format, too large) is
-one sentence that names it. What is wrong with a row (JSON syntax, a ragged row, another encoding)
-names the line too, and is an error or counted, as the caller's `BadRows` says.
+A file is read whole, up to limits: of its bytes, its rows, a line, and the memory that its rows
+take, which can be many times what the file has. What is wrong with a file (missing, damaged,
+another format, too large) is one sentence that names it. What is wrong with a row (JSON syntax, a
+ragged row, another encoding) names the line too, and is an error or counted, as the caller's
+`BadRows` says.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,14 +21,14 @@ from typing import Any
 from cl_graft.errors import InputError
 from cl_graft.tasks.bad_rows import BadRows
 from cl_graft.tasks.parquet import read_parquet
-from cl_graft.tasks.tables import long_fields, table_rows
-from cl_graft.tasks.text_files import Reading, lines, read_text
+from cl_graft.tasks.tables import LongLine, long_fields, table_rows
+from cl_graft.tasks.text_files import MAX_LINE, Reading, check_rows, lines, read_text
 
 __all__ = [
     "SUFFIXES",
     "Record",
     "RecordFile",
-    "check_rows",
+    "gather",
     "parse_records",
     "read_records",
     "strip_suffix",
@@ -39,6 +41,8 @@ _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _DOCUMENTS = (".docx", ".doc", ".odt", ".pdf", ".rtf", ".pptx", ".html", ".htm", ".xml")
 _ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar", ".xz", ".bz2", ".zst")
 
+_MEMORY_A_BYTE = 8
+_BYTES_A_VALUE = 64
 _NOT_DECODED = re.compile("[\udc80-\udcff]")
 
 
@@ -117,7 +121,7 @@ def read_records(
         return parse_records(text, kind, place=path, reading=reading, bad_rows=bad)
     columns, rows, class_names = read_parquet(path, reading)
     numbered = enumerate(rows, start=1)
-    records = _gather(path, (Record(v, f"{path}: row {n}") for n, v in numbered), reading)
+    records = gather(str(path), (Record(v, f"{path}: row {n}") for n, v in numbered), reading)
     return _filled(path, columns, records, class_names, bad)
 
 
@@ -145,7 +149,7 @@ def parse_records(
     if not text.strip():
         raise InputError(f"{place}: the file is empty")
     if kind == "jsonl":
-        records = _gather(place, _json_records(place, text, bad), reading)
+        records = gather(str(place), _json_records(place, text, bad), reading)
         columns = tuple(dict.fromkeys(name for record in records for name in record.values))
     else:
         columns, records = _table(place, text, kind, reading, bad)
@@ -167,25 +171,41 @@ def _filled(
     return RecordFile(str(path), columns, records, class_names)
 
 
-def check_rows(place: str, count: int, reading: Reading) -> None:
-    """Refuse more rows than may be read of one file.
+def gather(place: str, records: Iterable[Record], reading: Reading) -> tuple[Record, ...]:
+    """Collect the records of a file, as long as their number and their memory are within limits.
 
     Raises:
-        InputError: If `count` is more.
+        InputError: If there are more, or they take more than eight times what a file may have.
     """
-    if count > reading.most_rows:
-        raise InputError(
-            f"{place}: more than {reading.most_rows:,} rows, the limit for a file with "
-            f"max_megabytes {reading.max_megabytes}; make it smaller, or raise that"
-        )
-
-
-def _gather(path: Path, records: Iterator[Record], reading: Reading) -> tuple[Record, ...]:
     gathered: list[Record] = []
+    memory = 0
     for record in records:
         gathered.append(record)
-        check_rows(str(path), len(gathered), reading)
+        memory += _memory(record.values)
+        check_rows(place, len(gathered), reading)
+        if memory > _MEMORY_A_BYTE * reading.most_bytes:
+            raise InputError(
+                f"{place}: its rows take more than {_MEMORY_A_BYTE * reading.max_megabytes:,} MB "
+                f"of memory, {_MEMORY_A_BYTE} times the limit for a file; leave out columns that "
+                "are no text or label, make it smaller, or raise max_megabytes"
+            )
     return tuple(gathered)
+
+
+def _memory(values: object) -> int:
+    """Return about how many bytes of memory values take, with all that is inside them."""
+    size, left = 0, [values]
+    while left:
+        value = left.pop()
+        size += _BYTES_A_VALUE
+        if isinstance(value, str | bytes):
+            size += len(value)
+        elif isinstance(value, Mapping):
+            left.extend(value.values())
+            size += _BYTES_A_VALUE * len(value)
+        elif isinstance(value, list | tuple):
+            left.extend(value)
+    return size
 
 
 def _json_records(path: Path, text: str, bad: BadRows) -> Iterator[Record]:
@@ -200,6 +220,10 @@ def _json_records(path: Path, text: str, bad: BadRows) -> Iterator[Record]:
 
 
 def _json_object(line: str, place: str) -> dict[str, object]:
+    if len(line) > MAX_LINE:
+        raise InputError(
+            f"{place}: the line has {len(line):,} characters, the limit is {MAX_LINE:,}"
+        )
     _refuse_damaged(line, place)
     try:
         values = json.loads(line, object_pairs_hook=partial(_named_once, place))
@@ -252,10 +276,13 @@ def _table(
 def _quoted_table(
     path: Path, text: str, delimiter: str, reading: Reading, bad: BadRows, *, quotes: bool
 ) -> tuple[tuple[str, ...], tuple[Record, ...]]:
-    with long_fields():
-        rows = table_rows(text, delimiter, quotes=quotes)
-        header = _header(path, rows)
-        records = _gather(path, _table_records(path, rows, header, delimiter, bad), reading)
+    try:
+        with long_fields():
+            rows = table_rows(text, delimiter, quotes=quotes)
+            header = _header(path, rows)
+            records = gather(str(path), _table_records(path, rows, header, delimiter, bad), reading)
+    except LongLine as error:
+        raise InputError(f"{path}: {error}; the file is no table, or damaged") from None
     return tuple(header), records
 
 

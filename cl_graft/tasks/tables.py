@@ -6,9 +6,9 @@ import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cl_graft.tasks.text_files import MAX_CHARACTERS, lines
+from cl_graft.tasks.text_files import MAX_CHARACTERS, MAX_LINE, lines
 
-__all__ = ["long_fields", "table_rows"]
+__all__ = ["LongLine", "long_fields", "table_rows"]
 
 
 def table_rows(
@@ -18,6 +18,9 @@ def table_rows(
 
     An open quote swallows the lines after it; reading then goes on at the line after its first, so
     that one bad row costs no other.
+
+    Raises:
+        LongLine: At a line of more than `MAX_LINE` characters.
     """
     number, offset = 1, 0
     while True:
@@ -45,6 +48,10 @@ def table_rows(
             number, before = number + reader.line_num - before, reader.line_num
 
 
+class LongLine(ValueError):
+    """A line is longer than any table's."""
+
+
 class _Lines:
     """Iterate over the lines of a text, and remember where the first one of a row ends."""
 
@@ -57,6 +64,10 @@ class _Lines:
 
     def __next__(self) -> str:
         found = next(self._found)
+        if found.end() - found.start() > MAX_LINE:
+            raise LongLine(
+                f"a line of {found.end() - found.start():,} characters, the limit is {MAX_LINE:,}"
+            )
         if self.first_end is None:
             self.first_end = found.end()
         return found[0]

@@ -17,8 +17,10 @@ from cl_graft.errors import InputError, nearest
 
 __all__ = [
     "MAX_CHARACTERS",
+    "MAX_LINE",
     "MEGABYTE",
     "Reading",
+    "check_rows",
     "check_size",
     "decode",
     "detect_encoding",
@@ -28,6 +30,9 @@ __all__ = [
 
 MAX_CHARACTERS = 1_000_000
 """Of one text: no model reads a longer one, and a tokenizer would take all memory."""
+
+MAX_LINE = 8 * MAX_CHARACTERS
+"""Characters of one line of a file: what a parser makes of a longer one would take all memory."""
 
 MEGABYTE = 1_000_000
 _BYTES_A_ROW = 100
@@ -177,6 +182,19 @@ def check_size(place: str, size: int, reading: Reading, *, unpacked: bool = Fals
         )
 
 
+def check_rows(place: str, count: int, reading: Reading) -> None:
+    """Refuse more rows than may be read of one file.
+
+    Raises:
+        InputError: If `count` is more.
+    """
+    if count > reading.most_rows:
+        raise InputError(
+            f"{place}: more than {reading.most_rows:,} rows, the limit for a file with "
+            f"max_megabytes {reading.max_megabytes}; make it smaller, or raise that"
+        )
+
+
 def decode(data: bytes, place: str, encoding: str = "utf-8", *, escape: bool = False) -> str:
     """Decode the bytes of a text file; `place` names it in messages, `escape` as in `read_text`.
 
@@ -219,9 +237,11 @@ def _read_bytes(path: Path, reading: Reading) -> bytes:
             with gzip.open(path) as file:
                 data = file.read(most + 1)
         else:
-            check_size(str(path), path.stat().st_size, reading)
+            size = path.stat().st_size
+            check_size(str(path), size, reading)
             with path.open("rb") as file:
-                data = file.read(most + 1)
+                # read() allocates what it is asked for; a file that grows meanwhile is cut.
+                data = file.read(min(size, most) + 1)
     except EOFError:
         raise InputError(
             f"{path}: the gzip archive ends too early; it was probably cut off while being copied"
