@@ -103,7 +103,10 @@ class Bench:
             Ingredients(
                 model=model,
                 stream=self.stream,
-                facts={label: task_facts(task, config) for label, task in enumerate(self.tasks)},
+                facts={
+                    label: task_facts(task, config, seed=self.seed)
+                    for label, task in enumerate(self.tasks)
+                },
                 identity=self.identity,
                 grafting={
                     label: grafting_settings(config, schedule, seed=self.seed)

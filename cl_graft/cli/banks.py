@@ -217,7 +217,8 @@ def add_command(
 
     Nothing is needed but the bank, its base model and the new data. What is not said here is as
     in the bank's own run. The name of a task that the bank knows makes a new entry that answers
-    it from now on; the earlier one stays as it is.
+    it from now on; the earlier one stays as it is. If that task was learned before from the same
+    data with the same settings, nothing is done.
 
     [b]Examples[/b]
 
@@ -247,7 +248,8 @@ def add_command(
         )
     output.result(
         added,
-        f"{added.bank}: entry {added.position}, task {added.task!r} (label {added.label})",
+        f"{added.bank}: entry {added.position}, task {added.task!r} (label {added.label})"
+        + ("" if added.new else ", learned before from the same data with the same settings"),
         f"{added.owned:,} coordinates ({added.density:.3%}), "
         f"test {added.metric} {_score(added.test)} on {added.test_rows} rows",
         *added.notes,

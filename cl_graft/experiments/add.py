@@ -22,7 +22,7 @@ from cl_graft.experiments.base import config_of
 from cl_graft.experiments.config import ExperimentConfig, override_
 from cl_graft.experiments.data_report import data_lines, data_report
 from cl_graft.experiments.devices import pick_device
-from cl_graft.experiments.facts import task_facts
+from cl_graft.experiments.facts import is_recorded, task_facts
 from cl_graft.experiments.folders import writing_to
 from cl_graft.experiments.hosting import Reporter, set_schedule_
 from cl_graft.experiments.progress import Progress, silent
@@ -48,6 +48,7 @@ from cl_graft.strategies import (
     MultiTaskText,
     ScaleLoss,
     StopAfter,
+    TaskFacts,
     TextBatches,
     heads_for,
 )
@@ -75,6 +76,7 @@ class Added:
         test_rows: How many these are.
         seconds: Wall time by phase.
         notes: What a reader should know of the task's rows.
+        new: Whether it was learned now; it is not learned twice from the same data and settings.
     """
 
     bank: Path
@@ -89,6 +91,7 @@ class Added:
     test_rows: int
     seconds: Mapping[str, float]
     notes: Sequence[str]
+    new: bool = True
 
 
 def add_task(
@@ -106,7 +109,9 @@ def add_task(
     """Learn one more task into a bank, on top of all that it holds.
 
     A task whose name the bank knows gets a new entry under the same task label, which answers it
-    from then on; the earlier entry stays as it is and can still be asked by position.
+    from then on; the earlier entry stays as it is and can still be asked by position. If the latest
+    entry of that name was learned from the same data with the same settings, the task is there
+    already, and nothing is done.
 
     Args:
         folder: The bank, or the run that holds it.
@@ -148,17 +153,25 @@ def add_task(
             max_length=config.max_length,
             first_label=label,
         )
-        reporter = Reporter(progress, strategy="grafting", seed=seed)
-        reporter.task = text_task.name
+        facts = task_facts(text_task, config, seed=seed)
+        known = [p for p, entry in enumerate(bank.entries) if entry.task == text_task.name]
+        new = not (known and is_recorded(facts, by=bank.entries[known[-1]].facts))
         with about_task(text_task.name):
-            plugin, test = _learn(opened, stream, config, where, seed=seed, reporter=reporter)
-        grown = cast(GraftBank, plugin.bank)
-        entry = grown.entries[-1]
+            if new:
+                reporter = Reporter(progress, strategy="grafting", seed=seed)
+                reporter.task = text_task.name
+                plugin, test = _learn(opened, stream, config, where, facts, seed, reporter)
+                bank, position = cast(GraftBank, plugin.bank), len(bank)
+                seconds = plugin.seconds[label]
+            else:
+                position, seconds = known[-1], {}
+                test = _score_entry(opened, stream, position, batch=config.eval_batch)
+        entry = bank.entries[position]
         return Added(
             bank=where,
             task=entry.task,
             label=label,
-            position=len(grown) - 1,
+            position=position,
             claimed=entry.size,
             owned=len(entry.owned),
             density=entry.density,
@@ -166,7 +179,8 @@ def add_task(
             test=test,
             test_rows=len(text_task.test),
             notes=tuple(data_lines(data_report(stream))),
-            seconds=plugin.seconds[label],
+            seconds=seconds,
+            new=new,
         )
 
 
@@ -214,7 +228,7 @@ def _learn(
     stream: TextStream,
     config: ExperimentConfig,
     folder: Path,
-    *,
+    facts: TaskFacts,
     seed: int,
     reporter: Reporter,
 ) -> tuple[GraftingPlugin, float]:
@@ -234,7 +248,7 @@ def _learn(
         grafting_settings(config, dense, seed=seed),
         bank=bank,
         dev=stream.benchmark.valid_stream,
-        facts={label: task_facts(task, config)},
+        facts={label: facts},
         identity=bank.base,
         on_entry=lambda grown: append_entry(grown, folder),
         progress=reporter.phase,
@@ -279,6 +293,14 @@ def _problem(
         metric=stream.tasks[0].task.scored_by,
         seed=seed,
     )
+
+
+def _score_entry(opened: OpenedBank, stream: TextStream, position: int, *, batch: int) -> float:
+    """Score an entry of a bank on the test rows of the stream's only task."""
+    inputs, targets = stream.tasks[0].splits["test"]
+    with in_phase("evaluation"):
+        logits = torch.cat([opened.logits(part, position) for part in inputs.split(batch)])
+    return score(logits, targets, stream.tasks[0].task.scored_by)
 
 
 def _test_score(model: MultiTaskText, stream: TextStream, *, batch: int) -> float:

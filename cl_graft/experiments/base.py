@@ -25,6 +25,7 @@ __all__ = [
     "base_identity",
     "checkpoint_files",
     "config_of",
+    "learning_settings",
     "load_base_model",
 ]
 
@@ -149,7 +150,7 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
             "tokenizer_sha256": hashes.tokenizer,
             "files": checkpoint_files(loaded.path),
             **({"revision": loaded.revision} if loaded.revision else {}),
-            "settings": config.model_dump(mode="json", exclude={*_NOT_LEARNING, "seeds"}),
+            "settings": learning_settings(config),
         },
     )
     try:
@@ -157,6 +158,11 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
     except ValueError as error:
         raise InputError(f"no bank can record the base {loaded.name!r}: {error}") from error
     return identity
+
+
+def learning_settings(config: ExperimentConfig) -> dict[str, Any]:
+    """Return the settings that say how a bank learns its tasks, as JSON can hold them."""
+    return config.model_dump(mode="json", exclude={*_NOT_LEARNING, "seeds"})
 
 
 def config_of(base: BaseIdentity, *, tasks: list[str], **settings: Any) -> ExperimentConfig:

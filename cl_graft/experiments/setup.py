@@ -133,7 +133,8 @@ def set_up(
         model=model,
         identity=identity,
         facts={
-            label: task_facts(task, config, max_length=length) for label, task in enumerate(tasks)
+            label: task_facts(task, config, seed=seed, max_length=length)
+            for label, task in enumerate(tasks)
         },
         record=record,
     )

@@ -26,6 +26,7 @@ _FACTS: dict[str, object] = {
     "rows": {"train": 1024, "dev": 256, "test": 1000},
     "shots": 512,
     "data_fingerprint": "0" * 64,
+    "settings_sha256": "0" * 64,
     "metric": "accuracy",
     "localizer": "learned_mask",
     "dense_dev": 0.87890625,

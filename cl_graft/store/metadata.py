@@ -144,6 +144,7 @@ class _EntryFacts(_Schema):
     trained_dev: _Score = None
     temperature: _Temperature | None = None
     data_fingerprint: _Name | None = None
+    settings_sha256: _Sha256 | None = None
 
 
 class _Entry(_Schema):

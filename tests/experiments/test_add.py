@@ -93,6 +93,43 @@ def test_a_task_seen_again_becomes_a_new_entry_that_answers_its_label(bank):
     assert verify(bank).ok
 
 
+@pytest.mark.parametrize("task", ["sentiment", "paraphrase"])
+def test_the_same_task_again_is_said_to_be_there_and_changes_nothing(bank, task):
+    first = add_task(bank, task)  # sentiment was learned by the run that made the bank
+    assert first.new is (task == "paraphrase")
+    before = file_hashes(bank)
+    again = add_task(bank, task)
+    assert file_hashes(bank) == before
+    assert not again.new
+    assert again.seconds == {}
+    assert (again.position, again.label, again.test) == (first.position, first.label, first.test)
+    assert (again.owned, again.metric, again.notes) == (first.owned, first.metric, first.notes)
+
+
+def test_an_addition_that_is_killed_once_its_entry_is_listed_is_done_when_it_is_called_again(
+    bank, monkeypatch
+):
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("cl_graft.experiments.add._test_score", killed)
+        with pytest.raises(KeyboardInterrupt):
+            add_task(bank, "paraphrase")
+    before = file_hashes(bank)
+    again = add_task(bank, "paraphrase")
+    assert (again.position, again.new) == (2, False)
+    assert file_hashes(bank) == before
+    assert [entry.task for entry in load_bank(bank).entries] == ["sentiment", "topic", "paraphrase"]
+
+
+@pytest.mark.parametrize("sets", [["data_seed=5"], ["steps=5"], ["seeds=[3]"], ["max_length=20"]])
+def test_the_same_task_from_other_data_or_with_other_settings_is_learned(bank, sets):
+    assert add_task(bank, "sentiment", sets=sets).new
+    assert not add_task(bank, "sentiment", sets=sets).new
+    assert len(load_bank(bank)) == 3
+
+
 def test_a_known_name_with_other_labels_is_refused(bank, tmp_path):
     (tmp_path / "topic.jsonl").write_text(
         "".join(f'{{"text": "text {n}", "label": "{"ab"[n % 2]}"}}\n' for n in range(60))
