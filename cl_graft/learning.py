@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -28,16 +29,21 @@ from cl_graft.trouble import in_phase
 __all__ = [
     "DenseRun",
     "GraftingSettings",
+    "Measure",
     "Progress",
     "TaskProblem",
     "check_dense_run",
     "dense_passes",
     "fine_tune_task",
     "silent",
+    "unmeasured",
 ]
 
 Progress = Callable[[str, int, int], None]
 """Called as (phase, step, steps) while a phase runs."""
+
+Measure = Callable[[str, str, int, float], None]
+"""Called as (phase, name, step, value) with a loss or a dev score, at a step from 1."""
 
 
 @dataclass(frozen=True)
@@ -327,6 +333,7 @@ def fine_tune_task(
     cache: Cache | None = None,
     checkpoints: Checkpoints | None = None,
     progress: Progress | None = None,
+    measure: Measure | None = None,
 ) -> DenseRun:
     """Run the independent dense fine-tuning of a task; the model is put back to its base.
 
@@ -338,6 +345,7 @@ def fine_tune_task(
         cache: Answers what was computed before.
         checkpoints: Where a run that was interrupted is taken up, and kept on the way.
         progress: Called after every step.
+        measure: Called with every step's loss and with dev scores.
     """
     trained = {**task.parameters, **task.head}
     before = snapshot(trained)
@@ -349,7 +357,12 @@ def fine_tune_task(
     found = {phase: cache.get(key) if cache is not None else None for phase, key in keys.items()}
     answers = {phase: answer for phase, answer in found.items() if answer is not None}
     if len(answers) < len(keys):
-        report = progress or silent
+        report, measure = progress or silent, measure or unmeasured
+
+        def after_step(step: int, loss: float) -> None:
+            report("dense", step, settings.steps)
+            measure("dense", "Loss", step, loss)
+
         # A run that gathers its path is another one, named by it.
         own = keys["path" if path else "dense"]
         try:
@@ -360,7 +373,8 @@ def fine_tune_task(
                     seed=phase_seed,
                     path=path,
                     anchor={name: before[name] for name in task.parameters},
-                    on_step=lambda step, _: report("dense", step, settings.steps),
+                    on_step=after_step,
+                    on_look=partial(measure, "dense", "DevScore"),
                     checkpoint=checkpoints.at(own) if checkpoints else NOWHERE,
                 )
         finally:
@@ -393,3 +407,8 @@ def dense_passes(task: TaskProblem, settings: FineTuning) -> Passes:
 def silent(phase: str, step: int, steps: int) -> None:
     """Report nothing."""
     del phase, step, steps
+
+
+def unmeasured(phase: str, name: str, step: int, value: float) -> None:
+    """Pass a measurement over."""
+    del phase, name, step, value

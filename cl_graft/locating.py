@@ -26,6 +26,7 @@ from cl_graft.graft import gather, grafted, snapshot
 from cl_graft.keeping import holding, only_training
 from cl_graft.learning import (
     GraftingSettings,
+    Measure,
     Progress,
     TaskProblem,
     fine_tune_task,
@@ -73,6 +74,7 @@ def locate_task(
     cache: Cache | None = None,
     checkpoints: Checkpoints | None = None,
     progress: Progress | None = None,
+    measure: Measure | None = None,
 ) -> Located:
     """Find the region of a task on a model at its base, which is put back there.
 
@@ -83,9 +85,10 @@ def locate_task(
         cache: Answers what was computed before.
         checkpoints: Where a phase that was interrupted is taken up, and kept on the way.
         progress: Called while phases run.
+        measure: Called with losses and dev scores of phases.
     """
     layout = Layout.of(task.parameters)
-    start = _start(task, settings, cache, checkpoints, progress or silent)
+    start = _start(task, settings, cache, checkpoints, progress or silent, measure)
     started = time.perf_counter()
     without = owned if settings.refill and settings.mode == "prefix" else None
     taken = len(without) if without is not None else 0
@@ -113,6 +116,7 @@ def locate_task(
             path=start.path or {},
             count=count,
             progress=progress,
+            measure=measure,
         )
         ranking = _ranking(
             problem,
@@ -126,6 +130,8 @@ def locate_task(
             checkpoints=checkpoints,
         )
         claimed, graft_dev = _budget(problem, ranking, settings, k, without, start)
+    if measure is not None and graft_dev is not None:
+        measure("localize", "DevScore", settings.mask_steps, graft_dev)
     return start.at(claimed, graft_dev, time.perf_counter() - started, count.passes)
 
 
@@ -191,6 +197,7 @@ def _start(
     cache: Cache | None,
     checkpoints: Checkpoints | None,
     report: Progress,
+    measure: Measure | None,
 ) -> _Start:
     started = time.perf_counter()
     localizer = find_localizer(settings.localizer)
@@ -203,6 +210,7 @@ def _start(
             cache=cache,
             checkpoints=checkpoints,
             progress=report,
+            measure=measure,
         )
         seconds = time.perf_counter() - started
         return _Start(

@@ -13,7 +13,14 @@ from functools import partial
 from torch import Tensor
 
 from cl_graft.errors import DivergedError
-from cl_graft.learning import GraftingSettings, Progress, TaskProblem, silent
+from cl_graft.learning import (
+    GraftingSettings,
+    Measure,
+    Progress,
+    TaskProblem,
+    silent,
+    unmeasured,
+)
 from cl_graft.localization import Problem
 from cl_graft.passes import Passes
 from cl_graft.precision import safe_scale
@@ -38,6 +45,7 @@ def pose(
     path: Parameters,
     count: Count,
     progress: Progress | None = None,
+    measure: Measure | None = None,
 ) -> Problem:
     """Pose a task, on a model at its base and in eval mode, to a localizer.
 
@@ -48,8 +56,9 @@ def pose(
         path: The dense run's path; empty if none was gathered.
         count: Counts the rows.
         progress: Called when a step's rows are asked for.
+        measure: Called with a step's loss, once its micro-batches were computed.
     """
-    report = progress or silent
+    report, measure = progress or silent, measure or unmeasured
     seed = derive(settings.seed, task.content, "mask")
     rows = min(settings.mask_batch, len(task.train))
     order = BatchOrder(len(task.train), rows, seed, "batches")
@@ -61,9 +70,15 @@ def pose(
         cuts = range(0, len(places), settings.micro_batch)
         parts = [places[cut : cut + settings.micro_batch] for cut in cuts]
 
+        seen: list[float] = []
+
         def loss(part: Sequence[int]) -> Tensor:
             # Localizers take the mean of the parts, of which the last may be smaller.
-            return finite(task.loss(part), step) * (len(part) * len(parts) / len(places))
+            value = finite(task.loss(part), step) * (len(part) * len(parts) / len(places))
+            seen.append(float(value.detach()) / len(parts))
+            if len(seen) == len(parts):
+                measure("localize", "Loss", step + 1, sum(seen))
+            return value
 
         return [partial(loss, part) for part in parts]
 

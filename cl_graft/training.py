@@ -136,6 +136,7 @@ def fine_tune(
     scale: LossScale | None = None,
     dev_score: Callable[[], float] | None = None,
     on_step: Callable[[int, float], None] | None = None,
+    on_look: Callable[[int, float], None] | None = None,
     checkpoint: Checkpoint = NOWHERE,
     through: Iterable[nn.Parameter] = (),
     falling: bool | None = None,
@@ -157,6 +158,7 @@ def fine_tune(
         scale: Scales the loss, for fp16; steps that overflow are skipped.
         dev_score: Score on dev, higher is better; called in eval mode.
         on_step: Called after every step with its number (from 1) and its loss.
+        on_look: Called after every look at dev with the step's number and the score.
         checkpoint: Where the run was left, if it was, and where its steps are offered.
         through: Other parameters of the model that require gradients, as hooks carry these on to
             `parameters` (`cl_graft.sparse`).
@@ -206,6 +208,8 @@ def fine_tune(
                     score = dev_score()
                 except NotFinite as error:
                     raise diverged(str(error), step + 1) from error
+                if on_look:
+                    on_look(step + 1, score)
                 if best is None or best.dev is None or beats(score, best.dev):
                     best = _keep(best, parameters, walked, step=step + 1, dev=score)
             checkpoint.offer(partial(_state, parameters, optimizer, walked, scale, best, losses))

@@ -43,6 +43,7 @@ from cl_graft.strategies.heads import (
     open_heads_,
 )
 from cl_graft.strategies.host import check_model, check_plugins
+from cl_graft.strategies.phases import PhaseReports, cost
 from cl_graft.strategies.problems import Problems
 from cl_graft.strategies.session import Session, TaskFacts
 from cl_graft.strategies.task_labels import TaskLabels, Unprotected, has_labels, label_of
@@ -164,14 +165,18 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._first.begin_(carrier, switch.bank)
         task = self._problem(strategy, label)
         settings = self._by_label.get(label, self.settings)
-        with about_task(self._name(label)):
+        name = self._name(label)
+        reports = PhaseReports(strategy, name=name, label=label, progress=self._progress)
+        reports.say(cost(strategy, settings, rows=len(task.train)))
+        with about_task(name):
             located = locate_task(
                 task,
                 settings,
                 owned=switch.bank.owned(),
                 cache=self._cache,
                 checkpoints=self._checkpoints,
-                progress=self._progress,
+                progress=reports.step,
+                measure=reports.measure,
             )
         free = switch.bank.free(located.claimed)
         switch.to(_latest(switch.bank))
@@ -184,6 +189,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             located=located,
             task=task,
             settings=settings,
+            measure=reports.measure,
         )
         if not len(free) and free.layout.total:
             logger.warning(

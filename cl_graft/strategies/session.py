@@ -24,7 +24,7 @@ from cl_graft.errors import DivergedError, InputError
 from cl_graft.fingerprint import environment, hash_tensors
 from cl_graft.graft import copy_, extract, gather, named, snapshot, write_
 from cl_graft.keeping import keeping_modes, only_training
-from cl_graft.learning import GraftingSettings, TaskProblem
+from cl_graft.learning import GraftingSettings, Measure, TaskProblem, unmeasured
 from cl_graft.locating import Located
 from cl_graft.metrics import fit_temperature
 from cl_graft.names import parameters_by_name, tensors_by_name
@@ -80,6 +80,7 @@ class Session:
         located: Located,
         task: TaskProblem,
         settings: GraftingSettings,
+        measure: Measure = unmeasured,
     ) -> None:
         self.label = label
         self.seconds = dict(located.seconds)
@@ -90,6 +91,7 @@ class Session:
         self._located = located
         self._task = task
         self._settings = settings
+        self._measure = measure
         self._away = False
         self._started = time.perf_counter()
         self._seed = derive(settings.seed, task.content, "region")
@@ -276,6 +278,7 @@ class Session:
         with keeping_modes(self._model):
             self._model.eval()
             score = self._task.dev_score()
+        self._measure("region", "DevScore", self._steps, score)
         self.passes["region"] += Passes(forward=len(self._task.dev))
         if self._best is None or beats(score, self._best[0]):
             vector = self._live.vector.detach().clone()

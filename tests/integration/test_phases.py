@@ -1,0 +1,103 @@
+"""What grafting's phases tell the loggers of a strategy, and what a task is said to cost."""
+
+import io
+import re
+
+import pytest
+from avalanche.logging import InteractiveLogger, TensorboardLogger, TextLogger
+from avalanche.models import SimpleMLP
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tiny_streams import learner, quick, vector_stream
+
+from cl_graft import FineTuning
+
+SETTINGS = {
+    "density": 0.2,
+    "mask_steps": 3,
+    "mask_batch": 16,
+    "look_every": 2,
+    "fine_tuning": FineTuning(steps=6, batch_size=8, lr=0.1, evaluations=2),
+}
+
+
+def made(*loggers, **changes):
+    model = SimpleMLP(num_classes=2, input_size=12, hidden_size=8)
+    settings = quick(**(SETTINGS | changes))
+    return learner(model, vector_stream(labels=[0, 1]), settings=settings, loggers=loggers)
+
+
+def test_tensorboard_shows_losses_and_dev_scores_of_every_phase_at_their_steps(tmp_path):
+    run = made(TensorboardLogger(tmp_path))
+    run.strategy.train(run.train_stream)
+    run.strategy.evaluator.loggers[0].writer.flush()
+    events = EventAccumulator(str(tmp_path)).Reload()
+    for task in ("train_stream/Task000/Exp000", "train_stream/Task001/Exp001"):
+        steps = {
+            name: [event.step for event in events.Scalars(f"{name}/{task}")]
+            for name in (
+                "Loss/dense_phase",
+                "DevScore/dense_phase",
+                "Loss/localize_phase",
+                "DevScore/localize_phase",
+                "DevScore/region_phase",
+            )
+        }
+        assert steps == {
+            "Loss/dense_phase": [1, 2, 3, 4, 5, 6],
+            "DevScore/dense_phase": [3, 6],
+            "Loss/localize_phase": [1, 2, 3],
+            "DevScore/localize_phase": [3],
+            "DevScore/region_phase": [2, 4],
+        }
+
+
+def test_the_values_are_those_that_the_entry_records():
+    run = made()
+    run.strategy.train(run.train_stream[0])
+    published = run.strategy.evaluator.get_all_metrics()
+    facts = run.plugin.bank.entries[0].facts
+    where = "train_stream/Task000/Exp000"
+    assert max(published[f"DevScore/dense_phase/{where}"][1]) == facts["dense_dev"]
+    assert published[f"DevScore/localize_phase/{where}"][1] == [facts["graft_dev"]]
+    assert max(published[f"DevScore/region_phase/{where}"][1]) == facts["trained_dev"]
+
+
+def test_text_loggers_say_the_cost_before_anything_runs_and_how_phases_end():
+    file = io.StringIO()
+    run = made(TextLogger(file))
+    run.strategy.train(run.train_stream[0])
+    lines = [line for line in file.getvalue().splitlines() if line.startswith("task0: ")]
+    assert lines[0].startswith("task0: a dense run of 6 steps of 8 rows (")
+    assert re.fullmatch(r"task0: dense run: step 6 of 6, loss [\d.]+", lines[1])
+    assert re.fullmatch(r"task0: localization: step 3 of 3, loss [\d.]+", lines[2])
+    assert "DevScore/region_phase/train_stream/Task000/Exp000 = " in file.getvalue()
+
+
+@pytest.mark.parametrize("localizer", ["learned_mask", "base_gradient", "magnitude", "movement"])
+def test_the_multiples_are_those_of_the_rows_that_were_computed(localizer):
+    file = io.StringIO()
+    run = made(TextLogger(file), localizer=localizer, look_every=0)
+    run.strategy.train(run.train_stream[0])
+    said = re.findall(r"\(([\d.]+) times\)", file.getvalue())
+    spent = run.plugin.passes[0]
+    host = spent["region"].forward_backward
+    # The last batch of the strategy's own loop is not full.
+    own = run.strategy.train_mb_size * -(-host // run.strategy.train_mb_size)
+    phases = [spent[name].forward_backward for name in ("dense", "localize") if name in spent]
+    assert said == [f"{rows / own:.1f}" for rows in phases if rows]
+    total = float(re.findall(r"about ([\d.]+) times", file.getvalue())[0])
+    assert total == pytest.approx(sum(phases) / own + 1, abs=0.06)
+
+
+def test_the_interactive_logger_says_it_too(capsys):
+    run = made(InteractiveLogger())
+    run.strategy.train(run.train_stream[0])
+    assert "task0: a dense run of 6 steps of 8 rows" in capsys.readouterr().out
+
+
+def test_an_evaluator_that_is_switched_off_publishes_nothing():
+    run = made()
+    run.strategy.evaluator.active = False
+    run.strategy.train(run.train_stream[0])
+    assert not run.strategy.evaluator.get_all_metrics()
+    assert len(run.plugin.bank) == 1
