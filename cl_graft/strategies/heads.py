@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from avalanche.models import IncrementalClassifier, MultiHeadClassifier, MultiTaskModule
@@ -292,7 +293,8 @@ def _make_missing_(carrier: nn.Module, entry: Entry) -> None:
 
 def _put_(owner: nn.Module, name: str, kept: Tensor, *, least: int) -> None:
     """Write a kept tensor into a module, in the size that was kept unless more is asked for."""
-    group = owner._parameters if name in owner._parameters else owner._buffers
+    inside = name in owner._parameters
+    group: dict[str, Any] = owner._parameters if inside else owner._buffers
     now = group[name]
     if now is None:
         return
@@ -303,8 +305,7 @@ def _put_(owner: nn.Module, name: str, kept: Tensor, *, least: int) -> None:
             now[: len(kept)].copy_(kept)
         else:
             value = kept.detach().to(now.device, now.dtype, copy=True)
-            is_parameter = isinstance(now, nn.Parameter)
-            group[name] = nn.Parameter(value, now.requires_grad) if is_parameter else value
+            group[name] = nn.Parameter(value, now.requires_grad) if inside else value
             _count_units_(owner)
 
 

@@ -33,6 +33,7 @@ from cl_graft.learning import GraftingSettings, TaskProblem
 from cl_graft.locating import locate_task
 from cl_graft.passes import Passes
 from cl_graft.region import Layout
+from cl_graft.strategies.growth import extended, grown, in_order
 from cl_graft.strategies.heads import (
     FirstValues,
     HeldHeads,
@@ -160,10 +161,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         check_model(strategy.model)
         check_plugins(strategy)
         carrier = carrier_of(strategy.model)
-        switch = self._open(carrier)
+        switch = self._grown(carrier, self._open(carrier))
         switch.verify()
         self._first.begin_(carrier, switch.bank)
-        task = self._problem(strategy, label)
+        task = self._problem(strategy, label, switch.bank)
         settings = self._by_label.get(label, self.settings)
         name = self._name(label)
         reports = PhaseReports(strategy, name=name, label=label, progress=self._progress)
@@ -255,19 +256,18 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """Carry the answer of the experience's task; an unknown task gets the latest prefix."""
         if self.bank is None:
             return
-        if self._session is None:
-            self._open(carrier_of(strategy.model))
-        label = label_of(strategy.experience, self._task_labels)
-        position = None if label is None else self._switch.bank.find(label=label)
         carrier = carrier_of(strategy.model)
+        switch = self._open(carrier) if self._session is None else self._session.switch
+        label = label_of(strategy.experience, self._task_labels)
+        position = None if label is None else switch.bank.find(label=label)
         if self._session is not None:
             if label == self._session.label or position is None:
                 return
             self._session.leave()
-        self._away = self._switch.position, HeldHeads(carrier, -1 if label is None else label)
-        self._switch.to(_latest(self._switch.bank) if position is None else position)
+        self._away = switch.position, HeldHeads(carrier, -1 if label is None else label)
+        switch.to(_latest(switch.bank) if position is None else position)
         if position is not None:
-            entry = self._switch.bank.entries[position]
+            entry = switch.bank.entries[position]
             load_head_(carrier, entry, classes=_classes(strategy.experience))
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
@@ -359,7 +359,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if self._switch is not None and self._switch.model is carrier:
             return self._switch
         paths = head_paths(carrier)
-        layout = Layout.of(graftable_outside_heads(carrier, keep=self._keep))
+        layout = self._layout(carrier)
         if self.bank is None:
             self.bank = GraftBank(layout, self._identify(carrier, paths), self.settings.mode)
         elif self.bank.layout != layout:
@@ -381,6 +381,27 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         open_heads_(carrier, self.bank)
         return self._switch
 
+    def _layout(self, carrier: nn.Module) -> Layout:
+        layout = Layout.of(graftable_outside_heads(carrier, keep=self._keep))
+        return layout if self.bank is None else in_order(layout, like=self.bank.layout)
+
+    def _grown(self, carrier: nn.Module, switch: Switch) -> Switch:
+        """Take in parameters that the model got since its last task, as new coordinates."""
+        bank = switch.bank
+        layout = extended(bank.layout, self._layout(carrier))
+        if layout == bank.layout:
+            return switch
+        if self._identity is not None:
+            raise WrongArchitecture(
+                f"the model got {len(layout.names) - len(bank.layout.names)} new parameters, but "
+                "`identity` describes its base without them; leave `identity` away"
+            )
+        switch.to(None)
+        base = self._identify(carrier, head_paths(carrier))
+        self._switch = grown(carrier, bank, layout, base)
+        self.bank = self._switch.bank
+        return self._switch
+
     def _identify(self, carrier: nn.Module, paths: tuple[str, ...]) -> BaseIdentity:
         dtypes = {p.dtype for p in graftable_outside_heads(carrier).values()}
         dtype = next(iter(dtypes)) if len(dtypes) == 1 else torch.float32
@@ -390,27 +411,33 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             return given or found
         return replace(given, facts={**found.facts, **given.facts})
 
-    def _problem(self, strategy: Any, label: int) -> TaskProblem:
-        return self._problems.of(
+    def _problem(self, strategy: Any, label: int, bank: GraftBank) -> TaskProblem:
+        task = self._problems.of(
             strategy,
             strategy.experience,
             label=label,
-            base=self.bank.base.fingerprint if self.bank is not None else "",
+            base=bank.base.fingerprint,
             seed=self.settings.seed,
             keep=self._keep,
         )
+        return replace(task, parameters={name: task.parameters[name] for name in bank.layout.names})
 
     def _name(self, label: int) -> str:
         facts = self._facts.get(label)
         return facts.name if facts else f"task{label}"
 
     def _label(self, strategy: Any) -> int | None:
-        """Return the experience's task label; None, with one warning, where there is none."""
+        """Return the label of the task that is to be learned; None where there is none to learn.
+
+        A stream without labels is warned of once. A strategy of no epochs trains nothing, so there
+        is nothing to make room for.
+        """
         label = label_of(strategy.experience, self._task_labels)
-        if has_labels(strategy, self._task_labels):
-            return label
-        self._unprotected.warn()
-        return None
+        if not has_labels(strategy, self._task_labels):
+            self._unprotected.warn()
+            return None
+        settings = self._by_label.get(label, self.settings) if label is not None else self.settings
+        return label if strategy.train_epochs or not settings.retrain else None
 
 
 def _classes(experience: Any) -> int:

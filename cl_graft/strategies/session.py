@@ -67,7 +67,11 @@ class TaskFacts:
 
 
 class Session:
-    """Hold a task's open region while the host's loop trains it."""
+    """Hold a task's open region while the host's loop trains it.
+
+    Attributes:
+        switch: What moves the model from one answer to another.
+    """
 
     def __init__(
         self,
@@ -86,7 +90,7 @@ class Session:
         self.seconds = dict(located.seconds)
         self.passes = {**located.passes, "region": Passes()}
         self._carrier = carrier
-        self._switch = switch
+        self.switch = switch
         self._position = switch.position
         self._located = located
         self._task = task
@@ -177,14 +181,14 @@ class Session:
         self.read_()
         write_(self._carrier, self._base)
         if not foreign:
-            self._switch.accept()
+            self.switch.accept()
         self._away = True
 
     def home(self) -> None:
         """Carry the prefix, the live region and the live head, also if Avalanche grew it."""
         self._heads.put_back_()
         if self._away:
-            self._switch.to(self._position)
+            self.switch.to(self._position)
             self._away = False
             self.write_()
 
@@ -210,7 +214,7 @@ class Session:
         self._model.eval()
         self._check_rest()
         write_(self._carrier, owned)
-        bank = self._switch.bank
+        bank = self.switch.bank
         layout = bank.layout
         self.seconds["region"] = time.perf_counter() - self._started
         located = self._located
@@ -236,7 +240,7 @@ class Session:
             },
         )
         grown = bank.append(entry)
-        self._switch.extend(grown, base=self._base)
+        self.switch.extend(grown, base=self._base)
         self._model.train()
         return grown
 
