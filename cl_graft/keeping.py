@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from cl_graft.forwards import current_forward, other_forward
 from cl_graft.graft import copy_, snapshot
 from cl_graft.region import Parameters
 
-__all__ = ["holding", "keeping", "keeping_flags", "keeping_modes", "only_training"]
+__all__ = [
+    "holding",
+    "keeping",
+    "keeping_flags",
+    "keeping_modes",
+    "only_training",
+    "without_nested_tensors",
+]
 
 
 @contextmanager
@@ -58,11 +68,38 @@ def keeping_flags(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def only_training(model: nn.Module, parameters: Iterable[Tensor] = ()) -> Iterator[None]:
     """Let some parameters of a model require gradients for a `with` block, and no others."""
-    with keeping_flags(model):
+    with keeping_flags(model), without_nested_tensors(model):
         model.requires_grad_(False)
         for parameter in parameters:
             parameter.requires_grad_(True)
         yield
+
+
+@contextmanager
+def without_nested_tensors(model: nn.Module) -> Iterator[None]:
+    """Let torch's transformer encoders keep their padding where they compute gradients.
+
+    In eval mode an `nn.TransformerEncoder` drops padding if its first layer is frozen, without a
+    look at later layers; one that requires gradients fails on what is left, a nested tensor.
+    """
+    with ExitStack() as block:
+        for module in model.modules():
+            if isinstance(module, nn.TransformerEncoder) and module.use_nested_tensor:
+                block.enter_context(other_forward(module, _padded(current_forward(module))))
+        yield
+
+
+def _padded(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def forward(encoder: nn.TransformerEncoder, *args: Any, **settings: Any) -> Tensor:
+        if not torch.is_grad_enabled() or not any(p.requires_grad for p in encoder.parameters()):
+            return own(*args, **settings)
+        encoder.use_nested_tensor = False
+        try:
+            return own(*args, **settings)
+        finally:
+            encoder.use_nested_tensor = True
+
+    return forward
 
 
 @contextmanager

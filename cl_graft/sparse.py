@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from cl_graft.coordinate_gradient import Coordinates, region_linear
 from cl_graft.forwards import has_other_forward, other_forward
 from cl_graft.graft import Graft, extract, named
+from cl_graft.keeping import without_nested_tensors
 from cl_graft.linear_layers import is_conv1d, is_linear
 from cl_graft.region import Region
 
@@ -89,6 +90,7 @@ class RegionParameters:
         ]
         self.gathered: list[nn.Parameter] = []
         with ExitStack() as undo:
+            undo.enter_context(without_nested_tensors(model))
             undo.callback(_give_back_, {p: p.requires_grad for p in self._parameters.values()})
             self._connect_(undo)
             self._undo = undo.pop_all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,6 +15,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.pytorch_utils import Conv1D
 
 from cl_graft.coordinate_gradient import Coordinates, Kernel, pick_kernel, region_linear
+from cl_graft.keeping import only_training
 from cl_graft.region import Layout, Region
 from cl_graft.sparse import RegionParameters
 
@@ -236,6 +238,52 @@ def test_a_layer_of_torch_that_computes_past_its_children_in_eval_mode_trains_al
     with RegionParameters(model, region) as trained:
         loss(model).backward()
     torch.testing.assert_close(trained.vector.grad, reference)
+
+
+class _Padded(nn.Module):
+    """Torch's encoder over rows with padding, which are those that hold a 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(9, 8)
+        layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, 3)
+
+    def forward(self, words: Tensor) -> Tensor:
+        return self.encoder(self.words(words), src_key_padding_mask=words == 0)[:, 0]
+
+
+WORDS = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0]])
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors is in prototype stage")
+@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("frozen", ["", "words encoder.layers.0", "words encoder.layers.0-1"])
+def test_an_encoder_of_torch_trains_on_padded_rows_whichever_layers_are_frozen(
+    frozen: str, training: bool
+) -> None:
+    model = _Padded().double()
+    inside = dict(model.named_parameters())
+    if frozen:
+        gone = ("words", "encoder.layers.0", "encoder.layers.1")[: 3 if "-" in frozen else 2]
+        inside = {name: p for name, p in inside.items() if not name.startswith(gone)}
+    layout = Layout.of(inside)
+    region = Region.of(layout, range(1, layout.total, 3))
+    dense = copy.deepcopy(model)  # whose first layer requires gradients, so that it keeps padding
+    loss = dense.train(training)(WORDS).square().sum()
+    gradients = torch.autograd.grad(loss, [dense.get_parameter(name) for name in inside])
+    reference = torch.cat([gradient.reshape(-1) for gradient in gradients])[region.index]
+    model.train(training)
+    with torch.no_grad():
+        before = model(WORDS)
+    with only_training(model), RegionParameters(model, region) as trained:
+        model(WORDS).square().sum().backward()
+        with torch.no_grad():
+            torch.testing.assert_close(model(WORDS), before, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(trained.vector.grad, reference)
+    assert model.encoder.use_nested_tensor
+    assert type(model.encoder) is nn.TransformerEncoder
 
 
 @pytest.fixture

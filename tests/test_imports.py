@@ -121,8 +121,9 @@ BELOW: dict[str, set[str]] = {
     "store": {"errors", "escaping", "region", "graft", "bank", "fingerprint"},
     "hub": {"errors", "escaping", "bank", "store"},
     "coordinate_gradient": set(),
-    "sparse": FOUNDATION | {"region", "graft", "coordinate_gradient", "forwards", "linear_layers"},
-    "keeping": {"region", "graft"},
+    "sparse": FOUNDATION
+    | {"region", "graft", "keeping", "coordinate_gradient", "forwards", "linear_layers"},
+    "keeping": {"region", "graft", "forwards"},
     "mixout": {"randomness", "region", "graft", "keeping"},
     "proximal": {"region"},
     "training": FOUNDATION | {"region", "graft", "keeping", "sparse", "mixout", "proximal"},
