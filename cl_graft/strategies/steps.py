@@ -9,6 +9,7 @@ import torch
 from avalanche.core import SupervisedPlugin
 from torch import nn
 
+from cl_graft.examples import Examples
 from cl_graft.randomness import derive
 
 __all__ = ["ClipGradient", "LinearDecay", "SeededLoop", "StopAfter"]
@@ -43,32 +44,39 @@ class StopAfter(SupervisedPlugin, supports_distributed=True):
 class SeededLoop(SupervisedPlugin, supports_distributed=True):
     """Make data order and dropout functions of (seed, experience, epoch or step).
 
-    Runs at: before_training, before_training_epoch, before_training_iteration, after_training_exp.
-    So a run trains with the same bits with and without evaluation in between. What other plugins
-    draw between experiences, such as the rows that they keep, is seeded too: give it before them.
-    `GraftingPlugin` does this by itself.
+    Runs at: before_training, before_training_exp, before_training_epoch,
+    before_training_iteration, after_training_exp. So a run trains with the same bits with and
+    without evaluation in between. An experience that `text_stream` made is known by its rows, so
+    its draws do not depend on the place of its task in the stream; another by its place. What
+    other plugins draw between experiences, such as the rows that they keep, is seeded too: give it
+    before them. `GraftingPlugin` does this by itself.
     """
 
     def __init__(self, seed: int) -> None:
         super().__init__()
         self.seed = seed
+        self._experience: int | str = 0
 
     def before_training(self, strategy: Any, **kwargs: Any) -> None:
         """Seed what a strategy draws when it is given an experience."""
         self._seed_all(strategy, "before")
 
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Look which experience is trained."""
+        tensors = getattr(strategy.experience, "encoded", None)
+        self._experience = strategy.clock.train_exp_counter
+        if tensors is not None:
+            self._experience = Examples(range(len(tensors[1])), tensors=tensors).fingerprint()
+
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         """Seed the epoch's data order."""
-        clock = strategy.clock
-        torch.manual_seed(
-            derive(self.seed, clock.train_exp_counter, "epoch", clock.train_exp_epochs)
-        )
+        epoch = strategy.clock.train_exp_epochs
+        torch.manual_seed(derive(self.seed, self._experience, "epoch", epoch))
 
     def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Seed the step's dropout."""
-        clock = strategy.clock
-        step = clock.train_exp_iterations
-        torch.manual_seed(derive(self.seed, clock.train_exp_counter, "step", step))
+        step = strategy.clock.train_exp_iterations
+        torch.manual_seed(derive(self.seed, self._experience, "step", step))
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Seed what plugins draw of an experience that is learned."""

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from small_runs import Runs
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.verify import verify
@@ -46,6 +47,15 @@ def test_a_task_is_learned_as_if_it_were_alone(small_runs, name):
     stream, alone = small_runs(name), small_runs(name, tasks=["topic"])
     assert stream.logit_hashes["topic"]["learned"] == alone.logit_hashes["topic"]["learned"]
     assert stream.bytes["topic"] == pytest.approx(alone.bytes["topic"], rel=0.02)
+
+
+@pytest.mark.parametrize("name", WHATEVER_THE_ORDER)
+def test_dropout_of_a_task_does_not_depend_on_its_place(tiny_bert, tmp_path, small_runs, name):
+    runs = Runs(tiny_bert, tmp_path, drawn=small_runs.drawn)
+    first, later = (runs(name, tasks=order) for order in (["topic"], ["sentiment", "topic"]))
+    assert first.logit_hashes["topic"]["learned"] == later.logit_hashes["topic"]["learned"]
+    still = small_runs(name, tasks=["topic"])
+    assert first.logit_hashes["topic"]["learned"] != still.logit_hashes["topic"]["learned"]
 
 
 def linears():
