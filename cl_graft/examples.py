@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch.utils.data import default_collate
 from cl_graft.batching import text_lengths
 from cl_graft.randomness import permutation
 
-__all__ = ["Examples"]
+__all__ = ["Examples", "compute_logits"]
 
 
 class Examples:
@@ -84,3 +84,31 @@ class Examples:
         """Return some of the rows, in the order in which they are named."""
         rows = [self.rows[place] for place in places]
         return Examples(self._dataset, rows, tensors=self._tensors)
+
+
+def compute_logits(
+    forward: Callable[[Tensor], Tensor],
+    examples: Examples,
+    *,
+    device: torch.device,
+    places: Sequence[int] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Answer rows without gradients, 64 at a time.
+
+    Args:
+        forward: Inputs to logits.
+        examples: The rows.
+        device: Where inputs go.
+        places: Which of the rows; None means all.
+
+    Returns:
+        Logits, (n, K), and their targets, on the CPU.
+    """
+    logits, targets = [], []
+    places = examples.alike(range(len(examples)) if places is None else places)
+    with torch.no_grad():
+        for first in range(0, len(places), 64):
+            inputs, target = examples.batch(places[first : first + 64])
+            logits.append(forward(inputs.to(device)).float().cpu())
+            targets.append(target)
+    return torch.cat(logits), torch.cat(targets)

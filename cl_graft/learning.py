@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from cl_graft.caching import Cache, cache_key
 from cl_graft.checkpointing import NOWHERE, Checkpoints
 from cl_graft.errors import InputError
-from cl_graft.examples import Examples
+from cl_graft.examples import Examples, compute_logits
 from cl_graft.graft import copy_, snapshot
 from cl_graft.localization import find_localizer
 from cl_graft.passes import Passes
@@ -263,16 +263,18 @@ class TaskProblem:
 
     def dev_score(self) -> float:
         """Score the model as it is now on dev."""
-        return self._score(self.dev, range(len(self.dev)))
+        return self.score(*self.dev_logits())
 
     def dev_logits(self) -> tuple[Tensor, Tensor]:
         """Answer dev with the model as it is now: logits, (n, K), and their targets, on the CPU."""
-        return self._logits(self.dev, range(len(self.dev)))
+        return compute_logits(self.forward, self.dev, device=self.device)
 
     def train_score(self, *, rows: int, seed: int) -> float:
         """Score the model as it is now on the first `rows` shuffled training rows."""
-        order = permutation(len(self.train), seed, "train score").tolist()
-        return self._score(self.train, order[:rows])
+        places = permutation(len(self.train), seed, "train score").tolist()[:rows]
+        return self.score(
+            *compute_logits(self.forward, self.train, device=self.device, places=places)
+        )
 
     def answer(self, places: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Compute the logits of some training rows, of shape (n, K), and their mean loss."""
@@ -290,19 +292,6 @@ class TaskProblem:
         for first in range(0, len(places), micro_batch):
             part = places[first : first + micro_batch]
             yield self.loss(part) * (len(part) / len(places))
-
-    def _score(self, examples: Examples, places: Sequence[int]) -> float:
-        return self.score(*self._logits(examples, places))
-
-    def _logits(self, examples: Examples, places: Sequence[int]) -> tuple[Tensor, Tensor]:
-        logits, targets = [], []
-        places = examples.alike(places)
-        with torch.no_grad():
-            for first in range(0, len(places), 64):
-                inputs, target = examples.batch(places[first : first + 64])
-                logits.append(self.forward(inputs.to(self.device)).float().cpu())
-                targets.append(target)
-        return torch.cat(logits), torch.cat(targets)
 
 
 @dataclass(frozen=True, eq=False)

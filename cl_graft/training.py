@@ -43,6 +43,7 @@ __all__ = [
     "FineTuning",
     "backpropagate",
     "beats",
+    "evaluated_steps",
     "fine_tune",
     "freeze_statistics",
 ]
@@ -169,7 +170,7 @@ def fine_tune(
         DivergedError: If a loss or a weight that would be returned is NaN or infinite.
     """
     optimizer = _optimizer(parameters, settings)
-    looks = _looks(settings) if dev_score else set()
+    looks = evaluated_steps(settings.steps, settings.evaluations) if dev_score else set()
     best: FineTuned | None = None
     losses: list[float] = []
     walked = _Path(parameters) if path else None
@@ -396,6 +397,12 @@ def _is_matrix(name: str, parameter: nn.Parameter) -> bool:
     return parameter.dim() > 1 and not name.endswith("bias")
 
 
-def _looks(settings: FineTuning) -> set[int]:
-    count = min(settings.evaluations, settings.steps)
-    return {round(settings.steps * (i + 1) / count) for i in range(count)} if count else set()
+def evaluated_steps(steps: int, evaluations: int) -> set[int]:
+    """Return the steps, from 1, after which dev is looked at: evenly spaced, the last among them.
+
+    Args:
+        steps: Of the whole run.
+        evaluations: How many are asked for; there are no more than steps.
+    """
+    count = min(evaluations, steps)
+    return {round(steps * (i + 1) / count) for i in range(count)} if count else set()

@@ -266,8 +266,8 @@ class ExperimentConfig(BaseModel):
     evaluations: int = Field(
         default=5,
         ge=0,
-        description="Looks at dev in a dense run and in a region's training; the best is kept. "
-        "0 keeps the last.",
+        description="Looks at dev while a task trains, in dense runs, regions and the loops of all "
+        "strategies alike; the best is kept. 0 keeps the last.",
     )
     region_evaluations: int | None = Field(
         default=None,

@@ -9,7 +9,7 @@ from avalanche.core import SupervisedPlugin
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.experiments.progress import Progress, Step
-from cl_graft.strategies import LinearDecay, StopAfter
+from cl_graft.strategies import KeepBest, LinearDecay, StopAfter
 from cl_graft.training import FineTuning
 
 __all__ = ["Reporter", "set_schedule_"]
@@ -77,3 +77,5 @@ def set_schedule_(
     for plugin in strategy.plugins:
         if isinstance(plugin, LinearDecay):
             plugin.lr, plugin.steps = schedule.lr, schedule.steps
+        elif isinstance(plugin, KeepBest):
+            plugin.steps, plugin.evaluations = schedule.steps, schedule.evaluations

@@ -68,7 +68,7 @@ from cl_graft.passes import Passes, total_passes
 from cl_graft.stopping import Stop
 from cl_graft.store import append_entry, load_bank, only_writer, told_of_full_disks
 from cl_graft.store.banks import holds_entry
-from cl_graft.strategies import StopAfter
+from cl_graft.strategies import KeepBest, StopAfter
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.problems import task_problem
 from cl_graft.strategies.row import StrategyRow
@@ -263,7 +263,8 @@ class _Run:
         seconds |= noted(strategy, "seconds", label) or {"train": trained}
         seconds["evaluate"] = time.perf_counter() - started
         # A loop that was taken up in its middle has seen a part of its rows here.
-        taken_up = Passes(schedule.steps * schedule.batch_size)
+        looked = sum(p.rows for p in strategy.plugins if isinstance(p, KeepBest))
+        taken_up = Passes(schedule.steps * schedule.batch_size, looked)
         trained_on = counted if self.row.memory is None else taken_up
         passes = record.passes.setdefault(name, {})
         passes |= noted(strategy, "passes", label) or {"train": trained_on}

@@ -1,6 +1,7 @@
 """Strategies and plugins for Avalanche."""
 
 from cl_graft.strategies.batches import TextBatches
+from cl_graft.strategies.best_step import KeepBest
 from cl_graft.strategies.data_parallel import SplitBatches
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.multitask import MultiTaskText, heads_for
@@ -14,6 +15,7 @@ __all__ = [
     "ClipGradient",
     "GraftingContinual",
     "GraftingPlugin",
+    "KeepBest",
     "LinearDecay",
     "MicroBatches",
     "MultiTaskText",

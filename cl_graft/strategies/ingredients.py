@@ -19,6 +19,7 @@ from cl_graft.checkpointing import Checkpoints
 from cl_graft.learning import GraftingSettings
 from cl_graft.precision import loss_scale
 from cl_graft.strategies.batches import TextBatches
+from cl_graft.strategies.best_step import KeepBest
 from cl_graft.strategies.multitask import MultiTaskText
 from cl_graft.strategies.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.resuming import Resuming
@@ -137,18 +138,37 @@ class Ingredients:
             "evaluator": self.evaluator,
         }
 
-    def looped(self, *own: SupervisedPlugin, whole_batches: bool = False) -> list[SupervisedPlugin]:
-        """Return the plugins of a loop that trains every weight with SGD, around a strategy's own.
+    def looped(
+        self, *own: SupervisedPlugin, whole_batches: bool = False, chooses: bool = True
+    ) -> list[SupervisedPlugin]:
+        """Return the plugins of a loop that trains weights, around a strategy's own.
 
         Args:
             *own: The strategy's.
             whole_batches: As in `plugins_around`.
+            chooses: Whether the best of some evaluations on dev is kept, as in a dense run; off
+                for strategies that hold more of a step than what the optimiser trains.
         """
-        before = (SeededLoop(self.seed), StopDiverged(), ClipGradient(self.clip))
+        schedule = self.first_schedule
+        choice = KeepBest(
+            schedule.steps, schedule.evaluations, dev=self.dev, metrics=self.metrics, seed=self.seed
+        )
+        # First, so that all others see the values that are kept.
+        before = (
+            *([choice] if chooses else []),
+            SeededLoop(self.seed),
+            StopDiverged(),
+            ClipGradient(self.clip),
+        )
         return self.plugins_around(*before, *own, whole_batches=whole_batches)
 
     def hosted(
-        self, kind: type[_Host], *own: SupervisedPlugin, whole_batches: bool = False, **more: Any
+        self,
+        kind: type[_Host],
+        *own: SupervisedPlugin,
+        whole_batches: bool = False,
+        chooses: bool = True,
+        **more: Any,
     ) -> _Host:
         """Make a strategy of Avalanche that trains every weight with SGD.
 
@@ -156,10 +176,12 @@ class Ingredients:
             kind: Its class.
             *own: Plugins of the strategy's.
             whole_batches: As in `plugins_around`.
+            chooses: As in `looped`.
             **more: What else the class is constructed with.
         """
         host = self.host(weight_decay=self.first_schedule.weight_decay)
-        return kind(**host, **more, plugins=self.looped(*own, whole_batches=whole_batches))
+        plugins = self.looped(*own, whole_batches=whole_batches, chooses=chooses)
+        return kind(**host, **more, plugins=plugins)
 
     def naive(self, *own: SupervisedPlugin, whole_batches: bool = False) -> Naive:
         """Make Avalanche's Naive with a strategy's own plugins.

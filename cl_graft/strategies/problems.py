@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError
-from cl_graft.examples import Examples
+from cl_graft.examples import Examples, compute_logits
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.learning import TaskProblem
 from cl_graft.metrics import score
@@ -65,6 +65,20 @@ class Problems:
         """
         if label not in self._dev:
             strategy.experience = set_aside(strategy.experience, seed=seed)
+
+    def dev_rows(self, strategy: Any, label: int) -> Examples:
+        """Return the rows for choosing of a task; without dev, those of the task in training."""
+        dev = self._dev.get(label)
+        return _dev_rows(strategy.experience.set_aside if dev is None else dev)
+
+    def dev_score(self, strategy: Any, label: int) -> float:
+        """Score a strategy's model as it is now on the rows for choosing of a task."""
+        logits, targets = compute_logits(
+            _forward(strategy.model, label),
+            self.dev_rows(strategy, label),
+            device=strategy.device,
+        )
+        return score(logits, targets, self._metrics.get(label, "accuracy"))
 
     def of(
         self,
@@ -129,7 +143,7 @@ def task_problem(
         for name, parameter in head.module.named_parameters()
     }
     train = Examples(experience.dataset.train(), tensors=getattr(experience, "encoded", None))
-    chosen_on = Examples(dev.dataset.eval(), tensors=getattr(dev, "encoded", None))
+    chosen_on = _dev_rows(dev)
     return TaskProblem(
         precision=getattr(carrier, "precision", "fp32"),
         recomputes=getattr(carrier, "recomputes", False),
@@ -185,6 +199,10 @@ def _with_rows(experience: Any, rows: Sequence[int]) -> Any:
     if encoded is not None:
         part.encoded = tuple(tensor[torch.tensor(rows)] for tensor in encoded)
     return part
+
+
+def _dev_rows(dev: Any) -> Examples:
+    return Examples(dev.dataset.eval(), tensors=getattr(dev, "encoded", None))
 
 
 def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:

@@ -18,6 +18,7 @@ from cl_graft.checkpointing import (
     optimizer_state,
     part_of,
 )
+from cl_graft.errors import InputError
 from cl_graft.graft import copy_
 from cl_graft.strategies.batches import BatchLoader
 
@@ -52,7 +53,11 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         self._moved = False
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Put the loop where it was left, if it was."""
+        """Put the loop where it was left, if it was.
+
+        Raises:
+            InputError: If it was left with other plugins.
+        """
         self._clock, self._moved, self._checkpoint = None, False, NOWHERE
         if not isinstance(strategy.dataloader, BatchLoader):
             return
@@ -64,7 +69,14 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         held = {str(place): tensor for place, tensor in enumerate(_held(strategy))}
         copy_(held, part_of(tensors, "held"))
         load_optimizer_(strategy.optimizer, part_of(tensors, "optimizer"), facts["optimizer"])
-        for place, plugin in _resumable(strategy):
+        plugins = dict(_resumable(strategy))
+        if set(plugins) != set(facts["plugins"]):
+            raise InputError(
+                "the checkpoint of this loop was written by another version of cl_graft, whose "
+                f"plugins are {sorted(facts['plugins'])}, not {sorted(plugins)}; go on with that "
+                "one, or choose another output folder"
+            )
+        for place, plugin in plugins.items():
             plugin.load_loop_state_(part_of(tensors, place), facts["plugins"][place])
         clock = facts["clock"]
         strategy.dataloader.skip_(clock["train_exp_iterations"])

@@ -6,11 +6,13 @@ from avalanche.training.supervised import Naive
 from interrupted import KeptPhases, Trip
 from tiny_streams import quick, quiet_evaluator, text_learner
 
+from cl_graft.errors import InputError
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.graft import snapshot
 from cl_graft.precision import LossScale
 from cl_graft.strategies import (
     ClipGradient,
+    KeepBest,
     LinearDecay,
     MicroBatches,
     ScaleLoss,
@@ -59,21 +61,26 @@ def grafted(folder, phases, optimizer, *, scaled):
     return entry.weights_sha256, hash_tensors(entry.head), entry.facts["trained_dev"], passes
 
 
-def naive(folder, phases, optimizer, *, scaled):
+def naive(folder, phases, optimizer, *, scaled, evaluations=0):
     made = text_learner(folder, ("sentiment",))
+    keep = KeepBest(STEPS, evaluations, dev=made.benchmark.streams["valid"])
     strategy = Naive(
         model=made.model,
         optimizer=OPTIMIZERS[optimizer](made.model),
         train_mb_size=8,
         train_epochs=3,
-        plugins=around(phases, scaled=scaled, looped=[SeededLoop(0)]),
+        plugins=around(phases, scaled=scaled, looped=[keep, SeededLoop(0)]),
         evaluator=quiet_evaluator(),
     )
     strategy.train(made.train_stream[0])
-    return hash_tensors(snapshot(dict(made.model.named_parameters())))
+    return hash_tensors(snapshot(dict(made.model.named_parameters()))), keep.chosen, keep.rows
 
 
-@pytest.mark.parametrize("learn", [grafted, naive])
+def naive_at_its_best(folder, phases, optimizer, *, scaled):
+    return naive(folder, phases, optimizer, scaled=scaled, evaluations=4)
+
+
+@pytest.mark.parametrize("learn", [grafted, naive, naive_at_its_best])
 @pytest.mark.parametrize(
     ("optimizer", "scaled"), [("momentum", False), ("adamw", True), ("rmsprop", False)]
 )
@@ -91,6 +98,14 @@ def test_a_loop_interrupted_after_any_step_ends_on_the_same_bits(
         assert learn(tiny_bert, phases, optimizer, scaled=scaled) == undisturbed
         # Nothing is done twice: dense run and localization answer with their last states.
         assert phases.offers == before + STEPS
+
+
+def test_a_loop_is_not_taken_up_with_other_plugins(tiny_bert):
+    phases = KeptPhases(trip_after=3)
+    with pytest.raises(Trip):
+        naive(tiny_bert, phases, "momentum", scaled=False)
+    with pytest.raises(InputError, match="written by another version"):
+        naive(tiny_bert, phases, "momentum", scaled=True)
 
 
 def test_a_loop_over_other_batches_is_begun_anew(tiny_bert):

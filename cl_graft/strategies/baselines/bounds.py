@@ -22,6 +22,7 @@ from cl_graft.graft import load_
 from cl_graft.passes import Passes
 from cl_graft.strategies.baselines.held import bytes_of
 from cl_graft.strategies.batches import shuffled_batches
+from cl_graft.strategies.best_step import KeepBest
 from cl_graft.strategies.independent import IndependentPlugin
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.row import BY_LABEL, Memory, StrategyRow
@@ -65,6 +66,9 @@ class RowsOf(SupervisedPlugin, supports_distributed=False):
         inputs = torch.cat([experience.encoded[0] for experience in chosen])
         targets = torch.cat([experience.encoded[1] for experience in chosen])
         labels = torch.cat([torch.full((len(e.encoded[1]),), int(e.task_label)) for e in chosen])
+        for plugin in strategy.plugins:
+            if isinstance(plugin, KeepBest):
+                plugin.labels = [int(experience.task_label) for experience in chosen]
         strategy.dataloader = shuffled_batches(
             Examples(range(len(targets)), tensors=(inputs, targets)),
             labels,

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from cl_graft.models import graftable_parameters
 from cl_graft.strategies.baselines.held import bytes_of, plugin_of
 from cl_graft.strategies.baselines.own_values import frozen_but
+from cl_graft.strategies.best_step import KeepBest
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.row import BY_LABEL, StrategyRow
@@ -79,8 +80,12 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
                 name: torch.zeros_like(p, dtype=torch.uint8) for name, p in matrices.items()
             }
         trained = matrices if self._numbers else graftable_parameters(carrier)
-        frozen_but(carrier, trained, label=int(strategy.experience.task_label))
+        label = int(strategy.experience.task_label)
+        frozen_but(carrier, trained, label=label)
         self._pruned = False
+        for plugin in strategy.plugins:
+            if isinstance(plugin, KeepBest):
+                plugin.first = self._last_before_pruning(label)
 
     def after_backward(self, strategy: Any, **kwargs: Any) -> None:
         """Let nothing move but free weights, and after pruning the task's own."""
@@ -91,9 +96,8 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
 
     def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Prune when the time has come."""
-        steps = self.steps[int(strategy.experience.task_label)]
-        done = strategy.clock.train_exp_iterations + 1
-        if not self._pruned and done >= steps - math.floor(self.retrain * steps):
+        last = self._last_before_pruning(int(strategy.experience.task_label))
+        if not self._pruned and strategy.clock.train_exp_iterations + 1 >= last:
             self._prune(strategy)
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
@@ -118,6 +122,11 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Put the live weights back."""
         self._home(strategy)
+
+    def _last_before_pruning(self, label: int) -> int:
+        """Return after which step of a task, from 1, its weights are pruned."""
+        steps = self.steps[label]
+        return steps - math.floor(self.retrain * steps)
 
     @torch.no_grad()
     def _prune(self, strategy: Any) -> None:

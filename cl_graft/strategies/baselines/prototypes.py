@@ -104,7 +104,8 @@ def _cope(given: Ingredients) -> SupervisedTemplate:
         alpha=own["alpha"],
         temperature=own["temperature"],
     )
-    return given.hosted(OnFeatures, plugin, whole_batches=True)
+    # Prototypes are no values of the optimiser's: those of the last step answer.
+    return given.hosted(OnFeatures, plugin, whole_batches=True, chooses=False)
 
 
 def _numbers(stream: TextStream) -> dict[int, range]:
@@ -130,7 +131,8 @@ ROWS = (
     StrategyRow(
         "cope",
         "rehearsal",
-        "De Lange and Tuytelaars, 2021, https://arxiv.org/abs/2009.00919; Avalanche's CoPE",
+        "De Lange and Tuytelaars, 2021, https://arxiv.org/abs/2009.00919; Avalanche's CoPE; keeps "
+        "the last step",
         "everything",
         "head",
         _cope,
