@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
+from collections.abc import Callable, Iterator
+from types import CodeType
 from typing import Any
 
 from avalanche.models import (
@@ -13,12 +16,20 @@ from avalanche.models import (
     TrainEvalModel,
 )
 from avalanche.models.packnet import PackNetModule
+from avalanche.training.plugins import MIRPlugin, RWalkPlugin, SynapticIntelligencePlugin
 from torch import nn
 
-__all__ = ["check_model", "check_plugins"]
+from cl_graft.strategies.best_step import KeepBest
+from cl_graft.strategies.heads import carrier_of, head_paths
 
-_REACHES_INTO_PARAMETERS = ("EWCPlugin", "GEMPlugin", "MASPlugin")
-_NEEDS_EVERY_GRADIENT = ("SynapticIntelligencePlugin",)
+__all__ = ["check_model", "check_plugins", "reads_parameters"]
+
+_NEED_EVERY_GRADIENT = (SynapticIntelligencePlugin, MIRPlugin)
+_IN_A_STEP = (
+    *("before_training_iteration", "before_forward", "after_forward", "before_backward"),
+    *("after_backward", "before_update", "after_update", "after_training_iteration"),
+)
+_READERS = {"parameters", "named_parameters"}
 _REFUSED: tuple[tuple[type[nn.Module], str], ...] = (
     (PNN, "adds a column of parameters for every task and forgets nothing by itself"),
     (PackNetModule, "keeps every task's weights apart by itself"),
@@ -55,19 +66,80 @@ def check_plugins(strategy: Any) -> None:
     """Warn of plugins that cannot act on a region, and refuse those that fail on it.
 
     Raises:
-        ValueError: If a plugin needs the gradient of every parameter.
+        ValueError: If a plugin needs gradients of the model's own parameters, or chooses among
+            steps.
     """
-    names = {type(plugin).__name__ for plugin in strategy.plugins}
-    failing = sorted(names.intersection(_NEEDS_EVERY_GRADIENT))
+    plugins = strategy.plugins
+    failing = _names(p for p in plugins if isinstance(p, _NEED_EVERY_GRADIENT))
     if failing:
         raise ValueError(
-            f"{', '.join(failing)} needs the gradient of every parameter, but under grafting only "
+            f"{failing} needs the gradient of every parameter, but under grafting only "
             "the region has one; take the plugin out"
         )
-    reaching = sorted(names.intersection(_REACHES_INTO_PARAMETERS))
+    failing = _names(p for p in plugins if isinstance(p, RWalkPlugin))
+    if failing and not head_paths(carrier_of(strategy.model)):
+        raise ValueError(
+            f"{failing} needs the gradient of one parameter at least, but under grafting a model "
+            "without task heads has none of its own; take the plugin out"
+        )
+    if any(isinstance(plugin, KeepBest) for plugin in plugins):
+        raise ValueError(
+            "KeepBest puts the optimiser's values back, but a region's values stand in the model; "
+            "take the plugin out and let regions choose: GraftingSettings(look_every=...)"
+        )
+    reaching = _names(plugin for plugin in plugins if reads_parameters(type(plugin)))
     if reaching:
         warnings.warn(
-            f"{', '.join(reaching)} look at the model's own parameters, which stay frozen under "
+            f"{reaching} look at the model's own parameters, which stay frozen under "
             "grafting: they cannot act on a region",
             stacklevel=2,
         )
+
+
+def reads_parameters(kind: type) -> bool:
+    """Tell whether a plugin asks modules for their parameters while a step is trained.
+
+    Read is the code of its hooks in a step, and of its own methods and of functions of Avalanche or
+    its own package that they call.
+
+    Args:
+        kind: The plugin's class.
+    """
+    waiting: list[Any] = [getattr(kind, hook, None) for hook in _IN_A_STEP]
+    seen: set[Any] = set()
+    while waiting:
+        function = _python_function(waiting.pop())
+        if function is None or function in seen:
+            continue
+        seen.add(function)
+        names = set(_names_in(function.__code__))
+        if names & _READERS:
+            return True
+        near = {"avalanche", kind.__module__.partition(".")[0]}
+        for name in names:
+            waiting.append(getattr(kind, name, None))
+            called = function.__globals__.get(name)
+            if str(getattr(called, "__module__", "")).partition(".")[0] in near:
+                waiting.append(called)
+    return False
+
+
+def _python_function(found: Any) -> Any:
+    """Return the function behind a hook, a method or a decorated function; None if it is none."""
+    if not callable(found):
+        return None
+    function: Callable[..., Any] = inspect.unwrap(found)
+    function = getattr(function, "__func__", function)
+    return function if inspect.isfunction(function) else None
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """Yield the global names and attributes that code asks for, inner functions included."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
+def _names(plugins: Iterator[Any]) -> str:
+    return ", ".join(sorted({type(plugin).__name__ for plugin in plugins}))

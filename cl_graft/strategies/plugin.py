@@ -64,10 +64,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     The host's optimiser object is kept: while an experience trains, its first group holds the
     region's vector and the head (its learning rate, momentum, weight decay and so on apply to
     them), the other groups are empty, and its state starts empty; afterwards it gets its own
-    parameters back. Plugins that reach into ``model.parameters()`` (EWC, GEM, MAS) cannot act on a
-    region; a warning says so. SI, which fails on parameters without a gradient, is refused. Without
-    task labels nothing is protected: the strategy behaves exactly as it would without the plugin,
-    and a warning says so, once.
+    parameters back. Plugins that reach into ``model.parameters()`` in a step (EWC, RWalk, A-GEM and
+    the like) cannot act on a region; a warning says so. Those that fail on parameters without a
+    gradient (SI, MIR) are refused. Without task labels nothing is protected: the strategy behaves
+    exactly as it would without the plugin, and a warning says so, once.
 
     Args:
         settings: Density, localizer, dense run…; None means the defaults.

@@ -9,7 +9,22 @@ import pytest
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.models import SimpleMLP
-from avalanche.training.plugins import EWCPlugin, LwFPlugin, SynapticIntelligencePlugin
+from avalanche.training.plugins import (
+    AGEMPlugin,
+    EarlyStoppingPlugin,
+    EvaluationPlugin,
+    EWCPlugin,
+    GDumbPlugin,
+    GEMPlugin,
+    LFLPlugin,
+    LRSchedulerPlugin,
+    LwFPlugin,
+    MASPlugin,
+    MIRPlugin,
+    ReplayPlugin,
+    RWalkPlugin,
+    SynapticIntelligencePlugin,
+)
 from avalanche.training.supervised import Naive
 from tiny_streams import bits, learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
 from torch import nn
@@ -18,6 +33,20 @@ from cl_graft import GraftingContinual, GraftingPlugin
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.metrics.plugins import StreamScores
+from cl_graft.strategies import (
+    ClipGradient,
+    LinearDecay,
+    MicroBatches,
+    ScaleLoss,
+    SeededLoop,
+    SplitBatches,
+    StopAfter,
+    StopDiverged,
+    TextBatches,
+)
+from cl_graft.strategies.baselines.penalties import RWalkOnHeads
+from cl_graft.strategies.host import reads_parameters
+from cl_graft.strategies.resuming import Resuming
 
 
 def mlp(hidden=16):
@@ -61,20 +90,74 @@ def test_without_task_labels_it_is_naive_bit_for_bit_and_says_so_once(labels):
     assert run.plugin.bank is None
 
 
-def test_a_plugin_that_cannot_act_on_a_region_is_named_in_a_warning():
-    run = learner(mlp(), vector_stream(labels=[0, 1]), plugins=[EWCPlugin(ewc_lambda=1.0)])
-    with pytest.warns(UserWarning, match="EWCPlugin look at the model"):
-        run.strategy.train(run.train_stream[0])
-    with pytest.warns(UserWarning, match="EWCPlugin look at the model"):
-        run.strategy.train(run.train_stream[1])
+class Held(SupervisedPlugin, supports_distributed=False):
+    """A penalty of a user's own: a method of it goes over the parameters."""
+
+    def before_backward(self, strategy, **kwargs):
+        strategy.loss = strategy.loss + 0.0 * self.norm(strategy.model)
+
+    @torch.no_grad()
+    def norm(self, model):
+        return sum([p.square().sum() for _, p in model.named_parameters()])
+
+
+class HeldTwice(Held):
+    """The same, inherited."""
+
+
+INERT = [
+    EWCPlugin(ewc_lambda=1.0),
+    MASPlugin(),
+    GEMPlugin(4, 0.5),
+    AGEMPlugin(4, 4),
+    Held(),
+    HeldTwice(),
+]
+
+
+@pytest.mark.parametrize("plugin", INERT, ids=lambda plugin: type(plugin).__name__)
+def test_a_plugin_that_cannot_act_on_a_region_is_named_in_a_warning(plugin):
+    run = learner(mlp(), vector_stream(labels=[0, 1]), plugins=[copy.deepcopy(plugin)])
+    for experience in run.train_stream:
+        with pytest.warns(UserWarning, match=rf"^{type(plugin).__name__} look at the model"):
+            run.strategy.train(experience)
     assert len(run.plugin.bank) == 2
     assert run.hashes()
 
 
-def test_a_plugin_that_fails_without_every_gradient_is_refused_by_name():
-    plugin = SynapticIntelligencePlugin(si_lambda=1.0)
+def test_rwalk_is_named_beside_heads_and_refused_without_them(tiny_bert):
+    heads = text_learner(tiny_bert, plugins=[RWalkOnHeads(delta_t=1)])
+    with pytest.warns(UserWarning, match=r"^RWalkOnHeads look at the model"):
+        heads.strategy.train(heads.train_stream[0])
+    run = learner(mlp(), vector_stream(labels=[0, 1]), plugins=[RWalkPlugin(delta_t=1)])
+    with pytest.raises(ValueError, match="RWalkPlugin needs the gradient of one parameter"):
+        run.strategy.train(run.train_stream[0])
+
+
+ACTING = [
+    *(ReplayPlugin, LwFPlugin, LFLPlugin, EarlyStoppingPlugin, LRSchedulerPlugin, GDumbPlugin),
+    *(TextBatches, ClipGradient, LinearDecay, MicroBatches, ScaleLoss, SeededLoop, SplitBatches),
+    *(StopAfter, StopDiverged, StreamScores, GraftingPlugin, EvaluationPlugin, Resuming),
+]
+
+
+@pytest.mark.parametrize("kind", ACTING)
+def test_a_plugin_that_leaves_the_parameters_alone_in_a_step_brings_no_warning(kind):
+    assert not reads_parameters(kind)
+
+
+@pytest.mark.parametrize(
+    "plugin",
+    [
+        SynapticIntelligencePlugin(si_lambda=1.0),
+        type("OwnSI", (SynapticIntelligencePlugin,), {})(si_lambda=1.0),
+        MIRPlugin(8, 8, 8),
+    ],
+    ids=lambda plugin: type(plugin).__name__,
+)
+def test_a_plugin_that_fails_without_every_gradient_is_refused_by_name(plugin):
     run = learner(mlp(), vector_stream(labels=[0, 1]), plugins=[plugin])
-    with pytest.raises(ValueError, match="SynapticIntelligencePlugin needs the gradient"):
+    with pytest.raises(ValueError, match=rf"{type(plugin).__name__} needs the gradient"):
         run.strategy.train(run.train_stream[0])
 
 
