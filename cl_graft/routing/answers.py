@@ -23,10 +23,10 @@ def least_entropy(logits: Mapping[int, Tensor]) -> Tensor:
     https://arxiv.org/abs/2006.14769). Of equally sure tasks the first counts.
 
     Args:
-        logits: By task label, of shape (n, K) with the K ≥ 2 of the task.
+        logits: By number of the task, of shape (n, K) with the K ≥ 2 of the task.
 
     Returns:
-        Task labels, int64 of shape (n,).
+        Numbers of tasks, int64 of shape (n,).
     """
 
     def share(own: Tensor) -> Tensor:
@@ -43,10 +43,10 @@ def least_energy(logits: Mapping[int, Tensor]) -> Tensor:
     first task's counts.
 
     Args:
-        logits: By task label, of shape (n, K) with the K of the task.
+        logits: By number of the task, of shape (n, K) with the K of the task.
 
     Returns:
-        Task labels, int64 of shape (n,).
+        Numbers of tasks, int64 of shape (n,).
     """
     return _least(logits, lambda own: -own.logsumexp(1))
 

@@ -19,7 +19,7 @@ class ClassStatistics:
     """Means of the features of classes, and how rows scatter around them.
 
     Attributes:
-        tasks: The task label of each class, int64 (C,).
+        tasks: Number of each class's task, such as the position of its entry, int64 (C,).
         classes: The number of each class in its task, int64 (C,).
         counts: Rows of each class, int64 (C,).
         means: Mean features of each class, (C, d), fp32.
@@ -51,7 +51,7 @@ class ClassStatistics:
         Args:
             features: Of shape (n, d).
             targets: The class of each row, integers of shape (n,).
-            task: The task's label.
+            task: The task's number.
         """
         features, targets = features.detach().cpu().double(), targets.detach().cpu().long()
         known = dict(zip(self._names(), range(len(self.counts)), strict=True))
@@ -101,7 +101,7 @@ def nearest_prototype(features: Tensor, known: ClassStatistics) -> Tensor:
         known: The classes; at least one.
 
     Returns:
-        Task labels, int64 of shape (n,).
+        Numbers of tasks, int64 of shape (n,).
     """
     means = torch.nn.functional.normalize(known.means.double(), dim=1)
     nearness = features.detach().cpu().double() @ means.T
@@ -114,7 +114,7 @@ def discriminant(features: Tensor, known: ClassStatistics, *, shrinkage: float) 
     Linear discriminant analysis as it is learned from a stream (Hayes and Kanan, 2020,
     https://arxiv.org/abs/1909.01520): the log-likelihood of class c is, but for what all classes
     share, μ_cᵀ Σ⁻¹ z − μ_cᵀ Σ⁻¹ μ_c / 2. A task's likelihood is the mean of its classes', so tasks
-    are equally likely beforehand. Of equally likely tasks the smaller label counts.
+    are equally likely beforehand. Of equally likely tasks the smaller number counts.
 
     Args:
         features: Of shape (n, d).
@@ -123,7 +123,7 @@ def discriminant(features: Tensor, known: ClassStatistics, *, shrinkage: float) 
             (0, 1]: Σ = (1 − shrinkage) · S + shrinkage · trace(S) / d · I.
 
     Returns:
-        Task labels, int64 of shape (n,).
+        Numbers of tasks, int64 of shape (n,).
 
     Raises:
         ValueError: If the scatter was not kept, or `shrinkage` is outside its range.

@@ -24,7 +24,7 @@ import torch
 from avalanche.core import SupervisedPlugin
 from torch import Tensor, nn
 
-from cl_graft.bank import BaseIdentity, GraftBank
+from cl_graft.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.base_check import identify
 from cl_graft.caching import Cache
 from cl_graft.checkpointing import Checkpoints, State
@@ -44,6 +44,7 @@ from cl_graft.strategies.heads import (
     open_heads_,
 )
 from cl_graft.strategies.host import check_model, check_plugins
+from cl_graft.strategies.own_entries import OwnEntries
 from cl_graft.strategies.phases import PhaseReports, cost
 from cl_graft.strategies.problems import Problems
 from cl_graft.strategies.session import Session, TaskFacts
@@ -131,7 +132,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._progress = progress
         self._switch: Switch | None = None
         self._session: Session | None = None
-        self._away: tuple[int | None, HeldHeads] | None = None
+        self._number = -1
+        self._own = OwnEntries()
+        self._away: tuple[int | None, dict[int, HeldHeads]] | None = None
         self._first = FirstValues()
         self._unprotected = Unprotected()
         if bank is not None and bank.mode != self.settings.mode:
@@ -192,6 +195,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             settings=settings,
             measure=reports.measure,
         )
+        self._number = int(strategy.experience.current_experience)
         if not len(free) and free.layout.total:
             logger.warning(
                 "task %s: no coordinate of its region is free, the prefix answers it%s",
@@ -243,6 +247,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         facts = self._facts.get(session.label, TaskFacts(self._name(session.label)))
         with about_task(facts.name):
             self.bank = session.commit(facts)
+        self._own.add(strategy.experience, label=session.label, position=len(self.bank) - 1)
         self.seconds[session.label] = session.seconds
         self.passes[session.label] = session.passes
         if self._on_entry:
@@ -253,22 +258,27 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._home()
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Carry the answer of the experience's task; an unknown task gets the latest prefix."""
+        """Carry the answer of the experience's own entry.
+
+        An experience that was not learned gets its label's latest entry; an unknown label gets the
+        latest prefix.
+        """
         if self.bank is None:
             return
         carrier = carrier_of(strategy.model)
         switch = self._open(carrier) if self._session is None else self._session.switch
         label = label_of(strategy.experience, self._task_labels)
-        position = None if label is None else switch.bank.find(label=label)
+        position = None if label is None else self.position_of(strategy.experience, label=label)
         if self._session is not None:
-            if label == self._session.label or position is None:
+            if position is None or self._trains(strategy.experience, label):
                 return
             self._session.leave()
-        self._away = switch.position, HeldHeads(carrier, -1 if label is None else label)
+        self._away = switch.position, {}
         switch.to(_latest(switch.bank) if position is None else position)
-        if position is not None:
-            entry = switch.bank.entries[position]
-            load_head_(carrier, entry, classes=_classes(strategy.experience))
+        if position is None:
+            self._hold_heads(carrier, label)
+        else:
+            self._load_head_(carrier, switch.bank.entries[position], _classes(strategy.experience))
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Give the model back as it was."""
@@ -308,7 +318,22 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         carrier = carrier_of(model)
         self._open(carrier).to(position)
         if position is not None:
-            load_head_(carrier, self.bank.entries[position])
+            self._load_head_(carrier, self.bank.entries[position])
+
+    def position_of(self, experience: Any, *, label: int) -> int | None:
+        """Return the entry that answers an experience: its own, else the label's latest.
+
+        Args:
+            experience: Of a training or a test stream.
+            label: Its task label.
+
+        Returns:
+            The position in the bank; None if nothing was learned under the label.
+        """
+        own = self._own.find(experience, label=label)
+        if own is None and self.bank is not None:
+            return self.bank.find(label=label)
+        return own
 
     def abandon(self) -> None:
         """Give up an experience whose training was interrupted, as if it had never come.
@@ -338,11 +363,29 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if self._away is not None:
             position, heads = self._away
             self._away = None
-            heads.put_back_()
+            for held in heads.values():
+                held.put_back_()
             if self._switch is not None and self._session is None:
                 self._switch.to(position)
         if self._session is not None:
             self._session.home()
+
+    def _trains(self, experience: Any, label: int | None) -> bool:
+        """Tell whether an experience, or the training one it belongs to, is in training."""
+        if self._session is None or self._session.label != label:
+            return False
+        # Without an entry of its own it is not told from the one in training.
+        same = int(experience.current_experience) == self._number
+        return same or self._own.find(experience, label=label) is None
+
+    def _load_head_(self, carrier: nn.Module, entry: Entry, classes: int = 0) -> None:
+        """Give a task's head the values of an entry; an evaluation puts back what was there."""
+        self._hold_heads(carrier, entry.label)
+        load_head_(carrier, entry, classes=classes)
+
+    def _hold_heads(self, carrier: nn.Module, label: int | None) -> None:
+        if self._away is not None and label is not None and label not in self._away[1]:
+            self._away[1][label] = HeldHeads(carrier, label)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out what belongs to the process: callbacks and an open session."""

@@ -1,8 +1,9 @@
 """Answers without task labels: a router picks the task of every text that is to be answered.
 
 Tasks are learned as ever, with their labels. In evaluation the label of an experience is not
-looked at: the router says of each row which task it belongs to, and that task's entry answers it.
-So an answer is one of the labels of all tasks learned so far.
+looked at: the router says of each row which entry it belongs to, and that entry answers it. So an
+answer is one of the labels of all tasks learned so far. A task label that was learned twice has two
+entries, and the router picks between them as between any others.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Answers = tuple[Tensor, Tensor]
 
 
 FeatureRule = Callable[[Tensor, ClassStatistics], Tensor]
-"""From features, (n, d), and what is known of classes to task labels, (n,)."""
+"""From features, (n, d), and what is known of classes to positions of entries, (n,)."""
 
 
 class Learner(Protocol):
@@ -54,7 +55,7 @@ class Learner(Protocol):
 
 
 class Router(Protocol):
-    """Picks tasks, and has them answer."""
+    """Picks entries, and has them answer."""
 
     def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
         """Answer a batch of texts."""
@@ -96,16 +97,24 @@ class RoutedText(SupervisedTemplate):
         """Return the task labels that can be answered, in the order in which they were learned."""
         return list(dict.fromkeys(entry.label for entry in self.bank.entries)) if self.bank else []
 
-    def carry(self, label: int | None) -> None:
-        """Make the model carry the answer of a task; None: the base."""
-        bank = self.bank
-        position = bank.find(label=label) if bank is not None and label is not None else None
+    def label_of(self, position: int) -> int:
+        """Return the task label that an entry answers."""
+        if self.bank is None:
+            raise ValueError("nothing was learned yet")
+        return self.bank.entries[position].label
+
+    def positions(self) -> range:
+        """Return the entries that can be answered."""
+        return range(len(self.bank) if self.bank else 0)
+
+    def carry(self, position: int | None) -> None:
+        """Make the model carry the answer of an entry; None: the base."""
         self.learner.carry(self.model, position)
 
     def forward(self) -> Tensor:
         """Return the logits of the batch; in evaluation from the tasks that the router picks."""
         self.answered_by = None
-        if self.is_training or self.learner.learning or not self.labels():
+        if self.is_training or self.learner.learning or not self.positions():
             return super().forward()
         self.answered_by, logits = self.router.answer(self, self.mb_x)
         return logits
@@ -147,7 +156,8 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
         started = time.perf_counter()
         experience = strategy.experience
         label = int(experience.task_label)
-        if label not in strategy.labels():
+        position = len(strategy.positions()) - 1
+        if position < 0 or strategy.label_of(position) != label:
             return
         tensors = getattr(experience, "encoded", None)
         rows = Examples(experience.dataset.eval(), tensors=tensors)
@@ -159,21 +169,22 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
             features = [
                 self._features(strategy, inputs.to(strategy.device)) for inputs, _ in batches
             ]
-        strategy.carry(label)
+        strategy.carry(position)
         targets = torch.cat([targets for _, targets in batches])
-        self.known = self.known.with_rows(torch.cat(features), targets, task=label)
+        self.known = self.known.with_rows(torch.cat(features), targets, task=position)
         strategy.learner.passes[label]["router"] = Passes(forward=len(rows))
         strategy.learner.seconds[label]["router"] = time.perf_counter() - started
 
     def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
         """Pick tasks, then have each answer its own rows."""
         strategy.carry(None)
-        labels = self.rule(self._features(strategy, x), self.known).to(x.device)
-        parts = {label: (labels == label).nonzero().squeeze(1) for label in strategy.labels()}
+        picked = self.rule(self._features(strategy, x), self.known).to(x.device)
+        labels = _labels(strategy, picked)
+        parts = {place: (picked == place).nonzero().squeeze(1) for place in strategy.positions()}
         answers: list[Tensor] = []
-        for label, part in parts.items():
+        for position, part in parts.items():
             if len(part):
-                strategy.carry(label)
+                strategy.carry(position)
                 answers.append(strategy.model(x[part], labels[part]))
         order = torch.cat(list(parts.values())).argsort()
         return labels, torch.cat(answers)[order]
@@ -197,7 +208,7 @@ class AnswerRouter:
     A text costs as many forward passes as there are tasks; nothing is kept.
 
     Args:
-        rule: From each task's own logits, by label, to task labels, (n,).
+        rule: From each entry's own logits, by position, to positions, (n,).
     """
 
     def __init__(self, rule: Callable[[Mapping[int, Tensor]], Tensor]) -> None:
@@ -207,10 +218,16 @@ class AnswerRouter:
         """Have every task answer all rows, and keep the answers of those picked."""
         model: Any = strategy.model
         answers: dict[int, Tensor] = {}
-        for label in strategy.labels():
-            strategy.carry(label)
-            answers[label] = model.forward_single_task(x, label)
-        labels = self.rule(answers).to(x.device)
+        for position in strategy.positions():
+            strategy.carry(position)
+            label = strategy.label_of(position)
+            answers[position] = model.forward_single_task(x, label)
+        picked = self.rule(answers).to(x.device)
         wide = torch.stack([widened(own, model.max_class_label) for own in answers.values()])
-        places = (labels[None] == torch.tensor(list(answers), device=x.device)[:, None]).long()
-        return labels, wide[places.argmax(0), torch.arange(len(x), device=x.device)]
+        return _labels(strategy, picked), wide[picked, torch.arange(len(x), device=x.device)]
+
+
+def _labels(strategy: RoutedText, positions: Tensor) -> Tensor:
+    """Return the task labels that entries answer."""
+    labels = [strategy.label_of(position) for position in strategy.positions()]
+    return torch.tensor(labels, device=positions.device)[positions]

@@ -1,0 +1,167 @@
+"""A task label that is learned twice has two entries, and both stay answerable."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from avalanche.models import MTSimpleMLP, SimpleMLP
+from tiny_streams import learner, quick, text_learner, vector_stream
+
+from cl_graft.metrics import backward_transfer, forgetting
+from cl_graft.strategies.own_entries import OwnEntries
+
+
+def mlp():
+    torch.manual_seed(0)
+    return SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
+
+
+def multi_head():
+    torch.manual_seed(0)
+    return MTSimpleMLP(input_size=12, hidden_size=16)
+
+
+def coming_back(make, *, mode="prefix", classes=None, **chosen):
+    """Two tasks, the first of which comes back with other rows."""
+    benchmark = vector_stream(labels=[0, 1, 0, 1], classes=classes)
+    settings = quick(density=0.2, mode=mode)
+    return learner(make(), benchmark, settings=settings, train_epochs=2, **chosen)
+
+
+WIDER = [(0, 1), (0, 1), (2, 3), (2, 3)]
+
+
+@pytest.mark.parametrize("mode", ["prefix", "isolated"])
+@pytest.mark.parametrize(
+    ("make", "classes"), [(mlp, None), (multi_head, None), (multi_head, WIDER)]
+)
+def test_forgetting_is_zero_as_each_experience_is_scored_by_its_own_entry(make, mode, classes):
+    run = coming_back(make, mode=mode, classes=classes).learn()
+    assert [entry.label for entry in run.plugin.bank.entries] == [0, 1, 0, 1]
+    for j in range(4):
+        for i in range(j, 4):
+            assert run.scores.logit_hash(i, j) == run.scores.logit_hash(j, j)
+    R = run.scores.R(4)
+    assert forgetting(R) == 0.0
+    assert backward_transfer(R) == 0.0
+
+
+def test_an_experience_is_answered_as_its_entry_answers():
+    run = coming_back(multi_head).learn()
+    for j, experience in enumerate(run.test_stream):
+        assert run.plugin.position_of(experience, label=int(experience.task_label)) == j
+        logits = run.scores.predictions(j)[0]
+        run.plugin.carry(run.model, j)
+        run.model.eval()
+        inputs = torch.stack([experience.dataset[row][0] for row in range(len(experience.dataset))])
+        with torch.no_grad():
+            told = run.model(inputs, int(experience.task_label))[:, :2]
+        assert torch.equal(logits, told)
+
+
+@pytest.mark.parametrize("make", [mlp, multi_head])
+@pytest.mark.parametrize("peval_mode", ["epoch", "iteration"])
+def test_evaluating_in_between_answers_with_own_entries_and_trains_the_same_bits(make, peval_mode):
+    seen = []
+
+    def evaluated(run):
+        run.strategy.train(run.train_stream[0], eval_streams=[run.test_stream])
+        first = run.hashes()[0]
+        run.strategy.train(run.train_stream[1], eval_streams=[run.test_stream])
+        run.strategy.train(run.train_stream[2], eval_streams=[run.test_stream])
+        # The last evaluation in training, which ended before the entry was made.
+        seen.append((first, run.hashes()[0]))
+
+    run = coming_back(make, eval_every=1, peval_mode=peval_mode)
+    run.hashes()  # makes all heads
+    evaluated(run)
+    assert seen[0][0] == seen[0][1]
+    plain = coming_back(make)
+    plain.hashes()
+    plain.strategy.train(list(plain.train_stream)[:3])
+    for one, other in zip(run.plugin.bank.entries, plain.plugin.bank.entries, strict=True):
+        assert one.owned.same_bits(other.owned)
+        assert all(torch.equal(one.head[name], other.head[name]) for name in one.head)
+
+
+def test_while_a_label_trains_again_its_first_experience_is_answered_by_its_entry():
+    from avalanche.core import SupervisedPlugin
+
+    class Watch(SupervisedPlugin, supports_distributed=True):
+        def __init__(self):
+            super().__init__()
+            self.scores = {}
+
+        def after_eval_exp(self, strategy, **kwargs):
+            number = int(strategy.experience.current_experience)
+            self.scores.setdefault(number, []).append(strategy.mb_output.clone())
+
+    watch = Watch()
+    run = coming_back(multi_head, eval_every=1, plugins=[watch])
+    for experience in list(run.train_stream)[:3]:
+        run.strategy.train(experience, eval_streams=[run.test_stream])
+    first = watch.scores[0][-3:]  # two epochs of the third experience, and its end
+    assert all(torch.equal(logits, first[0]) for logits in first)
+    third = watch.scores[2][-2:]
+    assert not torch.equal(third[0], third[1])  # the one in training moves
+
+
+def test_an_experience_of_a_label_that_was_not_learned_itself_gets_the_latest_entry():
+    run = coming_back(mlp)
+    run.strategy.train(list(run.train_stream)[:2])
+    run.strategy.eval(run.test_stream)
+    assert [run.plugin.position_of(e, label=int(e.task_label)) for e in run.test_stream] == [
+        0, 1, 0, 1,
+    ]  # fmt: skip
+    run.strategy.train(run.train_stream[2])
+    assert [run.plugin.position_of(e, label=int(e.task_label)) for e in run.test_stream] == [
+        0, 1, 2, 1,
+    ]  # fmt: skip
+
+
+def test_an_experience_trained_again_is_answered_by_its_latest_entry():
+    run = coming_back(mlp)
+    first = run.train_stream[0]
+    run.strategy.train(first)
+    run.strategy.train(first)
+    assert run.plugin.position_of(run.test_stream[0], label=0) == 1
+
+
+def test_another_benchmark_with_the_same_labels_and_numbers_is_told_apart():
+    run = coming_back(mlp)
+    other = vector_stream(labels=[0], rows=24)
+    for benchmark in (run.benchmark, other):
+        for stream in benchmark.streams.values():
+            stream.benchmark = benchmark  # as Avalanche's own benchmarks have it
+    run.strategy.train(run.train_stream[0])
+    before = run.hashes()[0]
+    run.strategy.train(other.streams["train"][0])
+    assert run.plugin.position_of(other.streams["test"][0], label=0) == 1
+    assert run.plugin.position_of(run.test_stream[0], label=0) == 0
+    assert run.hashes()[0] == before
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda own: pickle.loads(pickle.dumps(own))])
+def test_copies_go_on_with_the_benchmarks_that_they_meet(copied):
+    benchmark = vector_stream(labels=[0, 1, 0])
+    own = OwnEntries()
+    for position, experience in enumerate(benchmark.streams["train"]):
+        own.add(experience, label=int(experience.task_label), position=position)
+    again = copied(own)
+    for position, experience in enumerate(vector_stream(labels=[0, 1, 0]).streams["test"]):
+        assert again.find(experience, label=int(experience.task_label)) == position
+    assert again.find(benchmark.streams["test"][0], label=7) is None
+
+
+def test_a_text_task_that_comes_back_as_another_experience_forgets_nothing(tiny_bert):
+    run = text_learner(tiny_bert)
+    first, second = run.train_stream
+    for experience in (first, second, first):
+        run.strategy.train(experience)
+    run.model.eval()
+    for position, entry in enumerate(run.plugin.bank.entries):
+        run.plugin.carry(run.model, position)
+        with torch.no_grad():
+            logits = run.model(entry.canary.inputs, entry.label)
+        assert torch.equal(logits[:, : entry.canary.logits.shape[1]], entry.canary.logits)
