@@ -20,7 +20,7 @@ from avalanche.models import (
 )
 from avalanche.models.packnet import PackNetModel
 from head_models import HEADS, accuracy, made
-from tiny_streams import learner, quick, vector_stream
+from tiny_streams import learner, quick, text_learner, vector_stream
 from torch import nn
 
 from cl_graft import save_bank
@@ -188,3 +188,38 @@ def test_a_model_that_keeps_tasks_outside_of_weights_and_heads_is_refused_before
     with pytest.raises(ValueError, match="grafting cannot learn with"):
         run.strategy.train(run.train_stream[0])
     assert run.plugin.bank is None
+
+
+def test_a_head_that_was_carried_by_hand_does_not_change_what_comes_next():
+    case = "IncrementalClassifier"
+    plain, carried = made(case), made(case)
+    for run in (plain, carried):
+        torch.manual_seed(5)
+        run.strategy.train(list(run.train_stream)[:2])
+    carried.plugin.carry(carried.model, 0)
+    assert carried.model[1].classifier.out_features == 2
+    for run in (plain, carried):
+        torch.manual_seed(6)
+        run.strategy.train(run.train_stream[2])
+    one, other = plain.plugin.bank.entries[2], carried.plugin.bank.entries[2]
+    assert one.owned.same_bits(other.owned)
+    assert all(torch.equal(other.head[name], kept) for name, kept in one.head.items())
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "family"), [("tiny_bert", "encoder"), ("tiny_roberta", "masked_lm")]
+)
+def test_a_text_model_without_heads_gets_those_of_the_bank(request, checkpoint, family):
+    chosen = {"family": family, "max_length": 40}
+    folder = request.getfixturevalue(checkpoint)
+    run = text_learner(folder, ("sentiment", "paraphrase"), **chosen)
+    run.strategy.train(run.train_stream)
+    bank = run.plugin.bank
+    again = text_learner(folder, ("sentiment", "paraphrase"), grafting={"bank": bank}, **chosen)
+    again.plugin.attach(again.model)
+    again.model.eval()
+    for position, entry in enumerate(bank.entries):
+        again.plugin.carry(again.model, position)
+        with torch.no_grad():
+            logits = again.model(entry.canary.inputs, entry.label)
+        assert torch.equal(logits, entry.canary.logits)
