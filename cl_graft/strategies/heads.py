@@ -17,6 +17,7 @@ from avalanche.models import IncrementalClassifier, MultiHeadClassifier, MultiTa
 from torch import Tensor, nn
 
 from cl_graft.bank import Entry, GraftBank
+from cl_graft.errors import WrongArchitecture
 from cl_graft.models import TaskModel, graftable_parameters, head_of
 from cl_graft.names import modules_by_path, parameters_by_name, uncompiled
 from cl_graft.strategies.multitask import MultiTaskText
@@ -147,6 +148,9 @@ def load_head_(carrier: nn.Module, entry: Entry, *, classes: int = 0) -> None:
         carrier: The model.
         entry: The entry.
         classes: The least number of units, for an experience whose classes the entry may not know.
+
+    Raises:
+        WrongArchitecture: If the kept head has other inputs than the model's.
     """
     _make_missing_(carrier, entry)
     for head, kept in _kept(carrier, entry):
@@ -301,6 +305,12 @@ def _put_(owner: nn.Module, name: str, kept: Tensor, *, least: int) -> None:
     with torch.no_grad():
         if now.shape == kept.shape:
             now.copy_(kept)
+        elif inside and kept.shape[1:] != now.shape[1:]:
+            raise WrongArchitecture(
+                f"the bank keeps a head's {name} of shape {tuple(kept.shape)}, and the model's has "
+                f"{tuple(now.shape)}: only the number of classes may differ; build the model as it "
+                "was when the bank was written"
+            )
         elif len(kept) < min(least, len(now)) and kept.shape[1:] == now.shape[1:]:
             now[: len(kept)].copy_(kept)
         else:

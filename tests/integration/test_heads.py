@@ -24,6 +24,7 @@ from tiny_streams import learner, quick, text_learner, vector_stream
 from torch import nn
 
 from cl_graft import save_bank
+from cl_graft.errors import WrongArchitecture
 
 
 @pytest.fixture(scope="module")
@@ -147,6 +148,17 @@ def test_a_bank_that_kept_no_mask_answers_with_all_units():
     again = made("MTSimpleMLP, same classes", heads=2, bank=older)
     again.plugin.attach(again.model)
     assert again.hashes()[0] == expected
+
+
+def test_a_head_of_other_inputs_is_refused():
+    run = made("MTSimpleMLP, same classes")
+    run.strategy.train(run.train_stream[0])
+    entry = run.plugin.bank.entries[0]
+    head = {**entry.head, "classifier.weight": torch.zeros(2, 5)}
+    foreign = replace(run.plugin.bank, entries=(replace(entry, head=head),))
+    again = made("MTSimpleMLP, same classes", bank=foreign)
+    with pytest.raises(WrongArchitecture, match=r"weight of shape \(2, 5\)"):
+        again.plugin.attach(again.model)
 
 
 def test_a_label_whose_classes_grow_answers_old_and_new_ones():
