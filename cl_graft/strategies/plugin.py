@@ -409,7 +409,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             raise WrongArchitecture(
                 f"the bank belongs to a model with {self.bank.layout.total} graftable coordinates "
                 f"in {len(self.bank.layout.names)} parameters; this one has {layout.total} in "
-                f"{len(layout.names)}"
+                f"{len(layout.names)}{_first_difference(self.bank.layout, layout)}"
             )
         elif self._identity and self._identity.fingerprint != self.bank.base.fingerprint:
             raise WrongBase(
@@ -492,3 +492,11 @@ def _classes(experience: Any) -> int:
 def _latest(bank: GraftBank) -> int | None:
     """Return what a task without an entry builds on: the whole prefix, or the bare base."""
     return len(bank) - 1 if bank.mode == "prefix" and bank.entries else None
+
+
+def _first_difference(known: Layout, layout: Layout) -> str:
+    pairs = zip(known.names, known.shapes, layout.names, layout.shapes, strict=False)
+    for there, shape, here, other in pairs:
+        if (there, shape) != (here, other):
+            return f", the first that differs is {there!r} {shape} there and {here!r} {other} here"
+    return ""

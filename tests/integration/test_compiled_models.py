@@ -9,6 +9,7 @@ from tiny_streams import learner, vector_stream
 from torch import nn
 
 from cl_graft.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.errors import WrongArchitecture
 from cl_graft.fingerprint import model_fingerprint
 from cl_graft.graft import Graft, extract
 from cl_graft.models import graftable_parameters
@@ -81,6 +82,17 @@ def test_a_bank_of_one_opens_on_the_other(compiled, learns):
             with torch.no_grad():
                 both.append(run.strategy.model.eval()(rows))
         assert torch.equal(*both)
+
+
+def test_a_bank_that_names_what_torch_compile_adds_is_refused_with_the_name():
+    plain = Layout.of(graftable_parameters(mlp()))
+    layout = Layout(tuple(f"_orig_mod.{name}" for name in plain.names), plain.shapes)
+    bank = GraftBank(layout, BaseIdentity("0" * 64, "mlp", "float32"))
+    run = learner(whole(mlp()), vector_stream(labels=[0, 1, 2]), grafting={"bank": bank})
+    with pytest.raises(WrongArchitecture, match=r"first that differs is '_orig_mod\.features"):
+        run.plugin.attach(run.strategy.model)
+    region = Region.full(layout)
+    assert extract(mlp(), region).values.equal(extract(mlp(), Region.full(plain)).values)
 
 
 @WAYS
