@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from cl_graft.errors import InputError, find, first_line, nearest
+from cl_graft.models.folder import check_model_folder
 from cl_graft.models.limits import check_vocabulary
 from cl_graft.models.quiet import quiet
 from cl_graft.models.task_model import FAMILIES, TaskModel
@@ -102,8 +103,9 @@ def load_model(
 
     Raises:
         InputError: If there is no such checkpoint, the hub cannot be reached (said within
-            seconds), the files are damaged or no transformer, the checkpoint lacks weights that
-            the family needs, or its tokenizer gives ids for which it has no embedding.
+            seconds), the files are damaged, no transformer or too small for their config, the
+            checkpoint lacks weights that the family needs, or its tokenizer gives ids for which it
+            has no embedding.
     """
     check_types(dtype, precision)
     source = _find_for(name, family, revision)
@@ -235,6 +237,7 @@ def _find(name: str, revision: str | None) -> _Source:
                 f"{name!r} holds no transformer: expected a folder with config.json, weights and "
                 "tokenizer, as save_pretrained writes it"
             )
+        check_model_folder(folder, name=name)
         return _Source(str(folder), True, "")
     from huggingface_hub.utils import HFValidationError, validate_repo_id
 

@@ -1,0 +1,162 @@
+"""Sizes that a model folder names, compared with its files before anything is built from them.
+
+A config is a few lines of text: one number in it makes a model that is never done. What is compared
+is cheap and rough, so that no real checkpoint is refused; who wants to be sure takes models from
+where they trust.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cl_graft.errors import InputError, first_line
+
+__all__ = ["check_model_folder"]
+
+_MOST_JSON_BYTES = 200_000_000
+_LAYERS = re.compile(r"layer|depth|blocks$")
+_WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
+_SIZE = re.compile(r"layer|depth|size|dim|heads?$|embd|embeddings|positions|ctx|experts|groups|d_")
+_FREE_LAYERS = 100
+_FREE_BYTES = 10_000_000
+_PARAMETERS_A_BYTE = 8
+_MOST_NUMBER = 10_000_000
+_FREE_IDS = 1_000_000
+_IDS_A_TOKEN = 4
+_MOST_NORMALIZERS = 1000
+_LONGEST_CONTENT = 1000
+_MOST_GROWTH = 1000.0
+
+
+def check_model_folder(folder: Path, *, name: str) -> None:
+    """Refuse a config or a tokenizer whose sizes its folder's files cannot have.
+
+    - A number of layers beyond the number of tensors in the files (or, where these are no
+      safetensors, one for each 100 kB), and beyond 100.
+    - Layers times squared width beyond 8 parameters a byte, and any other size of the config beyond
+      the number of bytes; either has 10 MB free, for tiny models.
+    - Token ids far beyond the number of tokens, and other numbers above ten millions in
+      `tokenizer.json`.
+    - A normalizer that makes a text more than a thousand times as long.
+
+    Args:
+        folder: A folder with `config.json`.
+        name: What to call the model in messages.
+
+    Raises:
+        InputError: If there is such a size, or a file is no JSON object.
+    """
+    config = _read(folder / "config.json", name)
+    _check_config(config, folder, name)
+    if (folder / "tokenizer.json").is_file():
+        _check_tokenizer(_read(folder / "tokenizer.json", name), name)
+
+
+def _read(path: Path, name: str) -> dict[str, Any]:
+    try:
+        if path.stat().st_size > _MOST_JSON_BYTES:
+            raise InputError(f"{name!r}: its {path.name} has more than {_MOST_JSON_BYTES:,} bytes")
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{name!r}: cannot read its {path.name}: {error.strerror}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise InputError(f"{name!r}: cannot read its {path.name}: {first_line(error)}") from None
+    if not isinstance(found, dict):
+        raise InputError(f"{name!r}: cannot read its {path.name}: expected a JSON object")
+    return found
+
+
+def _check_config(config: Mapping[str, Any], folder: Path, name: str) -> None:
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) + _FREE_BYTES
+    tensors = _tensors(folder)
+    most_layers = _FREE_LAYERS + (size // 100_000 if tensors is None else tensors)
+    for part in _objects(config):
+        numbers = {key: value for key, value in part.items() if type(value) is int}
+        layers = {key: value for key, value in numbers.items() if _LAYERS.search(key)}
+        for key, value in layers.items():
+            if value > most_layers:
+                raise _beyond(name, key, value, f"its files allow for {most_layers:,}")
+        depth = max(layers.values(), default=1)
+        for key in _WIDTHS:
+            if depth * numbers.get(key, 0) ** 2 > _PARAMETERS_A_BYTE * size:
+                raise _beyond(
+                    name, key, numbers[key], f"too wide for the {size:,} bytes of its files"
+                )
+        for key, value in numbers.items():
+            if _SIZE.search(key) and value > size:
+                raise _beyond(name, key, value, f"its files have {size:,} bytes")
+
+
+def _tensors(folder: Path) -> int | None:
+    """Return how many tensors the safetensors of a folder hold; None if there are none."""
+    from safetensors import SafetensorError, safe_open
+
+    count = None
+    for path in sorted(folder.glob("*.safetensors")):
+        try:
+            with safe_open(path, "pt") as file:
+                count = (count or 0) + len(file.keys())
+        except (SafetensorError, OSError):
+            # transformers says what is wrong with the file when it reads the weights.
+            return None
+    return count
+
+
+def _check_tokenizer(tokenizer: Mapping[str, Any], name: str) -> None:
+    model = tokenizer.get("model")
+    vocabulary = model.get("vocab") if isinstance(model, dict) else None
+    own = list(vocabulary.values()) if isinstance(vocabulary, dict) else vocabulary or []
+    added = [token for token in tokenizer.get("added_tokens") or [] if isinstance(token, dict)]
+    ids = [*own, *(token.get("id") for token in added)]
+    highest = max((each for each in ids if type(each) is int), default=0)
+    if highest > _FREE_IDS + _IDS_A_TOKEN * len(ids):
+        raise InputError(
+            f"{name!r}: its tokenizer.json has a token of the id {highest:,} but {len(ids):,} "
+            "tokens; it is damaged, or made to take all memory"
+        )
+    known = ("model", "added_tokens")
+    for part in _objects({key: tokenizer[key] for key in tokenizer if key not in known}):
+        for key, value in part.items():
+            if type(value) is int and value > _MOST_NUMBER:
+                raise InputError(f"{name!r}: {key} in its tokenizer.json is {value:,}")
+    _check_normalizer(tokenizer.get("normalizer"), name)
+
+
+def _check_normalizer(normalizer: object, name: str) -> None:
+    growth = 1.0
+    for count, part in enumerate(_objects(normalizer), start=1):
+        content = part.get("content") or part.get("prepend") or ""
+        length = len(content) if isinstance(content, str) else 0
+        if part.get("type") == "Replace":
+            pattern = part.get("pattern")
+            literal = pattern.get("String") if isinstance(pattern, dict) else None
+            # A pattern that matches nothing puts the content between all characters.
+            growth *= max(1.0, length / len(literal)) if literal else 1.0 + length
+        if growth > _MOST_GROWTH or length > _LONGEST_CONTENT or count > _MOST_NORMALIZERS:
+            raise InputError(
+                f"{name!r}: the normalizer in its tokenizer.json makes texts many times as long; "
+                "it is damaged, or made to take all memory"
+            )
+
+
+def _objects(tree: object) -> Iterator[dict[str, Any]]:
+    """Walk over all objects of a JSON document, in its order."""
+    left = [tree]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            yield value
+            left.extend(reversed(list(value.values())))
+        elif isinstance(value, list):
+            left.extend(reversed(value))
+
+
+def _beyond(name: str, key: str, value: int, why: str) -> InputError:
+    return InputError(
+        f"{name!r}: {key} in its config.json is {value:,}, {why}; the config is damaged, or that "
+        "of another model"
+    )
