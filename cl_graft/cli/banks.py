@@ -46,7 +46,7 @@ def verify_command(
     must hash to what was recorded, and the recorded batch must get the recorded logits: bit for
     bit where threads, device and versions are the recorded ones, to a tolerance elsewhere. Files,
     settings, data and the base's checkpoint are compared with their hashes, also of runs that
-    made no bank.
+    made no bank, and the bank with the one that the run's results name.
 
     Exit code: 0 nothing differs, 1 something does, 2 a file is damaged or cannot be read, or the
     base is another one.
@@ -107,7 +107,8 @@ def inspect_command(
 
     With --repair, put the bank's folder in order instead: files that nobody lists are deleted.
     Where entries or bank.json are damaged or missing, bank.json is written anew from the entries
-    that are whole, and files of others are moved to removed/ in the bank.
+    that are whole, and files of others are moved to removed/ in the bank. The results of the
+    bank's run name the bank as it is from then on.
 
     Exit code: 0 shown, or repaired; 1 repaired, but an entry is lost; 2 it cannot be read.
 

@@ -99,6 +99,8 @@ def _dependents(dependents: tuple[Dependent, ...]) -> object:
 
 def _said(report: Forgotten, *, dry_run: bool) -> list[str]:
     """Say in sentences what became of the bank."""
+    if not report.positions:
+        return [f"{report.bank} does not hold {report.task!r} any more; nothing had to be done."]
     places = ", ".join(map(str, report.positions))
     what = f"{report.task!r} (entry {places}, {report.mode} mode)"
     if not report.exact:

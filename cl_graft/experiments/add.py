@@ -6,7 +6,7 @@ earlier entries are not touched, so earlier tasks keep every bit of their answer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +18,7 @@ from torch import nn
 
 from cl_graft.bank import GraftBank
 from cl_graft.errors import InputError
+from cl_graft.experiments.bank_record import changing_bank
 from cl_graft.experiments.base import config_of
 from cl_graft.experiments.config import ExperimentConfig, override_
 from cl_graft.experiments.data_report import data_lines, data_report
@@ -130,7 +131,7 @@ def add_task(
         BankError: If the bank cannot be read, or the base is another one.
     """
     where = bank_folder(folder)
-    with writing_to(where):
+    with writing_to(where), changing_bank(where) as announce:
         bank = load_bank(where)
         config = _config(bank, task, columns or {}, settings or {}, sets)
         seed = config.seeds[0]
@@ -160,7 +161,9 @@ def add_task(
             if new:
                 reporter = Reporter(progress, strategy="grafting", seed=seed)
                 reporter.task = text_task.name
-                plugin, test = _learn(opened, stream, config, where, facts, seed, reporter)
+                plugin, test = _learn(
+                    opened, stream, config, where, facts, seed, reporter, announce
+                )
                 bank, position = cast(GraftBank, plugin.bank), len(bank)
                 seconds = plugin.seconds[label]
             else:
@@ -231,6 +234,7 @@ def _learn(
     facts: TaskFacts,
     seed: int,
     reporter: Reporter,
+    announce: Callable[[str, int], None],
 ) -> tuple[GraftingPlugin, float]:
     """Train the stream's only task, append its entry to the folder, and score it on test."""
     label, task, bank = stream.first_label, stream.tasks[0].task, opened.bank
@@ -250,7 +254,7 @@ def _learn(
         dev=stream.benchmark.valid_stream,
         facts={label: facts},
         identity=bank.base,
-        on_entry=lambda grown: append_entry(grown, folder),
+        on_entry=lambda grown: append_entry(grown, folder, announce=announce),
         progress=reporter.phase,
     )
     stop = StopAfter(schedule.steps)

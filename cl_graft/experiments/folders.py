@@ -16,7 +16,7 @@ from typing import Any
 
 from cl_graft.errors import BankError, CannotWrite, InputError, OutOfMemory
 from cl_graft.experiments.config import CELL_CHOICES, UPKEEP, ExperimentConfig
-from cl_graft.experiments.results import RESULTS, RunResult, read_result
+from cl_graft.experiments.results import BANK, RESULTS, RunResult, read_result
 from cl_graft.store import LOCK, OWNER, only_writer
 from cl_graft.store.files import VERSION, check_json, is_partial, replace_file
 from cl_graft.store.seals import read_sealed, sealed_json
@@ -36,6 +36,7 @@ __all__ = [
     "differences",
     "finish",
     "finished",
+    "is_run",
     "read_config",
     "resume_command",
     "run_folder",
@@ -48,7 +49,7 @@ __all__ = [
     "writing_to",
 ]
 
-CONFIG, BANK, CACHE = "config.json", "bank", "cache"
+CONFIG, CACHE = "config.json", "cache"
 CURVES, CHECKPOINTS, TUNING = "tensorboard", "checkpoints", "tuning"
 AHEAD = f"{CACHE}/ahead"
 """What is computed for the cache alone; it may be deleted with it."""
@@ -69,6 +70,14 @@ def run_of(bank: Path) -> Path | None:
     """Return the run that made a bank, if the bank's folder lies in it."""
     run = bank.parent
     return run if bank.name == BANK and (run / CONFIG).is_file() else None
+
+
+def is_run(folder: Path) -> bool:
+    """Tell whether a folder holds the config of a run."""
+    try:
+        return {"strategy", "seed"} <= set(read_config(folder) or {})
+    except (BankError, InputError):
+        return False
 
 
 @contextmanager

@@ -8,7 +8,7 @@ they learned to: they can be trained again, in their order, from their data.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from torch import Tensor
 from cl_graft.bank import Entry, GraftBank
 from cl_graft.errors import InputError
 from cl_graft.experiments.add import add_task
+from cl_graft.experiments.bank_record import changing_bank
 from cl_graft.experiments.base import config_of
 from cl_graft.experiments.config import ExperimentConfig, override_
 from cl_graft.experiments.devices import pick_device
@@ -78,7 +79,8 @@ class Forgotten:
         bank: The bank's folder.
         task: The task to forget.
         mode: The bank's.
-        positions: Where its entries were.
+        positions: Where its entries were; empty if the run learned the task and the bank does not
+            hold it any more.
         exact: Whether what is left, now or after re-training, is to the bit a bank that never saw
             the task; re-training gives its bits where threads, versions and machine are the same.
         done: Whether the bank was changed.
@@ -137,14 +139,18 @@ def forget(
         BankError: If the bank cannot be read, or the base is another one.
     """
     where = bank_folder(folder)
+    announce: Callable[[str, int], None] | None = None
     with ExitStack() as held:
         if not dry_run:
             held.enter_context(writing_to(where))
             _refuse_unfinished(where)
+            announce = held.enter_context(changing_bank(where))
         bank = load_bank(where)
-        find_entry(bank, task)
         gone = tuple(place for place, entry in enumerate(bank.entries) if entry.task == task)
-        later = tuple(place for place in range(gone[0], len(bank)) if place not in gone)
+        if not gone and not _traces(where, task):
+            find_entry(bank, task)  # says that it is not there
+        first = gone[0] if gone else len(bank)
+        later = tuple(place for place in range(first, len(bank)) if place not in gone)
         labels = _new_labels(bank, gone)
         report = Forgotten(
             bank=where,
@@ -159,7 +165,8 @@ def forget(
         )
         if bank.mode == "isolated" or not later:
             if not dry_run:
-                replace_entries(_without(bank, gone, labels), where, first=gone[0])
+                left = _without(bank, gone, labels)
+                replace_entries(left, where, first=first, announce=announce)
             return report
         base = _Base(where, bank, model, device, trust_remote_code)
         asked: dict[int, _Asked] = {}
@@ -167,7 +174,7 @@ def forget(
             asked = {place: _asked(where, bank.entries[place], bank, data, sets) for place in later}
         dependents = _without_the_task(base, gone, later, asked, progress)
         if retrain and not dry_run:
-            scores = _train_again(base, gone[0], later, asked, sets, progress)
+            scores = _train_again(base, first, later, asked, sets, progress, announce)
             pairs = zip(dependents, scores, strict=True)
             dependents = [replace(one, retrained=value) for one, value in pairs]
         return replace(
@@ -291,6 +298,7 @@ def _train_again(
     asked: Mapping[int, _Asked],
     sets: Sequence[str],
     progress: Progress,
+    announce: Callable[[str, int], None] | None,
 ) -> list[float]:
     """Learn entries anew on the bank of those before `first`, and put them in its place.
 
@@ -312,7 +320,7 @@ def _train_again(
             for place in later
         ]
         again = load_bank(staged)
-    replace_entries(again, base.where, first=first)
+    replace_entries(again, base.where, first=first, announce=announce)
     return [one.test for one in added]
 
 

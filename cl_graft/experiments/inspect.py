@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.bank import Entry, GraftBank
+from cl_graft.experiments.bank_record import accept_bank
 from cl_graft.experiments.folders import BANK, writing_to
 from cl_graft.experiments.verify import bank_folder
 from cl_graft.region import overlap_matrix
@@ -148,6 +149,8 @@ def inspect_bank(folder: Path | str) -> Inspection:
 def repair_folder(folder: Path | str) -> Repaired:
     """Put the folder of a bank in order: see `cl_graft.store.repair.repair_bank`.
 
+    The results of its run name the bank from then on, as it is.
+
     Args:
         folder: A bank, or a run that holds one.
 
@@ -158,7 +161,9 @@ def repair_folder(folder: Path | str) -> Repaired:
     folder = Path(folder)
     where = folder / BANK if (folder / BANK).is_dir() else folder
     with writing_to(where):
-        return repair_bank(where)
+        repaired = repair_bank(where)
+        accept_bank(where)
+        return repaired
 
 
 def inspect_graft(path: Path | str) -> GraftFacts:

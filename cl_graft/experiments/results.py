@@ -7,6 +7,7 @@ import os
 import platform
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,11 +19,14 @@ from pydantic import TypeAdapter, ValidationError
 from cl_graft.errors import BankError, DamagedFile, InputError
 from cl_graft.fingerprint import environment, file_sha256
 from cl_graft.passes import Passes, total_passes
-from cl_graft.store.files import VERSION, check_json, replace_file
+from cl_graft.store.files import VERSION, check_json, replace_file, valid
+from cl_graft.store.index import INDEX, bank_sha256
 from cl_graft.store.metadata import check_name
+from cl_graft.store.records import part
 from cl_graft.store.seals import read_sealed, sealed_json
 
 __all__ = [
+    "BANK",
     "BESIDE",
     "RESULTS",
     "Comparison",
@@ -30,13 +34,17 @@ __all__ = [
     "RunResult",
     "command",
     "machine",
+    "read_bank_record",
     "read_hashes",
     "read_result",
     "versions",
+    "write_bank_record",
     "write_result",
 ]
 
 RESULTS = "results.json"
+BANK = "bank"
+"""The folder of a run's bank in the run's folder."""
 
 BESIDE = ("config.json", "metrics.csv", "summary.md")
 """Files of a run whose SHA-256 `results.json` holds."""
@@ -182,10 +190,17 @@ class Comparison:
 
 
 def write_result(result: RunResult, folder: Path) -> None:
-    """Write `results.json` into a run's folder, atomically, with hashes of what is beside it."""
+    """Write `results.json` into a run's folder, atomically, with hashes of what is beside it.
+
+    The bank is named by the hash of its list.
+    """
     beside = {name: file_sha256(folder / name) for name in BESIDE if (folder / name).is_file()}
     head = {"format": _FORMAT, "version": VERSION}
-    replace_file(folder / RESULTS, sealed_json({**head, **asdict(result), "files": beside}))
+    values = {**head, **asdict(result), "files": beside}
+    if (folder / BANK / INDEX).is_file():
+        sha256, entries = bank_sha256(folder / BANK)
+        values["bank"] = {"sha256": sha256, "entries": entries}
+    replace_file(folder / RESULTS, sealed_json(values))
 
 
 def read_result(folder: Path | str) -> RunResult:
@@ -224,6 +239,37 @@ def read_hashes(folder: Path) -> dict[str, str] | None:
         BankError: As `read_result`.
     """
     return _read(folder / RESULTS).get("files")
+
+
+def read_bank_record(folder: Path) -> dict[str, Any] | None:
+    """Return which bank a run's results name; None if they name none.
+
+    Returns:
+        ``"sha256"`` and ``"entries"`` of the bank, and, while a change of it is under way, those
+        of the bank to come under ``"coming"``.
+
+    Raises:
+        InputError: As `read_result`.
+        BankError: As `read_result`, or if it is none.
+    """
+    path = folder / RESULTS
+    record = _read(path).get("bank")
+    if record is not None:
+        with valid(str(path)):
+            for one in (record, record.get("coming", record)):
+                part(one, "sha256", str), part(one, "entries", int)
+    return record
+
+
+def write_bank_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Replace which bank a run's results name, and leave the rest of them as it is.
+
+    Args:
+        folder: The run's folder.
+        record: As `read_bank_record` returns it.
+    """
+    values = _read(folder / RESULTS)
+    replace_file(folder / RESULTS, sealed_json({**values, "bank": dict(record)}))
 
 
 def versions(device: torch.device) -> dict[str, str]:

@@ -19,6 +19,7 @@ import torch
 
 from cl_graft.bank import Canary, GraftBank
 from cl_graft.errors import InputError
+from cl_graft.experiments.bank_record import bank_finding
 from cl_graft.experiments.base import base_hashes, load_base_model
 from cl_graft.experiments.findings import (
     Finding,
@@ -26,8 +27,9 @@ from cl_graft.experiments.findings import (
     recorded_config,
     run_findings,
 )
+from cl_graft.experiments.folders import CHECKPOINTS, is_run
 from cl_graft.experiments.rebuild import OpenedBank, check_hashes, open_bank
-from cl_graft.experiments.results import RESULTS, RunResult, read_result
+from cl_graft.experiments.results import RESULTS, RunResult, read_bank_record, read_result
 from cl_graft.fingerprint import environment, hash_tensors
 from cl_graft.graft import named
 
@@ -129,7 +131,8 @@ def verify(
         BankError: If a file is damaged or foreign, or the base is another one.
     """
     run = _run_of(Path(folder))
-    result = read_result(run) if run else None
+    has_results = run is not None and (run / RESULTS).is_file()
+    result = read_result(run) if run and has_results else None
     if run and result and not (run / "bank" / "bank.json").is_file():
         return _verify_run(run, result, model=model, trust_remote_code=trust_remote_code)
     where = bank_folder(folder)
@@ -145,7 +148,10 @@ def verify(
     opened.switch.to(None)
     base = opened.bank.base
     findings = [*checkpoint_findings(base.facts, opened.loaded.path)]
+    if run and not result:
+        findings.append(_missing_results(run))
     if run and result:
+        findings.append(bank_finding(run, complete=result.complete))
         at = opened.loaded.model.device
         findings += run_findings(run, result, fingerprint=base.fingerprint, device=at)
     return VerifyReport(
@@ -169,6 +175,11 @@ def bank_folder(folder: Path | str) -> Path:
         raise InputError(f"there is no folder {folder}")
     if (folder / "bank" / "bank.json").is_file():
         return folder / "bank"
+    if is_run(folder) and not (folder / RESULTS).is_file():
+        raise InputError(
+            f"the run {folder} holds no {RESULTS}: it is not finished (cl-graft run --resume goes "
+            "on with it), or the file was deleted"
+        )
     if (folder / "results.json").is_file():
         raise InputError(
             f"the run {folder} holds no bank: only runs of grafting have one, so there is nothing "
@@ -183,7 +194,14 @@ def bank_folder(folder: Path | str) -> Path:
 def _run_of(folder: Path) -> Path | None:
     """Return the run that a folder is, or whose bank it is."""
     places = (folder, folder.parent) if folder.name == "bank" else (folder,)
-    return next((place for place in places if (place / RESULTS).is_file()), None)
+    return next((p for p in places if (p / RESULTS).is_file() or is_run(p)), None)
+
+
+def _missing_results(run: Path) -> Finding:
+    """Say that a run has no results, which is no fault while it is not finished."""
+    if (run / CHECKPOINTS).is_dir():
+        return Finding(RESULTS, "not checked", "the run is not finished")
+    return Finding(RESULTS, "differs", f"is missing in {run}")
 
 
 def _verify_run(
@@ -196,6 +214,8 @@ def _verify_run(
     fingerprint, where = result.model["fingerprint"], f"{run} is of another base model:"
     check_hashes(fingerprint, result.model, base_hashes(loaded), where=where)
     findings = [*checkpoint_findings(result.model, loaded.path)]
+    if read_bank_record(run) is not None:
+        findings.append(bank_finding(run, complete=result.complete))
     device = torch.device(result.versions.get("device", "cpu"))
     at = device if device.type == "cpu" or torch.cuda.is_available() else torch.device("cpu")
     findings += run_findings(run, result, fingerprint=fingerprint, device=at)

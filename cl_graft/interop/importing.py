@@ -19,8 +19,10 @@ from torch import Tensor
 from cl_graft.bank import Entry, GraftBank
 from cl_graft.errors import InputError, listed
 from cl_graft.experiments.add import task_label
+from cl_graft.experiments.bank_record import changing_bank
 from cl_graft.experiments.base import base_identity, load_base_model
 from cl_graft.experiments.config import config_from
+from cl_graft.experiments.folders import writing_to
 from cl_graft.experiments.rebuild import open_bank
 from cl_graft.experiments.verify import bank_folder
 from cl_graft.fingerprint import hash_tensors
@@ -152,7 +154,8 @@ def import_task(
             "imported": {"kind": found.kind, "moved": count},
         },
     )
-    append_entry(held.append(entry), folder)
+    with writing_to(folder), changing_bank(folder) as announce:
+        append_entry(held.append(entry), folder, announce=announce)
     return Imported(
         bank=folder,
         task=task,

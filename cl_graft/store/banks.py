@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from cl_graft.store.index import (
     INDEX,
     delete_unlisted,
     list_files,
+    list_sha256,
     read_description,
     read_index,
     refuse_links,
@@ -75,10 +76,17 @@ def save_bank(bank: GraftBank, folder: Path | str) -> None:
         write_entries(bank, folder, kept=records)
 
 
-def append_entry(bank: GraftBank, folder: Path | str) -> None:
+def append_entry(
+    bank: GraftBank, folder: Path | str, *, announce: Callable[[str, int], None] | None = None
+) -> None:
     """Add the last entry of `bank` to a folder that holds the entries before it.
 
     The files of earlier entries are not touched. A folder without a bank takes a bank of one entry.
+
+    Args:
+        bank: The bank, with the new entry.
+        folder: Its folder.
+        announce: As in `write_entries`.
 
     Raises:
         BankError: If the folder does not hold exactly the entries before the last one.
@@ -93,10 +101,16 @@ def append_entry(bank: GraftBank, folder: Path | str) -> None:
                 f"{len(bank)}; did another process add one?"
             )
         _check_same(records, bank, folder)
-        write_entries(bank, folder, kept=records)
+        write_entries(bank, folder, kept=records, announce=announce)
 
 
-def replace_entries(bank: GraftBank, folder: Path | str, *, first: int) -> None:
+def replace_entries(
+    bank: GraftBank,
+    folder: Path | str,
+    *,
+    first: int,
+    announce: Callable[[str, int], None] | None = None,
+) -> None:
     """Put the entries of `bank` from number `first` on in the place of those that a folder holds.
 
     At every moment the folder is the old bank or the new one; afterwards it holds no byte of the
@@ -106,6 +120,7 @@ def replace_entries(bank: GraftBank, folder: Path | str, *, first: int) -> None:
         bank: What the folder is to hold; its entries below `first` are those of the folder.
         folder: A bank of the same base.
         first: The first entry to replace.
+        announce: As in `write_entries`.
 
     Raises:
         BankError: If the folder's entries below `first` are others.
@@ -117,20 +132,30 @@ def replace_entries(bank: GraftBank, folder: Path | str, *, first: int) -> None:
         if not first <= min(len(records), len(bank)):
             raise ValueError(f"first must be at most {min(len(records), len(bank))}, got {first}")
         _check_same(records[:first], bank, folder)
-        write_entries(bank, folder, kept=records[:first])
+        write_entries(bank, folder, kept=records[:first], announce=announce)
 
 
-def write_entries(bank: GraftBank, folder: Path, *, kept: Sequence[Mapping[str, Any]]) -> None:
+def write_entries(
+    bank: GraftBank,
+    folder: Path,
+    *,
+    kept: Sequence[Mapping[str, Any]],
+    announce: Callable[[str, int], None] | None = None,
+) -> None:
     """Make a folder hold a bank; the caller is its only writer.
 
     Args:
         bank: The bank.
         folder: Its folder.
         kept: What `bank.json` says of the first entries, which stand in the folder.
+        announce: Called before `bank.json` is replaced, with the hash of its list and how many
+            entries that has.
     """
     refuse_links(folder)
     new = [_write_entry(bank, place, folder) for place in range(len(kept), len(bank))]
     records = [*kept, *new]
+    if announce is not None:
+        announce(list_sha256(records), len(records))
     write_index(bank, records, folder)
     delete_unlisted(folder, {name for record in records for name in list_files(record)})
 

@@ -40,6 +40,7 @@ __all__ = [
     "bank_sha256",
     "delete_unlisted",
     "list_files",
+    "list_sha256",
     "read_description",
     "read_index",
     "refuse_links",
@@ -91,7 +92,7 @@ def read_index(folder: Path) -> tuple[dict[str, Any], GraftBank]:
                 _check_name(listed["file"], listed["sha256"])
         if index["version"] > 2:
             count, digits = part(index, "count", int), part(index, "entries_sha256", str)
-            if (count, digits) != (len(records), _list_sha256(records)):
+            if (count, digits) != (len(records), list_sha256(records)):
                 raise ValueError("its list of entries is not the one that it counts and hashes")
     return index, bank
 
@@ -166,7 +167,7 @@ def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: P
     rows = ",".join(f"\n  {to_json(record)}" for record in records)
     listed = {
         "count": to_json(len(records)),
-        "entries_sha256": to_json(_list_sha256(records)),
+        "entries_sha256": to_json(list_sha256(records)),
         "entries": f"[{rows}]",
     }
     data = _sealed({"format": to_json(_FORMAT), **_described(bank), **listed})
@@ -203,7 +204,7 @@ def _sealed(parts: Mapping[str, str]) -> bytes:
     return sealed(checksum(sealed(BLANK), start=JSON_START))
 
 
-def _list_sha256(records: Sequence[Mapping[str, Any]]) -> str:
+def list_sha256(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the SHA-256 of the list of entries, as compact JSON."""
     return hashlib.sha256(to_json(records).encode()).hexdigest()
 
@@ -287,11 +288,16 @@ def refuse_links(folder: Path) -> None:
             )
 
 
-def bank_sha256(folder: Path | str) -> str:
-    """Return the hash of a bank's list: of what stands in it, in which order, to the last byte.
+def bank_sha256(folder: Path | str, *, first: int | None = None) -> tuple[str, int]:
+    """Return the hash of a bank's list and how many entries it has, without reading their files.
+
+    Args:
+        folder: The bank's folder.
+        first: Hash the first so many entries only; None means all.
 
     Raises:
         InputError: If there is no such folder.
         BankError: If the folder holds no bank, or its `bank.json` is damaged.
     """
-    return _list_sha256(read_index(Path(folder))[0]["entries"])
+    records = read_index(Path(folder))[0]["entries"][:first]
+    return list_sha256(records), len(records)

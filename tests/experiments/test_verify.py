@@ -1,6 +1,7 @@
 """Verification sees every difference, and nothing but differences."""
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_runs import QUICK, tiny_run
+from tiny_runs import QUICK, file_hashes, tiny_run
 
 from cl_graft import load_bank, save_bank
 from cl_graft.bank import Canary, Entry, GraftBank
@@ -21,8 +22,11 @@ from cl_graft.errors import (
     WrongBase,
     WrongTokenizer,
 )
+from cl_graft.experiments.add import add_task
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import run_folder
+from cl_graft.experiments.forget import forget
+from cl_graft.experiments.inspect import repair_folder
 from cl_graft.experiments.rebuild import load_base
 from cl_graft.experiments.run import run as run_strategy
 from cl_graft.experiments.verify import VerifyReport, bank_folder, verify
@@ -263,6 +267,103 @@ def test_a_config_put_in_the_place_of_another_is_a_difference(run, tmp_path):
     (copied / "config.json").write_bytes(sealed_json({**values, "shots": 9}))
     found = outcomes(verify(copied))
     assert (found["config.json"], found["settings"]) == ("differs", "differs")
+
+
+@pytest.fixture
+def grown(run, tmp_path):
+    """A run whose bank gained a task and lost it again, and copies of the bank in between."""
+    copied = shutil.copytree(run, tmp_path / "grafting" / "seed0")
+    shutil.copytree(copied / "bank", tmp_path / "two")
+    add_task(copied, "paraphrase")
+    shutil.copytree(copied / "bank", tmp_path / "three")
+    return copied
+
+
+def test_a_bank_that_grew_and_forgot_belongs_to_its_run(grown):
+    assert outcomes(verify(grown))["bank"] == "same"
+    assert verify(grown).ok
+    forget(grown, "paraphrase")
+    assert outcomes(verify(grown / "bank"))["bank"] == "same"
+    assert forget(grown, "topic").done
+    assert forget(grown, "topic").positions == ()
+    assert verify(grown).ok
+
+
+def test_a_rolled_back_bank_is_a_difference_until_it_is_accepted(grown):
+    two, three = grown.parents[1] / "two", grown.parents[1] / "three"
+    for place, said in ((two, "holds 2 entries where results.json names 3"), (three, "")):
+        shutil.rmtree(grown / "bank")
+        shutil.copytree(place, grown / "bank")
+        report = verify(grown)
+        (finding,) = (f for f in report.findings if f.what == "bank")
+        assert (finding.outcome, report.ok) == ("differs" if said else "same", not said)
+        assert said in finding.detail
+    forget(grown, "paraphrase")
+    shutil.rmtree(grown / "bank")
+    shutil.copytree(three, grown / "bank")
+    assert outcomes(verify(grown))["bank"] == "differs"
+    add_task(grown, "urgency")
+    assert outcomes(verify(grown))["bank"] == "differs"  # no change makes it the run's own
+    repair_folder(grown)
+    assert verify(grown).ok
+
+
+def test_a_bank_that_is_gone_and_results_that_are_gone_are_differences(run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "grafting" / "seed0")
+    (copied / "bank").rename(tmp_path / "moved")
+    report = verify(copied)
+    assert (outcomes(report)["bank"], report.ok) == ("differs", False)
+    (tmp_path / "moved").rename(copied / "bank")
+    (copied / "results.json").unlink()
+    for place in (copied, copied / "bank"):
+        report = verify(place)
+        assert (outcomes(report)["results.json"], report.ok) == ("differs", False)
+    (copied / "checkpoints").mkdir()
+    assert outcomes(verify(copied))["results.json"] == "not checked"
+    shutil.rmtree(copied / "bank")
+    with pytest.raises(InputError, match=r"holds no results\.json: it is not finished"):
+        verify(copied)
+
+
+@pytest.mark.parametrize("task", ["paraphrase", None])
+def test_a_change_of_the_bank_that_is_killed_at_any_write_is_not_called_tampering(
+    run, tmp_path, monkeypatch, task
+):
+    """Killed between two writes of `add` or `forget`; the same call again ends as undisturbed."""
+    really = os.replace
+
+    def change(folder):
+        return add_task(folder, task) if task else forget(folder, "topic")
+
+    undisturbed = shutil.copytree(run, tmp_path / "undisturbed" / "seed0")
+    change(undisturbed)
+    expected = file_hashes(undisturbed / "bank"), (undisturbed / "results.json").read_bytes()
+    for crash_at in range(30):
+        copied = shutil.copytree(run, tmp_path / str(crash_at) / "seed0")
+        calls = 0
+
+        def crash(source, target, limit=crash_at):
+            nonlocal calls
+            calls += 1
+            if calls > limit:
+                raise KeyboardInterrupt
+            really(source, target)
+
+        killed = False
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "replace", crash)
+            try:
+                change(copied)
+            except KeyboardInterrupt:
+                killed = True
+        assert verify(copied).ok
+        change(copied)
+        assert (file_hashes(copied / "bank"), (copied / "results.json").read_bytes()) == expected
+        assert verify(copied).ok
+        if not killed:
+            assert crash_at >= 5
+            return
+    raise AssertionError("the change never ended")
 
 
 def test_other_data_are_a_difference_and_missing_data_are_said(tiny_bert, tmp_path):
