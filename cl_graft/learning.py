@@ -349,8 +349,8 @@ def fine_tune_task(
         report, measure = progress or silent, measure or unmeasured
 
         def after_step(step: int, loss: float) -> None:
-            report("dense", step, settings.steps)
             measure("dense", "Loss", step, loss)
+            report("dense", step, settings.steps)
 
         # A run that gathers its path is another one, named by it.
         own = keys["path" if path else "dense"]

@@ -51,7 +51,7 @@ class PhaseReports(PluginMetric[None]):
         self._where = f"{stream}_stream/Task{label:03d}/Exp{experience.current_experience:03d}"
         self._progress = progress or silent
         self._told = time.monotonic()
-        self._losses: dict[str, float] = {}
+        self._losses: dict[tuple[str, int], float] = {}
 
     def step(self, phase: str, step: int, steps: int) -> None:
         """Report how far a phase is; text loggers hear it when it ends, or every ten seconds."""
@@ -59,14 +59,14 @@ class PhaseReports(PluginMetric[None]):
         now = time.monotonic()
         if step == steps or now - self._told >= _SECONDS_APART:
             self._told = now
-            loss = self._losses.get(phase)
+            loss = self._losses.get((phase, step))
             said = "" if loss is None else f", loss {loss:.4g}"
             self.say(f"{_NAMES.get(phase, phase)}: step {step} of {steps}{said}")
 
     def measure(self, phase: str, name: str, step: int, value: float) -> None:
         """Publish a value of a phase to the strategy's loggers."""
         if name == "Loss":
-            self._losses[phase] = value
+            self._losses = {(phase, step): value}
         if not self._evaluator.active:
             return
         full = f"{name}/{phase}_phase/{self._where}"
