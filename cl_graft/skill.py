@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError
-from cl_graft.graft import Graft, gather, grafted
+from cl_graft.errors import InputError, WrongBase
+from cl_graft.fingerprint import hash_tensors
+from cl_graft.graft import Graft, extract, gather, grafted
 from cl_graft.keeping import holding, keeping_modes, only_training
 from cl_graft.localization import Problem, find_localizer, localize
 from cl_graft.models.graftable import graftable_parameters
@@ -43,10 +44,13 @@ class Skill:
         rest: Tuned values, by name, of all parameters and buffers that differ from the base and
             are not graftable: the task's head, running statistics (BatchNorm), and embeddings
             where they were trained along.
+        base_sha256: Hash of the base's parameters and buffers but for those in `rest`; empty if it
+            is not known, and then no base is checked.
     """
 
     graft: Graft
     rest: Mapping[str, Tensor] = field(default_factory=dict)
+    base_sha256: str = ""
 
     def __repr__(self) -> str:
         rest = sum(tensor.numel() for tensor in self.rest.values())
@@ -54,9 +58,24 @@ class Skill:
 
     @contextmanager
     def carried_by(self, model: nn.Module) -> Iterator[nn.Module]:
-        """Let a base carry graft and rest for a `with` block, then put it back, bit for bit."""
+        """Let a base carry graft and rest for a `with` block, then put it back, bit for bit.
+
+        Raises:
+            WrongBase: If the model is not the base that the skill was found on.
+        """
+        self._check(model)
         with holding(model_tensors(model), self.rest), grafted(model, self.graft):
             yield model
+
+    def _check(self, model: nn.Module) -> None:
+        if not self.base_sha256 or _hash_base(model, self.rest) == self.base_sha256:
+            return
+        carries = len(self.graft) and extract(model, self.graft.region).same_bits(self.graft)
+        raise WrongBase(
+            "the model is not the base that the skill was found on: "
+            + ("it carries the skill already" if carries else "its weights or buffers are others")
+            + "; load the base as it was before fine-tuning"
+        )
 
 
 def localize_skill(
@@ -165,7 +184,7 @@ def localize_skill(
             problem, localizer, k=k, steps=max(1, len(batches)), depth=k, candidates=candidates
         )
     _warn_of_a_large_rest(rest)
-    return Skill(gather(problem.tuned, ranking.top(k)), rest)
+    return Skill(gather(problem.tuned, ranking.top(k)), rest, _hash_base(base, rest))
 
 
 def _warn_of_a_large_rest(rest: Mapping[str, Tensor]) -> None:
@@ -183,6 +202,11 @@ def _warn_of_a_large_rest(rest: Mapping[str, Tensor]) -> None:
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     """Return the parameters and buffers of a model by name, one that is shared once."""
     return tensors_by_name(model)
+
+
+def _hash_base(model: nn.Module, rest: Mapping[str, Tensor]) -> str:
+    tensors = model_tensors(model)
+    return hash_tensors({name: tensors[name] for name in tensors if name not in rest})
 
 
 def _matching(base: Parameters, tuned: Mapping[str, Tensor]) -> dict[str, Tensor]:

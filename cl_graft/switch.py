@@ -257,8 +257,12 @@ class Switch:
             other.to(None)
             self.position = None
             held = _HELD[self.model]
-        unchanged = held is not None and not (held.versions and held.versions.changed())
-        known = unchanged and other is not None and held.sha256 == self._sha256
+        known = (
+            held is not None
+            and other is not None
+            and held.sha256 == self._sha256
+            and not (held.versions and held.versions.changed())
+        )
         if not known:
             self._verify()
         if not known or other is not self:

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from cl_graft import InputError, Layout, localize_skill
+from cl_graft.errors import WrongBase
 from cl_graft.fingerprint import hash_tensors
 from cl_graft.localization import LOCALIZERS
 from cl_graft.models import graftable_parameters
@@ -230,3 +231,46 @@ def test_embeddings_that_were_trained_along_are_told_of(frozen: bool, warns: boo
         True
     ] * warns
     assert ("0.weight" in skill.rest) is warns
+
+
+def moved_statistics(model):
+    model[1].running_mean.add_(0.5)
+
+
+def moved_weights(model):
+    model[0].weight.add_(0.5)
+
+
+def test_a_model_that_is_not_the_base_is_refused_before_a_bit_is_written(pair):
+    base, tuned = pair
+    frozen = copy.deepcopy(base)
+    with torch.no_grad():
+        frozen[0].weight.add_(0.1)  # statistics and head stay, so they are no part of the rest
+    skill = localize_skill(base, frozen, localizer="movement", exclude=("5",))
+    for change in (moved_statistics, moved_weights):
+        other = copy.deepcopy(base)
+        with torch.no_grad():
+            change(other)
+        before = bits(other)
+        with (
+            pytest.raises(WrongBase, match="its weights or buffers are others"),
+            skill.carried_by(other),
+        ):
+            pass
+        assert bits(other) == before
+    whole = localize_skill(base, tuned, localizer="movement", density=1.0, exclude=("5",))
+    with (
+        pytest.raises(WrongBase, match="it carries the skill already"),
+        whole.carried_by(copy.deepcopy(tuned)),
+    ):
+        pass
+
+
+def test_a_base_with_another_head_carries_the_head_of_the_skill(pair):
+    base, tuned = pair
+    skill = localize_skill(base, tuned, localizer="movement", density=1.0, exclude=("5",))
+    other = copy.deepcopy(base)
+    with torch.no_grad():
+        other[5].weight.add_(1.0)
+    with skill.carried_by(other):
+        assert bits(other) == bits(tuned)

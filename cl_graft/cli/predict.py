@@ -32,7 +32,8 @@ def predict_command(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Which task answers. Rows of a file may name their own in a column 'task'.",
+            help="Which task answers, by name or by its entry's position. Rows of a file may name "
+            "their own in a column 'task'.",
             show_default=False,
         ),
     ] = None,
@@ -85,7 +86,12 @@ def predict_command(
       head -3 reviews.txt | cl-graft predict my_bank --task sentiment
     """
     from cl_graft.experiments.devices import pick_device
-    from cl_graft.experiments.predict import calibration_notes, check_questions, predict
+    from cl_graft.experiments.predict import (
+        calibration_notes,
+        check_questions,
+        entry_notes,
+        predict,
+    )
     from cl_graft.experiments.questions import questions_in, questions_of, read_questions
     from cl_graft.experiments.rebuild import open_bank
     from cl_graft.experiments.verify import bank_folder
@@ -117,7 +123,8 @@ def predict_command(
             trust_remote_code=trust_remote_code,
         )
     mixed = len({question.task for question in questions}) > 1
-    for note in calibration_notes(opened.bank, [question.task for question in questions]):
+    asked = [question.task for question in questions]
+    for note in [*entry_notes(opened.bank, asked), *calibration_notes(opened.bank, asked)]:
         output.note(note)
     for question, answer in predict(opened, questions, batch_size=batch_size):
         if as_json:
@@ -131,6 +138,7 @@ def _content(question: Question, answer: Answer) -> dict[str, Any]:
     return {
         "place": question.place,
         "task": question.task,
+        "entry": answer.entry,
         "label": answer.label,
         "confidence": answer.confidence,
         "calibrated": answer.temperature is not None,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from cl_graft.bank import GraftBank
 from cl_graft.errors import InputError
 from cl_graft.experiments.questions import Question
-from cl_graft.experiments.rebuild import Answer, OpenedBank, find_entry
+from cl_graft.experiments.rebuild import Answer, OpenedBank, find_entries, find_entry
 from cl_graft.tasks.texts import fault_of
 
-__all__ = ["calibration_notes", "check_questions", "predict"]
+__all__ = ["calibration_notes", "check_questions", "entry_notes", "predict"]
 
 _CHUNK = 32
 """Batches that are gathered before they are answered: a mixed file is sorted by task in each."""
@@ -77,6 +77,20 @@ def calibration_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
             notes.append(
                 f"{task}: confidence is not calibrated, but the model's plain softmax: the bank "
                 "holds no temperature for it"
+            )
+    return notes
+
+
+def entry_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
+    """Say of each task whose name has several entries which of them answers."""
+    notes: list[str] = []
+    for task in dict.fromkeys(tasks):
+        positions = find_entries(bank, task)
+        if len(positions) > 1:
+            earlier = ", ".join(map(str, positions[:-1]))
+            notes.append(
+                f"{task}: entry {positions[-1]} answers, the latest of this name; ask an earlier "
+                f"one by its position ({earlier})"
             )
     return notes
 

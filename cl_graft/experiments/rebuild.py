@@ -10,7 +10,7 @@ against the bank before anything is written into it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -44,7 +44,15 @@ from cl_graft.switch import Switch
 from cl_graft.tasks import Prompt, Row, encode
 from cl_graft.tasks.texts import fault_of
 
-__all__ = ["Answer", "OpenedBank", "check_hashes", "find_entry", "load_base", "open_bank"]
+__all__ = [
+    "Answer",
+    "OpenedBank",
+    "check_hashes",
+    "find_entries",
+    "find_entry",
+    "load_base",
+    "open_bank",
+]
 
 
 @dataclass(frozen=True)
@@ -58,12 +66,14 @@ class Answer:
         temperature: What the logits were divided by, so that the probability of an answer is how
             often such answers were right on dev; None if the bank holds none: the probabilities are
             those of the model, which tend to be too sure.
+        entry: Position of the entry that answered.
     """
 
     label: str | float
     probabilities: Mapping[str, float]
     logits: tuple[float, ...] = ()
     temperature: float | None = None
+    entry: int | None = None
 
     @property
     def confidence(self) -> float | None:
@@ -136,7 +146,8 @@ class OpenedBank:
                 prompt=_prompt(facts),
                 max_length=_length(facts, self.loaded.model),
             )
-            answers += _answers(self.logits(inputs, position), facts)
+            found = _answers(self.logits(inputs, position), facts)
+            answers += [replace(answer, entry=position) for answer in found]
         return answers
 
 
@@ -256,6 +267,8 @@ def load_base(
 def find_entry(bank: GraftBank, task: str | int) -> int:
     """Return the position of an entry, by position or as the latest of a task's name.
 
+    Where no task is called so, a name of digits is a position.
+
     Raises:
         InputError: If there is none.
     """
@@ -263,12 +276,19 @@ def find_entry(bank: GraftBank, task: str | int) -> int:
         if not 0 <= task < len(bank):
             raise InputError(f"entry {task} is not in the bank: positions are 0 to {len(bank) - 1}")
         return task
-    positions = [i for i, entry in enumerate(bank.entries) if entry.task == task]
+    positions = find_entries(bank, task)
+    if not positions and task.isdecimal():
+        return find_entry(bank, int(task))
     if not positions:
         raise InputError(
             f"no task {task!r} in the bank; {nearest(task, {entry.task for entry in bank.entries})}"
         )
     return positions[-1]
+
+
+def find_entries(bank: GraftBank, task: str) -> list[int]:
+    """Return the positions of all entries of a task's name."""
+    return [position for position, entry in enumerate(bank.entries) if entry.task == task]
 
 
 def _length(facts: Mapping[str, Any], model: TaskModel) -> int:

@@ -28,7 +28,7 @@ from cl_graft.experiments.findings import (
     run_findings,
 )
 from cl_graft.experiments.folders import CHECKPOINTS, is_run
-from cl_graft.experiments.rebuild import OpenedBank, check_hashes, open_bank
+from cl_graft.experiments.rebuild import OpenedBank, check_hashes, find_entries, open_bank
 from cl_graft.experiments.results import RESULTS, RunResult, read_bank_record, read_result
 from cl_graft.fingerprint import environment, hash_tensors
 from cl_graft.graft import named
@@ -242,7 +242,9 @@ def _check(
         found = hash_tensors(named(opened.loaded.model, bank.layout))
         weights = "same bits" if found == entry.weights_sha256 else "differs"
     run: Outcome = "not recorded"
-    if entry.task in hashes:
+    # A run learns a task once; a later entry of its name was added since.
+    first = find_entries(bank, entry.task)[0] == position
+    if entry.task in hashes and first:
         measured = hashes[entry.task]
         run = "same bits" if measured.get("learned") == measured.get("end") else "differs"
     if entry.canary is None:

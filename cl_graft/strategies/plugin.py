@@ -372,7 +372,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     def _trains(self, experience: Any, label: int | None) -> bool:
         """Tell whether an experience, or the training one it belongs to, is in training."""
-        if self._session is None or self._session.label != label:
+        if self._session is None or label is None or self._session.label != label:
             return False
         # Without an entry of its own it is not told from the one in training.
         same = int(experience.current_experience) == self._number

@@ -10,6 +10,7 @@ from tiny_runs import file_hashes, tiny_run
 from cl_graft import InputError, load_bank
 from cl_graft.errors import WrongArchitecture
 from cl_graft.experiments.add import add_task
+from cl_graft.experiments.predict import entry_notes
 from cl_graft.experiments.progress import Step
 from cl_graft.experiments.rebuild import open_bank
 from cl_graft.experiments.verify import verify
@@ -91,6 +92,29 @@ def test_a_task_seen_again_becomes_a_new_entry_that_answers_its_label(bank):
     assert grown.find(label=0) == 2
     assert [entry.task for entry in grown.entries] == ["sentiment", "topic", "sentiment"]
     assert verify(bank).ok
+    texts, opened = ["It was a delight.", "It was a bore."], open_bank(bank)
+    answers = {task: opened.answer(texts, task=task) for task in ("sentiment", 0, "0", 2)}
+    assert [each.entry for each in answers["sentiment"]] == [2, 2]
+    assert answers["sentiment"] == answers[2]
+    assert [each.entry for each in answers[0]] == [0, 0]
+    assert answers["0"] == answers[0] != answers[2]
+    assert entry_notes(grown, ["sentiment", "topic", "sentiment"]) == [
+        "sentiment: entry 2 answers, the latest of this name; ask an earlier one by its position "
+        "(0)"
+    ]
+
+
+def test_an_entry_that_was_added_later_is_not_taken_for_the_one_that_the_run_measured(
+    learned, tmp_path
+):
+    folder = shutil.copytree(learned.parent, tmp_path / "run")
+    add_task(folder, "sentiment", sets=["data_seed=5"])
+    report = verify(folder)
+    assert [(each.position, each.task, each.run) for each in report.entries] == [
+        (0, "sentiment", "same bits"),
+        (1, "topic", "same bits"),
+        (2, "sentiment", "not recorded"),
+    ]
 
 
 @pytest.mark.parametrize("task", ["sentiment", "paraphrase"])
