@@ -331,7 +331,7 @@ class _Run:
                     setup.model,
                     experience,
                     label=label,
-                    criterion=nn.functional.cross_entropy,
+                    criterion=nn.CrossEntropyLoss(),  # as strategies have it: the cache is theirs
                     base=setup.identity.fingerprint,
                     device=setup.device,
                     dev=streams["valid"][label],

@@ -21,11 +21,13 @@ from cl_graft.fingerprint import hash_tensors
 from cl_graft.learning import TaskProblem
 from cl_graft.metrics import score
 from cl_graft.randomness import derive
+from cl_graft.strategies.computation import describe, describe_model
 from cl_graft.strategies.heads import (
     Head,
     carrier_of,
     graftable_outside_heads,
     has_task_heads,
+    head_paths,
     heads_of,
 )
 from cl_graft.strategies.task_labels import TaskLabels, label_of
@@ -144,11 +146,12 @@ def task_problem(
     }
     train = Examples(experience.dataset.train(), tensors=getattr(experience, "encoded", None))
     chosen_on = _dev_rows(dev)
+    parameters = graftable_outside_heads(carrier, keep=keep)
     return TaskProblem(
         precision=getattr(carrier, "precision", "fp32"),
         recomputes=getattr(carrier, "recomputes", False),
         model=carrier,
-        parameters=graftable_outside_heads(carrier, keep=keep),
+        parameters=parameters,
         head=named,
         forward=_forward(model, label),
         criterion=criterion,
@@ -159,7 +162,7 @@ def task_problem(
         content="|".join(
             [base, train.fingerprint(), chosen_on.fingerprint(), metric, _head_hash(named)]
         ),
-        reading=_reading(carrier, heads),
+        reading=_reading(carrier, heads, parameters=parameters, criterion=criterion),
         head_module=heads[0].module if len(heads) == 1 else None,
     )
 
@@ -211,8 +214,18 @@ def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
     return model
 
 
-def _reading(carrier: nn.Module, heads: Sequence[Head]) -> str:
-    """Hash how a model computes and answers where no parameter tells: config, words and masks."""
+def _reading(
+    carrier: nn.Module,
+    heads: Sequence[Head],
+    *,
+    parameters: Mapping[str, nn.Parameter],
+    criterion: Callable[[Tensor, Tensor], Tensor],
+) -> str:
+    """Hash what determines an outcome where no weight tells.
+
+    That is the config, the code and the precision of the model, which parameters may move, words
+    and masks of the task's heads, and the loss.
+    """
     config: Any = getattr(getattr(carrier, "backbone", carrier), "config", None)
     settings = config.to_dict() if hasattr(config, "to_dict") else {}
     settings = {name: value for name, value in settings.items() if name not in _NO_SETTINGS}
@@ -223,7 +236,19 @@ def _reading(carrier: nn.Module, heads: Sequence[Head]) -> str:
             for name, tensor in head.buffers().items()
         }
     )
-    text = json.dumps([settings, words], sort_keys=True, default=str)
+    text = json.dumps(
+        [
+            settings,
+            words,
+            describe_model(carrier, exclude=head_paths(carrier)),
+            [describe_model(head.module) for head in heads],
+            [[name, list(tensor.shape)] for name, tensor in parameters.items()],
+            getattr(carrier, "precision", "fp32"),
+            describe(criterion),
+        ],
+        sort_keys=True,
+        default=str,
+    )
     return hashlib.sha256(text.encode()).hexdigest()
 
 

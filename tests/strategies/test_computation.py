@@ -1,0 +1,146 @@
+"""What determines a dense run's outcome stands in its identity, and nothing that does not."""
+
+import functools
+
+import pytest
+import torch
+from avalanche.models import SimpleMLP
+from small_tasks import FAST
+from tiny_streams import learner, quick, text_learner, vector_stream
+from torch import nn
+from torch.nn import functional
+
+from cl_graft.learning import fine_tune_task
+from cl_graft.strategies.computation import describe
+from cl_graft.strategies.problems import task_problem
+
+
+class Kept:
+    """A cache in memory."""
+
+    def __init__(self):
+        self.held, self.hits = {}, 0
+
+    def get(self, key):
+        self.hits += key in self.held
+        return self.held.get(key)
+
+    def put(self, key, tensors, facts):
+        self.held[key] = ({name: tensor.clone() for name, tensor in tensors.items()}, facts)
+
+
+class Net(nn.Module):
+    def __init__(self, activation):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(12, 8), nn.Linear(8, 2)
+        self.activation = activation
+
+    def forward(self, x):
+        return self.last(self.activation(self.first(x)))
+
+
+class Other(Net):
+    """The same weights under the same names, used otherwise."""
+
+    def forward(self, x):
+        return self.last(self.activation(self.first(x))) * 2
+
+
+def smoothed(amount):
+    def loss(logits, targets):
+        return functional.cross_entropy(logits, targets, label_smoothing=amount)
+
+    return loss
+
+
+def problem(model=None, criterion=None, keep=None):
+    stream = vector_stream(labels=[0])
+    return task_problem(
+        model or Net(nn.ReLU()),
+        stream.streams["train"][0],
+        label=0,
+        criterion=criterion or nn.CrossEntropyLoss(),
+        base="the base",
+        device=torch.device("cpu"),
+        dev=stream.streams["test"][0],
+        keep=keep,
+    )
+
+
+OTHERS = {
+    "weights of classes": {"criterion": nn.CrossEntropyLoss(weight=torch.tensor([1.0, 9.0]))},
+    "a setting of the loss": {"criterion": nn.CrossEntropyLoss(label_smoothing=0.1)},
+    "a partial loss": {
+        "criterion": functools.partial(functional.cross_entropy, label_smoothing=0.1)
+    },
+    "what a loss encloses": {"criterion": smoothed(0.2)},
+    "another amount": {"criterion": smoothed(0.3)},
+    "a lambda": {"criterion": lambda logits, targets: (logits.sum(1) - targets).square().mean()},
+    "another lambda": {"criterion": lambda logits, targets: (logits.sum(1) - targets).abs().mean()},
+    "which parameters may move": {"keep": lambda name: name.startswith("last")},
+    "an activation": {"model": Net(nn.GELU())},
+    "the setting of an activation": {"model": Net(nn.LeakyReLU(0.3))},
+    "the code of forward": {"model": Other(nn.ReLU())},
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_another_computation_on_the_same_weights_misses_the_cache(what):
+    plain, other = problem(), problem(**OTHERS[what])
+    assert plain.content == other.content  # the draws are the same
+    cache = Kept()
+    fine_tune_task(plain, FAST, seed=0, cache=cache)
+    found = fine_tune_task(other, FAST, seed=0, cache=cache)
+    assert not cache.hits
+    alone = fine_tune_task(problem(**OTHERS[what]), FAST, seed=0)
+    assert found.tuned.keys() == alone.tuned.keys()
+    assert all(torch.equal(found.tuned[name], alone.tuned[name]) for name in alone.tuned)
+
+
+def test_computations_are_told_apart_from_one_another():
+    identities = {what: problem(**changes).identity for what, changes in OTHERS.items()}
+    assert len({*identities.values(), problem().identity}) == len(OTHERS) + 1
+
+
+def test_the_same_computation_made_again_has_the_same_identity():
+    for changes in (
+        lambda: {},
+        lambda: {"criterion": smoothed(0.2)},
+        lambda: {"model": Net(nn.GELU())},
+        lambda: {"keep": lambda name: "bias" not in name},
+    ):
+        assert problem(**changes()).identity == problem(**changes()).identity
+
+
+def test_modes_and_earlier_tasks_are_no_part_of_a_computation(tiny_bert):
+    model = Net(nn.ReLU())
+    assert problem(model.eval()).identity == problem(model.train()).identity
+    cache = Kept()
+    run = text_learner(tiny_bert, ("sentiment", "topic"), grafting={"cache": cache})
+    run.strategy.train(run.train_stream)
+    again = text_learner(tiny_bert, ("topic", "sentiment"), grafting={"cache": cache})
+    before = cache.hits
+    again.strategy.train(again.train_stream[0])  # the second task of the other order
+    assert cache.hits > before
+
+
+def test_a_plugin_with_another_loss_does_not_take_the_dense_run_of_the_first():
+    cache, found = Kept(), []
+    for weight in ([1.0, 1.0], [1.0, 50.0]):
+        torch.manual_seed(0)
+        run = learner(
+            SimpleMLP(num_classes=2, input_size=12, hidden_size=16),
+            vector_stream(labels=[0]),
+            settings=quick(retrain=False),
+            grafting={"cache": cache},
+            criterion=nn.CrossEntropyLoss(weight=torch.tensor(weight)),
+        )
+        run.strategy.train(run.train_stream[0])
+        found.append(run.plugin.bank.entries[0].owned)
+    assert not found[0].same_bits(found[1])
+
+
+@pytest.mark.parametrize("value", [{"b", "a"}, {"x": [1, (2.0, None)]}, nn.Linear, torch.relu])
+def test_a_value_of_any_kind_has_a_description(value):
+    assert describe(value) == describe(value)
