@@ -26,6 +26,20 @@ def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):
     assert "on sentiment, question_type;" in result.setting
 
 
+def test_every_training_is_answered_with_its_last_and_its_best_step(tiny_bert, tmp_path):
+    sets = ["tasks=[sentiment,topic]", f"model={tiny_bert}", "max_length=24"]
+    asked = ["--scale", "smoke", "--out", "runs", "--results", "results"]
+    asked += [word for value in sets for word in ("--set", value)]
+    tables = [run_script("last_step.py", *asked, folder=tmp_path).stdout for _ in range(2)]
+    assert tables[0] == tables[1] == (tmp_path / "results" / "last_step-smoke.md").read_text()
+    stored = json.loads((tmp_path / "results" / "last_step-smoke.json").read_text())
+    (cell,) = stored["cells"]
+    for method, own in cell["scores"].items():
+        steps = own.get("steps", [0, 0])
+        for step, last, best in zip(steps, own["last"], own["best"], strict=True):
+            assert step != 4 or last == best, method  # the last step was the best
+
+
 @pytest.mark.slow
 def test_table4_runs_and_goes_on_from_what_is_finished(data_dir, minilm, tmp_path):
     asked = ("--scale", "smoke", "--data", data_dir, "--out", "runs", "--results", "results")

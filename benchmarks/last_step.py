@@ -1,0 +1,231 @@
+"""How much the choice among five steps on dev is worth, method by method.
+
+Every task is learned once, and is answered twice: with the values of the last step, and with the
+best on dev of five steps spread over the training, as dense runs choose. Naive fine-tuning goes on
+to the next task from either. Results go with command, versions and machine to
+``benchmarks/results/last_step-<scale>.json`` and ``.md``. The data is found through the environment
+variable CL_GRAFT_DATA or ``--data``.
+
+    python benchmarks/last_step.py --scale cpu      # MiniLM, 256 rows a class, 3 seeds
+    python benchmarks/last_step.py --scale smoke    # 16 shots, 4 steps: does it run?
+
+Every finished seed is a file and is not computed again, so an interrupted benchmark goes on where
+it stopped; several processes may share OUT if each has its own ``--seeds``. The summary is made of
+all seeds that are finished.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import torch
+from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, without_places
+from torch import nn
+
+from cl_graft import MultiTaskText, heads_for, text_stream
+from cl_graft.examples import Examples, compute_logits
+from cl_graft.experiments.base import base_identity, load_base_model
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.report import spread
+from cl_graft.experiments.results import machine, versions
+from cl_graft.experiments.schedule import schedule_of
+from cl_graft.experiments.statistics import over_seeds
+from cl_graft.experiments.tasks import load_tasks
+from cl_graft.graft import load_
+from cl_graft.metrics import score
+from cl_graft.models import graftable_parameters
+from cl_graft.strategies.baselines.inserted import biases
+from cl_graft.strategies.baselines.low_rank import add_lora_, lora_parameters
+from cl_graft.strategies.problems import task_problem
+
+VALUES: dict[str, Any] = {"tasks": ["sst2_sent", "qnli"], "evaluations": 5}
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": {**SMOKE, **VALUES},
+    "cpu": {
+        **VALUES,
+        "shots": 256,
+        "steps": 200,
+        "group_by_length": True,
+        "max_length": 40,
+        "max_dev": 128,
+        "max_test": 300,
+        "seeds": [0, 1, 2],
+    },
+}
+SMALL = {"optimizer": "adamw", "lr": 2e-3, "weight_decay": 0.0}
+"""How the comparison trains parts of a task's own, at a constant rate."""
+
+ALONE: dict[str, Callable[[nn.Module], Mapping[str, nn.Parameter]]] = {
+    "independent": graftable_parameters,
+    "lora": lora_parameters,
+    "bitfit": biases,
+}
+"""What trains, by method whose tasks begin at the base."""
+
+CHOICES = ("last", "best")
+
+
+def main() -> None:
+    """Run the missing seeds, and store the summary of all."""
+    parser = parser_of(str(__doc__).splitlines()[0], SCALES, seeds=True)
+    arguments = parsed(parser, "last_step")
+    config = config_of(SCALES[arguments.scale], arguments.data, arguments.sets)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for seed in seeds_of(arguments, config):
+        file = arguments.out / f"seed{seed}.json"
+        if not file.exists():
+            started = time.process_time()
+            found = {"seed": seed, "scores": learn(config, seed)}
+            found["cpu_seconds"] = time.process_time() - started
+            scratch = file.with_suffix(".part")
+            scratch.write_text(json.dumps(found, indent=1) + "\n")
+            scratch.replace(file)
+    write_summary(
+        config,
+        arguments.out,
+        arguments.results / f"last_step-{arguments.scale}",
+        without_places(command_of("last_step.py"), arguments),
+    )
+
+
+class Stream:
+    """Tasks of a config with a seed, each on a model of its own or one after the other."""
+
+    def __init__(self, config: ExperimentConfig, seed: int) -> None:
+        self.config, self.seed = config, seed
+        self.tasks = load_tasks(config, seed=seed)
+        self.loaded = load_base_model(config)
+        self.identity = base_identity(self.loaded, config, seed=seed)
+        self.stream = text_stream(
+            self.tasks, self.loaded.tokenizer, family="encoder", max_length=config.max_length
+        )
+
+    def model(self) -> MultiTaskText:
+        """Return a model at the base, with the heads of all tasks."""
+        base = copy.deepcopy(self.loaded.model)
+        model = MultiTaskText(base, heads_for(base, self.stream, seed=self.seed))
+        for experience in self.stream.benchmark.train_stream:
+            model.adaptation(experience)
+        return model
+
+    def train(
+        self,
+        model: MultiTaskText,
+        label: int,
+        trained: Mapping[str, nn.Parameter],
+        **changes: Any,
+    ) -> tuple[dict[str, Any], int]:
+        """Train; return the values of the best step, and which it is. The model keeps the last."""
+        streams = self.stream.benchmark.streams
+        task = task_problem(
+            model,
+            streams["train"][label],
+            label=label,
+            criterion=nn.functional.cross_entropy,
+            base=self.identity.fingerprint,
+            device=torch.device("cpu"),
+            dev=streams["valid"][label],
+            seed=self.seed,
+        )
+        schedule = replace(schedule_of(self.config, self.tasks[label]), **changes)
+        found = task.fine_tune({**trained, **task.head}, schedule, seed=self.seed, falling=False)
+        return found.tensors, found.step
+
+    def test(self, model: MultiTaskText, label: int) -> float:
+        """Return the accuracy of a task in %."""
+        tensors = self.stream.tasks[label].splits["test"]
+        rows = Examples(range(len(tensors[1])), tensors=tensors)
+        answers = compute_logits(
+            lambda inputs: model.eval()(inputs, label), rows, device=torch.device("cpu")
+        )
+        return 100 * score(*answers, "accuracy")
+
+
+def learn(config: ExperimentConfig, seed: int) -> dict[str, dict[str, Any]]:
+    """Learn all tasks with every method, and score them by choice."""
+    stream = Stream(config, seed)
+    scores: dict[str, dict[str, Any]] = {}
+    first: dict[str, Any] = {}
+    for method, choose in ALONE.items():
+        own: dict[str, Any] = {"steps": [], **{choice: [] for choice in CHOICES}}
+        for label in range(len(stream.tasks)):
+            model = stream.model()
+            if method == "lora":
+                add_lora_(model.task_model, rank=1, alpha=2, seed=seed)
+            small = {} if method == "independent" else SMALL
+            best, step = stream.train(model, label, choose(model.task_model), **small)
+            if method == "independent" and not label:
+                last = {n: p.detach().clone() for n, p in model.task_model.named_parameters()}
+                first = {"last": last, "best": {**last, **best}}
+            own["steps"].append(step)
+            own["last"].append(stream.test(model, label))
+            load_(model.task_model, best)
+            own["best"].append(stream.test(model, label))
+        scores[method] = own
+    scores["naive"] = {choice: _naive(stream, choice, first[choice]) for choice in CHOICES}
+    return scores
+
+
+def _naive(stream: Stream, choice: str, first: Mapping[str, torch.Tensor]) -> list[float]:
+    """Go on from the first task, as independent fine-tuning learned it; score all at the end."""
+    model = stream.model()
+    load_(model.task_model, first)
+    for label in range(1, len(stream.tasks)):
+        best, _ = stream.train(model, label, graftable_parameters(model.task_model))
+        if choice == "best":
+            load_(model.task_model, best)
+    return [stream.test(model, label) for label in range(len(stream.tasks))]
+
+
+def write_summary(config: ExperimentConfig, out: Path, stem: Path, command: str) -> None:
+    """Write JSON and table of all finished seeds."""
+    cells = [json.loads(path.read_text()) for path in sorted(out.glob("seed*.json"))]
+    rows = [summarize(method, cells) for method in ("independent", "naive", "lora", "bitfit")]
+    table = table_of(rows, len(cells))
+    stored = {
+        "command": command,
+        "config": {**config.model_dump(mode="json"), "data": config.data and "$CL_GRAFT_DATA"},
+        "machine": machine(torch.device("cpu")),
+        "versions": versions(torch.device("cpu")),
+        "rows": rows,
+        "cells": cells,
+    }
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    stem.with_suffix(".json").write_text(json.dumps(stored, indent=1) + "\n")
+    stem.with_suffix(".md").write_text(table)
+    sys.stdout.write(table)
+
+
+def summarize(method: str, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a method's average accuracy by choice and what choosing gained, over the seeds."""
+    by_seed = [{c: mean(cell["scores"][method][c]) for c in CHOICES} for cell in cells]
+    gains = [scores["best"] - scores["last"] for scores in by_seed]
+    over = {choice: over_seeds([scores[choice] for scores in by_seed]) for choice in CHOICES}
+    return {"method": method, **over, "gain": over_seeds(gains), "gains": gains}
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], seeds: int) -> str:
+    """Return the table in Markdown."""
+    lines = [["method", "last step", "best of five", "gain", "gain of each seed"]]
+    lines.append(["---", *["---:"] * 4])
+    for row in rows:
+        numbers = [spread(row[kind], scale=1) for kind in (*CHOICES, "gain")]
+        each = ", ".join(f"{gain:z.1f}" for gain in row["gains"])
+        lines.append([row["method"], *numbers, each])
+    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return (
+        f"{text}\n\nAverage accuracy over the tasks at the end in %, mean ± sd over {seeds} seeds; "
+        "gains in points.\n"
+    )
+
+
+if __name__ == "__main__":
+    main()
