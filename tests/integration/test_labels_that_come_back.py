@@ -6,10 +6,11 @@ import pickle
 import pytest
 import torch
 from avalanche.models import MTSimpleMLP, SimpleMLP
-from tiny_streams import learner, quick, text_learner, vector_stream
+from tiny_streams import learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
 
 from cl_graft.metrics import backward_transfer, forgetting
 from cl_graft.strategies.own_entries import OwnEntries
+from cl_graft.strategies.routed import AnswerRouter, FeatureRouter, RoutedText
 
 
 def mlp():
@@ -165,3 +166,53 @@ def test_a_text_task_that_comes_back_as_another_experience_forgets_nothing(tiny_
         with torch.no_grad():
             logits = run.model(entry.canary.inputs, entry.label)
         assert torch.equal(logits[:, : entry.canary.logits.shape[1]], entry.canary.logits)
+
+
+def routed(folder, router):
+    """A strategy that picks entries by itself, after two tasks of which the first came back."""
+    made = text_learner(folder)
+    plugin = made.plugin
+    strategy = RoutedText(
+        learner=plugin,
+        router=router,
+        model=made.model,
+        optimizer=sgd(made.model),
+        criterion=torch.nn.CrossEntropyLoss(),
+        train_mb_size=8,
+        eval_mb_size=32,
+        evaluator=quiet_evaluator(made.scores),
+    )
+    first, second = made.train_stream
+    for experience in (first, second, first):
+        strategy.train(experience)
+    return made, strategy
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+@pytest.mark.parametrize("kind", ["features", "answers"])
+def test_a_router_can_pick_each_entry_of_a_label(tiny_bert, kind, position):
+    def pick(known_or_logits, known=None):
+        rows = known_or_logits if known is not None else next(iter(known_or_logits.values()))
+        return torch.full((len(rows),), position)
+
+    size = 32
+    router = (
+        FeatureRouter(pick, size=size, depth=0.5, scatter=False)
+        if kind == "features"
+        else AnswerRouter(pick)
+    )
+    made, strategy = routed(tiny_bert, router)
+    assert list(strategy.positions()) == [0, 1, 2]
+    if kind == "features":
+        assert router.known.tasks.unique().tolist() == [0, 1, 2]
+    strategy.eval(made.test_stream)
+    entry = made.plugin.bank.entries[position]
+    strategy.is_training = False
+    strategy.mbatch = [entry.canary.inputs, torch.zeros(8), torch.zeros(8, dtype=torch.int64)]
+    made.model.eval()
+    with torch.no_grad():
+        logits = strategy.forward()
+    assert strategy.answered_by.tolist() == [entry.label] * len(logits)
+    torch.testing.assert_close(
+        logits[:, : entry.canary.logits.shape[1]], entry.canary.logits, rtol=0, atol=1e-6
+    )

@@ -5,6 +5,7 @@ import gc
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,7 +17,8 @@ from torch import nn
 from cl_graft import GraftBank, Switch, load_bank, save_bank
 from cl_graft.bank import BaseIdentity
 from cl_graft.errors import WrongBase
-from cl_graft.fingerprint import model_sha256
+from cl_graft.fingerprint import hash_tensors, model_sha256
+from cl_graft.graft import named, write_
 from cl_graft.strategies.heads import carrier_of
 
 
@@ -330,3 +332,26 @@ def test_a_bank_that_records_nothing_of_its_base_is_not_checked():
         [replace(entry, weights_sha256="") for entry in bank.entries]
     )
     assert Switch(SimpleMLP(num_classes=2, input_size=12, hidden_size=16), unknown).position is None
+
+
+@pytest.mark.parametrize("version", ["version1", "version2"])
+def test_banks_of_old_formats_are_refused_on_a_model_that_does_not_give_their_weights(version):
+    bank = load_bank(Path(__file__).parents[1] / "store" / "fixtures" / version / "bank")
+    assert bank.base.weights_sha256 == ""
+    model = nn.Module()
+    model.block = nn.Linear(5, 6)
+    model.block.bias = nn.Parameter(torch.zeros(7))
+    before = bits(model)
+    with pytest.raises(WrongBase, match="its weights are others"):
+        Switch(model, bank)
+    assert bits(model) == before
+    write_(model, bank.entries[-1].owned)
+    with pytest.raises(WrongBase, match="carries the values of entry 1"):
+        Switch(model, bank)
+    write_(model, bank.entries[0].owned)
+    made = hash_tensors(named(model, bank.layout))
+    with torch.no_grad():
+        model.block.weight.view(-1)[bank.entries[0].owned.region.index[0]] += 1  # some other base
+    fitting = replace(bank, entries=(replace(bank.entries[0], weights_sha256=made),))
+    with Switch(model, fitting).carrying(0):
+        assert hash_tensors(named(model, bank.layout)) == made
