@@ -145,6 +145,21 @@ def test_after_an_exception_and_after_training_nothing_stays_set_aside():
     assert set(seen.sizes) == {114}
 
 
+def test_rows_are_set_aside_where_the_index_of_an_experience_is_its_label():
+    seen = Seen()
+    stream = vector_stream(rows=120)
+    run = learner(
+        mlp(), stream, plugins=[seen], grafting={"task_labels": "experience"}, settings=quick()
+    )
+    first, second, _ = run.train_stream
+    run.strategy.train([first, second])
+    trained = set().union(*seen.rows.values())
+    for experience in (first, second):
+        rest, aside = parts(experience)
+        assert rest <= trained
+        assert not aside & trained
+
+
 def test_with_dev_given_all_rows_train():
     seen, stream = Seen(), vector_stream(labels=[0], rows=120)
     model = mlp()

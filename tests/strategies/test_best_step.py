@@ -213,3 +213,26 @@ def test_beside_grafting_it_is_refused_as_regions_choose_by_themselves():
     run = learner(model, vector_stream(labels=[0, 1]), plugins=[KeepBest(4)], optimizer=sgd)
     with pytest.raises(ValueError, match="look_every"):
         run.strategy.train(run.train_stream[0])
+
+
+FORMS = {
+    "domain": {"tasks": ["shared-0-4", "shared-0-5"], "scenario": "domain"},
+    "class": {"scenario": "class", "classes_per_experience": 3},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["naive", "joint", "der", "lwf"])
+def test_streams_without_task_labels_choose_on_dev_rows_of_their_experiences(
+    kept_strategy, name, form
+):
+    found = []
+    strategy = kept_strategy(
+        name, before=lambda s: found.extend(watched(s)), run_settings=SETTINGS | FORMS[form]
+    )
+    steps, end = found
+    chosen = plugin_of(strategy, KeepBest).chosen
+    assert set(chosen) == {label for label, _ in steps.after}
+    for label, (step, dev) in chosen.items():
+        assert 0 <= dev <= 1
+        assert hash_tensors(end.values[label]) == hash_tensors(steps.after[label, step])
