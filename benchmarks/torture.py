@@ -28,6 +28,7 @@ BENCHMARKS = Path(__file__).parent
 PARTS = {
     "kills": "Runs killed at random moments, and resumed",
     "files": "Mutated graft and bank files",
+    "facts": "Sealed files with hostile metadata",
     "inputs": "Malformed input files",
     "storms": "Two writers, full disks, clocks, NaN, memory",
     "long_life": "200 tasks, and a server's day",

@@ -201,6 +201,8 @@ def _check_entry(entry: Entry, loaded: Loaded, *, name: str) -> None:
         head_of(entry, family=loaded.model.family)
         if entry.canary is not None:
             check_batch(entry.canary.inputs, loaded.model)
+            if not entry.canary.logits.is_floating_point():
+                raise ValueError(f"its recorded logits are {entry.canary.logits.dtype}")
 
 
 def check_hashes(

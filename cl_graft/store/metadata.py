@@ -235,7 +235,7 @@ def _check(schema: type[BaseModel], record: Mapping[str, object]) -> None:
         schema.model_validate(json.loads(json.dumps(record)))
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in fault["loc"])
+        place = ".".join(_shown(str(part)) for part in fault["loc"])
         message = str(fault["msg"]).removeprefix("Value error, ")
         raise ValueError(f"{place}: {message}, got {_shortened(fault['input'])}") from None
 
@@ -270,6 +270,11 @@ def _inside(value: object) -> list[Any]:
     elif value is not None and not isinstance(value, float | bool):
         raise ValueError(f"a {type(value).__name__} is no JSON value")
     return []
+
+
+def _shown(key: str) -> str:
+    """Return a key as a message can hold it: keys come from the file, too."""
+    return key if key.isprintable() and len(key) <= 80 else ascii(key[:80])
 
 
 def _shortened(value: object) -> str:

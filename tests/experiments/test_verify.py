@@ -148,6 +148,7 @@ def test_an_entry_that_the_model_cannot_answer_with_is_refused(run, tmp_path):
         {"head": {}},
         {"canary": replace(canary, inputs=canary.inputs + 10**6)},
         {"canary": replace(canary, inputs=canary.inputs[:0], logits=canary.logits[:0])},
+        {"canary": replace(canary, logits=canary.logits.long())},
     ]):  # fmt: skip
         bank = changed(run, tmp_path / str(number), 0, **fields)
         with pytest.raises(DamagedFile, match="task 'sentiment' is damaged"):

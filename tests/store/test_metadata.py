@@ -177,9 +177,12 @@ def test_unknown_metadata_are_kept_as_they_are(tmp_path):
     assert same_bank(load_bank(tmp_path), bank)
 
 
-def test_a_message_shows_no_control_characters(tmp_path):
+@pytest.mark.parametrize("where", ["value", "key"])
+def test_a_message_shows_no_control_characters(tmp_path, where):
+    evil = "a\x1b[2J\u202eb"
+    bank = of_entry(task=evil) if where == "value" else of_base(files={evil: SHA})
     with pytest.raises(DamagedFile) as caught:
-        load_bank(sealed(tmp_path, of_entry(task="a\x1b[2J\u202eb")))
+        load_bank(sealed(tmp_path, bank))
     assert str(caught.value).isprintable()
 
 

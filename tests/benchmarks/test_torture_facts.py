@@ -1,0 +1,107 @@
+"""Torture's part on hostile metadata runs, and a sample of it holds without the command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from benchmark_scripts import BENCHMARKS, run_script
+from tiny_runs import tiny_run
+
+from cl_graft.errors import BankError, InputError
+from cl_graft.experiments.inspect import inspect_bank, inspect_graft
+from cl_graft.experiments.rebuild import open_bank
+from cl_graft.experiments.verify import verify
+from cl_graft.hub import save_pretrained
+from cl_graft.interop import export_task
+from cl_graft.store import load_bank
+
+sys.path.append(str(BENCHMARKS))
+try:
+    import hostile_facts
+    import torture_facts
+finally:
+    sys.path.remove(str(BENCHMARKS))
+
+CASES = {f"{case.group}: {case.name}": case for case in hostile_facts.hostile_banks()}
+_GROUPS = ("template", "label_names", "task", "base revision", "word")
+_TEXTS = ("python", "fence", "script", "latex", "formula", "link")
+WRITTEN = [
+    name
+    for name, case in CASES.items()
+    if case.group in _GROUPS and case.name.removesuffix(", with fields") in _TEXTS
+]
+"""What an honest schema lets through, and a careless writer would write as code."""
+
+
+@pytest.fixture(scope="module")
+def bank(tiny_roberta: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("honest")
+    return tiny_run(out, tiny_roberta, ["sentiment"], family="masked_lm") / "bank"
+
+
+def exported(bank: Path, out: Path) -> str:
+    export_task(bank, 0, form="safetensors-overlay", out=out)
+    return (out / "README.md").read_text(encoding="utf-8")
+
+
+def test_there_are_more_than_200_and_each_has_a_name_of_its_own():
+    assert len(CASES) == len(list(hostile_facts.hostile_banks())) > 200
+
+
+def test_every_hostile_bank_is_read_as_text_or_refused_with_a_sentence(bank, tmp_path):
+    honest, said = load_bank(bank), list[str]()
+    for number, case in enumerate(CASES.values()):
+        if number % 5:
+            continue
+        place = tmp_path / str(number)
+        try:
+            hostile_facts.seal(case.change(honest), place)
+        except (TypeError, ValueError, AttributeError):
+            continue  # nobody can write that as a file
+        try:
+            inspect_bank(place)
+            inspect_graft(place.with_suffix(".safetensors"))
+        except BankError as error:
+            said.append(str(error))
+    assert len(said) > 100
+    assert not torture_facts.acting_in("".join(said))
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_no_text_of_a_bank_becomes_code_in_what_is_exported(bank, tmp_path, name):
+    honest = load_bank(bank)
+    hostile_facts.seal(CASES[name].change(honest), tmp_path / "bank")
+    allowed = torture_facts.names_in(exported(bank, tmp_path / "honest"))
+    save_pretrained(honest, tmp_path / "honest-card")
+    card = (tmp_path / "honest-card" / "README.md").read_text(encoding="utf-8")
+    try:
+        made = exported(tmp_path / "bank", tmp_path / "out")
+        save_pretrained(load_bank(tmp_path / "bank"), tmp_path / "card")
+    except (BankError, InputError):
+        assert not (tmp_path / "out").exists()
+        return
+    assert not list(torture_facts.code_in(made, allowed, "README"))
+    written = (tmp_path / "card" / "README.md").read_text(encoding="utf-8")
+    assert not list(torture_facts.code_in(written, torture_facts.names_in(card), "card"))
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name.startswith("tensors: ")])
+def test_tensors_that_do_not_fit_the_model_are_refused_or_differ(bank, tmp_path, name):
+    hostile_facts.seal(CASES[name].change(load_bank(bank)), tmp_path / "bank")
+    try:
+        report = verify(tmp_path / "bank")
+        open_bank(tmp_path / "bank").answer(["It was a delight."], task=0)
+    except BankError:
+        return
+    assert not report.ok
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="children are forked")
+def test_the_part_runs_and_nothing_hostile_comes_through(tmp_path):
+    run_script("torture_facts.py", "--scale", "smoke", "--out", tmp_path)
+    found = json.loads((tmp_path / "facts.json").read_text(encoding="utf-8"))
+    assert all(row["survived"] == row["cases"] > 0 for row in found["rows"])
