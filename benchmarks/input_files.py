@@ -26,29 +26,39 @@ def cases() -> list[Case]:
 
 def _encodings() -> list[Case]:
     group = "encoding"
-    bare = GOOD.encode("utf-16-le")
 
     def case(name: str, data: str | bytes, *says: str, file: str = "mine.csv", **more) -> Case:
         return Case(group, name, document(data, name=file), says, **more)
 
-    def accepted(name: str, data: str | bytes, *arguments: str) -> Case:
+    def accepted(name: str, data: str | bytes, *arguments: str, says: str = "") -> Case:
         make = document(data, name="mine.csv")
-        return Case(group, name, make, (), 0, arguments, data={"source.rows_read.train": 41})
+        told = (rf"mine\.csv: not UTF-8, read as {says};",) if says else ()
+        return Case(group, name, make, told, 0, arguments, data={"source.rows_read.train": 41})
 
     windows = ("--set", "task_settings.mine.encoding=cp1252")
     utf16 = ("--set", "task_settings.mine.encoding=utf-16")
     latin = '{"text": "café", "label": "yes"}\n'.encode("latin-1")
     return [
-        case("Latin-1 table", ACCENTS.encode("latin-1"), r"mine\.csv:42: byte 0xe9 is not UTF-8"),
         case(
-            "Latin-1 JSON lines",
-            b'{"text": "a", "label": "no"}\n' + latin,
-            r"mine\.jsonl:2: byte 0xe9 is not UTF-8.*name its encoding",
+            "a Latin-1 row among UTF-8 rows",
+            (ACCENTS * 2).encode() + ACCENTS.encode("latin-1"),
+            r"mine\.csv:126: byte 0xe9 is not UTF-8",
+        ),
+        case(
+            "a Latin-1 line among UTF-8 JSON lines",
+            latin.decode("latin-1").encode() * 2 + latin,
+            r"mine\.jsonl:3: byte 0xe9 is not UTF-8",
             file="mine.jsonl",
         ),
-        case("UTF-16 with its mark", GOOD.encode("utf-16"), "mark is that of UTF-16", "as UTF-8"),
-        case("UTF-32 with its mark", GOOD.encode("utf-32"), "mark is that of UTF-32"),
-        case("UTF-16 without a mark", bare, r"mine\.csv: .* characters are NUL", "utf-16-le"),
+        case(
+            "Windows-1251 table",
+            "text,label\nхорошо,yes\nплохо,no\n".encode("cp1251"),
+            r"mine\.csv:2: byte 0xf5 is not UTF-8.*name its encoding",
+        ),
+        accepted("Latin-1 table", ACCENTS.encode("latin-1"), says="cp1252"),
+        accepted("UTF-16 with its mark", ACCENTS.encode("utf-16"), says="utf-16"),
+        accepted("UTF-32 with its mark", ACCENTS.encode("utf-32"), says="utf-32"),
+        accepted("UTF-16 without a mark", ACCENTS.encode("utf-16-le"), says="utf-16-le"),
         case("NUL byte in a row", GOOD + "a\0b,yes\n", r"mine\.csv:42: there is a NUL byte"),
         case(
             "NUL byte in JSON lines",
@@ -225,7 +235,7 @@ def _parquet() -> list[Case]:
             group,
             "lists as labels",
             table({"text": texts, "label": [[1]] * 40}),
-            (r"mine\.parquet: row 1: label \[1\] is neither",),
+            (r"mine\.parquet: no label column found among text;",),
         ),
         Case(
             group,
@@ -321,14 +331,14 @@ def _places() -> list[Case]:
             group,
             "train file of another kind",
             csv(name="mine/train.xlsx"),
-            (r"no train file .*train\.xlsx is of another kind",),
+            (r"no train file .*train\.xlsx: unknown kind of file; .* a spreadsheet: save its",),
         ),
         Case(group, "unknown kind", csv(name="mine.txt"), (r"mine\.txt: unknown kind of file",)),
         Case(
             group,
             "kind .json",
             csv(name="mine.json"),
-            (r"mine\.json: unknown kind .*JSON lines are called \.jsonl",),
+            (r"mine\.json: unknown kind .*JSON lines \(one object a line\) are called \.jsonl",),
         ),
         Case(group, "nothing there", lambda folder: None, ("there is no data for task 'mine'",)),
         Case(

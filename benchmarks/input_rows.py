@@ -261,9 +261,12 @@ def _skipped() -> list[Case]:
         case("lines of every kind", jsonl(None, *lines), {"mine.jsonl": 5}, "left out 5 rows"),
         case(
             "bytes of another encoding",
-            document(csv_bytes() + "café,no\nthé,yes\n".encode("latin-1"), name="mine.csv"),
+            document(
+                csv_bytes() + "été,no\n".encode() + "café,no\nthé,yes\n".encode("latin-1"),
+                name="mine.csv",
+            ),
             {"mine.csv": 2},
-            r"mine\.csv:42: byte 0xe9",
+            r"mine\.csv:43: byte 0xe9",
         ),
         case("odd labels", jsonl([*rows(), *_labelled(1.5, None, "nan")]), {"mine.jsonl": 3}),
         case(

@@ -39,19 +39,23 @@ def data_lines(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
             said.append(f"{cut:,} of {rows:,} rows cut at {report['max_length']} tokens")
         said += source_notes(report["source"])
         if said:
-            lines.append(f"data of {name}: {', '.join(said)}")
+            lines.append(f"data of {name}: {'; '.join(said)}")
     return lines
 
 
 def source_notes(source: Mapping[str, Any]) -> list[str]:
     """Say what a reader should know of a task's rows, from its `TextTask.source`."""
-    left_out = source.get("left_out", {}).items()
-    said = [f"{entry['rows']:,} rows of {file} left out" for file, entry in left_out]
-    said += [f"{source[key]:,} {text}" for key, text in _SUSPICIOUS.items() if source.get(key)]
-    said += source.get("notes", [])
+    said = list(source["notes"]) if "notes" in source else _counted(source)
     if "f1_of" in source:
         said.append(f"its F1 is that of the label {source['f1_of']!r}")
     return said
+
+
+def _counted(source: Mapping[str, Any]) -> list[str]:
+    """Say what results of version 0.1.0 count without a sentence on it."""
+    left_out = source.get("left_out", {}).items()
+    said = [f"{entry['rows']:,} rows of {file} left out" for file, entry in left_out]
+    return said + [f"{source[key]:,} {t}" for key, t in _SUSPICIOUS.items() if source.get(key)]
 
 
 def cut_note(data: Mapping[str, Mapping[str, Any]]) -> str:

@@ -5,15 +5,12 @@ Texts are compared as they are, to the character.
 
 from __future__ import annotations
 
-import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cl_graft.tasks.task import Row, TextTask
 
-__all__ = ["audit", "shared_rows", "warn_of"]
-
-_logger = logging.getLogger(__name__)
+__all__ = ["audit", "shared_rows", "told"]
 
 _Texts = tuple[str, str | None]
 
@@ -66,8 +63,8 @@ def shared_rows(tasks: Sequence[TextTask]) -> list[tuple[str, ...]]:
     return notes
 
 
-def warn_of(task: TextTask, counts: Mapping[str, int]) -> None:
-    """Log what `audit` counted, where it is anything."""
+def told(task: TextTask, counts: Mapping[str, int]) -> list[str]:
+    """Say in a sentence each what `audit` counted, where it is anything."""
     train, dev, test = len(task.train), len(task.dev), len(task.test)
     said = {
         "train_test_overlap": f"of {test:,} test rows also stand in train or dev; its scores will "
@@ -78,9 +75,7 @@ def warn_of(task: TextTask, counts: Mapping[str, int]) -> None:
         "conflicts": f"of {train:,} training rows have texts that also stand in train with another "
         "label",
     }
-    for name, sentence in said.items():
-        if counts[name]:
-            _logger.warning("task %s: %s %s", task.name, f"{counts[name]:,}", sentence)
+    return [f"{counts[name]:,} {sentence}" for name, sentence in said.items() if counts[name]]
 
 
 def _texts(row: Row) -> _Texts:

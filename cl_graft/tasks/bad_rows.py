@@ -101,16 +101,18 @@ class BadRows:
             for file, rows in self.counts.items()
         }
 
+    def told(self) -> list[str]:
+        """Return the notes, and how many rows were left out of each file."""
+        return [
+            *self.notes,
+            *(
+                f"{file}: left out {rows:,} row{'' if rows == 1 else 's'}: "
+                f"{'; '.join(self.first[file])}{'; …' if rows > len(self.first[file]) else ''}"
+                for file, rows in self.counts.items()
+            ),
+        ]
+
     def warn(self) -> None:
-        """Log the notes, and how many rows were left out of each file."""
-        for note in self.notes:
-            _logger.warning("%s", note)
-        for file, rows in self.counts.items():
-            _logger.warning(
-                "%s: left out %s row%s: %s%s",
-                file,
-                f"{rows:,}",
-                "" if rows == 1 else "s",
-                "; ".join(self.first[file]),
-                "; …" if rows > len(self.first[file]) else "",
-            )
+        """Log what is told."""
+        for line in self.told():
+            _logger.warning("%s", line)

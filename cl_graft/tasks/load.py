@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cl_graft.errors import InputError, nearest
-from cl_graft.tasks.audit import audit, warn_of
+from cl_graft.tasks.audit import audit, told
 from cl_graft.tasks.bad_rows import BadRows, OnBadRow
 from cl_graft.tasks.columns import Columns, LabelledRows
 from cl_graft.tasks.presets import PRESETS, Preset, misfit
@@ -154,12 +154,12 @@ def load_task(
         source={**loaded.source, **shown},
     ).with_limits(seed=data_seed, max_train=max_train, max_dev=max_dev, max_test=max_test)
     counts = audit(task)
+    notes = [*loaded.notes, *told(task, counts)]
     if warn:
         bad_rows.warn()
-        warn_of(task, counts)
-        for note in loaded.source["notes"][len(bad_rows.notes) :]:
+        for note in notes:
             _logger.warning("task %s: %s", task.name, note)
-    return replace(task, source={**task.source, **counts})
+    return replace(task, source={**task.source, **counts, "notes": [*bad_rows.told(), *notes]})
 
 
 def name_of(name: Path | str, *, data: Path | str | None = None) -> str:
@@ -188,6 +188,7 @@ class _Loaded:
     dev: tuple[Row, ...]
     test: tuple[Row, ...]
     source: dict[str, Any]
+    notes: tuple[str, ...] = ()
     positive: str | None = None
 
 
@@ -344,7 +345,7 @@ def _chosen(
         )
     except InputError as error:
         raise InputError(f"task {place.name!r}: {error}") from None
-    notes = [*read.bad_rows.notes, *read.notes, chosen.rule.get("note")]
+    notes = [*read.notes, str(chosen.rule.get("note", ""))]
     source: dict[str, Any] = {
         "from": read.origin,
         "columns": [rows.columns.text, rows.columns.text_pair, rows.columns.label],
@@ -353,7 +354,6 @@ def _chosen(
         "without_labels": list(rows.without_labels),
         "test_split": rule,
         "split": chosen.rule,
-        "notes": [note for note in notes if note],
     }
     return _Loaded(
         label_names=rows.label_names,
@@ -361,6 +361,7 @@ def _chosen(
         dev=chosen.dev,
         test=test,
         source=source,
+        notes=tuple(note for note in notes if note),
         positive=rows.positive,
     )
 
@@ -414,5 +415,5 @@ def _load_generated(name: str, shots: int | None, data_seed: int) -> _Loaded:
         "shots": shots,
         "data_seed": data_seed,
     }
-    source = {"from": f"{_GENERATED_PREFIX}{name}", "split": split, "notes": []}
+    source = {"from": f"{_GENERATED_PREFIX}{name}", "split": split}
     return _Loaded(label_names=label_names, train=train, dev=dev, test=test, source=source)

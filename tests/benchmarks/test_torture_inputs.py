@@ -70,8 +70,9 @@ def test_good_data_are_taken_and_what_is_left_out_is_counted(name, data, caplog)
     case = DATA[name]
     case.make(data)
     (task,) = load_tasks(load_config(None, sets(case, data)), seed=0)
+    told = "\n".join([*task.source["notes"], caplog.text])
     for said in case.says:
-        assert re.search(said, caplog.text, re.DOTALL)
+        assert re.search(said, told, re.DOTALL)
     left_out = {Path(file).name: told["rows"] for file, told in task.source["left_out"].items()}
     assert left_out == case.left_out
     for key, expected in case.data.items():

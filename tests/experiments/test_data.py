@@ -51,7 +51,7 @@ def test_rows_left_out_and_cut_stand_in_the_results_and_the_summary(settings, da
     stored = json.loads((out / "naive" / "seed0" / "results.json").read_text())
     assert stored["data"]["mine"] == found
     summary = (out / "naive" / "seed0" / "summary.md").read_text()
-    assert "1 rows of" in summary
+    assert "left out 1 row: " in summary
     assert "rows cut at 16 tokens" in summary
 
 
@@ -65,7 +65,8 @@ def test_which_label_an_f1_is_of_and_rows_shared_by_tasks_stand_in_results_and_s
     out = tmp_path / "out"
     result = run(config_from(asked), strategy="naive", seed=0, out=out)
     assert result.metrics == {"mine": "f1_of_class_0", "again": "accuracy"}
-    (note,) = result.data["mine"]["source"]["notes"]
+    left_out, note = result.data["mine"]["source"]["notes"]
+    assert "left out 1 row: " in left_out
     assert re.fullmatch("[1-8] of its 8 test rows also stand in train or dev of again", note)
     summary = (out / "naive" / "seed0" / "summary.md").read_text()
     assert note in summary

@@ -106,7 +106,7 @@ def test_what_a_reader_should_know_of_the_rows_stands_in_the_draft(tmp_path):
     draft = draft_config(tmp_path)
     (task,) = draft.tasks
     assert any("not UTF-8, read as cp1252" in note for note in task.notes)
-    assert any("training rows with contradicting labels" in note for note in task.notes)
+    assert any("also stand in train with another label" in note for note in task.notes)
     assert all(f"    # {note}" in draft.text.splitlines() for note in task.notes)
 
 
