@@ -1,5 +1,7 @@
 """A folder that keeps tokens, dense runs and rankings by the content that determines them.
 
+A file says under which key it was kept; one under another name is not taken for another outcome.
+
 Strategies, seeds, orders and densities that need the same dense run share it. A damaged file
 counts as a miss and is written anew.
 """
@@ -17,7 +19,8 @@ from torch import Tensor
 
 from cl_graft.errors import BankError, CannotWrite
 from cl_graft.store import writing
-from cl_graft.store.files import pack, replace_file, unpack
+from cl_graft.store.files import pack, read_file, replace_file, unpack, valid
+from cl_graft.store.records import part
 
 __all__ = ["DirectoryCache"]
 
@@ -64,7 +67,8 @@ class DirectoryCache:
         """
         now = time.perf_counter()
         seconds = now - self._asked.pop(key, now)
-        data = pack(tensors, {"facts": dict(facts), "seconds": seconds}, format=_FORMAT)
+        content = {"key": key, "facts": dict(facts), "seconds": seconds}
+        data = pack(tensors, content, format=_FORMAT)
         path = self._path(key)
         try:
             with writing(self.folder):
@@ -77,12 +81,15 @@ class DirectoryCache:
 
     def _read(self, key: str) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
         path = self._path(key)
-        try:
-            data = path.read_bytes()
-            head, tensors = unpack(data, format=_FORMAT, name=str(path))
-        except FileNotFoundError:
+        if not path.is_file():
             return None, {}
-        except BankError as error:
+        try:
+            head, tensors = unpack(read_file(path, format=_FORMAT), format=_FORMAT, name=str(path))
+            with valid(str(path)):
+                part(head, "facts", dict), part(head, "seconds", float)
+                if (found := part(head, "key", str)) != key:
+                    raise ValueError(f"it is what was kept under {found!r}")
+        except (BankError, OSError) as error:
             logger.warning("%s; it is computed again", error)
             return None, {}
         return head, tensors

@@ -118,10 +118,11 @@ def run_experiment(
     folder.mkdir(parents=True, exist_ok=True)
     kept.mkdir(exist_ok=True)
     settings = json.loads(json.dumps(config.cell() | {"seeds": config.seeds}))
-    own = {"version": cl_graft.__version__, "config": settings}
+    own: dict[str, Any] = {"version": cl_graft.__version__, "config": settings}
     cells: list[_Cell] = []
     for place, seed in enumerate(seeds):
         file = kept / f"cell{seed}.json"
+        own["cell"] = seed
         cell = _kept(file, own)
         if cell is None:
             started = time.perf_counter()
@@ -230,7 +231,7 @@ def _named(model: str) -> str:
 
 
 def _kept(file: Path, own: dict[str, Any]) -> _Cell | None:
-    """Read a cell that is done; None if there is none.
+    """Read a cell that is done; None if there is none, or another one's file has its name.
 
     Args:
         file: Where it would be.
@@ -239,13 +240,24 @@ def _kept(file: Path, own: dict[str, Any]) -> _Cell | None:
     Raises:
         InputError: If it was run with something else.
     """
-    if not file.exists():
+    if not file.is_file():
         return None
-    stored = json.loads(file.read_text())
+    try:
+        stored = dict(json.loads(file.read_text(encoding="utf-8")))
+    except (ValueError, TypeError) as error:
+        logger.warning("%s is damaged (%s); it is computed again", file, error)
+        return None
     for what, name in (("version", "another version of cl_graft"), ("config", "other settings")):
         if stored.get(what) != own[what]:
             raise InputError(
                 f"{file} was run with {name}; choose another output folder, or delete it"
             )
-    readings = [Reading(**reading) for reading in stored["readings"]]
-    return _Cell(readings, stored.get("seconds"))
+    try:
+        if stored["cell"] != own["cell"]:
+            raise ValueError(f"it is what cell {stored['cell']} gave")
+        readings = [Reading(**reading) for reading in stored["readings"]]
+        seconds = stored["seconds"]
+    except (ValueError, KeyError, TypeError) as error:
+        logger.warning("%s does not fit (%r); it is computed again", file, error)
+        return None
+    return _Cell(readings, seconds)

@@ -168,6 +168,10 @@ def test_cells_that_are_done_are_not_run_again_and_other_settings_or_versions_ar
     monkeypatch.setattr("cl_graft.laboratory.run.Bench", None)
     again = run_experiment("sam_table4", seeds=[0], **chosen)
     assert again.rows == first.rows
+    file = next(folder.glob("*/cell0.json"))
+    file.with_name("cell1.json").write_bytes(file.read_bytes())
+    with pytest.raises(TypeError, match="'NoneType' object is not callable"):
+        run_experiment("sam_table4", seeds=[1], **chosen)  # cell 0 is not taken for cell 1
     with pytest.raises(InputError, match="other settings"):
         run_experiment("sam_table4", seeds=[0], **{**chosen, "sets": [*chosen["sets"], "steps=5"]})
     monkeypatch.setattr("cl_graft.__version__", "9.9.9")
