@@ -38,6 +38,7 @@ __all__ = [
     "finished",
     "is_run",
     "read_config",
+    "refuse_links",
     "resume_command",
     "run_folder",
     "run_of",
@@ -205,7 +206,22 @@ def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
     for path in content:
         if path.name in keep:
             continue
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        _delete(path)
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse a run whose checkpoints or curves are links: files elsewhere would be deleted.
+
+    Raises:
+        InputError: If one is a link.
+    """
+    for name in (CHECKPOINTS, CURVES):
+        if (folder / name).is_symlink():
+            raise InputError(
+                f"{folder / name} is a link; expected a folder, as files in it are deleted. Delete "
+                "the link and move the folder that it leads to into its place, or move the whole "
+                "run to where it leads"
+            )
 
 
 def resume_command(what: str, folder: Path, config: ExperimentConfig) -> str:
@@ -233,8 +249,15 @@ def told_how_to_go_on(folder: Path, config: ExperimentConfig) -> Iterator[None]:
 
 def finish(folder: Path) -> None:
     """Remove what only a run that is not finished needs."""
-    if (folder / CHECKPOINTS).is_dir():
-        shutil.rmtree(folder / CHECKPOINTS)
+    _delete(folder / CHECKPOINTS)
+
+
+def _delete(path: Path) -> None:
+    """Delete a file, a folder with all in it, or a link, whose target stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def check_out(out: Path, config: ExperimentConfig) -> None:

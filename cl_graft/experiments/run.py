@@ -138,6 +138,7 @@ def run(
             folders.finish(folder)
             progress(Step("reused", 1, 1, "", strategy, seed))
             return done
+        folders.refuse_links(folder)
         device = pick_device(config.device)
         tasks = load_tasks(config, seed=seed) if tasks is None else tasks
         cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache

@@ -8,17 +8,18 @@ the labels and how texts are posed, and a README with the lines that load it, wi
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from cl_graft.errors import InputError, find
+from cl_graft.errors import InputError, InUse, find
 from cl_graft.experiments.rebuild import find_entry, open_bank
 from cl_graft.experiments.verify import bank_folder
 from cl_graft.interop.checkpoint import write_checkpoint
@@ -27,7 +28,8 @@ from cl_graft.interop.overlay import write_overlay
 from cl_graft.interop.record import task_record
 from cl_graft.interop.shira import Rest, write_shira
 from cl_graft.interop.written import Written
-from cl_graft.store import load_bank, told_of_full_disks, writing
+from cl_graft.store import load_bank, only_writer, told_of_full_disks, writing
+from cl_graft.store.files import is_partial
 
 __all__ = ["FORMATS", "Exported", "export_task"]
 
@@ -133,12 +135,22 @@ def export_task(
 
 @contextmanager
 def _appearing(out: Path) -> Iterator[Path]:
-    """Give a folder to fill, which becomes `out` when the block ends without an exception."""
+    """Give a folder to fill, which becomes `out` when the block ends without an exception.
+
+    What a killed process left of such a folder is deleted first.
+    """
+    for left in out.absolute().parent.glob(f".{glob.escape(out.name)}.*.tmp"):
+        if is_partial(left) and left.is_dir() and not left.is_symlink():
+            with suppress(InUse):  # it is being filled
+                with only_writer(left):
+                    pass
+                shutil.rmtree(left)
     aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
     with writing(out), told_of_full_disks(out):
         aside.mkdir(parents=True)
         try:
-            yield aside
+            with only_writer(aside):
+                yield aside
             if out.exists():
                 out.rmdir()
             os.replace(aside, out)

@@ -256,6 +256,41 @@ def test_what_is_left_of_writes_that_were_killed_is_swept_away(tmp_path, undistu
     assert outcome_of(folder) == expected
 
 
+@pytest.mark.parametrize("name", ["checkpoints", "tensorboard"])
+def test_a_link_in_the_place_of_a_folder_is_told_and_what_it_leads_to_stays(
+    tmp_path, undisturbed, name
+):
+    expected, config, strategy = undisturbed("naive")
+    folder, moved = run_folder(tmp_path, strategy, 0), tmp_path / "moved"
+    interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
+    (folder / name).rename(moved)
+    (folder / name).symlink_to(moved, target_is_directory=True)
+    (moved / "model-1.safetensors").write_bytes(b"mine")
+    (moved / "events.out.tfevents.9.mine").write_bytes(b"mine")
+    before = {path.name: path.read_bytes() for path in moved.iterdir()}
+    with pytest.raises(InputError, match=f"{name} is a link; expected a folder"):
+        resume_run(folder)
+    assert {path.name: path.read_bytes() for path in moved.iterdir()} == before
+    (folder / name).unlink()
+    for mine in ("model-1.safetensors", "events.out.tfevents.9.mine"):
+        (moved / mine).unlink()
+    moved.rename(folder / name)
+    resume_run(folder)
+    assert outcome_of(folder) == expected
+
+
+def test_a_finished_run_deletes_nothing_behind_a_link(tmp_path, undisturbed):
+    _, config, strategy = undisturbed("naive")
+    run(config, strategy=strategy, seed=0, out=tmp_path)
+    folder, mine = run_folder(tmp_path, strategy, 0), tmp_path / "mine"
+    mine.mkdir()
+    (mine / "thesis.tex").write_text("three years")
+    (folder / "checkpoints").symlink_to(mine, target_is_directory=True)
+    resume_run(folder)
+    assert (mine / "thesis.tex").read_text() == "three years"
+    assert not (folder / "checkpoints").is_symlink()
+
+
 def test_a_folder_with_nothing_but_a_killed_write_is_begun(tmp_path, undisturbed):
     expected, config, strategy = undisturbed("naive")
     folder = run_folder(tmp_path, strategy, 0)
