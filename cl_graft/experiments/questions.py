@@ -17,6 +17,7 @@ from cl_graft.tasks.records import (
     parse_records,
     read_records,
     strip_suffix,
+    unread_kind,
 )
 from cl_graft.tasks.text_files import Reading, decode, lines, read_text
 
@@ -89,7 +90,7 @@ def read_questions(
         bad.warn()
         return _of_lines(text, str(path), task)
     if path.is_file() and strip_suffix(path.name) is None:
-        raise InputError(f"{path}: unknown kind of file; read are .txt, {', '.join(SUFFIXES)}")
+        raise InputError(unread_kind(path, (".txt", *SUFFIXES)))
     bad = BadRows()
     records = read_records(path, bad_rows=bad)
     bad.warn()

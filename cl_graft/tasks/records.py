@@ -76,8 +76,8 @@ def strip_suffix(name: str) -> str | None:
     return None
 
 
-def unread_kind(path: Path) -> str:
-    """Say that a file is of no kind that is read here, and how to make one of it."""
+def unread_kind(path: Path, read: Iterable[str] = SUFFIXES) -> str:
+    """Say that a file is of no kind that is `read`, and how to make one of it."""
     name = path.name.lower()
     if name.endswith(_SPREADSHEETS):
         how = "a spreadsheet: save its sheet as CSV (UTF-8), with the names of columns in line 1"
@@ -89,7 +89,7 @@ def unread_kind(path: Path) -> str:
         how = "JSON lines (one object a line) are called .jsonl"
     else:
         how = "save the table as one of them"
-    return f"{path}: unknown kind of file; read are {', '.join(SUFFIXES)}; {how}"
+    return f"{path}: unknown kind of file; read are {', '.join(read)}; {how}"
 
 
 def read_records(

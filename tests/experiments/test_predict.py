@@ -117,7 +117,7 @@ def test_forms_of_a_file_and_of_stdin_ask_the_same(there):
         ("f.csv", 'text,id\nFine.,1\n"",2\n', "topic", r"f\.csv:3: the text is empty"),
         ("g.csv", "text\nFine.\n", "answers", r"g\.csv:2: .* pairs of texts, got one text"),
         ("h.txt", "\n\n", "topic", r"h\.txt: there is no text"),
-        ("i.pdf", "text", "topic", r"i\.pdf: unknown kind of file"),
+        ("i.pdf", "text", "topic", r"i\.pdf: unknown kind of file; .* a document"),
         ("j.txt", "Fine.", None, "say which task"),
     ],
 )
