@@ -23,7 +23,7 @@ from cl_graft.experiments.config import config_from
 from cl_graft.experiments.jobs import Job
 from cl_graft.experiments.progress import Step
 from cl_graft.stopping import Stop, Stopped
-from cl_graft.store import LOCK
+from cl_graft.store import OWNER
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -74,7 +74,7 @@ def wait_for_pid(folder: Path) -> int:
     until = time.monotonic() + 120
     while time.monotonic() < until:
         if any((folder / "checkpoints").glob("*")):
-            return json.loads((folder / LOCK).read_text())["pid"]
+            return json.loads((folder / OWNER).read_text())["pid"]
         time.sleep(0.01)
     raise TimeoutError(f"nothing ran in {folder}")
 
@@ -173,7 +173,7 @@ def test_a_cell_whose_every_worker_dies_fails_and_the_others_go_on(settings, tmp
         killed: set[int] = set()
         while len(killed) < ATTEMPTS and not over.is_set():
             try:
-                pid = json.loads((tmp_path / "naive" / "seed0" / LOCK).read_text())["pid"]
+                pid = json.loads((tmp_path / "naive" / "seed0" / OWNER).read_text())["pid"]
             except (OSError, ValueError):
                 continue
             if pid not in killed:

@@ -16,7 +16,7 @@ from cl_graft.experiments.add import add_task
 from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.compare import compare
 from cl_graft.experiments.run import run, run_folder
-from cl_graft.store import LOCK, free_bytes, load_bank, only_writer
+from cl_graft.store import OWNER, free_bytes, load_bank, only_writer
 
 
 @pytest.fixture
@@ -27,9 +27,9 @@ def one_task(tiny_config):
 def lock_elsewhere(folder) -> None:
     """Leave the lock of another host in a folder."""
     with only_writer(folder):
-        owner = json.loads((folder / LOCK).read_text())
+        owner = json.loads((folder / OWNER).read_text())
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / LOCK).write_text(json.dumps({**owner, "host": "elsewhere"}))
+    (folder / OWNER).write_text(json.dumps({**owner, "host": "elsewhere"}))
 
 
 def test_a_run_without_room_is_refused_before_it_trains(tmp_path, one_task, monkeypatch):
@@ -95,19 +95,19 @@ def test_a_folder_that_another_process_writes_to_is_refused(tmp_path, one_task):
     lock_elsewhere(folder)
     with pytest.raises(InUse, match=r"in use by process .* on elsewhere"):
         run(one_task, strategy="grafting", seed=0, out=tmp_path)
-    (folder / LOCK).unlink()
+    (folder / OWNER).unlink()
     run(one_task, strategy="grafting", seed=0, out=tmp_path)
-    assert not (folder / LOCK).exists()
+    assert not (folder / OWNER).exists()
     lock_elsewhere(tmp_path)
     with pytest.raises(InUse):
         compare(one_task, out=tmp_path)
-    (tmp_path / LOCK).unlink()
+    (tmp_path / OWNER).unlink()
     before = content(folder)
     for held in (folder, folder / "bank"):
         lock_elsewhere(held)
         with pytest.raises(InUse):
             add_task(folder / "bank", "topic")
-        (held / LOCK).unlink()
+        (held / OWNER).unlink()
     assert content(folder) == before
 
 
