@@ -16,6 +16,7 @@ from pathlib import Path
 import jinja2
 
 import cl_graft
+from cl_graft.escaping import for_terminal
 from cl_graft.reporting.ink import drawing, for_page, png_file, svg_file
 from cl_graft.reporting.material import Material, gather
 from cl_graft.reporting.sections import Section, sections_of
@@ -112,7 +113,10 @@ def _page(material: Material, sections: Sequence[Section], drawn: Mapping[str, s
     )
     # Names come from files of others: all is escaped but our own style, script and drawings.
     environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        finalize=lambda value: for_terminal(value) if type(value) is str else value,
     )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     summary = material.summary

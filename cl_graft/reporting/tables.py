@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cl_graft.escaping import for_latex, for_terminal
+from cl_graft.escaping import for_latex
 from cl_graft.experiments.report import points
 from cl_graft.experiments.results import RunResult
 from cl_graft.reporting.material import Material
@@ -128,7 +128,7 @@ def strategies(material: Material) -> Table:
 def latex(table: Table) -> str:
     """Write a table for LaTeX with booktabs, best values bold; names stay what they are."""
     lines = [
-        f"% {for_terminal(' '.join(table.caption.split()))}",
+        f"% {for_latex(table.caption)}",
         r"\begin{tabular}{l" + "r" * (len(table.head) - 1) + "}",
         r"\toprule",
         " & ".join(map(_latex_text, table.head)) + r" \\",

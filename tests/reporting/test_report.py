@@ -134,12 +134,18 @@ def test_what_files_of_others_say_is_text_and_nothing_else(compared, tmp_path):
     evil = "<script>alert('x')</script>$\\frac{$ & \"'"
     result = read_result(compared / "grafting" / "seed0")
     run = with_result(
-        compared, tmp_path / "evil", model={**result.model, "name": evil}, command=evil,
-        strategy=evil,
+        compared, tmp_path / "evil", model={**result.model, "name": evil},
+        command=f"{evil}\u202egnp\x1b[2J", strategy=f"{evil}\\input{{x}}",
     )  # fmt: skip
     made = make_report([run], out=tmp_path / "report")
     assert Page(made.page).tags.count("script") == 1
     assert evil in Page(made.page).text
+    page = made.page.read_text(encoding="utf-8")
+    assert "\\u202egnp\\x1b[2J" in page
+    assert not {"\u202e", "\x1b"} & set(page)
+    written = "".join(path.read_text(encoding="utf-8") for path in made.tables)
+    assert "textbackslash{}input" in written
+    assert "\\input" not in written
 
 
 def test_results_of_earlier_versions_are_reported_without_bins(compared, tmp_path):
