@@ -8,7 +8,7 @@ can be taken up in its middle, and evaluation in between does not change a bit o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
@@ -21,6 +21,7 @@ __all__ = [
     "derive",
     "generator",
     "global_generators",
+    "hold_generators",
     "keeping_generators",
     "permutation",
     "seeded",
@@ -54,15 +55,25 @@ def global_generators() -> list[torch.Generator]:
     return found
 
 
+def hold_generators() -> Callable[[], None]:
+    """Return a function that puts torch's global generators back to their states of now."""
+    states = [(each, each.get_state()) for each in global_generators()]
+
+    def put_back() -> None:
+        for each, state in states:
+            each.set_state(state)
+
+    return put_back
+
+
 @contextmanager
 def keeping_generators() -> Iterator[None]:
     """Put torch's global generators back to their states after a `with` block."""
-    states = [(each, each.get_state()) for each in global_generators()]
+    put_back = hold_generators()
     try:
         yield
     finally:
-        for each, state in states:
-            each.set_state(state)
+        put_back()
 
 
 @contextmanager

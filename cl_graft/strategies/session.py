@@ -29,7 +29,7 @@ from cl_graft.locating import Located
 from cl_graft.metrics import fit_temperature
 from cl_graft.names import parameters_by_name, tensors_by_name
 from cl_graft.passes import Passes
-from cl_graft.randomness import derive, keeping_generators
+from cl_graft.randomness import derive, hold_generators
 from cl_graft.region import Region
 from cl_graft.sparse import RegionParameters
 from cl_graft.store.metadata import check_task_metadata
@@ -108,7 +108,8 @@ class Session:
             write_(carrier, gather(located.tuned, free))
         copy_(task.head, located.head)
         self._until_closed = ExitStack()
-        self._until_closed.enter_context(keeping_generators())
+        # No open `with` block: one that is forgotten ends, and seeds, when memory is freed.
+        self._until_closed.callback(hold_generators())
         self._until_closed.enter_context(only_training(strategy.model))
         if not settings.region_dropout:
             self._until_closed.enter_context(dropout_off(strategy.model))

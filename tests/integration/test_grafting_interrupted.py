@@ -1,5 +1,6 @@
 """Evaluation in the middle of training, early stopping, and exceptions leave nothing behind."""
 
+import gc
 import warnings
 from contextlib import nullcontext
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.evaluation.metrics import accuracy_metrics, loss_metrics
+from avalanche.models import SimpleMLP
 from avalanche.training.plugins import EarlyStoppingPlugin
 from tiny_streams import bits, learner, quick, text_learner, vector_stream
 
@@ -297,3 +299,21 @@ def test_the_generator_of_every_device_is_put_back(fails, monkeypatch):
     assert torch.equal(device.get_state(), before) is not fails
     run.plugin.abandon()
     assert torch.equal(device.get_state(), before)
+
+
+def test_a_session_that_is_forgotten_leaves_the_generator_alone_when_memory_is_freed():
+    run = learner(SimpleMLP(num_classes=2, input_size=12), vector_stream(labels=[0, 1]))
+
+    class Stop(SupervisedPlugin, supports_distributed=True):
+        def after_training_iteration(self, strategy, **kwargs):
+            raise KeyboardInterrupt
+
+    run.strategy.plugins.append(Stop())
+    with pytest.raises(KeyboardInterrupt):
+        run.strategy.train(run.train_stream[0])
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    run.plugin._session = None
+    del run
+    gc.collect()
+    assert torch.equal(torch.get_rng_state(), before)
