@@ -17,7 +17,6 @@ from cl_graft.cli.options import (
     Resume,
     Sets,
     Trusted,
-    as_sets,
     refuse_others,
 )
 from cl_graft.cli.output import Output, apart, given
@@ -123,7 +122,8 @@ def compare_command(
         ),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(metavar="0,1,2", help="Default: 0.", show_default=False)
+        str | None,
+        typer.Option(metavar="0-2,5", help="Numbers and ranges. Default: 0.", show_default=False),
     ] = None,
     orders: Annotated[
         str | None,
@@ -271,7 +271,7 @@ def compare_command(
         settings, started_by = stored_comparison(out, trust_remote_code=trust_remote_code)
     else:
         swept = [_as_set(text) for text in sweep or ()]
-        settings = load_config(config, [*as_sets(options | trusted), *swept, *(sets or ())])
+        settings = load_config(config, [*swept, *(sets or ())], options=options | trusted)
         started_by = None
     with opened_engine(
         engine, out, address=address, workers=workers, cpus=cpus_per_cell, gpus=gpus_per_cell,
@@ -287,7 +287,7 @@ def compare_command(
         *data_notes(comparison.cells),
         *failures_of(comparison),
         *_unmet(comparison),
-        f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}",
+        *_where(comparison),
     )
     if comparison.failed:
         raise typer.Exit(1)
@@ -341,6 +341,14 @@ def failures_of(comparison: Comparison) -> list[str]:
         f"FAILED: {failure.strategy} seed {failure.seed}: {failure.error}"
         for failure in comparison.failed
     ]
+
+
+def _where(comparison: Comparison) -> list[str]:
+    """Say where the results are, if there are any."""
+    if not comparison.cells:
+        return ["Nothing was learned: the folder is free for another start."]
+    out = comparison.out
+    return [f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}"]
 
 
 def _unmet(comparison: Comparison) -> list[str]:

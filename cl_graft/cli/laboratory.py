@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Data, Model, Quiet, Sets, as_sets
+from cl_graft.cli.options import As_json, Data, Model, Quiet, Sets
 from cl_graft.cli.output import Output, apart, given, table
 
 __all__ = ["experiment_command", "localize_command"]
@@ -28,7 +29,7 @@ def experiment_command(
     model: Model = None,
     seeds: Annotated[
         str | None,
-        typer.Option(metavar="N,N", help="Data seeds, one a cell.", show_default=False),
+        typer.Option(metavar="0-2,5", help="Data seeds, one a cell.", show_default=False),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("laboratory"),
     sets: Sets = None,
@@ -50,7 +51,9 @@ def experiment_command(
       cl-graft experiment fig2 --data mydata --set tasks=sst2_sent --seeds 0,1,2
     """
     from cl_graft.errors import InputError
+    from cl_graft.experiments.config import seeds_from
     from cl_graft.laboratory import EXPERIMENTS, run_experiment
+    from cl_graft.laboratory.readings import table_cells
 
     output = Output(quiet, as_json)
     if name is None:
@@ -61,10 +64,9 @@ def experiment_command(
         )
         return
     try:
-        chosen = [int(part) for part in seeds.split(",")] if seeds is not None else None
-    except ValueError:
-        raise InputError(f"--seeds must be numbers such as 0,1,2, got {seeds!r}") from None
-    own = as_sets(given(model=model))
+        chosen = seeds_from(seeds) if seeds is not None else None
+    except ValueError as error:
+        raise InputError(f"--seeds: {error}") from None
     with apart():
         outcome = run_experiment(
             name,
@@ -72,12 +74,12 @@ def experiment_command(
             scale=scale,
             data=data,
             seeds=chosen,
-            sets=[*own, *(sets or ())],
+            sets=[*([f"model={json.dumps(model)}"] if model else []), *(sets or ())],
             on_cell=lambda done, cells: output.note(f"{name}: cell {done} of {cells}"),
         )
     output.result(
         {"experiment": name, "rows": outcome.rows},
-        outcome.table,
+        table(outcome.experiment.title, *table_cells(outcome.rows, axis=outcome.experiment.axis)),
         f"JSON, table and picture: {outcome.folder}",
     )
 
@@ -119,12 +121,13 @@ def localize_command(
     """
     from cl_graft.experiments.config import load_config
     from cl_graft.laboratory.localizing import localize_task
+    from cl_graft.laboratory.readings import table_cells
 
     output = Output(quiet, as_json)
     chosen = given(data=data, model=model, density=density, localizer=localizer)
-    own = as_sets({"tasks": [task], **chosen})
     with apart():
-        found = localize_task(load_config(None, [*own, *(sets or ())]), out=out)
+        config = load_config(None, sets or (), options={"tasks": [task], **chosen})
+        found = localize_task(config, out=out)
     output.result(
         {
             "task": found.task,
@@ -133,6 +136,6 @@ def localize_command(
             "rows": found.rows,
         },
         f"{found.task}: {found.coordinates:,} coordinates, {found.density:.3%} of the graftable",
-        found.table,
+        table("On the test rows, as fractions", *table_cells(found.rows)),
         f"Graft, numbers and pictures: {found.folder}",
     )

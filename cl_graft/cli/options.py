@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -23,7 +22,6 @@ __all__ = [
     "Text",
     "Text_pair",
     "Trusted",
-    "as_sets",
     "refuse_others",
 ]
 
@@ -115,8 +113,3 @@ def refuse_others(option: str, config: Path | None, sets: list[str] | None, othe
         raise InputError(
             f"{option} goes on with the settings that the folder holds: give no others"
         )
-
-
-def as_sets(options: dict[str, object]) -> list[str]:
-    """Write options as the overrides that `load_config` reads; JSON is YAML."""
-    return [f"{name}={json.dumps(value, default=str)}" for name, value in options.items()]

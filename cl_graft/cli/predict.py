@@ -10,7 +10,7 @@ import typer
 
 from cl_graft.cli.options import Device, Moved, Quiet, Text, Text_pair, Trusted
 from cl_graft.cli.output import Output, apart, json_text
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, listed
 from cl_graft.escaping import for_terminal
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def predict_command(
         entry_notes,
         predict,
     )
-    from cl_graft.experiments.questions import questions_in, questions_of, read_questions
+    from cl_graft.experiments.questions import NoTask, questions_in, questions_of, read_questions
     from cl_graft.experiments.rebuild import open_bank
     from cl_graft.experiments.verify import bank_folder
     from cl_graft.store import load_bank
@@ -102,19 +102,26 @@ def predict_command(
     if texts and file is not None:
         raise InputError("give texts, or a file, not both")
     where = bank_folder(folder)
-    if texts:
-        questions = questions_of(texts, task=task, pairs=pair or ())
-    elif pair:
-        raise InputError("--pair goes with texts on the command line")
-    elif file is not None and str(file) != "-":
-        questions = read_questions(file, task=task, columns=columns)
-    else:
-        if sys.stdin.isatty():
-            output.note("a text a line; Ctrl-D ends")
-        read = sys.stdin.buffer.read()
-        questions = questions_in(read, form, task=task, columns=columns)
+    bank = load_bank(where)
+    try:
+        if texts:
+            questions = questions_of(texts, task=task, pairs=pair or ())
+        elif pair:
+            raise InputError("--pair goes with texts on the command line")
+        elif file is not None and str(file) != "-":
+            questions = read_questions(file, task=task, columns=columns)
+        elif task is None and form == "txt":  # before anybody types
+            raise NoTask("say which task is to answer, with --task")
+        else:
+            if sys.stdin.isatty():
+                output.note("a text a line; Ctrl-D ends")
+            read = sys.stdin.buffer.read()
+            questions = questions_in(read, form, task=task, columns=columns)
+    except NoTask as error:
+        names = dict.fromkeys(entry.task for entry in bank.entries)
+        raise InputError(f"{error}; the bank holds {listed(names)}") from None
     # Before the model is loaded, which takes longer.
-    check_questions(load_bank(where), questions)
+    check_questions(bank, questions)
     with apart():
         opened = open_bank(
             where,

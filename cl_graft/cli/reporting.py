@@ -18,18 +18,24 @@ def report_command(
         list[Path],
         typer.Argument(metavar="RUN...", help="Runs, or what compare was told to write to."),
     ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path(
-        "cl-graft-report"
-    ),
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where to write. Default: report/ in RUN; cl-graft-report for several.",
+            show_default=False,
+        ),
+    ] = None,
     quiet: Quiet = False,
     as_json: As_json = False,
 ) -> None:
     """Show runs as one page for a browser, and as figures and tables for a paper.
 
-    OUT/report.html holds all that it shows and asks no network: the strategies side by side with
-    intervals and significance, R, curves along the stream, calibration, where regions lie and
-    overlap, costs, what each strategy is, and how to run it again. Its figures stand beside it as
-    PNG and SVG, its tables for LaTeX. Runs of several folders must be of the same tasks and model.
+    It is written into the run's folder, as report/, or to OUT. Its report.html holds all that it
+    shows and asks no network: the strategies side by side with intervals and significance, R,
+    curves along the stream, calibration, where regions lie and overlap, costs, what each strategy
+    is, and how to run it again. Its figures stand beside it as PNG and SVG, its tables for LaTeX.
+    Runs of several folders must be of the same tasks and model.
 
     [b]Examples[/b]
 
@@ -37,9 +43,12 @@ def report_command(
 
       cl-graft report first/grafting/seed0 second/grafting/seed0 --out both
     """
+    from cl_graft.experiments.folders import REPORT
     from cl_graft.reporting.report import make_report
 
     output = Output(quiet, as_json)
+    if out is None:
+        out = runs[0] / REPORT if len(runs) == 1 else Path("cl-graft-report")
     with apart():
         written = make_report(runs, out=out)
     output.result(

@@ -15,7 +15,6 @@ from cl_graft.cli.options import (
     Resume,
     Sets,
     Trusted,
-    as_sets,
     refuse_others,
 )
 from cl_graft.cli.output import Output, apart, given
@@ -51,7 +50,7 @@ def demo_command(
 
     output = Output(quiet, as_json)
     defaults = demo_config().model_dump(mode="json", exclude_unset=True)
-    config = load_config(None, [*as_sets(defaults), *(sets or ())])
+    config = load_config(None, sets or (), options=defaults)
     comparison = watched_comparison(config, out, output)
     seeds = [cell.seed for cell in comparison.cells if cell.strategy == "grafting"]
     reports = []
@@ -126,7 +125,7 @@ def run_command(
         out = where.parent.parent
         settings = stored_config(where, trust_remote_code=trust_remote_code)
     elif config is not None:
-        settings = load_config(config, [*(sets or ()), *as_sets(chosen | trusted)])
+        settings = load_config(config, sets or (), options=chosen | trusted)
         where = run_folder(out, settings.strategies[0], settings.seeds[0])
     else:
         raise InputError("give a config to run, or --resume with the folder of a run")

@@ -10,8 +10,10 @@ seeds, strategies and values of a sweep can be added.
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cl_graft.experiments import folders
@@ -84,14 +86,15 @@ def compare(
             for point in points
         }
         # What cannot be run has left nothing behind that would be in the way of what can.
+        jobs = after_the_first([job for one in cells.values() for job in one.jobs])
+        if jobs and engine is None:
+            pick_device(config.device)
+        locks.push(partial(_drop_bare, [*cells, out]))
         for place, one in cells.items():
             if not alone:
                 locks.enter_context(only_writer(place))
             folders.write_comparison(one.point.config, place, started_by=started_by)
         folders.write_comparison(config, out, started_by=started_by)
-        jobs = after_the_first([job for one in cells.values() for job in one.jobs])
-        if jobs and engine is None:
-            pick_device(config.device)
         for one in cells.values():
             for strategy, seed in one.done:
                 progress(Step("reused", 1, 1, "", one.point.shown(strategy), seed))
@@ -105,6 +108,13 @@ def compare(
         logger.info("cache: %s answered, %s computed", dict(cache.hits), dict(cache.misses))
         each = [one.sum_up(whole=True) for one in cells.values()]
         return each[0] if alone else _joined(config, list(cells.values()), out, started_by, True)
+
+
+def _drop_bare(places: Sequence[Path], error: type[BaseException] | None, *_: object) -> None:
+    """Drop comparisons in which nothing was reached, but not those that were stopped."""
+    if error is None or issubclass(error, Exception):
+        for place in places:
+            folders.drop_comparison(place)
 
 
 def _joined(

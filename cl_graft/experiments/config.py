@@ -6,6 +6,9 @@ answered with the nearest known one. The defaults are tuned for the encoder Mini
 
 from __future__ import annotations
 
+import json
+import logging
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -29,16 +32,26 @@ from cl_graft.localization import find_localizer
 
 __all__ = [
     "CELL_CHOICES",
+    "LARGE_DENSITY",
     "REGION_FIELDS",
     "UPKEEP",
     "ExperimentConfig",
     "TaskSettings",
     "config_from",
+    "density_note",
     "load_config",
     "override_",
+    "seeds_from",
 ]
 
+logger = logging.getLogger(__name__)
+
 DEFAULT_STEPS = 500
+
+LARGE_DENSITY = 0.1
+"""Density above which a region is warned of."""
+
+_MOST_SEEDS = 10_000
 
 CELL_CHOICES = ("strategies", "seeds", "sweep")
 """The fields that say which cells a comparison has; every other field is common to all cells."""
@@ -436,7 +449,9 @@ class ExperimentConfig(BaseModel):
 
     @field_validator("tasks", "strategies", "seeds", mode="before")
     @classmethod
-    def _split_at_commas(cls, value: Any) -> Any:
+    def _split_at_commas(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str) and info.field_name == "seeds":
+            return seeds_from(value)
         if isinstance(value, str):
             return [part.strip() for part in value.split(",") if part.strip()]
         return [value] if isinstance(value, int) else value
@@ -548,12 +563,38 @@ class ExperimentConfig(BaseModel):
         return self.model_dump(mode="json", exclude=set(CELL_CHOICES))
 
 
-def config_from(values: Mapping[str, Any], *, source: str = "config") -> ExperimentConfig:
+def seeds_from(text: str) -> list[int]:
+    """Read seeds as the command line takes them: ``"0,1,2"``, ``"0-2"`` or ``"0-2,5"``.
+
+    Raises:
+        ValueError: If a part is no number and no range, or a range runs backwards or is longer than
+            10,000.
+    """
+    seeds: list[int] = []
+    for part in (part.strip() for part in text.split(",")):
+        found = re.fullmatch(r"(\d{1,18})(?:\s*-\s*(\d{1,18}))?", part, re.ASCII)
+        if found is None:
+            raise ValueError(f"seeds are numbers and ranges such as 0,1,2 or 0-2,5, got {text!r}")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if not first <= last < first + _MOST_SEEDS:
+            raise ValueError(
+                f"a range of seeds runs from the lower to the higher, over at most "
+                f"{_MOST_SEEDS:,}, got {part!r}"
+            )
+        seeds += range(first, last + 1)
+    return seeds
+
+
+def config_from(
+    values: Mapping[str, Any], *, source: str = "config", origins: Mapping[str, str] | None = None
+) -> ExperimentConfig:
     """Check settings and fill in what they leave open.
 
     Args:
         values: Settings by name.
         source: Where they came from, for messages.
+        origins: Where some of them came from instead, by name, as in ``{"steps": "--steps"}`` or
+            ``{"task_settings.mine.label": "--set"}``.
 
     Raises:
         InputError: If a key or name is unknown (with the nearest known one) or a value is out of
@@ -563,25 +604,59 @@ def config_from(values: Mapping[str, Any], *, source: str = "config") -> Experim
         return ExperimentConfig.model_validate(dict(values))
     except ValidationError as error:
         inner = TaskSettings.model_fields
-        said = sentence(error, fields=ExperimentConfig.model_fields, inner=inner)
-        raise InputError(f"{source}: {said}") from None
+        said = sentence(
+            error,
+            fields=ExperimentConfig.model_fields,
+            inner=inner,
+            source=source,
+            origins=origins or {},
+        )
+        raise InputError(said) from None
 
 
-def load_config(path: Path | str | None, sets: Sequence[str] = ()) -> ExperimentConfig:
-    """Read a config file.
+def load_config(
+    path: Path | str | None,
+    sets: Sequence[str] = (),
+    *,
+    options: Mapping[str, object] | None = None,
+) -> ExperimentConfig:
+    """Read a config file; a region that is very large is warned of in the log.
 
     Args:
         path: A YAML file with the fields of `ExperimentConfig`; None starts from nothing.
         sets: Overrides such as ``"steps=200"`` or ``"task_settings.mine.label=stars"``; the
-            value is YAML.
+            value is YAML. They go before options.
+        options: Options of the command line by the setting's name. They go before the file.
 
     Raises:
         InputError: If there is no such file, it is no YAML mapping, or a setting is wrong.
     """
     values = read_yaml_file(Path(path)) if path is not None else {}
+    origins: dict[str, str] = {}
+    for name, value in (options or {}).items():
+        values[name] = json.loads(json.dumps(value, default=str))
+        origins[name] = f"--{name.replace('_', '-')}"
     for override in sets:
         override_(values, override)
-    return config_from(values, source=str(path) if path is not None else "settings")
+        origins[override.partition("=")[0].strip()] = "--set"
+    source = str(path) if path is not None else "settings"
+    config = config_from(values, source=source, origins=origins)
+    if note := density_note(config.density):
+        logger.warning("%s", note)
+    return config
+
+
+def density_note(density: float | Literal["auto"]) -> str:
+    """Say what is lost where a region has a large share of the weights; empty where it has not."""
+    if density == "auto" or density <= LARGE_DENSITY:
+        return ""
+    tasks = int(1 / density)
+    return (
+        f"warning: density {density:g} puts {density:.0%} of the weights into each task's region, "
+        "and a weight has one owner: grafts of "
+        f"{'two tasks' if tasks < 2 else f'{tasks + 1} tasks'} do not fit beside each other, and a "
+        "graft is about as large as the model. 0.0001 to 0.01 is usual"
+    )
 
 
 def override_(values: dict[str, Any], override: str) -> None:

@@ -15,18 +15,38 @@ __all__ = ["sentence"]
 _SAID = 5
 
 
-def sentence(error: ValidationError, *, fields: Collection[str], inner: Collection[str]) -> str:
+def sentence(
+    error: ValidationError,
+    *,
+    fields: Collection[str],
+    inner: Collection[str],
+    source: str,
+    origins: Mapping[str, str],
+) -> str:
     """Say what pydantic found, with the nearest known name for an unknown one.
 
     Args:
         error: What it found.
         fields: Known names of settings.
         inner: Known names inside a setting that has inner ones.
+        source: Where the settings came from, such as a file's name.
+        origins: Where some of them came from instead, by name, such as ``--set``.
     """
-    faults = error.errors(include_url=False)
-    said = list(dict.fromkeys(_fault(fault, fields, inner) for fault in faults))
-    more = f"; and {len(said) - _SAID} more" if len(said) > _SAID else ""
-    return "; ".join(said[:_SAID]) + more
+    faults: dict[str, dict[str, None]] = {}
+    for fault in error.errors(include_url=False):
+        origin = _origin(".".join(map(str, fault["loc"])), origins) or source
+        faults.setdefault(origin, {})[_fault(fault, fields, inner)] = None
+    parts: list[str] = []
+    for origin, said in faults.items():
+        more = f"; and {len(said) - _SAID} more" if len(said) > _SAID else ""
+        parts.append(f"{origin}: {'; '.join([*said][:_SAID])}{more}")
+    return "; ".join(parts)
+
+
+def _origin(place: str, origins: Mapping[str, str]) -> str | None:
+    """Return what set the value at a place, the one that said most of it."""
+    own = [name for name in origins if f"{place}.".startswith(f"{name}.")]
+    return origins[max(own, key=len)] if own else None
 
 
 def _fault(fault: Mapping[str, Any], fields: Collection[str], inner: Collection[str]) -> str:

@@ -10,11 +10,11 @@ import json
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from cl_graft.errors import BankError, CannotWrite, InputError, OutOfMemory
+from cl_graft.errors import BankError, CannotWrite, DivergedError, InputError, OutOfMemory
 from cl_graft.experiments.config import CELL_CHOICES, UPKEEP, ExperimentConfig
 from cl_graft.experiments.results import BANK, RESULTS, RunResult, read_result
 from cl_graft.store import LOCK, OWNER, only_writer
@@ -30,13 +30,16 @@ __all__ = [
     "CONFIG",
     "CURVES",
     "ENGINE",
+    "REPORT",
     "TUNING",
     "check_out",
     "clear_unfinished",
     "differences",
+    "drop_comparison",
     "finish",
     "finished",
     "is_run",
+    "kept_if_saved",
     "read_config",
     "refuse_links",
     "resume_command",
@@ -57,7 +60,9 @@ AHEAD = f"{CACHE}/ahead"
 ENGINE = "engine"
 """What an engine keeps beside a comparison while it runs."""
 _FORMAT = "cl-graft-config"
-_OURS = {CONFIG, RESULTS, BANK, "metrics.csv", "summary.md", CURVES, CHECKPOINTS}
+REPORT = "report"
+"""What `cl-graft report` writes."""
+_OURS = {CONFIG, RESULTS, BANK, "metrics.csv", "summary.md", CURVES, CHECKPOINTS, REPORT}
 _BESIDE = ("strategy", "seed", "command", "processes", "tuning")
 """What a stored config of a run says beside its settings."""
 
@@ -237,6 +242,43 @@ def resume_command(what: str, folder: Path, config: ExperimentConfig) -> str:
 
 
 @contextmanager
+def kept_if_saved(folder: Path) -> Iterator[None]:
+    """Remove a run that fails before it has learned anything: it would be in the way of the next.
+
+    A run that was stopped stays as it is, and one that can go on from a checkpoint. One that
+    diverged cannot: from its checkpoint it would diverge again.
+    """
+    try:
+        yield
+    except Exception as error:
+        kinds = (BANK,) if isinstance(error, DivergedError) else (BANK, CHECKPOINTS)
+        saved = [path for kind in kinds for path in folder.glob(f"{kind}/**/*")]
+        if not any(path.is_file() for path in [folder / RESULTS, *saved]):
+            with suppress(InputError):
+                clear_unfinished(folder)
+        raise
+
+
+def drop_comparison(out: Path) -> None:
+    """Remove the config of a comparison that holds nothing else, so that another may begin there.
+
+    What its cells have put into the cache stays: it answers any comparison.
+    """
+    if (out / CONFIG).is_file() and _is_bare(out):
+        (out / CONFIG).unlink()
+        with suppress(OSError):  # its lock and the cache may still be in it
+            out.rmdir()
+
+
+def _is_bare(folder: Path) -> bool:
+    """Return whether a folder holds no more than configs, a cache, and folders like it."""
+    return all(
+        path.name in (CONFIG, CACHE, ENGINE) or (path.is_dir() and _is_bare(path))
+        for path in _content(folder)
+    )
+
+
+@contextmanager
 def told_how_to_go_on(folder: Path, config: ExperimentConfig) -> Iterator[None]:
     """Let what stops a run, and is not the run's own fault, say how to go on with it."""
     try:
@@ -283,7 +325,8 @@ def check_out(out: Path, config: ExperimentConfig) -> None:
                 "choose another output folder"
             )
         return
-    foreign = sorted(p.name for p in _content(out) if p.name not in {CACHE, ENGINE, *STRATEGIES})
+    ours = {CACHE, ENGINE, REPORT, *STRATEGIES}
+    foreign = sorted(path.name for path in _content(out) if path.name not in ours)
     if foreign:
         raise InputError(
             f"{out} is not empty and holds no comparison ({', '.join(foreign[:3])} …); "

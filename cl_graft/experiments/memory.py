@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -9,16 +10,54 @@ from torch import Tensor, nn
 
 from cl_graft.activations import activation_bytes
 from cl_graft.batching import by_length, text_lengths
+from cl_graft.errors import InputError
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.keeping import keeping_modes
+from cl_graft.learning import GraftingSettings
 from cl_graft.models import TaskModel, make_head
+from cl_graft.planning import PlanSettings
 from cl_graft.randomness import seeded
 from cl_graft.tasks.benchmark import TextStream
 from cl_graft.tasks.encoded import EncodedTask
 
-__all__ = ["measure_memory", "memory_note"]
+__all__ = ["measure_memory", "memory_note", "plan_settings"]
 
 _LABEL = 0
+
+
+def plan_settings(config: ExperimentConfig, *, max_length: int | None = None) -> PlanSettings:
+    """Return what to plan for a run of a config; no data is read.
+
+    The density ``"auto"`` is planned as the largest that it tries. A task has as many classes as
+    the config names labels, and 2 where it names none.
+
+    Args:
+        config: The config.
+        max_length: Tokens a row; None means the config's.
+
+    Raises:
+        InputError: If nothing says how long rows are.
+    """
+    length = max_length or config.max_length
+    if length is None:
+        raise InputError("the config leaves max_length to the tasks: say it with --max-length")
+    named = [len(own.label_names or ()) for own in config.task_settings.values()]
+    density = max(GraftingSettings().budgets) if config.density == "auto" else config.density
+    return PlanSettings(
+        family=config.family,
+        pooling=config.pooling,
+        dtype=config.dtype,
+        precision=config.precision,
+        batch_size=config.batch_size,
+        micro_batch=config.micro_batch,
+        eval_batch=config.eval_batch,
+        max_length=length,
+        classes=max([2, *named]),
+        density=density,
+        mask_candidates=config.mask_candidates or math.ceil(1 / density),
+        gradient_checkpointing=config.gradient_checkpointing,
+        trust_remote_code=config.trust_remote_code,
+    )
 
 
 def measure_memory(

@@ -21,13 +21,17 @@ from cl_graft.tasks.records import (
 )
 from cl_graft.tasks.text_files import Reading, decode, lines, read_text
 
-__all__ = ["KINDS", "TASK", "Question", "questions_in", "questions_of", "read_questions"]
+__all__ = ["KINDS", "TASK", "NoTask", "Question", "questions_in", "questions_of", "read_questions"]
 
 KINDS = ("txt", "csv", "tsv", "jsonl")
 """Forms of a stream of texts that has no name."""
 
 TASK = "task"
 """The column that names the task of each row."""
+
+
+class NoTask(InputError):
+    """Nothing says which task is to answer."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ def _of_lines(text: str, place: str, task: str | None) -> list[Question]:
 
 def _of_records(file: RecordFile, task: str | None, columns: Columns) -> list[Question]:
     if task is None and TASK not in file.columns:
-        raise InputError(
+        raise NoTask(
             f"{file.place}: no task is named: give --task, or a column {TASK!r} with a task's name "
             "in every row"
         )
@@ -171,10 +175,10 @@ def _text(record: Record, column: str) -> str | None:
 
 
 def _no_task(record: Record) -> str:
-    raise InputError(f"{record.place}: column {TASK!r} is empty, and --task names no other")
+    raise NoTask(f"{record.place}: column {TASK!r} is empty, and --task names no other")
 
 
 def _named(task: str | None) -> str:
     if task is None:
-        raise InputError("say which task is to answer, with --task")
+        raise NoTask("say which task is to answer, with --task")
     return task

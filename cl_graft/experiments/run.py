@@ -139,46 +139,49 @@ def run(
             progress(Step("reused", 1, 1, "", strategy, seed))
             return done
         folders.refuse_links(folder)
-        device = pick_device(config.device)
-        tasks = load_tasks(config, seed=seed) if tasks is None else tasks
-        cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
-        with in_phase("loading"):
-            setup = set_up(own, row, tasks, seed=seed, device=device, cache=cache)
-        carrier = setup.model.task_model
-        reserve_room(own, row, setup.stream, carrier, seed=seed, folder=folder, cache=cache)
-        begun = folders.read_config(folder) or {}
-        origin = {
-            "command": begun.get("command") or started_by or command(),
-            "processes": begun.get("processes", 0) + 1,
-            "tuning": begun.get("tuning") or dict(tuning or {}),
-        }
-        # What the strategy imposes follows from its name; the record says what was asked for.
-        setup.record.config = config.cell()
-        setup.record.command, setup.record.processes = origin["command"], origin["processes"]
-        setup.record.tuning = origin["tuning"]
-        checkpoints = FileCheckpoints(
-            folder / folders.CHECKPOINTS,
-            seconds=config.checkpoint_seconds,
-            steps=config.checkpoint_steps,
-            spare=cache.spare,
-            stop=stop,
-        )
-        standing = find_standing(folder, row, setup.record, checkpoints)
-        folders.write_config(config, folder, strategy=strategy, seed=seed, **origin)
-        curves = OncePerStepTensorboardLogger(folder / folders.CURVES, resume=standing is not None)
-        note = memory_note(setup.record.memory) + cut_note(setup.record.data)
-        progress(Step("memory", 1, 1, "", strategy, seed, note))
-        try:
-            if standing is None:
-                draw_config(config, f"{strategy}, seed {seed}", curves)
-            run = _Run(own, row, setup, folder, cache, curves, progress, checkpoints, standing)
-            del standing  # as large as the model, maybe
-            with stop.saving():
-                result = run.learn_stream()
-        finally:
-            curves.writer.close()
-        folders.finish(folder)
-        return result
+        with folders.kept_if_saved(folder):
+            device = pick_device(config.device)
+            tasks = load_tasks(config, seed=seed) if tasks is None else tasks
+            cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
+            with in_phase("loading"):
+                setup = set_up(own, row, tasks, seed=seed, device=device, cache=cache)
+            carrier = setup.model.task_model
+            reserve_room(own, row, setup.stream, carrier, seed=seed, folder=folder, cache=cache)
+            begun = folders.read_config(folder) or {}
+            origin = {
+                "command": begun.get("command") or started_by or command(),
+                "processes": begun.get("processes", 0) + 1,
+                "tuning": begun.get("tuning") or dict(tuning or {}),
+            }
+            # What the strategy imposes follows from its name; the record says what was asked for.
+            setup.record.config = config.cell()
+            setup.record.command, setup.record.processes = origin["command"], origin["processes"]
+            setup.record.tuning = origin["tuning"]
+            checkpoints = FileCheckpoints(
+                folder / folders.CHECKPOINTS,
+                seconds=config.checkpoint_seconds,
+                steps=config.checkpoint_steps,
+                spare=cache.spare,
+                stop=stop,
+            )
+            standing = find_standing(folder, row, setup.record, checkpoints)
+            folders.write_config(config, folder, strategy=strategy, seed=seed, **origin)
+            curves = OncePerStepTensorboardLogger(
+                folder / folders.CURVES, resume=standing is not None
+            )
+            note = memory_note(setup.record.memory) + cut_note(setup.record.data)
+            progress(Step("memory", 1, 1, "", strategy, seed, note))
+            try:
+                if standing is None:
+                    draw_config(config, f"{strategy}, seed {seed}", curves)
+                run = _Run(own, row, setup, folder, cache, curves, progress, checkpoints, standing)
+                del standing  # as large as the model, maybe
+                with stop.saving():
+                    result = run.learn_stream()
+            finally:
+                curves.writer.close()
+            folders.finish(folder)
+            return result
 
 
 class _Run:

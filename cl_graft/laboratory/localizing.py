@@ -73,7 +73,6 @@ def localize_task(config: ExperimentConfig, *, out: Path | str) -> Localized:
         InputError: If settings or data cannot be used.
     """
     out = Path(out)
-    out.mkdir(parents=True, exist_ok=True)
     seed = config.seeds[0] if config.data_seed is None else config.data_seed
     bench = Bench(config, data_seed=seed, cache=DirectoryCache(out / "cache"))
     name, run = bench.names[0], bench.dense(0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from cl_graft.analysis import stability
 
-__all__ = ["Reading", "Summary", "square", "summarize", "sweep", "table"]
+__all__ = ["Reading", "Summary", "square", "summarize", "sweep", "table", "table_cells"]
 
 
 @dataclass(frozen=True)
@@ -79,18 +79,26 @@ def table(rows: Sequence[Summary], *, axis: str) -> str:
 
     Fractions are written as they are; a spread follows where there are several seeds.
     """
+    head, lines = table_cells(rows, axis=axis)
+    ruler = ["---", "---", *["---:"] * (len(head) - 2)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ruler, *lines]) + "\n"
+
+
+def table_cells(
+    rows: Sequence[Summary], *, axis: str = ""
+) -> tuple[Sequence[str], list[Sequence[str]]]:
+    """Return the head of the table that `table` writes, and its lines."""
     measures = list(dict.fromkeys(row.measure for row in rows))
     with_axis = any(row.x is not None for row in rows)
-    head = ["task", "method", *([axis] if with_axis else []), *measures]
-    ruler = ["---", "---", *["---:"] * (len(head) - 2)]
-    lines: dict[tuple[str, str, float | None], dict[str, Summary]] = {}
+    head = ["task", "method", *([axis or "x"] if with_axis else []), *measures]
+    found: dict[tuple[str, str, float | None], dict[str, Summary]] = {}
     for row in rows:
-        lines.setdefault((row.task, row.method, row.x), {})[row.measure] = row
-    written = [head, ruler]
-    for (task, method, x), own in lines.items():
+        found.setdefault((row.task, row.method, row.x), {})[row.measure] = row
+    lines: list[Sequence[str]] = []
+    for (task, method, x), own in found.items():
         place = ["" if x is None else _place(x)] if with_axis else []
-        written.append([task, method, *place, *(_cell(own.get(name)) for name in measures)])
-    return "\n".join(f"| {' | '.join(line)} |" for line in written) + "\n"
+        lines.append([task, method, *place, *(_cell(own.get(name)) for name in measures)])
+    return head, lines
 
 
 def square(rows: Sequence[Summary], *, measure: str) -> str:

@@ -115,8 +115,6 @@ def run_experiment(
             f"{LEAST_SAMPLES} or more, as in --seeds 0,1,2"
         )
     folder, kept = out / name, out / (experiment.cells or name)
-    folder.mkdir(parents=True, exist_ok=True)
-    kept.mkdir(exist_ok=True)
     settings = json.loads(json.dumps(config.cell() | {"seeds": config.seeds}))
     own: dict[str, Any] = {"version": cl_graft.__version__, "config": settings}
     cells: list[_Cell] = []
@@ -128,10 +126,12 @@ def run_experiment(
             started = time.perf_counter()
             bench = _bench(experiment, config, seed, DirectoryCache(out / "cache"))
             cell = _Cell(list(experiment.run(bench)), time.perf_counter() - started)
+            kept.mkdir(parents=True, exist_ok=True)
             replace_file(file, json.dumps({**own, **asdict(cell)}, indent=1).encode())
         cells.append(cell)
         if on_cell is not None:
             on_cell(place + 1, len(seeds))
+    folder.mkdir(parents=True, exist_ok=True)
     command = _command(name, scale, seeds=seeds, sets=sets, with_data=data is not None)
     return _concluded(experiment, config, cells, seeds, folder, scale=scale, command=command)
 

@@ -178,6 +178,13 @@ def test_predict_writes_a_json_object_a_line_in_the_order_of_the_file(session, t
     assert session["predict file"].err == ""
 
 
+def test_predict_without_a_task_lists_those_of_the_bank(bank):
+    for given in (["It was a delight."], []):
+        told = cl_graft("predict", bank, *given, stdin="One.\n")
+        assert told.code == 2
+        assert "say which task is to answer, with --task; the bank holds sentiment" in told.err
+
+
 def test_predict_reads_stdin(bank):
     told = cl_graft("predict", bank, "--task", "sentiment", "--json", stdin="One.\n\nTwo.\n")
     assert [json.loads(line)["place"] for line in told.out.splitlines()] == ["stdin:1", "stdin:3"]

@@ -18,6 +18,7 @@ EXPECTED = {
     "no density": "density must be in (0, 1], got 0.0",
     "no memory": "no size of memory: 'much'; expected one such as 24GiB or 512MB",
     "too long": "max_length must be at most 256",
+    "bad config": "say it with --max-length",
 }
 
 
@@ -28,6 +29,9 @@ def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
         (there / name).mkdir()
         if kind is not None:
             (there / name / "config.json").write_text(json.dumps({"model_type": kind}))
+    config, bad = there / "stream.yaml", there / "bad.yaml"
+    config.write_text(f"tasks: [a, b]\nmodel: {tiny_bert}\nbatch_size: 64\nmax_length: 48\n")
+    bad.write_text("tasks: [a]\nmax_length: null\n")
     commands: dict[str, list[object]] = {
         "unknown model": ["minilmm"],
         "no config": [there / "none"],
@@ -40,6 +44,9 @@ def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
         "no memory": [tiny_bert, "--memory", "much"],
         "too long": [tiny_bert, "--max-length", "257"],
         "table": [tiny_bert, "--memory", "8MiB", "--batch-size", "64"],
+        "config": [config, "--memory", "8MiB"],
+        "config and option": [config, "--batch-size", "16", "--density", "0.9", "--json"],
+        "bad config": [bad],
         "json": [tiny_gpt2, "--family", "causal_lm", "--quiet", "--json"],
     }
     answers = cl_graft_each([["plan", *rest] for rest in commands.values()])
@@ -72,3 +79,13 @@ def test_json_is_one_document_with_all_numbers_in_bytes(told):
     peaks = {phase["name"]: phase["peak"] for phase in plan["phases"]}
     assert peaks["region training"] < peaks["dense fine-tuning, AdamW"]
     assert all(phase["fits"] is None for phase in plan["phases"])
+
+
+def test_the_config_of_a_run_is_planned_and_options_go_before_it(told):
+    assert told["config"].code == 0, told["config"]
+    assert "Memory, 64 × 48 tokens a step" in told["config"].out
+    other = told["config and option"]
+    assert other.code == 0, other
+    plan = json.loads(other.out)
+    assert plan["region"] == round(0.9 * plan["graftable"])
+    assert "density 0.9 puts 90% of the weights into each task's region" in other.err

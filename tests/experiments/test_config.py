@@ -88,3 +88,59 @@ def test_a_cell_leaves_out_which_cells_there_are():
     other = config_from({"tasks": "a", "strategies": "naive", "seeds": "3"})
     assert config.cell() == other.cell()
     assert config.cell() != config_from({"tasks": "a", "shots": 3}).cell()
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("0", [0]), ("0-2", [0, 1, 2]), ("0-2,5", [0, 1, 2, 5]), (" 7 , 1 - 2", [7, 1, 2])],
+)
+def test_seeds_are_numbers_and_ranges(text, seeds):
+    assert config_from({"tasks": "a", "seeds": text}).seeds == seeds
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("2-0", "from the lower to the higher, over at most 10,000, got '2-0'"),
+        ("0-10000", "over at most 10,000"),
+        ("0-", "numbers and ranges such as 0,1,2 or 0-2,5, got '0-'"),
+        ("-1", "numbers and ranges"),
+        ("1,,2", "numbers and ranges"),
+        ("0-2,1", "1 is named twice"),
+    ],
+)
+def test_a_bad_range_of_seeds_is_told_in_a_sentence(text, said):
+    with pytest.raises(InputError, match=said):
+        config_from({"tasks": "a", "seeds": text})
+
+
+def test_a_fault_is_told_of_where_it_was_given(tmp_path):
+    path = tmp_path / "stream.yaml"
+    path.write_text("tasks: [a]\nlrr: 1\ntask_settings: {a: {lable: x}}\n")
+    sets = ["stepz=3", "task_settings.a.metrik=f1"]
+    with pytest.raises(InputError) as told:
+        load_config(path, sets, options={"batch_size": 0, "shots": 9})
+    text = str(told.value)
+    for origin, said in [
+        (f"{path}: ", ["unknown key 'lable'", "unknown key 'lrr'; did you mean 'lr'"]),
+        ("--set: ", ["unknown key 'metrik'", "unknown key 'stepz'; did you mean 'steps'"]),
+        ("--batch-size: ", ["batch_size: Input should be"]),
+    ]:
+        begins = text.index(origin)
+        others = [text.find(o, begins + 1) for o in (f"{path}: ", "--set: ", "--batch-size: ")]
+        ends = min((place for place in others if place > 0), default=len(text))
+        assert all(part in text[begins:ends] for part in said), text
+
+
+@pytest.mark.parametrize("key", ["stepz", "qqqqqqqq"])
+def test_a_hint_names_few_of_many_keys(key):
+    with pytest.raises(InputError) as told:
+        config_from({"tasks": "a", key: 1})
+    assert len(str(told.value)) < 300
+
+
+def test_a_large_density_is_warned_of(caplog):
+    load_config(None, ["tasks=[a]", "density=0.05"])
+    assert caplog.text == ""
+    load_config(None, ["tasks=[a]", "density=0.9"])
+    assert "density 0.9 puts 90% of the weights into each task's region" in caplog.text

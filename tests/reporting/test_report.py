@@ -11,6 +11,7 @@ import pytest
 from tiny_runs import cl_graft, file_hashes
 
 from cl_graft import InputError
+from cl_graft.cli.reporting import report_command
 from cl_graft.experiments.results import read_result, write_result
 from cl_graft.reporting.material import gather
 from cl_graft.reporting.report import make_report
@@ -121,6 +122,15 @@ def test_one_run_alone_has_no_intervals_and_says_so(compared, tmp_path):
     assert made.strategies == ("grafting",)
     assert "nothing can be said about how sure" in page.text
     assert "±" not in latex(comparison(gather([compared / "grafting" / "seed0"])))
+
+
+def test_a_report_is_written_into_its_run_which_is_read_as_before(compared, tmp_path, capsys):
+    run = shutil.copytree(compared / "naive" / "seed0", tmp_path / "out" / "naive" / "seed0")
+    report_command([run])
+    page = run / "report" / "report.html"
+    assert page.is_file()
+    assert str(page) in capsys.readouterr().out
+    assert gather([run]).strategies == ["naive"]
 
 
 def test_the_same_strategy_of_two_folders_is_told_apart(compared, tmp_path):

@@ -1,0 +1,59 @@
+"""A start that fails leaves nothing behind, and the next one may use its folder."""
+
+from __future__ import annotations
+
+import pytest
+
+from cl_graft.errors import DivergedError, InputError
+from cl_graft.experiments.compare import compare
+from cl_graft.experiments.folders import CACHE
+from cl_graft.experiments.run import run
+
+SMALL = {"tasks": ["sentiment"], "steps": 2, "shots": 8, "max_test": 16, "strategies": ["naive"]}
+DIVERGES = {"lr": 1e30}
+
+
+@pytest.fixture
+def config(tiny_config):
+    return tiny_config.model_copy(update=SMALL)
+
+
+def left(out):
+    """What lies there beside the cache, which answers any start."""
+    return [path for path in out.rglob("*") if CACHE not in path.relative_to(out).parts]
+
+
+def test_a_run_that_diverges_at_once_does_not_block_its_folder(config, tmp_path):
+    bad = config.model_copy(update=DIVERGES)
+    with pytest.raises(DivergedError):
+        run(bad, strategy="naive", seed=0, out=tmp_path)
+    assert left(tmp_path) == []
+    assert run(config, strategy="naive", seed=0, out=tmp_path).complete
+
+
+@pytest.mark.parametrize("more", [{}, {"sweep": {"lr": [1e30, 1e31]}}])
+def test_a_comparison_of_which_nothing_was_learned_does_not_block_its_folder(
+    more, config, tmp_path
+):
+    bad = compare(config.model_copy(update=DIVERGES | more), out=tmp_path)
+    assert bad.failed
+    assert bad.cells == ()
+    assert left(tmp_path) == []
+    assert compare(config, out=tmp_path).cells
+
+
+def test_a_comparison_of_which_something_was_learned_stays(config, tmp_path):
+    done = compare(config, out=tmp_path)
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "report.html").touch()
+    assert compare(config, out=tmp_path).cells == done.cells
+    with pytest.raises(InputError, match="another config"):
+        compare(config.model_copy(update=DIVERGES), out=tmp_path)
+    assert (tmp_path / "config.json").is_file()
+
+
+def test_a_device_that_is_not_there_leaves_no_folder(config, tmp_path):
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="no device"):
+        compare(config.model_copy(update={"device": "abacus"}), out=out)
+    assert not out.exists()
