@@ -29,7 +29,7 @@ from cl_graft.base_check import identify
 from cl_graft.caching import Cache
 from cl_graft.checkpointing import Checkpoints, State
 from cl_graft.errors import WrongArchitecture, WrongBase
-from cl_graft.learning import GraftingSettings, TaskProblem
+from cl_graft.learning import GraftingSettings, TaskProblem, unmeasured
 from cl_graft.locating import locate_task
 from cl_graft.passes import Passes
 from cl_graft.region import Layout
@@ -172,6 +172,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         name = self._name(label)
         reports = PhaseReports(strategy, name=name, label=label, progress=self._progress)
         reports.say(cost(strategy, settings, rows=len(task.train)))
+        # Curves of phases that a checkpoint or the cache answers would have gaps: a run that goes
+        # on must end with the curves of one that was never interrupted.
+        measure = unmeasured if self._checkpoints is not None else reports.measure
         with about_task(name):
             located = locate_task(
                 task,
@@ -180,7 +183,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
                 cache=self._cache,
                 checkpoints=self._checkpoints,
                 progress=reports.step,
-                measure=reports.measure,
+                measure=measure,
             )
         free = switch.bank.free(located.claimed)
         switch.to(_latest(switch.bank))
@@ -193,7 +196,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             located=located,
             task=task,
             settings=settings,
-            measure=reports.measure,
+            measure=measure,
         )
         self._number = int(strategy.experience.current_experience)
         if not len(free) and free.layout.total:

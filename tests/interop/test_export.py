@@ -71,6 +71,7 @@ def test_a_checkpoint_holds_the_bits_of_the_grafted_base(bank_of_family, tmp_pat
         family=str(facts["family"]),
         pooling=str(facts["pooling"]),
         dtype=opened.bank.base.dtype,
+        precision=facts.get("precision", "fp32"),
     )
     opened.carry(1)
     mine = {f"backbone.{n}": p for n, p in opened.loaded.model.backbone.named_parameters()}
