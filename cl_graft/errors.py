@@ -34,6 +34,7 @@ __all__ = [
 
 _LISTED = 40
 _FEW = 12
+"""Names that are listed whole beside a hint."""
 _Row = TypeVar("_Row")
 
 
@@ -128,15 +129,15 @@ def listed(names: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Say which known names are nearest to `name`, and list them where they are few.
+    """Say which known name is nearest to `name`, and list all where they are few.
 
     Returns:
-        Text such as ``did you mean 'qnli'? Known: ag_news, qnli``; of many names only the close
-        ones, or the first few where none is close.
+        Text such as ``did you mean 'qnli'? Known: ag_news, qnli``; of many names the nearest alone,
+        or the first few where none is near.
     """
     names = sorted(known)
-    close = get_close_matches(name, names[:1000], n=1 if len(names) <= _FEW else 3, cutoff=0.5)
-    hint = f"did you mean {' or '.join(map(repr, close))}?" if close else ""
+    close = get_close_matches(name, names[:1000], n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else ""
     if len(names) <= _FEW:
         return f"{hint} Known: {listed(names)}".strip()
     return hint or f"Known: {', '.join(names[:_FEW])}, … ({len(names):,} in all)"
