@@ -1,0 +1,95 @@
+"""Every sentence of these pages that promises something names the test that holds it to that.
+
+The name stands in the page's source, in a comment behind the sentence:
+`<!-- test: tests/store/test_locks.py::test_... -->`, several with commas between them. It begins on
+the sentence's last line: at the start of a line it would end the paragraph.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from docs.pages import DOCS, ROOT, name_of
+
+PAGES = [DOCS / "trust.md"]
+
+_PROMISE = re.compile(
+    r"(?<![\w-])(never|always|refuse[sd]?|exact(ly)?|at most|nothing|no files?|only)(?![\w-])",
+    re.IGNORECASE,
+)
+_MARKER = re.compile(r"<!-- test: (.*?) -->", re.DOTALL)
+_FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*|]|\d+\.) ?)")
+_END = re.compile(r"(?:(?<=[.!?])|(?<=-->))\s+(?=[A-Z`*\[(])")
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a page with the comments behind them; a table's row counts as one."""
+    found = []
+    for block in _BLOCK.split(_FENCE.sub("", text)):
+        plain = " ".join(block.split())
+        if not plain.startswith("#"):
+            found += [plain] if plain.startswith("|") else _END.split(plain)
+    return found
+
+
+def unproved(text: str) -> list[str]:
+    """The sentences of a page that promise something and name no test."""
+    said = ((one, re.sub(r"`[^`]*`", "", _MARKER.sub("", one))) for one in sentences(text))
+    return [one for one, plain in said if _PROMISE.search(plain) and not _MARKER.search(one)]
+
+
+def missing(text: str) -> list[str]:
+    """The tests that a page names and that are not there."""
+    named = {name.strip() for names in _MARKER.findall(text) for name in names.split(",")}
+    return sorted(name for name in named if not _exists(name))
+
+
+def _exists(name: str) -> bool:
+    file, _, test = name.partition("::")
+    path = ROOT / file
+    return path.is_file() and f"\ndef {test}(" in path.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_promise_of_a_page_names_a_test(page) -> None:
+    assert unproved(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_test_that_a_page_names_exists(page) -> None:
+    assert missing(page.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_comment_ends_a_paragraph(page) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert re.findall(r"^ *<!-- test:", text, re.MULTILINE) == []
+
+
+def test_a_promise_without_a_test_and_a_test_that_is_not_there_are_found() -> None:
+    here = "tests/docs/test_promises.py"
+    page = f"""# Nothing but a heading
+
+It never breaks. <!-- test: {here}::test_every_promise_of_a_page_names_a_test --> It is always
+right. A read-only disk and `only_writer` promise none.
+
+```python
+never = "always"
+```
+
+- A link is refused.
+- Another is refused: <!-- test: {here}::test_that_nobody_wrote, tests/none.py::test_it -->
+
+| a | b |
+| --- | --- |
+| at most 3 | a limit |
+| at most 4 | a limit <!-- test: {here}::test_every_test_that_a_page_names_exists --> |
+"""
+    assert unproved(page) == [
+        "It is always right.",
+        "- A link is refused.",
+        "| at most 3 | a limit |",
+    ]
+    assert missing(page) == [f"{here}::test_that_nobody_wrote", "tests/none.py::test_it"]
