@@ -129,7 +129,7 @@ def test_a_value_at_an_edge_of_its_grid_is_marked():
     assert at_an_edge(tuning) == {"lr"}
 
 
-def test_values_that_diverge_are_passed_over(tmp_path, config, monkeypatch):
+def test_values_that_diverge_are_passed_over(tmp_path, config, monkeypatch, caplog):
     config = config.model_copy(update={"strategies": ["der"]})
 
     def diverge(given, **more):
@@ -141,6 +141,7 @@ def test_values_that_diverge_are_passed_over(tmp_path, config, monkeypatch):
     (cell,) = compare(config, out=tmp_path).cells
     assert cell.tuning["scores"][0]["score"] is None
     assert cell.settings["beta"] == 1.0
+    assert "the loss is NaN; the choice goes on without it" in caplog.text
 
 
 def test_a_single_run_does_not_tune(tmp_path, config):

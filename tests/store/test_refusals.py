@@ -233,6 +233,14 @@ def test_entries_of_one_bank_do_not_pass_in_another(tmp_path: Path) -> None:
         load_bank(tmp_path)
 
 
+def test_values_in_another_dtype_than_the_base_states_are_refused(tmp_path: Path) -> None:
+    save_bank(bank_of(tasks=1), tmp_path)
+    base = json.loads((tmp_path / "bank.json").read_text())["base"]
+    _rewrite_index(tmp_path, base={**base, "dtype": "bfloat16"})
+    with pytest.raises(DamagedFile, match="'qnli' must be bfloat16"):
+        load_bank(tmp_path)
+
+
 @pytest.mark.parametrize("key", ["task", "label", "claimed", "owned", "weights_sha256"])
 def test_an_index_that_contradicts_an_entry_is_refused(tmp_path: Path, key: str) -> None:
     save_bank(bank_of(tasks=1), tmp_path)

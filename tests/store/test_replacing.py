@@ -34,6 +34,23 @@ def test_the_files_are_those_of_a_bank_that_was_saved_so(tmp_path: Path, named) 
     assert content(tmp_path / "bank") == content(tmp_path / "never")
 
 
+def test_a_listed_file_is_never_written_again(tmp_path: Path) -> None:
+    def places() -> dict[str, tuple[int, int]]:
+        found = {path.name: path.stat() for path in tmp_path.glob("*/*.safetensors")}
+        return {name: (about.st_ino, about.st_mtime_ns) for name, about in found.items()}
+
+    bank = bank_of(mode="isolated")
+    save_bank(bank, tmp_path)
+    before = places()
+    grown = bank.append(entry_of(bank, sample(LAYOUT, 30, 7), task="next"))
+    append_entry(grown, tmp_path)
+    save_bank(grown, tmp_path)
+    after = places()
+    assert {name: after[name] for name in before} == before
+    replace_entries(without_the_first(grown), tmp_path, first=0)
+    assert all(before.get(name, place) == place for name, place in places().items())
+
+
 def test_entries_before_the_first_are_not_written(tmp_path: Path) -> None:
     bank = bank_of()
     save_bank(bank, tmp_path)
