@@ -206,6 +206,7 @@ def import_command(
         f"{imported.bank}: entry {imported.position}, task {imported.task!r}, from a "
         f"{imported.kind}: {imported.coordinates:,} of {imported.moved:,} coordinates that moved "
         f"({imported.density:.4%} of the model's)"
+        f"{'' if imported.new else ', which was there already'}"
     ]
     if imported.left_out:
         shown.append(f"LEFT OUT, so answers differ: {listed(imported.left_out)}")

@@ -9,6 +9,7 @@ isolated mode, whose tasks stand alone.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,7 @@ class Imported:
         coordinates: How many of them the graft holds.
         density: The graft's share of the graftable coordinates.
         left_out: Elements that the source moved and no graft can hold, by the parameter's name.
+        new: Whether the entry was written now; the same source is not imported twice.
     """
 
     bank: Path
@@ -66,6 +68,7 @@ class Imported:
     coordinates: int
     density: float
     left_out: Mapping[str, int]
+    new: bool = True
 
 
 def import_task(
@@ -86,7 +89,7 @@ def import_task(
     """Add what another tool fine-tuned to a bank.
 
     What is not said is taken from the `task.json` of an export of this package, or from the
-    source's own config.
+    source's own config. What the bank's latest entry of that name holds already is not added again.
 
     Args:
         source: An adapter of PEFT (its folder), a file of composable-sft, an overlay, or a
@@ -154,19 +157,34 @@ def import_task(
             "imported": {"kind": found.kind, "moved": count},
         },
     )
-    with writing_to(folder), changing_bank(folder) as announce:
-        append_entry(held.append(entry), folder, announce=announce)
+    position = held.find(label=entry.label)
+    new = position is None or not _same(entry, held.entries[position])
+    if new or position is None:
+        position = len(held)
+        with writing_to(folder), changing_bank(folder) as announce:
+            append_entry(held.append(entry), folder, announce=announce)
     return Imported(
         bank=folder,
         task=task,
         label=entry.label,
-        position=len(held),
+        position=position,
         kind=found.kind,
         label_names=names,
         moved=count,
         coordinates=len(graft),
         density=graft.region.density,
         left_out=left_out,
+        new=new,
+    )
+
+
+def _same(entry: Entry, other: Entry) -> bool:
+    """Tell whether two entries of a label hold the same bits and say the same."""
+    return (
+        entry.task == other.task
+        and entry.owned.same_bits(other.owned)
+        and hash_tensors(entry.head) == hash_tensors(other.head)
+        and json.loads(json.dumps(dict(entry.facts))) == dict(other.facts)
     )
 
 

@@ -142,6 +142,8 @@ def _acquire(folder: Path) -> BaseFileLock:
         raise fault
     try:
         _refuse_or_take_over(folder, _read(folder))
+        for left in folder.glob(f".{OWNER}.*.tmp"):  # by a process that was killed while writing it
+            left.unlink()
         replace_file(folder / OWNER, f"{json.dumps(asdict(_me()))}\n".encode())
     except BaseException:
         _unlock(folder, lock)

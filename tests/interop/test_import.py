@@ -6,6 +6,7 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -446,6 +447,21 @@ def test_a_task_json_that_no_export_writes_is_refused(bank_of_family, tmp_path, 
     path.write_text(json.dumps(json.loads(path.read_text()) | record))
     with pytest.raises(InputError, match=f"describes no task: {said}"):
         import_task(tmp_path / "out", tmp_path / "bank", task="a", base="nowhere")
+
+
+def test_the_same_import_again_says_that_it_is_there_and_changes_nothing(bank_of_family, tmp_path):
+    bank = bank_of_family("mean")
+    base = load_bank(bank).base.model
+    export_task(bank, "sentiment", form="safetensors-overlay", out=tmp_path / "out")
+    first = import_task(tmp_path / "out", tmp_path / "bank", task="a", base=base)
+    before = {p: p.read_bytes() for p in (tmp_path / "bank").rglob("*") if p.is_file()}
+    again = import_task(tmp_path / "out", tmp_path / "bank", task="a", base=base)
+    assert first.new
+    assert again == replace(first, new=False)
+    assert {p: p.read_bytes() for p in (tmp_path / "bank").rglob("*") if p.is_file()} == before
+    part = import_task(tmp_path / "out", tmp_path / "bank", task="a", base=base, density=0.0001)
+    assert part.new
+    assert len(load_bank(tmp_path / "bank")) == 2
 
 
 def test_names_of_an_import_hold_no_control_characters(tmp_path):

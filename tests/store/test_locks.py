@@ -307,3 +307,10 @@ def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     for folder in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(InputError, match="there is a file in the way"), only_writer(folder):
             pass
+
+
+def test_what_a_killed_process_left_of_an_owners_file_goes_with_the_next_writer(tmp_path):
+    left = tmp_path / f".{OWNER}.0123abcd.tmp"
+    left.write_text("half")
+    with only_writer(tmp_path):
+        assert not left.exists()
