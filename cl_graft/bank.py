@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor
 
+from cl_graft.errors import InputError, nearest
 from cl_graft.graft import Graft, merge
 from cl_graft.region import Layout, Region, union
 
 if TYPE_CHECKING:
     from cl_graft.hub import Pushed
 
-__all__ = ["BaseIdentity", "Canary", "Entry", "GraftBank", "Mode"]
+__all__ = ["BaseIdentity", "Canary", "Entry", "GraftBank", "Mode", "find_entries", "find_entry"]
 
 Mode = Literal["prefix", "isolated"]
 
@@ -305,3 +306,30 @@ class GraftBank:
         """Return the position of the latest entry that answers a task label; None if unknown."""
         positions = [i for i, entry in enumerate(self.entries) if entry.label == label]
         return positions[-1] if positions else None
+
+
+def find_entry(bank: GraftBank, task: str | int) -> int:
+    """Return the position of an entry, by position or as the latest of a task's name.
+
+    Where no task is called so, a name of digits is a position.
+
+    Raises:
+        InputError: If there is none.
+    """
+    if isinstance(task, int):
+        if not 0 <= task < len(bank):
+            raise InputError(f"entry {task} is not in the bank: positions are 0 to {len(bank) - 1}")
+        return task
+    positions = find_entries(bank, task)
+    if not positions and task.isdecimal():
+        return find_entry(bank, int(task))
+    if not positions:
+        raise InputError(
+            f"no task {task!r} in the bank; {nearest(task, {entry.task for entry in bank.entries})}"
+        )
+    return positions[-1]
+
+
+def find_entries(bank: GraftBank, task: str) -> list[int]:
+    """Return the positions of all entries of a task's name."""
+    return [position for position, entry in enumerate(bank.entries) if entry.task == task]

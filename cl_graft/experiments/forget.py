@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cl_graft.bank import Entry, GraftBank
+from cl_graft.bank import Entry, GraftBank, find_entry
 from cl_graft.errors import InputError
 from cl_graft.experiments.add import add_task
 from cl_graft.experiments.bank_record import changing_bank
@@ -26,7 +26,7 @@ from cl_graft.experiments.config import ExperimentConfig, override_
 from cl_graft.experiments.devices import pick_device
 from cl_graft.experiments.folders import CACHE, read_config, run_of, settings_of, writing_to
 from cl_graft.experiments.progress import Progress, Step, silent
-from cl_graft.experiments.rebuild import OpenedBank, find_entry, open_bank
+from cl_graft.experiments.rebuild import OpenedBank, open_bank
 from cl_graft.experiments.results import RESULTS, read_result
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.experiments.verify import bank_folder

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cl_graft.bank import GraftBank
+from cl_graft.bank import GraftBank, find_entries, find_entry
 from cl_graft.errors import InputError
 from cl_graft.experiments.questions import Question
-from cl_graft.experiments.rebuild import Answer, OpenedBank, find_entries, find_entry
+from cl_graft.experiments.rebuild import Answer, OpenedBank
 from cl_graft.tasks.texts import fault_of
 
 __all__ = ["calibration_notes", "check_questions", "entry_notes", "predict"]

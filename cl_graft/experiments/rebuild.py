@@ -17,14 +17,13 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from cl_graft.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.bank import BaseIdentity, Entry, GraftBank, find_entry
 from cl_graft.errors import (
     DamagedFile,
     InputError,
     WrongArchitecture,
     WrongBase,
     WrongTokenizer,
-    nearest,
 )
 from cl_graft.experiments.base import BaseHashes, base_hashes
 from cl_graft.models import (
@@ -48,8 +47,6 @@ __all__ = [
     "Answer",
     "OpenedBank",
     "check_hashes",
-    "find_entries",
-    "find_entry",
     "load_base",
     "open_bank",
 ]
@@ -264,33 +261,6 @@ def load_base(
         revision=cast(str | None, base.facts.get("revision")) if model is None else None,
         trust_remote_code=trust_remote_code,
     )
-
-
-def find_entry(bank: GraftBank, task: str | int) -> int:
-    """Return the position of an entry, by position or as the latest of a task's name.
-
-    Where no task is called so, a name of digits is a position.
-
-    Raises:
-        InputError: If there is none.
-    """
-    if isinstance(task, int):
-        if not 0 <= task < len(bank):
-            raise InputError(f"entry {task} is not in the bank: positions are 0 to {len(bank) - 1}")
-        return task
-    positions = find_entries(bank, task)
-    if not positions and task.isdecimal():
-        return find_entry(bank, int(task))
-    if not positions:
-        raise InputError(
-            f"no task {task!r} in the bank; {nearest(task, {entry.task for entry in bank.entries})}"
-        )
-    return positions[-1]
-
-
-def find_entries(bank: GraftBank, task: str) -> list[int]:
-    """Return the positions of all entries of a task's name."""
-    return [position for position, entry in enumerate(bank.entries) if entry.task == task]
 
 
 def _length(facts: Mapping[str, Any], model: TaskModel) -> int:

@@ -17,7 +17,7 @@ from typing import Literal
 
 import torch
 
-from cl_graft.bank import Canary, GraftBank
+from cl_graft.bank import Canary, GraftBank, find_entries
 from cl_graft.errors import InputError
 from cl_graft.experiments.bank_record import bank_finding
 from cl_graft.experiments.base import base_hashes, load_base_model
@@ -28,7 +28,7 @@ from cl_graft.experiments.findings import (
     run_findings,
 )
 from cl_graft.experiments.folders import CHECKPOINTS, is_run
-from cl_graft.experiments.rebuild import OpenedBank, check_hashes, find_entries, open_bank
+from cl_graft.experiments.rebuild import OpenedBank, check_hashes, open_bank
 from cl_graft.experiments.results import RESULTS, RunResult, read_bank_record, read_result
 from cl_graft.fingerprint import environment, hash_tensors
 from cl_graft.graft import named

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+from cl_graft.bank import find_entry
 from cl_graft.errors import InputError, InUse, find
-from cl_graft.experiments.rebuild import find_entry, open_bank
+from cl_graft.experiments.rebuild import open_bank
 from cl_graft.experiments.verify import bank_folder
 from cl_graft.interop.checkpoint import write_checkpoint
 from cl_graft.interop.manual import manual

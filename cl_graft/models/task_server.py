@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from cl_graft.bank import GraftBank
+from cl_graft.bank import GraftBank, find_entry
 from cl_graft.models.heads import head_of
 from cl_graft.models.task_model import TaskModel
 from cl_graft.serving import How, mixed
@@ -39,23 +39,28 @@ class TaskServer:
         self._model = switch.model
         self._heads: dict[int, nn.Module] = {}
 
-    def answer(self, x: Tensor, positions: Sequence[int], *, how: How = "fastest") -> list[Tensor]:
+    def answer(
+        self, x: Tensor, tasks: Sequence[int | str], *, how: How = "fastest"
+    ) -> list[Tensor]:
         """Answer each row with an entry of the bank, through that entry's head.
 
         Args:
             x: A batch as `TaskModel.forward` takes it.
-            positions: The entry that answers each row.
+            tasks: What answers each row: an entry's position, or a task's name, whose latest entry
+                answers.
             how: As in `mixed`.
 
         Returns:
             The logits of each row, of shape (classes of its task,), fp32.
 
         Raises:
-            ValueError: If an entry cannot be answered, there is not one a row, or the model cannot
-                answer mixed batches (see `mixed`).
+            InputError: If there is no such task.
+            ValueError: If an entry was dropped, there is not one a row, or the model cannot answer
+                mixed batches (see `mixed`).
         """
-        if len(positions) != len(x):
-            raise ValueError(f"expected an entry for each of {len(x)} rows, got {len(positions)}")
+        if len(tasks) != len(x):
+            raise ValueError(f"expected a task for each of {len(x)} rows, got {len(tasks)}")
+        positions = [find_entry(self.switch.bank, task) for task in tasks]
         order = sorted(range(len(x)), key=positions.__getitem__)
         asked = [positions[row] for row in order]
         heads = [self._head(position) for position in asked]
@@ -72,8 +77,13 @@ class TaskServer:
         """Take over a bank that has grown; only its new entries are prepared."""
         self.switch.add(bank)
 
-    def drop(self, position: int) -> None:
-        """Stop answering an entry, as `Switch.drop` does, and forget its head."""
+    def drop(self, task: int | str) -> None:
+        """Stop answering an entry, as `Switch.drop` does, and forget its head.
+
+        Args:
+            task: The entry's position, or a task's name, whose latest entry is meant.
+        """
+        position = find_entry(self.switch.bank, task)
         self.switch.drop(position)
         self._heads.pop(position, None)
 

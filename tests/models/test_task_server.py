@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.errors import InputError
 from cl_graft.graft import Graft
 from cl_graft.models import TaskModel, TaskServer, graftable_parameters, load_model, make_head
 from cl_graft.region import Layout, Region
@@ -110,7 +111,7 @@ def test_tasks_come_and_go(request):
     bank = server.switch.bank
     model = server.switch.model
     young = TaskServer(Switch(model, replace(bank, entries=bank.entries[:2])))
-    with pytest.raises(ValueError, match=r"\[0, 2\) or None, got 2"):
+    with pytest.raises(ValueError, match="entry 2 is not in the bank: positions are 0 to 1"):
         young.answer(x[:2], [0, 2])
     young.add(bank)
     answers = young.answer(x[:2], [0, 2])
@@ -122,9 +123,21 @@ def test_tasks_come_and_go(request):
     torch.testing.assert_close(young.answer(x[:1], [2]), server.answer(x[:1], [2]))
 
 
+def test_tasks_are_asked_by_name_or_position(request):
+    server, x = _server(request, "bert", "encoder")
+    names = [entry.task for entry in server.switch.bank.entries]
+    asked = server.answer(x, [names[2], 0, names[1], 1, names[2], names[0]])
+    torch.testing.assert_close(asked, server.answer(x, [2, 0, 1, 1, 2, 0]), rtol=0, atol=0)
+    with pytest.raises(InputError, match=f"no task 'tsk1' in the bank; did you mean {names[1]!r}"):
+        server.answer(x[:1], ["tsk1"])
+    server.drop(names[0])
+    with pytest.raises(ValueError, match="entry 0 was dropped"):
+        server.answer(x[:1], [names[0]])
+
+
 def test_a_batch_without_an_entry_for_every_row_is_refused(request):
     server, x = _server(request, "bert", "encoder")
-    with pytest.raises(ValueError, match="an entry for each of 6 rows, got 2"):
+    with pytest.raises(ValueError, match="a task for each of 6 rows, got 2"):
         server.answer(x, [0, 1])
 
 
