@@ -86,7 +86,8 @@ class DirectoryCache:
         try:
             head, tensors = unpack(read_file(path, format=_FORMAT), format=_FORMAT, name=str(path))
             with valid(str(path)):
-                part(head, "facts", dict), part(head, "seconds", float)
+                for name, kind in (("facts", dict), ("seconds", float)):
+                    part(head, name, kind)
                 if (found := part(head, "key", str)) != key:
                     raise ValueError(f"it is what was kept under {found!r}")
         except (BankError, OSError) as error:

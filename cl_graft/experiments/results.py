@@ -257,7 +257,8 @@ def read_bank_record(folder: Path) -> dict[str, Any] | None:
     if record is not None:
         with valid(str(path)):
             for one in (record, record.get("coming", record)):
-                part(one, "sha256", str), part(one, "entries", int)
+                for key, kind in (("sha256", str), ("entries", int)):
+                    part(one, key, kind)
     return record
 
 

@@ -51,10 +51,15 @@ def load_tasks(
         if task.regression and not regressions:
             raise InputError(f"task {task.name!r} is a regression; this runs classification tasks")
     tasks = tuple(
-        replace(task, source={**task.source, "notes": [*task.source["notes"], *notes]})
+        replace(task, source={**task.source, "notes": [*_notes(task), *notes]})
         for task, notes in zip(tasks, shared_rows(tasks), strict=True)
     )
     return formed(tasks, config)
+
+
+def _notes(task: TextTask) -> list[str]:
+    said = task.source["notes"]
+    return [str(note) for note in said] if isinstance(said, list) else []
 
 
 def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, config: ExperimentConfig) -> None:

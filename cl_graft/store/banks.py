@@ -137,7 +137,7 @@ def replace_entries(
 
 def write_entries(
     bank: GraftBank,
-    folder: Path,
+    folder: Path | str,
     *,
     kept: Sequence[Mapping[str, Any]],
     announce: Callable[[str, int], None] | None = None,
@@ -151,6 +151,7 @@ def write_entries(
         announce: Called before `bank.json` is replaced, with the hash of its list and how many
             entries that has.
     """
+    folder = Path(folder)
     refuse_links(folder)
     new = [_write_entry(bank, place, folder) for place in range(len(kept), len(bank))]
     records = [*kept, *new]
@@ -277,7 +278,9 @@ def list_entry(entry: Entry, files: Mapping[str, tuple[str, bytes]]) -> dict[str
     return {**_record(entry), **listed.pop("entries"), **listed}
 
 
-def read_entry(record: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
+def read_entry(
+    record: Mapping[str, Any], folder: Path | str, bank: GraftBank, *, position: int
+) -> Entry:
     """Read the files that a line of `bank.json` names.
 
     Args:
@@ -289,6 +292,7 @@ def read_entry(record: Mapping[str, Any], folder: Path, bank: GraftBank, *, posi
     Raises:
         DamagedFile: If a file is missing, cut short or altered, or the line says otherwise.
     """
+    folder = Path(folder)
     name = str(folder / record["file"])
     entry = unpack_entry(_bytes(record, folder), bank, name=name, position=position)
     for key, value in _record(entry).items():
