@@ -12,7 +12,7 @@ import re
 import pytest
 from docs.pages import DOCS, ROOT, name_of
 
-PAGES = [DOCS / "trust.md", DOCS / "format.md"]
+PAGES = [DOCS / f"{name}.md" for name in ("trust", "format", "data")]
 
 _PROMISE = re.compile(
     r"(?<![\w-])(never|always|refuse[sd]?|exact(ly)?|at most|nothing|no files?|only)(?![\w-])",

@@ -38,6 +38,11 @@ def test_each_kind_is_counted_once_for_each_row():
     assert "3 of 6 training rows have texts that also stand in train with another" in said
 
 
+def test_rows_that_differ_in_a_blank_are_different_rows():
+    found = task([("a b", 0), ("a  b", 1), ("a b ", 0)], [(" a b", 0)], [("a b\t", 1)])
+    assert set(audit(found).values()) == {0}
+
+
 def test_the_second_text_counts_as_part_of_a_row():
     pair = (Row("a", "b", 0), Row("a", "c", 1))
     found = TextTask("mine", ("no", "yes"), pair, pair[:1], (Row("a", "d", 0),))

@@ -124,6 +124,14 @@ def test_a_few_faulty_labels_do_not_make_a_presets_data_ones_own(tmp_path: Path)
     assert (task.label_names, task.prompt) == (("negative", "positive"), PROMPTS["cr"])
 
 
+def test_one_row_in_twenty_may_have_another_label_in_a_presets_data(tmp_path: Path):
+    write(tmp_path / "cr" / "train.jsonl", texts(200), (*[1, 0] * 9, 0, "x"))
+    with pytest.raises(InputError, match="'x' is not among"):
+        load_task("cr", data=tmp_path)
+    write(tmp_path / "cr" / "train.jsonl", texts(190), (*[1, 0] * 9, "x"))
+    assert load_task("cr", data=tmp_path).label_names == ("0", "1", "x")
+
+
 def test_labels_of_ones_own_that_the_caller_declares_need_no_note(tmp_path: Path):
     write(tmp_path / "cr" / "train.jsonl", texts(100))
     task = load_task("cr", data=tmp_path, label_names=("spam", "ham"))

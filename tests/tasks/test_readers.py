@@ -74,6 +74,26 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str):
     assert has_rows(path)
 
 
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.tsv", "a.parquet"])
+def test_texts_are_read_as_they_are(tmp_path: Path, name: str):
+    texts = [
+        "هذا نص עברית \u202e\u200f.",
+        "👩‍👩‍👧‍👦 🇪🇺 👍🏽",
+        "Z\u0351\u036b\u0343a\u0302\u0323l\u0336g\u0321o",
+        "a\x01b\x1b[31mc\x7f, zero\u200bwidth",
+        "[SEP] [MASK] </s> <|endoftext|>",
+    ]
+    records = [{"text": text, "label": n % 2} for n, text in enumerate(texts)]
+    path = tmp_path / name
+    if name == "a.jsonl":
+        write_lines(path, records)
+    elif name == "a.parquet":
+        write_parquet(path, records)
+    else:
+        write_table(path, records, "," if name == "a.csv" else "\t")
+    assert [row.text for row in read_rows(path).splits["train"]] == texts
+
+
 def test_a_folder_gives_its_splits_in_any_formats(tmp_path: Path):
     write_lines(tmp_path / "train.jsonl.gz", RECORDS)
     write_table(tmp_path / "validation.csv", RECORDS[:4], ",")
