@@ -27,6 +27,7 @@ from torture_report import Row, options, table
 BENCHMARKS = Path(__file__).parent
 PARTS = {
     "kills": "Runs killed at random moments, and resumed",
+    "writes": "Commands killed at every call that changes a file",
     "files": "Mutated graft and bank files",
     "facts": "Sealed files with hostile metadata",
     "inputs": "Malformed input files",
