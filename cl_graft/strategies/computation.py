@@ -18,11 +18,14 @@ from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 
 from cl_graft.fingerprint import hash_tensors
+from cl_graft.models import TaskModel
 
 __all__ = ["describe", "describe_model"]
 
 _DEEPEST = 6
 _PLAIN = (bool, int, float, str, type(None))
+_PLACES = {"name_or_path", "training"}
+"""Settings of modules that say where a model came from, or which mode it is in."""
 
 
 def describe_model(model: nn.Module, *, exclude: Iterable[str] = ()) -> list[Any]:
@@ -86,10 +89,11 @@ def _module(module: nn.Module) -> list[Any]:
     """Return class, settings and code of a module."""
     # Avalanche's modules count tasks and classes, which says nothing of what they compute.
     held = {} if isinstance(module, MultiTaskModule) else vars(module)
+    aside = _PLACES | ({"name"} if isinstance(module, TaskModel) else set())
     settings = {
         name: value
         for name, value in held.items()
-        if isinstance(value, _PLAIN) and not name.startswith("_") and name != "training"
+        if isinstance(value, _PLAIN) and not name.startswith("_") and name not in aside
     }
     forward = inspect.unwrap(type(module).forward)
     code = _code(forward.__code__) if inspect.isfunction(forward) else ""

@@ -38,7 +38,7 @@ def test_the_facts_of_a_long_stream_fit_in(tmp_path):
     checkpoints = FileCheckpoints(tmp_path)
     scores = StreamScores()
     size = 600
-    scores._row = size - 1
+    scores.order = list(range(size))
     for i, j in itertools.product(range(size), range(size)):
         if j > i:
             continue

@@ -164,7 +164,7 @@ def test_a_run_can_be_interrupted_again_and_again(tmp_path, undisturbed):
     expected, config, strategy = undisturbed("grafting")
     config = config.model_copy(update={"checkpoint_steps": 2})
     places = [("dense", 7), ("localize", 3), ("train", 3), ("train", 6), ("evaluate", 1)]
-    folder = interrupt(config, strategy, tmp_path, tripping("memory", 1))
+    folder = interrupt(config, strategy, tmp_path, tripping("dense", 3))
     for task in ("sentiment", "topic"):
         for phase, number in places:
             with pytest.raises(Trip):
