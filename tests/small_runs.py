@@ -69,7 +69,8 @@ class Runs:
         if key not in self.done:
             out = self.out / str(len(self.done))
             config = config_from(values)
-            stream = json.dumps([values[n] for n in ("tasks", "shots", "max_test")])
+            drawn_by = ("tasks", "shots", "max_test", "scenario", "classes_per_experience")
+            stream = json.dumps([values.get(name) for name in drawn_by])
             if stream not in self.drawn:
                 self.drawn[stream] = load_tasks(config, seed=0)
             run(config, strategy=strategy, seed=seed, out=out, tasks=self.drawn[stream])

@@ -21,6 +21,9 @@ interval of two is 18 standard errors wide."""
 _ROUNDING = 1e-12
 """Differences of values that are this small beside them are the rounding of float64."""
 
+_SMALLEST = 1e-150
+"""Differences that are this small have squares that float64 takes for 0."""
+
 _PERMUTATIONS = 9_999
 
 
@@ -146,7 +149,7 @@ def _standard_error(values: Sequence[float], middle: float) -> float:
 def _equal(values: Sequence[float], *, beside: Sequence[float] = ()) -> bool:
     """Return whether values differ by no more than rounding, of them or of what they came from."""
     largest = max(map(abs, [*values, *beside]))
-    return max(values) - min(values) <= _ROUNDING * largest
+    return max(values) - min(values) <= max(_ROUNDING * largest, _SMALLEST)
 
 
 def _check(first: Sequence[float], second: Sequence[float], *, least: int) -> None:
