@@ -93,6 +93,8 @@ def writing_to(bank: Path | str) -> Iterator[None]:
     with ExitStack() as held:
         if (bank.parent / CONFIG).is_file():
             held.enter_context(only_writer(bank.parent))
+            for left in [path for path in bank.parent.glob(".*") if is_partial(path)]:
+                left.unlink()  # by a process that was killed while it wrote the run's results
         held.enter_context(only_writer(bank))
         yield
 

@@ -159,9 +159,10 @@ def import_task(
     )
     position = held.find(label=entry.label)
     new = position is None or not _same(entry, held.entries[position])
-    if new or position is None:
-        position = len(held)
-        with writing_to(folder), changing_bank(folder) as announce:
+    # Also where nothing is new: a call that was killed may have left its results unsettled.
+    with writing_to(folder), changing_bank(folder) as announce:
+        if new or position is None:
+            position = len(held)
             append_entry(held.append(entry), folder, announce=announce)
     return Imported(
         bank=folder,

@@ -10,6 +10,7 @@ from tiny_runs import file_hashes, tiny_run
 from cl_graft import InputError, load_bank
 from cl_graft.errors import WrongArchitecture
 from cl_graft.experiments.add import add_task
+from cl_graft.experiments.folders import writing_to
 from cl_graft.experiments.predict import entry_notes
 from cl_graft.experiments.progress import Step
 from cl_graft.experiments.rebuild import open_bank
@@ -196,3 +197,13 @@ def test_progress_names_the_task_and_its_phases(bank):
     add_task(bank, "paraphrase", progress=steps.append)
     assert {step.task for step in steps} == {"paraphrase"}
     assert list(dict.fromkeys(step.phase for step in steps)) == ["dense", "localize", "train"]
+
+
+def test_what_a_killed_writer_left_in_the_run_goes_with_the_next_one(tmp_path):
+    run, bank = tmp_path / "run", tmp_path / "run" / "bank"
+    bank.mkdir(parents=True)
+    (run / "config.json").write_text("{}")
+    left = run / ".results.json.0123abcd.tmp"
+    left.write_text("half")
+    with writing_to(bank):
+        assert not left.exists()
