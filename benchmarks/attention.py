@@ -20,8 +20,8 @@ from typing import Any
 import torch
 from measure import pairs
 
-from cl_graft.precision import autocast
-from cl_graft.torchvision_ops import declare_missing_operators
+from cl_graft.runtime.torchvision_operators import declare_missing_operators
+from cl_graft.training.precision import autocast
 
 RESULTS = Path(__file__).parent / "results"
 LENGTHS = (32, 64, 128, 256, 512)

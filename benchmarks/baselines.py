@@ -36,12 +36,12 @@ from scales import (
     without_places,
 )
 
-from cl_graft.experiments.cache import DirectoryCache
-from cl_graft.experiments.compare import compare
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.comparison.tuning import TUNING_SEED, best, on_dev
 from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
-from cl_graft.experiments.tasks import load_tasks
-from cl_graft.experiments.tuning import TUNING_SEED, best, on_dev
+from cl_graft.storage.cache_folder import DirectoryCache
 
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc", "mnli"]
 STRATEGIES = [

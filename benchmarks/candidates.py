@@ -26,9 +26,9 @@ import torch
 from localizer_cells import Bench
 from scales import SMOKE, command_of, config_of, parsed, parser_of, without_places
 
-from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.results import machine, versions
+from cl_graft.results.run_results import machine, versions
+from cl_graft.storage.cache_folder import DirectoryCache
 
 TASKS = ["sst2_sent", "ag_news"]
 MULTIPLES = (5, 10, 20, 50)

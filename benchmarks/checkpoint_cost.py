@@ -23,9 +23,9 @@ from typing import Any
 import torch
 from measure import pairs
 
-from cl_graft.experiments.checkpoints import FileCheckpoints
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.run import run
+from cl_graft.storage.checkpoint_files import FileCheckpoints
 
 RESULTS = Path(__file__).parent / "results"
 SCALES: dict[str, dict[str, Any]] = {

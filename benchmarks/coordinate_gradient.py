@@ -3,8 +3,9 @@
     python benchmarks/coordinate_gradient.py --threads 1
 
 For several shapes of a weight and numbers of coordinates in it, the time of each kernel of
-`cl_graft.coordinate_gradient` and of the dense product, medians of alternating rounds in one
-process, into ``results/coordinate_gradient.json`` and ``.md``. `pick_kernel` follows this table.
+`cl_graft.training.coordinate_gradient` and of the dense product, medians of alternating rounds in
+one process, into ``results/coordinate_gradient.json`` and ``.md``. `pick_kernel` follows this
+table.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cl_graft.coordinate_gradient import Coordinates, Kernel, coordinate_gradient, pick_kernel
+from cl_graft.training.coordinate_gradient import (
+    Coordinates,
+    Kernel,
+    coordinate_gradient,
+    pick_kernel,
+)
 
 SHAPES = ((384, 384), (1536, 384), (768, 768), (3072, 768))
 DENSITIES = (1e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.2, 0.4)

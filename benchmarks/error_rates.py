@@ -1,6 +1,6 @@
 """How often the package's intervals and tests are wrong where there is nothing to find.
 
-Every interval and every test of `cl_graft.analysis`, `cl_graft.experiments.statistics` and
+Every interval and every test of `cl_graft.analysis`, `cl_graft.results.statistics` and
 `cl_graft.laboratory.sam` is simulated under its null hypothesis (`null_hypotheses.py`), and the
 share of simulations in which it is wrong is put beside the rate that it states. Two more tables say
 what goes wrong where samples are not independent, and what no interval of the package says. Results
@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from null_hypotheses import CHECKS, Rate, measure
 
-from cl_graft.analysis import stability
-from cl_graft.experiments.results import machine, versions
+from cl_graft.metrics.stability import stability
+from cl_graft.results.run_results import machine, versions
 
 RESULTS = Path(__file__).parent / "results"
 TRIALS = 2_000

@@ -17,11 +17,11 @@ from pathlib import Path
 import torch
 from mutations import blind, reseal_index, reseal_tensors, structured
 
-from cl_graft.bank import BaseIdentity, Canary, Entry, GraftBank
-from cl_graft.graft import Graft
-from cl_graft.region import Layout, Region
-from cl_graft.store import StoredGraft, load_bank, load_graft, save_bank, save_graft
-from cl_graft.store.grafts import pack_graft
+from cl_graft.grafts.bank import BaseIdentity, Canary, Entry, GraftBank
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.storage import StoredGraft, load_bank, load_graft, save_bank, save_graft
+from cl_graft.storage.graft_file import pack_graft
 
 __all__ = [
     "Case",

@@ -32,11 +32,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, without_places
 
-from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.report import spread
-from cl_graft.experiments.results import machine, versions
-from cl_graft.passes import Passes
+from cl_graft.reporting.markdown import spread
+from cl_graft.results.run_results import machine, versions
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.training.passes import Passes
 
 TASKS = ["sst2_sent", "ag_news", "qnli", "mnli"]
 SCALES: dict[str, dict[str, Any]] = {

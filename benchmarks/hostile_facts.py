@@ -16,9 +16,9 @@ from unittest.mock import patch
 
 import torch
 
-from cl_graft.bank import Canary, Entry, GraftBank
-from cl_graft.graft import Graft
-from cl_graft.store import StoredGraft, metadata, save_bank, save_graft
+from cl_graft.grafts.bank import Canary, Entry, GraftBank
+from cl_graft.grafts.graft import Graft
+from cl_graft.storage import StoredGraft, metadata_schema, save_bank, save_graft
 
 __all__ = ["MARK", "HostileBank", "HostileResults", "hostile_banks", "hostile_results", "seal"]
 
@@ -105,7 +105,7 @@ class HostileResults:
 
 def seal(bank: GraftBank, folder: Path) -> None:
     """Write a bank, and its last entry as a graft file, whatever their metadata say."""
-    with patch.object(metadata, "_check", lambda *_: None):
+    with patch.object(metadata_schema, "_check", lambda *_: None):
         save_bank(bank, folder)
         entry = bank.entries[-1]
         stored = StoredGraft(entry.owned, bank.base, entry.task, entry.head, entry.facts)

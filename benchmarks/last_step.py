@@ -31,20 +31,20 @@ from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, wi
 from torch import nn
 
 from cl_graft import MultiTaskText, heads_for, text_stream
-from cl_graft.examples import Examples, compute_logits
-from cl_graft.experiments.base import base_identity, load_base_model
+from cl_graft.experiments.base_model import base_identity, load_base_model
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.report import spread
-from cl_graft.experiments.results import machine, versions
+from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.schedule import schedule_of
-from cl_graft.experiments.statistics import over_seeds
-from cl_graft.experiments.tasks import load_tasks
-from cl_graft.graft import load_
+from cl_graft.grafts.graft import load_
 from cl_graft.metrics import score
 from cl_graft.models import graftable_parameters
+from cl_graft.reporting.markdown import spread
+from cl_graft.results.run_results import machine, versions
+from cl_graft.results.statistics import over_seeds
 from cl_graft.strategies.baselines.inserted import biases
 from cl_graft.strategies.baselines.low_rank import add_lora_, lora_parameters
-from cl_graft.strategies.problems import task_problem
+from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.training.examples import Examples, compute_logits
 
 VALUES: dict[str, Any] = {"tasks": ["sst2_sent", "qnli"], "evaluations": 5}
 SCALES: dict[str, dict[str, Any]] = {

@@ -10,22 +10,22 @@ from typing import Any
 import torch
 from torch import nn
 
-from cl_graft.experiments.base import base_identity, load_base_model
-from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.base_model import base_identity, load_base_model
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.facts import task_facts
-from cl_graft.experiments.hosting import set_schedule_
+from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.schedule import grafting_settings, region_schedule, schedule_of
-from cl_graft.experiments.tasks import load_tasks
-from cl_graft.graft import copy_, gather, grafted
-from cl_graft.learning import TaskProblem, fine_tune_task
+from cl_graft.experiments.strategy_host import set_schedule_
+from cl_graft.experiments.task_metadata import task_facts
+from cl_graft.grafts.graft import copy_, gather, grafted
+from cl_graft.grafts.region import Region
+from cl_graft.localization.learning import TaskProblem, fine_tune_task
 from cl_graft.metrics import score
-from cl_graft.region import Region
+from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, StopAfter, heads_for
+from cl_graft.strategies.benchmark import TextStream, text_stream
+from cl_graft.strategies.experience_tasks import task_problem
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.problems import task_problem
-from cl_graft.strategies.table import find_strategy
-from cl_graft.tasks.benchmark import TextStream, text_stream
+from cl_graft.strategies.registry import find_strategy
 
 __all__ = ["Bench", "Learned"]
 

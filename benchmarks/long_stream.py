@@ -29,13 +29,13 @@ import torch
 from tiny_checkpoint import roberta_base_shape, tiny_checkpoint
 from torture_long_life import held
 
-from cl_graft.experiments.capacity import capacity
+from cl_graft.banks.capacity import capacity
+from cl_graft.banks.verify import verify
 from cl_graft.experiments.config import ExperimentConfig, config_from, override_
-from cl_graft.experiments.progress import Step
-from cl_graft.experiments.results import RunResult
 from cl_graft.experiments.run import run, run_folder
-from cl_graft.experiments.verify import verify
-from cl_graft.store import load_bank
+from cl_graft.results.run_results import RunResult
+from cl_graft.runtime.progress import Step
+from cl_graft.storage import load_bank
 
 RESULTS = Path(__file__).parent / "results"
 SCALES: dict[str, dict[str, Any]] = {

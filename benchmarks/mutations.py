@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from cl_graft.store.seals import BLANK, JSON_START, checksum
+from cl_graft.storage.checksums import BLANK, JSON_START, checksum
 
 __all__ = ["BLIND", "blind", "reseal_index", "reseal_tensors", "structured"]
 

@@ -15,19 +15,13 @@ import numpy as np
 from numpy.random import Generator
 from scipy import stats
 
-from cl_graft.analysis import (
-    average_ranks,
-    critical_difference,
-    holm,
-    mean_interval,
-    paired_t_test,
-    spearman,
-    variance_bound,
-)
-from cl_graft.experiments.results import RunResult
-from cl_graft.experiments.statistics import differences_of, over_seeds, ranks_of, seed_means
+from cl_graft.laboratory.bound import variance_bound
 from cl_graft.laboratory.readings import Reading, summarize
 from cl_graft.laboratory.sam import differences, ranks
+from cl_graft.metrics.ranks import average_ranks, critical_difference
+from cl_graft.metrics.significance import holm, mean_interval, paired_t_test, spearman
+from cl_graft.results.run_results import RunResult
+from cl_graft.results.statistics import differences_of, over_seeds, ranks_of, seed_means
 
 __all__ = ["CHECKS", "Check", "Rate", "measure"]
 

@@ -27,17 +27,17 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 from cl_graft.cli.output import plain
-from cl_graft.examples import Examples
-from cl_graft.learning import TaskProblem, fine_tune_task
+from cl_graft.experiments.memory_estimate import PlanSettings, make_plan
+from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import Problem, localize
+from cl_graft.localization.learning import TaskProblem, fine_tune_task
 from cl_graft.models import TaskModel, graftable_parameters, linear_head
 from cl_graft.models.heads import LabelStrings
 from cl_graft.models.load import build_backbone, read_config
-from cl_graft.planning import PlanSettings, make_plan
-from cl_graft.region import Layout, Region
-from cl_graft.sparse import RegionParameters
-from cl_graft.torchvision_ops import declare_missing_operators
-from cl_graft.training import FineTuning
+from cl_graft.runtime.torchvision_operators import declare_missing_operators
+from cl_graft.training.examples import Examples
+from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.region_parameters import RegionParameters
 
 MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "roberta": (

@@ -35,12 +35,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cl_graft.data import load_task
 from cl_graft.errors import InputError
-from cl_graft.experiments.results import machine, versions
 from cl_graft.models.load import minilm_path
-from cl_graft.randomness import generator, permutation, seeded
-from cl_graft.tasks import load_task
-from cl_graft.torchvision_ops import declare_missing_operators
+from cl_graft.results.run_results import machine, versions
+from cl_graft.runtime.seeding import generator, permutation, seeded
+from cl_graft.runtime.torchvision_operators import declare_missing_operators
 
 TASKS = ("sst2_sent", "cr", "mpqa", "ag_news", "qnli", "snli", "mnli", "qqp", "mrpc", "cola")
 SCALES: Mapping[str, Mapping[str, Any]] = {

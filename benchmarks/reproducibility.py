@@ -28,14 +28,14 @@ import torch
 from tiny_checkpoint import tiny_checkpoint
 from torch import Tensor, nn
 
-from cl_graft.bank import GraftBank
+from cl_graft.banks.opening import OpenedBank, open_bank
+from cl_graft.data import encode
 from cl_graft.experiments.config import ExperimentConfig, config_from
-from cl_graft.experiments.rebuild import OpenedBank, open_bank
-from cl_graft.experiments.results import machine, versions
+from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run, run_folder
-from cl_graft.experiments.tasks import load_tasks
-from cl_graft.store import load_bank
-from cl_graft.tasks import encode
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.results.run_results import machine, versions
+from cl_graft.storage import load_bank
 
 RESULTS = Path(__file__).parent / "results"
 SCALES: dict[str, dict[str, Any]] = {

@@ -35,11 +35,11 @@ from scales import (
     without_places,
 )
 
-from cl_graft.experiments.compare import compare
-from cl_graft.experiments.report import spread
-from cl_graft.experiments.results import RunResult
-from cl_graft.experiments.statistics import over_seeds
-from cl_graft.strategies.table import STRATEGIES
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.reporting.markdown import spread
+from cl_graft.results.run_results import RunResult
+from cl_graft.results.statistics import over_seeds
+from cl_graft.strategies.registry import STRATEGIES
 
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc"]
 SCALES: dict[str, dict[str, Any]] = {

@@ -21,11 +21,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from cl_graft.bank import BaseIdentity, Entry, GraftBank
-from cl_graft.graft import Graft
-from cl_graft.region import Layout, Region
-from cl_graft.serving import mixed
-from cl_graft.switch import Switch
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.inference.mixed_batches import mixed
+from cl_graft.inference.task_switch import Switch
 
 INPUTS, OUTPUTS, ROWS, COORDINATES = 768, 3072, 32, 236
 RESULTS = Path(__file__).parent / "results"

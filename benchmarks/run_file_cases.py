@@ -12,14 +12,14 @@ from typing import Any
 from file_cases import Bit, Case, all_bits, files_of, filled, flipped
 from tiny_checkpoint import tiny_checkpoint
 
+from cl_graft.banks.file_checks import checkpoint_findings, file_findings
+from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.base import checkpoint_files
+from cl_graft.experiments.base_model import checkpoint_files
 from cl_graft.experiments.config import config_from
-from cl_graft.experiments.findings import checkpoint_findings, file_findings
 from cl_graft.experiments.folders import read_config
-from cl_graft.experiments.results import read_hashes, read_result
 from cl_graft.experiments.run import run, run_folder
-from cl_graft.experiments.verify import verify
+from cl_graft.results.run_results import read_hashes, read_result
 
 __all__ = ["Flips", "flips_of_a_run"]
 

@@ -32,13 +32,13 @@ import torch
 from ray.cluster_utils import Cluster
 from scales import command_of, config_of, parsed, parser_of, without_places
 
-from cl_graft.engines.ray import ray_pool
-from cl_graft.engines.spread import Spread
-from cl_graft.experiments.compare import compare
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.comparison.jobs import Engine
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.jobs import Engine
-from cl_graft.experiments.results import Comparison, RunResult, versions
-from cl_graft.store import OWNER
+from cl_graft.experiments.engines.dispatch import Spread
+from cl_graft.experiments.engines.ray import ray_pool
+from cl_graft.results.run_results import Comparison, RunResult, versions
+from cl_graft.storage import OWNER
 
 SHARED = {
     "tasks": ["sst2_sent", "ag_news"],

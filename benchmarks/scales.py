@@ -12,10 +12,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from cl_graft.allocator import keep_freed_memory
-from cl_graft.engines.ray import ray_pool
-from cl_graft.engines.spread import Spread
 from cl_graft.experiments.config import ExperimentConfig, load_config
+from cl_graft.experiments.engines.dispatch import Spread
+from cl_graft.experiments.engines.ray import ray_pool
+from cl_graft.runtime.memory_allocator import keep_freed_memory
 
 RESULTS = Path(__file__).parent / "results"
 SMOKE: dict[str, Any] = {

@@ -29,7 +29,7 @@ from speed_masks import mask_memory, mask_ratios
 from speed_serving import Values, mixed_batches, steps_of_a_stream, switching
 from speed_training import SHAPES, Shape, memory_ratio, step_ratios
 
-from cl_graft.allocator import keep_freed_memory
+from cl_graft.runtime.memory_allocator import keep_freed_memory
 
 RESULTS = Path(__file__).parent / "results"
 

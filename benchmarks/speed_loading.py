@@ -20,7 +20,7 @@ from speed_serving import Values, bank_of
 from speed_training import Shape
 from transformers import AutoConfig, AutoModel
 
-from cl_graft.store import load_bank, save_bank
+from cl_graft.storage import load_bank, save_bank
 
 __all__ = ["loading"]
 

@@ -16,11 +16,11 @@ from measure import pairs_apart, peak_memory
 from speed_training import Shape, full_step, graftable, loss_of
 from torch import Tensor
 
-from cl_graft.graft import gather
+from cl_graft.grafts.graft import gather
+from cl_graft.grafts.region import top_k
 from cl_graft.localization import Problem
 from cl_graft.localization.learned_mask import add_gains_, learned_mask
-from cl_graft.region import top_k
-from cl_graft.sparse import RegionParameters
+from cl_graft.training.region_parameters import RegionParameters
 
 __all__ = ["mask_memory", "mask_ratios"]
 

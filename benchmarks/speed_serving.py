@@ -15,12 +15,12 @@ from measure import pairs
 from speed_training import Shape, graftable, loss_of
 from torch import Tensor, nn
 
-from cl_graft.bank import BaseIdentity, Entry, GraftBank
-from cl_graft.graft import Graft
-from cl_graft.region import Layout, Region
-from cl_graft.serving import mixed
-from cl_graft.sparse import RegionParameters
-from cl_graft.switch import Switch
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.inference.mixed_batches import mixed
+from cl_graft.inference.task_switch import Switch
+from cl_graft.training.region_parameters import RegionParameters
 
 __all__ = ["Values", "bank_of", "mixed_batches", "ratios_of", "steps_of_a_stream", "switching"]
 

@@ -18,8 +18,8 @@ from measure import pairs_apart, peak_memory
 from torch import Tensor, nn
 
 import cl_graft.models  # noqa: F401  Before transformers, which needs torchvision's operators.
-from cl_graft.region import Layout, Region
-from cl_graft.sparse import RegionParameters
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.training.region_parameters import RegionParameters
 
 __all__ = ["SHAPES", "VARIANTS", "Shape", "Step", "memory_ratio", "prepare", "step_ratios"]
 

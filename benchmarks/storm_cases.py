@@ -12,7 +12,7 @@ from torture_children import Told, tell
 from torture_report import Row
 
 from cl_graft.errors import BankError, InputError
-from cl_graft.store import load_bank
+from cl_graft.storage import load_bank
 
 __all__ = ["TASKS", "Cases", "Place", "bank_files", "readable"]
 

@@ -15,10 +15,10 @@ from storm_cases import Cases, Place, bank_files, readable
 from torture_children import Child, start, tell
 from torture_report import Row
 
-from cl_graft.bank import BaseIdentity, Entry, GraftBank
-from cl_graft.graft import Graft
-from cl_graft.region import Layout, Region
-from cl_graft.store import LOCK, OWNER, append_entry, load_bank, only_writer
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.storage import LOCK, OWNER, append_entry, load_bank, only_writer
 
 __all__ = ["clock_set_back", "dead_owners", "other_hosts", "readers", "two_writers"]
 

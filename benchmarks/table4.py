@@ -20,7 +20,7 @@ from typing import Any
 
 from scales import command_of, config_of, parsed, parser_of, without_places
 
-from cl_graft.experiments.compare import compare
+from cl_graft.experiments.comparison.compare import compare
 
 TASKS = ["qnli", "ag_news", "sst2_sent"]
 SCALES: dict[str, dict[str, Any]] = {

@@ -95,10 +95,6 @@ def prepare() -> None:
         "NO_COLOR": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
-    import cl_graft.cli
-    import cl_graft.experiments.add
-    import cl_graft.experiments.compare
-    import cl_graft.experiments.verify  # noqa: F401
 
 
 def start(
@@ -157,7 +153,7 @@ def tell(
 
 
 def _watch(watch: Watch) -> None:
-    from cl_graft.experiments.hosting import Reporter
+    from cl_graft.experiments.strategy_host import Reporter
 
     report = Reporter.phase
 

@@ -32,11 +32,11 @@ from tiny_checkpoint import tiny_checkpoint
 from torture_children import Told, prepare, tell
 from torture_report import Row, end_part, options
 
-from cl_graft.bank import GraftBank
 from cl_graft.errors import BankError, InputError
-from cl_graft.hub import save_pretrained
-from cl_graft.store import load_bank
-from cl_graft.store.seals import read_sealed, sealed_json
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.storage import load_bank
+from cl_graft.storage.checksums import read_sealed, sealed_json
+from cl_graft.storage.hub import save_pretrained
 
 EVERY = {"smoke": 67, "full": 3}
 """One of so many cases is done."""
@@ -77,6 +77,7 @@ def main() -> None:
     place.mkdir(parents=True, exist_ok=True)
     prepare()
     import cl_graft.interop
+
     import cl_graft.reporting  # noqa: F401
 
     model = tiny_checkpoint(place).resolve()

@@ -41,10 +41,10 @@ from file_cases import (
 from torture_report import Row, end_part, options
 
 from cl_graft.errors import BankError, InputError
-from cl_graft.store import save_bank, save_graft
+from cl_graft.storage import save_bank, save_graft
 
 ROOT = Path(__file__).parents[1]
-FIXTURES = ROOT / "tests" / "store" / "fixtures"
+FIXTURES = ROOT / "tests" / "storage" / "fixtures"
 SCALES: dict[str, dict[str, float]] = {
     "smoke": {"graft": 600, "bank": 300, "resealed": 300, "flips": 0.02, "sampled": 100, "load": 4},
     "full": {
@@ -270,7 +270,7 @@ def _state() -> str:
     digest = hashlib.sha256()
     beside = ("mutations", "file_cases", "run_file_cases")
     here = [Path(__file__), *(Path(__file__).with_name(f"{name}.py") for name in beside)]
-    for path in [*sorted((ROOT / "cl_graft" / "store").glob("*.py")), *here]:
+    for path in [*sorted((ROOT / "cl_graft" / "storage").glob("*.py")), *here]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 

@@ -262,8 +262,8 @@ def look_through(out: Path) -> None:
     Raises:
         AssertionError: If one cannot be read.
     """
-    from cl_graft.store import load_bank
-    from cl_graft.store.files import is_partial, unpack
+    from cl_graft.storage import load_bank
+    from cl_graft.storage.files import is_partial, unpack
 
     formats = {"cache": "cl-graft-cache", "checkpoints": "cl-graft-checkpoint"}
     for path in sorted(out.rglob("*")):

@@ -24,11 +24,11 @@ import torch
 from tiny_checkpoint import tiny_checkpoint
 from torture_report import Row, end_part, options
 
+from cl_graft.banks.opening import open_bank
 from cl_graft.experiments.config import config_from
-from cl_graft.experiments.progress import Step
-from cl_graft.experiments.rebuild import open_bank
 from cl_graft.experiments.run import run, run_folder
-from cl_graft.store import load_bank
+from cl_graft.runtime.progress import Step
+from cl_graft.storage import load_bank
 
 _MEMORY_A_TASK = 200_000
 """Bytes by which the process may grow a task: what a task leaves, and the allocator's waste."""

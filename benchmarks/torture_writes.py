@@ -166,11 +166,6 @@ def main() -> None:
     prepare()
     # How two outcomes are compared is the tests' business.
     sys.path.append(str(Path(__file__).parents[1] / "tests"))
-    import cl_graft.experiments.forget
-    import cl_graft.experiments.inspect
-    import cl_graft.interop
-    import cl_graft.laboratory
-    import cl_graft.reporting.report  # noqa: F401
 
     place = given.out.resolve() / "writes"
     place.mkdir(parents=True, exist_ok=True)
@@ -325,8 +320,8 @@ def state_of(work: Path, command: Command) -> dict[str, str]:
 
 def bank_of(work: Path, command: Command) -> str:
     """Return what a bank holds, wherever its files keep it; empty where there is none."""
-    from cl_graft.fingerprint import hash_tensors
-    from cl_graft.store import load_bank
+    from cl_graft.grafts.hashing import hash_tensors
+    from cl_graft.storage import load_bank
 
     folder = work / command.bank
     if not command.bank or not (folder / "bank.json").exists():

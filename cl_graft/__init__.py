@@ -10,20 +10,22 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cl_graft.openmp import limit_spinning
-from cl_graft.torchvision_ops import declare_missing_operators
+from cl_graft.runtime.openmp import limit_spinning
+from cl_graft.runtime.torchvision_operators import declare_missing_operators
 
 if TYPE_CHECKING:
-    from cl_graft.bank import BaseIdentity, Canary, Entry, GraftBank
+    from cl_graft.data import Prompt, Row, TextTask, load_task
     from cl_graft.errors import BankError, InputError
-    from cl_graft.graft import Graft, extract, grafted, write_
-    from cl_graft.learning import GraftingSettings
+    from cl_graft.grafts.bank import BaseIdentity, Canary, Entry, GraftBank
+    from cl_graft.grafts.graft import Graft, extract, grafted, write_
+    from cl_graft.grafts.region import Layout, Region, overlap_matrix, top_k, union
+    from cl_graft.inference.task_switch import Switch
+    from cl_graft.integrations.skill import Skill, localize_skill
+    from cl_graft.integrations.trainer_callback import GraftCallback
     from cl_graft.localization import LOCALIZERS, Problem, Ranking, localize
+    from cl_graft.localization.learning import GraftingSettings
     from cl_graft.models import TaskModel, graftable_parameters, load_model
-    from cl_graft.region import Layout, Region, overlap_matrix, top_k, union
-    from cl_graft.skill import Skill, localize_skill
-    from cl_graft.sparse import RegionParameters
-    from cl_graft.store import append_entry, load_bank, load_graft, save_bank, save_graft
+    from cl_graft.storage import append_entry, load_bank, load_graft, save_bank, save_graft
     from cl_graft.strategies import (
         GraftingContinual,
         GraftingPlugin,
@@ -31,25 +33,23 @@ if TYPE_CHECKING:
         TaskFacts,
         heads_for,
     )
-    from cl_graft.switch import Switch
-    from cl_graft.tasks import Prompt, Row, TextTask, load_task
-    from cl_graft.tasks.benchmark import TextStream, text_stream
-    from cl_graft.trainer_callback import GraftCallback
-    from cl_graft.training import FineTuning, fine_tune
+    from cl_graft.strategies.benchmark import TextStream, text_stream
+    from cl_graft.training.fine_tuning import FineTuning, fine_tune
+    from cl_graft.training.region_parameters import RegionParameters
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "bank": ("BaseIdentity", "Canary", "Entry", "GraftBank"),
+    "grafts.bank": ("BaseIdentity", "Canary", "Entry", "GraftBank"),
     "errors": ("BankError", "InputError"),
-    "graft": ("Graft", "extract", "grafted", "write_"),
-    "learning": ("GraftingSettings",),
+    "grafts.graft": ("Graft", "extract", "grafted", "write_"),
+    "localization.learning": ("GraftingSettings",),
     "localization": ("LOCALIZERS", "Problem", "Ranking", "localize"),
     "models": ("TaskModel", "graftable_parameters", "load_model"),
-    "region": ("Layout", "Region", "overlap_matrix", "top_k", "union"),
-    "skill": ("Skill", "localize_skill"),
-    "sparse": ("RegionParameters",),
-    "store": ("append_entry", "load_bank", "load_graft", "save_bank", "save_graft"),
+    "grafts.region": ("Layout", "Region", "overlap_matrix", "top_k", "union"),
+    "integrations.skill": ("Skill", "localize_skill"),
+    "training.region_parameters": ("RegionParameters",),
+    "storage": ("append_entry", "load_bank", "load_graft", "save_bank", "save_graft"),
     "strategies": (
         "GraftingContinual",
         "GraftingPlugin",
@@ -57,11 +57,11 @@ _HOMES = {
         "TaskFacts",
         "heads_for",
     ),
-    "switch": ("Switch",),
-    "tasks": ("Prompt", "Row", "TextTask", "load_task"),
-    "tasks.benchmark": ("TextStream", "text_stream"),
-    "trainer_callback": ("GraftCallback",),
-    "training": ("FineTuning", "fine_tune"),
+    "inference.task_switch": ("Switch",),
+    "data": ("Prompt", "Row", "TextTask", "load_task"),
+    "strategies.benchmark": ("TextStream", "text_stream"),
+    "integrations.trainer_callback": ("GraftCallback",),
+    "training.fine_tuning": ("FineTuning", "fine_tune"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

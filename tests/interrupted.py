@@ -10,9 +10,9 @@ from typing import Any
 
 from tiny_runs import file_hashes
 
-from cl_graft.checkpointing import Checkpoint, State
 from cl_graft.experiments.config import UPKEEP
-from cl_graft.store.files import is_partial, pack, unpack
+from cl_graft.runtime.checkpoints import Checkpoint, State
+from cl_graft.storage.files import is_partial, pack, unpack
 
 __all__ = ["KeptPhases", "Trip", "ends_of_steps", "outcome_of", "points_of"]
 

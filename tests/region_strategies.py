@@ -7,7 +7,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from cl_graft.region import Layout, Region
+from cl_graft.grafts.region import Layout, Region
 
 __all__ = ["FRAGILE", "TwoLayers", "bits", "layouts", "model_bits", "quick", "regions", "use_bits_"]
 

@@ -49,7 +49,7 @@ class Runs:
         self, strategy: str, *, own: dict[str, Any] | None = None, seed: int = 0, **settings: Any
     ) -> Any:
         """Return the results of a strategy with settings of its own."""
-        from cl_graft.experiments.results import read_result
+        from cl_graft.results.run_results import read_result
 
         return read_result(self.folder(strategy, own=own, seed=seed, **settings))
 
@@ -58,9 +58,9 @@ class Runs:
     ) -> Path:
         """Return the folder of a run."""
         from cl_graft.experiments.config import config_from
+        from cl_graft.experiments.config_tasks import load_tasks
         from cl_graft.experiments.folders import run_folder
         from cl_graft.experiments.run import run
-        from cl_graft.experiments.tasks import load_tasks
 
         values = SMALL | self.settings | {"model": str(self.model), **settings}
         if own is not None:

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
-from cl_graft.examples import Examples
-from cl_graft.graft import snapshot
-from cl_graft.learning import GraftingSettings, TaskProblem
-from cl_graft.randomness import generator
-from cl_graft.region import Layout, Region
-from cl_graft.training import FineTuning
+from cl_graft.grafts.graft import snapshot
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.localization.learning import GraftingSettings, TaskProblem
+from cl_graft.runtime.seeding import generator
+from cl_graft.training.examples import Examples
+from cl_graft.training.fine_tuning import FineTuning
 
 __all__ = ["FAST", "MemoryCache", "make_task", "nothing", "settings"]
 

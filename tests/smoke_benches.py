@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.laboratory import EXPERIMENTS, experiment_config
 from cl_graft.laboratory.bench import Bench
+from cl_graft.storage.cache_folder import DirectoryCache
 
 __all__ = ["smoke_bench"]
 

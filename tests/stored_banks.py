@@ -9,9 +9,9 @@ import torch
 from region_strategies import FRAGILE, bits
 from torch import Tensor
 
-from cl_graft.bank import BaseIdentity, Canary, Entry, GraftBank, Mode
-from cl_graft.graft import Graft
-from cl_graft.region import Layout, Region
+from cl_graft.grafts.bank import BaseIdentity, Canary, Entry, GraftBank, Mode
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.region import Layout, Region
 
 __all__ = [
     "DTYPES",

@@ -5,251 +5,74 @@ import graphlib
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "cl_graft"
 
-FOUNDATION = {
+# The rooms from the lowest to the highest: a module imports from its own room and those before it.
+ROOMS = (
     "errors",
-    "escaping",
-    "batching",
-    "caching",
-    "checkpointing",
-    "precision",
-    "randomness",
-    "stopping",
-    "torchvision_ops",
-}
-WEIGHTS = FOUNDATION | {
-    "region",
-    "graft",
-    "bank",
-    "fingerprint",
-    "coordinate_gradient",
-    "names",
-    "forwards",
-    "linear_layers",
-    "sparse",
-    "keeping",
-    "mixout",
-    "proximal",
+    "runtime",
+    "grafts",
+    "storage",
     "training",
-}
-LIBRARY = WEIGHTS | {
-    "activations",
-    "allocator",
-    "base_check",
-    "dropout",
-    "flat",
-    "plans",
-    "switch",
-    "row_groups",
-    "row_differences",
-    "serving",
-    "store",
     "localization",
-    "examples",
-    "passes",
-    "trouble",
-    "learning",
-    "warmup",
-    "posing",
-    "locating",
-    "metrics",
+    "inference",
     "models",
-    "merging",
-    "routing",
-    "tasks",
-    "analysis",
-    "skill",
-    "trainer_callback",
-}
-LEARNING = FOUNDATION | {
-    "region",
-    "graft",
-    "sparse",
-    "keeping",
-    "training",
-    "localization",
-    "examples",
-    "passes",
-    "trouble",
-}
-HOST_METRICS = {"metrics.plugins", "metrics.tensorboard"}
+    "data",
+    "metrics",
+    "figures",
+    "strategies",
+    "results",
+    "reporting",
+    "experiments",
+    "banks",
+    "integrations",
+    "laboratory",
+    "cli",
+)
 
-# What each unit (a module, or a package of modules) may import from cl_graft besides itself.
-BELOW: dict[str, set[str]] = {
-    "errors": set(),
-    "escaping": set(),
-    "torchvision_ops": set(),
-    "allocator": set(),
-    "openmp": set(),
-    "batching": set(),
-    "caching": set(),
-    "checkpointing": set(),
-    "stopping": set(),
-    "precision": {"errors"},
-    "activations": set(),
-    "dropout": {"training"},
-    "randomness": {"errors", "batching"},
-    "trouble": {"errors"},
-    "names": set(),
-    "region": {"errors"},
-    "graft": {"errors", "region", "names"},
-    "fingerprint": {"errors", "region", "names"},
-    "bank": {"errors", "region", "graft", "fingerprint"} | {"hub"},  # its methods, when called
-    "flat": {"region", "graft"},
-    "plans": {"region", "graft", "flat", "names"},
-    "base_check": {"errors", "graft", "bank", "fingerprint"},
-    "switch": {"errors", "region", "graft", "bank", "fingerprint", "base_check", "plans"},
-    "row_groups": {"plans"},
-    "forwards": set(),
-    "linear_layers": {"forwards"},
-    "row_differences": {"plans", "row_groups", "linear_layers"},
-    "serving": {
-        "names",
-        "plans",
-        "switch",
-        "row_groups",
-        "row_differences",
-        "forwards",
-        "linear_layers",
-    },
-    "store": {"errors", "escaping", "region", "graft", "bank", "fingerprint"},
-    "hub": {"errors", "escaping", "bank", "store"},
-    "coordinate_gradient": set(),
-    "sparse": FOUNDATION
-    | {"region", "graft", "keeping", "coordinate_gradient", "forwards", "linear_layers"},
-    "keeping": {"region", "graft", "forwards"},
-    "mixout": {"randomness", "region", "graft", "keeping"},
-    "proximal": {"region"},
-    "training": FOUNDATION | {"region", "graft", "keeping", "sparse", "mixout", "proximal"},
-    "localization": FOUNDATION | {"region", "graft", "keeping", "sparse", "training"},
-    "examples": FOUNDATION,
-    "passes": set(),
-    "learning": LEARNING,
-    "warmup": LEARNING | {"learning"},
-    "posing": LEARNING | {"learning"},
-    "locating": LEARNING | {"learning", "posing", "warmup", "dropout"},
-    "metrics": {"errors"},
-    "metrics.plugins": LIBRARY,
-    "metrics.tensorboard": {"store"},
-    "models": WEIGHTS | {"switch", "serving"},
-    "skill": {
-        "errors",
-        "fingerprint",
-        "region",
-        "graft",
-        "keeping",
-        "localization",
-        "models",
-        "names",
-    },
-    "trainer_callback": {"errors", "graft", "keeping", "localization", "skill"},
-    "merging": {"errors", "region", "graft", "bank"},
-    "routing": set(),
-    "tasks": FOUNDATION,
-    "analysis": LIBRARY,
-    "strategies": LIBRARY | HOST_METRICS,
-    "experiments": LIBRARY | HOST_METRICS | {"strategies", "planning"},
-    "planning": LIBRARY,
-    "laboratory": LIBRARY | HOST_METRICS | {"strategies", "experiments"},
-    "reporting": LIBRARY | HOST_METRICS | {"strategies", "experiments"},
-    "interop": LIBRARY | {"experiments"},
-    "engines": LIBRARY | {"experiments"},
-    "cli": LIBRARY
-    | HOST_METRICS
-    | {"strategies", "experiments", "planning", "laboratory", "reporting", "interop", "engines"},
+# Imports against that order that are still to be cut. Nothing may be added.
+UPWARD = {
+    ("grafts.bank", "storage.hub"),
+    ("reporting.collected_runs", "banks.file_checks"),
+    ("reporting.collected_runs", "experiments.comparison.sweep"),
+    ("reporting.collected_runs", "experiments.folders"),
+    ("reporting.summary", "experiments.config"),
 }
 
-TORCH = {"torch", "numpy"}
-TEXT = TORCH | {"transformers", "datasets", "huggingface_hub", "pandas", "pyarrow", "safetensors"}
-EVERYTHING = TEXT | {
-    "avalanche",
-    "matplotlib",
-    "packaging",
-    "pydantic",
-    "rich",
-    "scipy",
-    "tensorboard",
-    "torchmetrics",
-    "typer",
-    "yaml",
-}
-
-# What each unit may import from outside the standard library.
+# What a room or a module may import from outside the standard library.
 OUTSIDE: dict[str, set[str]] = {
     "errors": set(),
-    "escaping": set(),
-    "torchvision_ops": {"torch"},
-    "allocator": set(),
-    "openmp": set(),
-    "batching": {"torch"},
-    "caching": {"torch"},
-    "checkpointing": {"torch"},
-    "stopping": set(),
-    "precision": {"torch"},
-    "activations": {"torch"},
-    "dropout": {"torch"},
-    "randomness": TORCH,
-    "region": TORCH,
-    "graft": TORCH,
-    "fingerprint": TORCH,
-    "bank": TORCH,
-    "flat": {"torch"},
-    "plans": {"torch"},
-    "base_check": {"torch"},
-    "switch": {"torch"},
-    "row_groups": {"torch"},
-    "row_differences": {"torch"},
-    "serving": {"torch"},
-    "names": {"torch"},
-    "forwards": {"torch"},
-    "linear_layers": {"torch"},
-    "store": TORCH | {"filelock", "safetensors", "pydantic"},
-    "hub": {"huggingface_hub"},
-    "coordinate_gradient": {"torch"},
-    "sparse": TORCH,
-    "keeping": {"torch"},
-    "mixout": {"torch"},
-    "proximal": {"torch"},
-    "training": TORCH,
-    "localization": TORCH,
-    "examples": TORCH,
-    "passes": set(),
-    "trouble": {"torch"},
-    "learning": TORCH,
-    "warmup": TORCH,
-    "posing": TORCH,
-    "locating": TORCH,
-    "metrics": TORCH | {"torchmetrics", "scipy", "matplotlib"},
-    "metrics.plugins": TORCH | {"avalanche", "matplotlib"},
-    "metrics.tensorboard": {"avalanche", "matplotlib", "tensorboard"},
-    "models": TORCH | {"transformers", "huggingface_hub", "safetensors"},
-    "models.graftable": {"torch"},
-    "skill": {"torch"},
-    "trainer_callback": {"torch", "transformers"},
-    "merging": {"torch"},
-    "routing": {"torch"},
-    "tasks": TEXT,
-    "tasks.generated": {"torch"},
-    "tasks.benchmark": TEXT | {"avalanche"},
-    "analysis": EVERYTHING - {"avalanche"},
-    "strategies": TORCH | {"transformers", "avalanche"},
-    "strategies.baselines.low_rank": TORCH | {"transformers", "avalanche", "peft"},
-    "experiments": EVERYTHING,
-    "planning": TORCH | {"transformers"},
-    "laboratory": EVERYTHING,
-    "reporting": EVERYTHING | {"jinja2"},
-    "interop": TORCH | {"transformers", "safetensors", "peft"},
-    "engines": {"torch"},
-    "engines.ray": {"ray"},
-    "engines.slurm": {"submitit"},
-    "cli": EVERYTHING,
+    "runtime": {"torch", "numpy"},
+    "grafts": {"torch", "numpy"},
+    "storage": {"torch", "numpy", "filelock", "huggingface_hub", "pydantic", "safetensors"},
+    "training": {"torch"},
+    "localization": {"torch"},
+    "inference": {"torch"},
+    "models": {"torch", "huggingface_hub", "safetensors", "transformers"},
+    "data": {"torch", "datasets", "huggingface_hub", "pandas", "pyarrow", "transformers"},
+    "data.synthetic": {"torch"},
+    "metrics": {"torch", "numpy", "scipy", "torchmetrics"},
+    "figures": {"matplotlib", "numpy"},
+    "strategies": {"torch", "avalanche", "matplotlib", "tensorboard", "transformers"},
+    "strategies.baselines.low_rank": {"torch", "avalanche", "peft", "transformers"},
+    "results": {"torch", "pydantic"},
+    "reporting": {"jinja2", "matplotlib", "numpy"},
+    "experiments": {"torch", "avalanche", "packaging", "pydantic", "transformers", "yaml"},
+    "experiments.engines.ray": {"ray", "torch"},
+    "experiments.engines.slurm": {"submitit", "torch"},
+    "banks": {"torch", "avalanche"},
+    "integrations": {"torch", "numpy", "peft", "safetensors", "transformers"},
+    "laboratory": {"torch", "matplotlib", "numpy"},
+    "cli": {"rich", "typer"},
 }
+
+LARGEST_FOLDER = 26
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
@@ -277,34 +100,46 @@ def imported(name: str, nodes: Iterator[ast.AST]) -> Iterator[str]:
             yield from (f"{start}.{alias.name}" for alias in node.names)
 
 
-def longest_prefix(name: str, table: dict[str, set[str]]) -> str | None:
+def longest_prefix(name: str, table: Mapping[str, object]) -> str | None:
     parts = name.split(".")
     candidates = (".".join(parts[:size]) for size in range(len(parts), 0, -1))
     return next((candidate for candidate in candidates if candidate in table), None)
 
 
+def imported_modules(name: str) -> Iterator[str]:
+    """Modules of cl_graft that a module imports, at any depth of its code."""
+    for target in imported(name, ast.walk(MODULES[name])):
+        if target.startswith("cl_graft."):
+            other = longest_prefix(target.removeprefix("cl_graft."), MODULES)
+            if other is not None:
+                yield other
+
+
 @pytest.mark.parametrize("name", MODULES)
-def test_every_module_has_a_place_in_the_diagram(name):
-    assert longest_prefix(name, BELOW) is not None
+def test_every_module_stands_in_a_room(name):
+    assert name.split(".")[0] in ROOMS
     assert longest_prefix(name, OUTSIDE) is not None
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_a_module_imports_only_from_below(name):
-    unit = longest_prefix(name, BELOW)
-    assert unit is not None
-    wrong = []
-    for target in imported(name, ast.walk(MODULES[name])):
-        if not target.startswith("cl_graft."):
-            continue
-        other = longest_prefix(target.removeprefix("cl_graft."), BELOW)
-        if other != unit and other not in BELOW[unit]:
-            wrong.append(target)
-    assert wrong == []
+def test_imports_go_one_way():
+    place = {room: order for order, room in enumerate(ROOMS)}
+    upward = {
+        (name, other)
+        for name in MODULES
+        for other in imported_modules(name)
+        if place[other.split(".")[0]] > place[name.split(".")[0]]
+    }
+    assert upward == UPWARD
+
+
+def test_no_folder_is_crowded():
+    counts = Counter(path.parent.relative_to(PACKAGE) for path in PACKAGE.rglob("*.py"))
+    assert counts.pop(Path()) <= 2  # __init__ and errors
+    assert {folder: count for folder, count in counts.items() if count > LARGEST_FOLDER} == {}
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_a_module_imports_only_the_libraries_of_its_layer(name):
+def test_a_module_imports_only_the_libraries_of_its_room(name):
     unit = longest_prefix(name, OUTSIDE)
     assert unit is not None
     allowed = OUTSIDE[unit] | {"cl_graft"} | sys.stdlib_module_names

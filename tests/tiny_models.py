@@ -25,7 +25,7 @@ from tokenizers import (
     trainers,
 )
 
-from cl_graft.torchvision_ops import declare_missing_operators
+from cl_graft.runtime.torchvision_operators import declare_missing_operators
 
 declare_missing_operators()
 

@@ -36,9 +36,9 @@ from cl_graft import (
     load_task,
     text_stream,
 )
-from cl_graft.fingerprint import hash_tensors
-from cl_graft.metrics.plugins import StreamScores
+from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies.heads import carrier_of, head_paths
+from cl_graft.strategies.stream_scores import StreamScores
 
 __all__ = [
     "TASKS",

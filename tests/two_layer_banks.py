@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from region_strategies import TwoLayers
 
-from cl_graft.bank import BaseIdentity, Entry, GraftBank, Mode
-from cl_graft.graft import Graft
-from cl_graft.region import Layout, Region
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, Mode
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.region import Layout, Region
 
 __all__ = ["BASE", "LAYOUT", "empty_bank", "grow", "stream"]
 

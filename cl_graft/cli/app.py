@@ -17,24 +17,24 @@ from typing import Annotated
 import typer
 
 import cl_graft
-from cl_graft.allocator import keep_freed_memory
 from cl_graft.cli.banks import add_command, inspect_command, verify_command
 from cl_graft.cli.capacity import capacity_command
-from cl_graft.cli.comparison import compare_command
+from cl_graft.cli.compare import compare_command
 from cl_graft.cli.doctor import doctor_command
 from cl_graft.cli.exchange import export_command, import_command
-from cl_graft.cli.forgetting import forget_command
+from cl_graft.cli.forget import forget_command
 from cl_graft.cli.init import init_command
 from cl_graft.cli.laboratory import experiment_command, localize_command
 from cl_graft.cli.output import show_whatever_comes
 from cl_graft.cli.plan import plan_command
 from cl_graft.cli.predict import predict_command
-from cl_graft.cli.reporting import report_command
+from cl_graft.cli.report import report_command
+from cl_graft.cli.run import demo_command, run_command
 from cl_graft.cli.strategies import strategies_command
-from cl_graft.cli.streams import demo_command, run_command
 from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
-from cl_graft.escaping import for_terminal
-from cl_graft.stopping import Stopped, stoppable
+from cl_graft.runtime.escaping import for_terminal
+from cl_graft.runtime.memory_allocator import keep_freed_memory
+from cl_graft.runtime.signals import Stopped, stoppable
 
 __all__ = ["app", "main"]
 

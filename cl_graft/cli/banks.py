@@ -24,8 +24,8 @@ from cl_graft.cli.output import Output, apart, given, table
 from cl_graft.cli.progress import meter
 
 if TYPE_CHECKING:
-    from cl_graft.experiments.verify import VerifyReport
-    from cl_graft.store.repair import Repaired
+    from cl_graft.banks.verify import VerifyReport
+    from cl_graft.storage.repair import Repaired
 
 __all__ = ["add_command", "inspect_command", "verify_command"]
 
@@ -53,7 +53,7 @@ def verify_command(
 
     [b]Example[/b]: cl-graft verify first/grafting/seed0
     """
-    from cl_graft.experiments.verify import verify
+    from cl_graft.banks.verify import verify
 
     output = Output(quiet, as_json)
     with apart(), meter(output) as progress:
@@ -118,7 +118,7 @@ def inspect_command(
 
       cl-graft inspect first/grafting/seed0/bank --repair
     """
-    from cl_graft.experiments.inspect import inspect_bank, inspect_graft, repair_folder
+    from cl_graft.banks.inspect import inspect_bank, inspect_graft, repair_folder
 
     output = Output(quiet, as_json)
     if repair:
@@ -227,7 +227,7 @@ def add_command(
 
       cl-graft add my_bank --data tickets.csv --task tickets --text body --label queue
     """
-    from cl_graft.experiments.add import add_task
+    from cl_graft.banks.add import add_task
 
     output = Output(quiet, as_json)
     columns = given(text=text, text_pair=text_pair, label=label)

@@ -11,7 +11,7 @@ from cl_graft.cli.options import As_json, Quiet
 from cl_graft.cli.output import Output, table
 
 if TYPE_CHECKING:
-    from cl_graft.experiments.capacity import Capacity
+    from cl_graft.banks.capacity import Capacity
 
 __all__ = ["capacity_command"]
 
@@ -38,7 +38,7 @@ def capacity_command(
 
     [b]Example[/b]: cl-graft capacity first/grafting/seed0/bank
     """
-    from cl_graft.experiments.capacity import capacity
+    from cl_graft.banks.capacity import capacity
 
     found = capacity(bank, tolerance=tolerance, samples=samples, seed=seed)
     output = Output(quiet, as_json)

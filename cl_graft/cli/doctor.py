@@ -17,7 +17,7 @@ def doctor_command(as_json: As_json = False) -> None:
 
     [b]Example[/b]: cl-graft doctor
     """
-    from cl_graft.experiments.doctor import examine
+    from cl_graft.experiments.installation import examine
 
     findings = examine()
     faults = [finding for finding in findings if finding.state == "fault"]

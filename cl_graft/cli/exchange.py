@@ -12,7 +12,7 @@ from cl_graft.cli.output import Output, apart, plain
 from cl_graft.errors import InputError
 
 if TYPE_CHECKING:
-    from cl_graft.interop import Exported
+    from cl_graft.integrations import Exported
 
 __all__ = ["export_command", "import_command"]
 
@@ -57,7 +57,7 @@ def export_command(
 
       cl-graft export my_bank --task tickets --format peft-shira --rest copy --out adapter
     """
-    from cl_graft.interop import export_task
+    from cl_graft.integrations import export_task
 
     output = Output(quiet, as_json)
     with apart():
@@ -79,7 +79,7 @@ def _content(exported: Exported) -> dict[str, Any]:
 
 
 def _lines(exported: Exported) -> list[str]:
-    from cl_graft.interop.written import listed
+    from cl_graft.integrations.written import listed
 
     written, size = exported.written, sum(exported.files.values())
     lines = [
@@ -174,9 +174,9 @@ def import_command(
 
       cl-graft import tuned --bank my_bank --task reviews --density 0.002
     """
-    from cl_graft.interop import import_task
-    from cl_graft.interop.written import listed
-    from cl_graft.tasks import Prompt
+    from cl_graft.data import Prompt
+    from cl_graft.integrations import import_task
+    from cl_graft.integrations.written import listed
 
     output, names = Output(quiet, as_json), _parts(labels)
     prompt = None

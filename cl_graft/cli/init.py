@@ -34,9 +34,9 @@ def init_command(
 
     [b]Example[/b]: cl-graft init mydata
     """
-    from cl_graft.experiments.draft import draft_config
-    from cl_graft.experiments.likely_labels import listed_values
-    from cl_graft.store.files import replace_file
+    from cl_graft.data.likely_labels import listed_values
+    from cl_graft.experiments.config_draft import draft_config
+    from cl_graft.storage.files import replace_file
 
     if out.exists() and not force:
         raise InputError(f"{out} is there already; --force overwrites it, --out names another")

@@ -19,7 +19,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from cl_graft.escaping import for_json, for_terminal
+from cl_graft.runtime.escaping import for_json, for_terminal
 
 __all__ = ["Output", "apart", "given", "json_text", "plain", "show_whatever_comes", "table"]
 

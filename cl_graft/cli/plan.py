@@ -112,9 +112,9 @@ def plan_command(
       cl-graft plan meta-llama/Llama-3.1-70B --family causal_lm --dtype bfloat16
     """
     from cl_graft.experiments.config import density_note, load_config
-    from cl_graft.experiments.memory import plan_settings
-    from cl_graft.planning import PlanSettings, make_plan
-    from cl_graft.planning.sizes import parse_bytes, readable_bytes
+    from cl_graft.experiments.memory_check import plan_settings
+    from cl_graft.experiments.memory_estimate import PlanSettings, make_plan
+    from cl_graft.runtime.byte_sizes import parse_bytes, readable_bytes
 
     output = Output(quiet, as_json)
     own: dict[str, Any] = given(

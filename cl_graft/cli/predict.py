@@ -11,11 +11,11 @@ import typer
 from cl_graft.cli.options import Device, Moved, Quiet, Text, Text_pair, Trusted
 from cl_graft.cli.output import Output, apart, json_text
 from cl_graft.errors import InputError, listed
-from cl_graft.escaping import for_terminal
+from cl_graft.runtime.escaping import for_terminal
 
 if TYPE_CHECKING:
-    from cl_graft.experiments.questions import Question
-    from cl_graft.experiments.rebuild import Answer
+    from cl_graft.banks.opening import Answer
+    from cl_graft.banks.questions import Question
 
 __all__ = ["predict_command"]
 
@@ -85,18 +85,13 @@ def predict_command(
 
       head -3 reviews.txt | cl-graft predict my_bank --task sentiment
     """
-    from cl_graft.experiments.devices import pick_device
-    from cl_graft.experiments.predict import (
-        calibration_notes,
-        check_questions,
-        entry_notes,
-        predict,
-    )
-    from cl_graft.experiments.questions import NoTask, questions_in, questions_of, read_questions
-    from cl_graft.experiments.rebuild import open_bank
-    from cl_graft.experiments.verify import bank_folder
-    from cl_graft.store import load_bank
-    from cl_graft.tasks.columns import Columns
+    from cl_graft.banks.opening import open_bank
+    from cl_graft.banks.predict import calibration_notes, check_questions, entry_notes, predict
+    from cl_graft.banks.questions import NoTask, questions_in, questions_of, read_questions
+    from cl_graft.banks.verify import bank_folder
+    from cl_graft.data.columns import Columns
+    from cl_graft.runtime.devices import pick_device
+    from cl_graft.storage import load_bank
 
     output, columns = Output(quiet, as_json), Columns(text=text, text_pair=text_pair)
     if texts and file is not None:

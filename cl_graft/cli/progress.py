@@ -19,10 +19,10 @@ from rich.progress import (
 )
 
 from cl_graft.cli.output import Output
-from cl_graft.escaping import for_terminal
+from cl_graft.runtime.escaping import for_terminal
 
 if TYPE_CHECKING:
-    from cl_graft.experiments.progress import Step
+    from cl_graft.runtime.progress import Step
 
 __all__ = ["Meter", "meter"]
 

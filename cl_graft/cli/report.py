@@ -1,51 +1,59 @@
-"""Runs and comparisons as tables for people."""
+"""`report`: runs as one page for a browser."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import attrgetter
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import Annotated
 
-from rich.console import Group
+import typer
 
-from cl_graft.cli.output import table
-from cl_graft.experiments.report import points, spread
-from cl_graft.experiments.statistics import over_seeds, seed_means
+from cl_graft.cli.options import As_json, Quiet
+from cl_graft.cli.output import Output, apart
 
-if TYPE_CHECKING:
-    from cl_graft.experiments.results import RunResult
-
-__all__ = ["comparison_table", "data_notes", "run_tables"]
-
-_MEASURES = ("average_accuracy", "backward_transfer", "forward_transfer", "forgetting")
+__all__ = ["report_command"]
 
 
-def run_tables(result: RunResult) -> list[Group]:
-    """Show R and the measures of one run."""
-    names = list(result.tasks)
-    rows = [
-        (f"after {name}", *(points(value) for value in row))
-        for name, row in zip(names, result.R, strict=True)
-    ]
-    title = f"{result.strategy}, seed {result.seed}: score on each task after each task, in %"
-    return [table(title, ("", *names), rows)]
+def report_command(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(metavar="RUN...", help="Runs, or what compare was told to write to."),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Where to write. Default: report/ in RUN; cl-graft-report for several.",
+            show_default=False,
+        ),
+    ] = None,
+    quiet: Quiet = False,
+    as_json: As_json = False,
+) -> None:
+    """Show runs as one page for a browser, and as figures and tables for a paper.
 
+    It is written into the run's folder, as report/, or to OUT. Its report.html holds all that it
+    shows and asks no network: the strategies side by side with intervals and significance, R,
+    curves along the stream, calibration, where regions lie and overlap, costs, what each strategy
+    is, and how to run it again. Its figures stand beside it as PNG and SVG, its tables for LaTeX.
+    Runs of several folders must be of the same tasks and model.
 
-def data_notes(cells: Sequence[RunResult]) -> list[str]:
-    """Say what was left out of the data, cut, or looks suspicious, each once."""
-    from cl_graft.experiments.data_report import data_lines
+    [b]Examples[/b]
 
-    return list(dict.fromkeys(line for cell in cells for line in data_lines(cell.data)))
+      cl-graft report first
 
+      cl-graft report first/grafting/seed0 second/grafting/seed0 --out both
+    """
+    from cl_graft.experiments.folders import REPORT
+    from cl_graft.reporting.page import make_report
 
-def comparison_table(cells: Sequence[RunResult]) -> Group:
-    """Show each strategy's measures: mean ± standard deviation over seeds, in points."""
-    strategies = list(dict.fromkeys(cell.strategy for cell in cells))
-    rows = []
-    for strategy in strategies:
-        own = [cell for cell in cells if cell.strategy == strategy]
-        stated = (over_seeds(seed_means(own, attrgetter(name))) for name in _MEASURES)
-        rows.append((strategy, *map(spread, stated)))
-    columns = ("strategy", *(f"{name.replace('_', ' ')}" for name in _MEASURES))
-    seeds = len({cell.seed for cell in cells})
-    return table(f"{seeds} seed{'s' if seeds > 1 else ''}, in points", columns, rows)
+    output = Output(quiet, as_json)
+    if out is None:
+        out = runs[0] / REPORT if len(runs) == 1 else Path("cl-graft-report")
+    with apart():
+        written = make_report(runs, out=out)
+    output.result(
+        written,
+        f"{written.page} ({written.bytes / 1e6:.1f} MB): {written.runs} run(s) of "
+        f"{len(written.strategies)} strategies; {len(written.figures)} files in figures/, "
+        f"{len(written.tables)} in tables/",
+    )

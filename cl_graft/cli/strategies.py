@@ -15,7 +15,7 @@ def strategies_command(as_json: As_json = False) -> None:
 
     [b]Example[/b]: cl-graft strategies
     """
-    from cl_graft.strategies.table import STRATEGIES
+    from cl_graft.strategies.registry import STRATEGIES
 
     rows = list(STRATEGIES.values())
     content = [

@@ -24,11 +24,11 @@ from pydantic import (
 )
 
 from cl_graft.errors import InputError, nearest
-from cl_graft.experiments.config_faults import sentence
+from cl_graft.experiments.config_errors import sentence
+from cl_graft.experiments.config_yaml import read_yaml, read_yaml_file
 from cl_graft.experiments.presets import PAPER_MOST_SHOTS, PRESETS
-from cl_graft.experiments.yaml_text import read_yaml, read_yaml_file
-from cl_graft.learning import check_dense_run
 from cl_graft.localization import find_localizer
+from cl_graft.localization.learning import check_dense_run
 
 __all__ = [
     "CELL_CHOICES",
@@ -443,7 +443,7 @@ class ExperimentConfig(BaseModel):
     def _read_bytes(cls, value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        from cl_graft.planning.sizes import parse_bytes
+        from cl_graft.runtime.byte_sizes import parse_bytes
 
         return parse_bytes(value)
 
@@ -460,7 +460,7 @@ class ExperimentConfig(BaseModel):
     @classmethod
     def _expand_ranges(cls, value: list[str]) -> list[str]:
         # Imported here: the grammars build their word tables on import.
-        from cl_graft.tasks.generated import expanded
+        from cl_graft.data.synthetic import expanded
 
         return [name for given in value for name in expanded(given)]
 
@@ -476,7 +476,7 @@ class ExperimentConfig(BaseModel):
     @classmethod
     def _know_the_strategies(cls, value: list[str], info: ValidationInfo) -> list[str]:
         # Imported here: it loads Avalanche, which takes seconds.
-        from cl_graft.strategies.table import available, find_strategy
+        from cl_graft.strategies.registry import available, find_strategy
 
         encoder = info.data.get("family") == "encoder"
         names: list[str] = []
@@ -494,8 +494,8 @@ class ExperimentConfig(BaseModel):
     def _know_their_settings(cls, value: dict[str, Any]) -> dict[str, Any]:
         if not value:
             return {}
-        from cl_graft.strategies.settings import resolved
-        from cl_graft.strategies.table import find_strategy
+        from cl_graft.strategies.method_settings import resolved
+        from cl_graft.strategies.registry import find_strategy
 
         for name, own in value.items():
             resolved(find_strategy(name).settings, own, owner=name)

@@ -9,11 +9,11 @@ import torch
 from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
-from cl_graft.experiments.records import entry_bytes, tensor_bytes
+from cl_graft.experiments.recording import entry_bytes, tensor_bytes
 from cl_graft.models import TaskModel, graftable_parameters
-from cl_graft.passes import Passes
 from cl_graft.strategies.heads import carrier_of, head_state
-from cl_graft.strategies.row import StrategyRow
+from cl_graft.strategies.registered import StrategyRow
+from cl_graft.training.passes import Passes
 
 __all__ = ["PassCounter", "noted", "stored_bytes"]
 

@@ -16,11 +16,11 @@ from typing import Any
 
 from cl_graft.errors import BankError, CannotWrite, DivergedError, InputError, OutOfMemory
 from cl_graft.experiments.config import CELL_CHOICES, UPKEEP, ExperimentConfig
-from cl_graft.experiments.results import BANK, RESULTS, RunResult, read_result
-from cl_graft.store import LOCK, OWNER, only_writer
-from cl_graft.store.files import VERSION, check_json, is_partial, replace_file
-from cl_graft.store.seals import read_sealed, sealed_json
-from cl_graft.strategies.table import STRATEGIES
+from cl_graft.results.run_results import BANK, RESULTS, RunResult, read_result
+from cl_graft.storage import LOCK, OWNER, only_writer
+from cl_graft.storage.checksums import read_sealed, sealed_json
+from cl_graft.storage.files import VERSION, check_json, is_partial, replace_file
+from cl_graft.strategies.registry import STRATEGIES
 
 __all__ = [
     "AHEAD",

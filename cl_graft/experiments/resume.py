@@ -16,13 +16,13 @@ from typing import Any
 
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
-from cl_graft.experiments.compare import compare
+from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.config import ExperimentConfig, config_from
-from cl_graft.experiments.progress import Progress, silent
-from cl_graft.experiments.results import RESULTS, Comparison, RunResult, read_result
 from cl_graft.experiments.run import run
-from cl_graft.stopping import Stop
-from cl_graft.strategies.table import STRATEGIES
+from cl_graft.results.run_results import RESULTS, Comparison, RunResult, read_result
+from cl_graft.runtime.progress import Progress, silent
+from cl_graft.runtime.signals import Stop
+from cl_graft.strategies.registry import STRATEGIES
 
 __all__ = ["find_run", "resume_comparison", "resume_run", "stored_comparison", "stored_config"]
 

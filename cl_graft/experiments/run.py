@@ -22,29 +22,22 @@ from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
-from cl_graft.bank import GraftBank
-from cl_graft.checkpointing import State, Unkept
+from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
-from cl_graft.experiments.cache import DirectoryCache
-from cl_graft.experiments.checkpoints import FileCheckpoints
 from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.costs import PassCounter, noted, stored_bytes
-from cl_graft.experiments.data_report import cut_note
-from cl_graft.experiments.devices import pick_device
-from cl_graft.experiments.hosting import Reporter, set_schedule_
-from cl_graft.experiments.memory import memory_note
-from cl_graft.experiments.progress import Progress, Step, silent
-from cl_graft.experiments.records import (
-    draw_config,
-    draw_end,
-    draw_row,
-    result_of,
-    write_table,
+from cl_graft.experiments.disk_space import reserve_room
+from cl_graft.experiments.memory_check import memory_note
+from cl_graft.experiments.recording import draw_config, draw_end, draw_row, result_of, write_table
+from cl_graft.experiments.run_state import (
+    STANDING,
+    Standing,
+    find_standing,
+    standing_facts,
+    take_up_,
 )
-from cl_graft.experiments.report import write_run_summary
-from cl_graft.experiments.results import RunResult, command, write_result
-from cl_graft.experiments.room import reserve_room
 from cl_graft.experiments.schedule import (
     budgeted,
     choose,
@@ -53,29 +46,30 @@ from cl_graft.experiments.schedule import (
     region_schedule,
 )
 from cl_graft.experiments.setup import Setup, imposed, set_up
-from cl_graft.experiments.standing import (
-    STANDING,
-    Standing,
-    find_standing,
-    standing_facts,
-    take_up_,
-)
-from cl_graft.experiments.tasks import load_tasks
-from cl_graft.learning import dense_passes
-from cl_graft.metrics.plugins import StreamScores
-from cl_graft.metrics.tensorboard import OncePerStepTensorboardLogger
-from cl_graft.passes import Passes, total_passes
-from cl_graft.stopping import Stop
-from cl_graft.store import append_entry, load_bank, only_writer, told_of_full_disks
-from cl_graft.store.banks import holds_entry
+from cl_graft.experiments.strategy_host import Reporter, set_schedule_
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.localization.learning import dense_passes
+from cl_graft.reporting.markdown import write_run_summary
+from cl_graft.results.data_report import cut_note
+from cl_graft.results.run_results import RunResult, command, write_result
+from cl_graft.runtime.checkpoints import State, Unkept
+from cl_graft.runtime.devices import pick_device
+from cl_graft.runtime.error_context import about_task, in_phase
+from cl_graft.runtime.progress import Progress, Step, silent
+from cl_graft.runtime.signals import Stop
+from cl_graft.storage import append_entry, load_bank, only_writer, told_of_full_disks
+from cl_graft.storage.bank_folder import holds_entry
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.storage.checkpoint_files import FileCheckpoints
 from cl_graft.strategies import KeepBest, StopAfter
+from cl_graft.strategies.experience_tasks import task_problem
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.problems import task_problem
-from cl_graft.strategies.row import StrategyRow
-from cl_graft.strategies.table import find_strategy
-from cl_graft.tasks import TextTask
-from cl_graft.training import FineTuning
-from cl_graft.trouble import about_task, in_phase
+from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.registry import find_strategy
+from cl_graft.strategies.stream_scores import StreamScores
+from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
+from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.passes import Passes, total_passes
 
 __all__ = ["run", "run_folder"]
 

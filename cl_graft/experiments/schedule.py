@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from cl_graft.caching import Cache
-from cl_graft.checkpointing import Checkpoints
 from cl_graft.errors import DivergedError
 from cl_graft.experiments.config import DEFAULT_STEPS, ExperimentConfig
 from cl_graft.experiments.presets import (
@@ -18,18 +16,20 @@ from cl_graft.experiments.presets import (
     GRID_LEARNING_RATES,
     PAPER_MOST_SHOTS,
 )
-from cl_graft.learning import (
+from cl_graft.localization.learning import (
     DenseRun,
     GraftingSettings,
     Progress,
     TaskProblem,
     fine_tune_task,
 )
-from cl_graft.strategies.row import StrategyRow
-from cl_graft.training import FineTuning
+from cl_graft.runtime.cache import Cache
+from cl_graft.runtime.checkpoints import Checkpoints
+from cl_graft.strategies.registered import StrategyRow
+from cl_graft.training.fine_tuning import FineTuning
 
 if TYPE_CHECKING:
-    from cl_graft.tasks import TextTask
+    from cl_graft.data import TextTask
 
 __all__ = [
     "budgeted",

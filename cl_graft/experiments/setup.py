@@ -7,24 +7,24 @@ from dataclasses import dataclass
 
 import torch
 
-from cl_graft.bank import BaseIdentity
+from cl_graft.data import TextTask
 from cl_graft.errors import InputError
-from cl_graft.experiments.base import BASE_HASHES, base_identity, load_base_model
-from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.base_model import BASE_HASHES, base_identity, load_base_model
 from cl_graft.experiments.config import ExperimentConfig, config_from
-from cl_graft.experiments.data_report import data_report
-from cl_graft.experiments.facts import task_facts
-from cl_graft.experiments.memory import measure_memory
-from cl_graft.experiments.records import Record
-from cl_graft.experiments.results import machine, versions
-from cl_graft.experiments.tasks import check_tasks
+from cl_graft.experiments.config_tasks import check_tasks
+from cl_graft.experiments.memory_check import measure_memory
+from cl_graft.experiments.recording import Record
+from cl_graft.experiments.task_metadata import task_facts
+from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.models import graftable_parameters
+from cl_graft.results.data_report import data_report
+from cl_graft.results.run_results import machine, versions
+from cl_graft.runtime.error_context import in_phase
+from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, TaskFacts, heads_for
-from cl_graft.strategies.row import StrategyRow
-from cl_graft.strategies.settings import resolved
-from cl_graft.tasks import TextTask
-from cl_graft.tasks.benchmark import TextStream, text_stream
-from cl_graft.trouble import in_phase
+from cl_graft.strategies.benchmark import TextStream, text_stream
+from cl_graft.strategies.method_settings import resolved
+from cl_graft.strategies.registered import StrategyRow
 
 __all__ = ["Setup", "check_strategy", "imposed", "set_up"]
 

@@ -15,34 +15,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cl_graft.caching import cache_key
-from cl_graft.experiments.base import base_identity, load_base_model
-from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.base_model import base_identity, load_base_model
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.devices import pick_device
-from cl_graft.experiments.schedule import (
-    choose,
-    grafting_settings,
-    grid_of,
-)
-from cl_graft.experiments.tasks import check_tasks, load_tasks
-from cl_graft.fingerprint import hash_tensors
-from cl_graft.graft import Graft, gather, grafted
-from cl_graft.keeping import holding, only_training
+from cl_graft.experiments.config_tasks import check_tasks, load_tasks
+from cl_graft.experiments.schedule import choose, grafting_settings, grid_of
+from cl_graft.grafts.graft import Graft, gather, grafted
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.model_state import holding, only_training
+from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.settings import check_settings
-from cl_graft.learning import DenseRun, TaskProblem, fine_tune_task
 from cl_graft.localization import Ranking, find_localizer, localize
+from cl_graft.localization.learning import DenseRun, TaskProblem, fine_tune_task
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.rules import biases
+from cl_graft.localization.task_gradients import Count, pose, scaled
 from cl_graft.metrics.loss import task_loss
 from cl_graft.models import TaskModel
-from cl_graft.posing import Count, pose, scaled
-from cl_graft.region import Layout, Parameters, Region
+from cl_graft.runtime.cache import cache_key
+from cl_graft.runtime.devices import pick_device
+from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, heads_for
-from cl_graft.strategies.problems import task_problem
-from cl_graft.tasks.benchmark import TextStream, text_stream
-from cl_graft.training import FineTuning
+from cl_graft.strategies.benchmark import TextStream, text_stream
+from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.training.fine_tuning import FineTuning
 
 __all__ = ["Bench", "Outcome"]
 

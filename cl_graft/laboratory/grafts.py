@@ -10,16 +10,19 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
-from cl_graft.analysis import anatomy, generalization_bound, only, sparsity_sweep, variance_bound
 from cl_graft.experiments.schedule import converging
-from cl_graft.keeping import holding
+from cl_graft.grafts.anatomy import anatomy
+from cl_graft.grafts.lottery_ticket import only
+from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.region import Region
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
+from cl_graft.laboratory.bound import generalization_bound, variance_bound
 from cl_graft.laboratory.readings import Reading
 from cl_graft.laboratory.retraining import bitfit, retrained
+from cl_graft.localization.density_sweep import sparsity_sweep
 from cl_graft.metrics import agreement, top_probability_histogram
 from cl_graft.metrics.loss import task_loss
-from cl_graft.region import Region
 
 __all__ = [
     "bias_grafts",

@@ -7,26 +7,26 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cl_graft.analysis import anatomy
-from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.results import machine, versions
 from cl_graft.experiments.schedule import grafting_settings
-from cl_graft.graft import Graft
-from cl_graft.keeping import holding
+from cl_graft.figures.diagrams import png, reliability_diagram
+from cl_graft.grafts.anatomy import anatomy
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.region import Region
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.grafts import DENSITIES
 from cl_graft.laboratory.pictures import picture
 from cl_graft.laboratory.readings import Reading, Summary, summarize, table
 from cl_graft.laboratory.retraining import retrained
 from cl_graft.laboratory.squares import squares
-from cl_graft.learning import DenseRun, GraftingSettings
 from cl_graft.localization import Ranking
+from cl_graft.localization.learning import DenseRun, GraftingSettings
 from cl_graft.metrics import agreement, reliability_bins
-from cl_graft.metrics.figures import png, reliability_diagram
-from cl_graft.region import Region
-from cl_graft.store import StoredGraft, save_graft
-from cl_graft.store.files import replace_file
+from cl_graft.results.run_results import machine, versions
+from cl_graft.storage import StoredGraft, save_graft
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.storage.files import replace_file
 from cl_graft.strategies.heads import head_state
 
 __all__ = ["Localized", "localize_task"]

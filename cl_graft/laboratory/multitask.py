@@ -16,24 +16,24 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from cl_graft.analysis import relative_gain
 from cl_graft.errors import InputError
 from cl_graft.experiments.schedule import converging
-from cl_graft.fingerprint import hash_tensors
-from cl_graft.graft import gather, grafted, snapshot
-from cl_graft.keeping import holding, keeping, only_training
+from cl_graft.grafts.graft import gather, grafted, snapshot
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.model_state import holding, keeping, only_training
+from cl_graft.grafts.region import Region, top_k, union
 from cl_graft.laboratory.bench import Bench, Outcome
 from cl_graft.laboratory.readings import Reading
-from cl_graft.learning import DenseRun
 from cl_graft.localization.gates import gated
 from cl_graft.localization.learned_mask import learned_mask
+from cl_graft.localization.learning import DenseRun
 from cl_graft.localization.paper_mask import paper_mask
-from cl_graft.passes import Passes
-from cl_graft.precision import loss_scale
-from cl_graft.randomness import derive, generator
-from cl_graft.region import Region, top_k, union
-from cl_graft.sparse import RegionParameters
-from cl_graft.training import FineTuning, backpropagate, fine_tune
+from cl_graft.metrics.relative_gain import relative_gain
+from cl_graft.runtime.seeding import derive, generator
+from cl_graft.training.fine_tuning import FineTuning, backpropagate, fine_tune
+from cl_graft.training.passes import Passes
+from cl_graft.training.precision import loss_scale
+from cl_graft.training.region_parameters import RegionParameters
 
 __all__ = [
     "GROUPS",

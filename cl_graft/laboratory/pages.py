@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from cl_graft.figures.diagrams import png
 from cl_graft.laboratory.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Verdict, judge
 from cl_graft.laboratory.pictures import picture_of
 from cl_graft.laboratory.readings import square, sweep, table
 from cl_graft.laboratory.stored import Stored, read_stored, read_stream
 from cl_graft.laboratory.table import EXPERIMENTS
-from cl_graft.metrics.figures import png
-from cl_graft.store.files import replace_file
+from cl_graft.storage.files import replace_file
 
 __all__ = ["claims_page", "laboratory_page", "read_results", "verdicts", "write_pages"]
 

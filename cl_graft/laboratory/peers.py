@@ -19,14 +19,14 @@ from torch import nn
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.schedule import converging
-from cl_graft.fingerprint import hash_tensors
-from cl_graft.keeping import holding, keeping
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.model_state import holding, keeping
 from cl_graft.laboratory.bench import Bench, Outcome
 from cl_graft.laboratory.readings import Reading
 from cl_graft.laboratory.retraining import bitfit, peer_plans
 from cl_graft.laboratory.transfer import elsewhere, pairs
 from cl_graft.models import TaskModel
-from cl_graft.randomness import derive
+from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.baselines.inserted import (
     adapter_parameters,
     add_adapters_,

@@ -8,10 +8,10 @@ from operator import attrgetter
 
 from matplotlib.figure import Figure
 
+from cl_graft.figures.curves import Score, curves
 from cl_graft.laboratory.readings import Summary
 from cl_graft.laboratory.squares import squares
 from cl_graft.laboratory.table import Experiment
-from cl_graft.metrics.curves import Score, curves
 
 __all__ = ["picture", "picture_of"]
 

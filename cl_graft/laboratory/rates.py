@@ -10,16 +10,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from cl_graft.analysis import relative_gain
 from cl_graft.experiments.schedule import converging
+from cl_graft.grafts.region import Region
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.laboratory.retraining import retrained
-from cl_graft.learning import DenseRun
-from cl_graft.passes import Passes
-from cl_graft.region import Region
-from cl_graft.warmup import warm_up_head
+from cl_graft.localization.learning import DenseRun
+from cl_graft.localization.linear_probe import warm_up_head
+from cl_graft.metrics.relative_gain import relative_gain
+from cl_graft.training.passes import Passes
 
 __all__ = ["RATES", "gains_over_the_majority", "region_rates"]
 

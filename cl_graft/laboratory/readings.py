@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cl_graft.analysis import stability
+from cl_graft.metrics.stability import stability
 
 __all__ = ["Reading", "Summary", "square", "summarize", "sweep", "table", "table_cells"]
 

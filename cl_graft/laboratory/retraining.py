@@ -15,17 +15,17 @@ from typing import Any
 from torch import Tensor
 
 from cl_graft.experiments.schedule import converging, region_schedule
-from cl_graft.fingerprint import hash_tensors
-from cl_graft.graft import Graft, extract, snapshot, write_
-from cl_graft.keeping import holding
+from cl_graft.grafts.graft import Graft, extract, snapshot, write_
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.region import Parameters, Region
 from cl_graft.laboratory.bench import Bench, Outcome
-from cl_graft.learning import TaskProblem
-from cl_graft.randomness import derive
-from cl_graft.region import Parameters, Region
-from cl_graft.sparse import RegionParameters
+from cl_graft.localization.learning import TaskProblem
+from cl_graft.runtime.error_context import in_phase
+from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.baselines.own_values import RATES
-from cl_graft.training import FineTuning
-from cl_graft.trouble import in_phase
+from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.region_parameters import RegionParameters
 
 __all__ = ["bitfit", "peer_plans", "retrain", "retrained"]
 

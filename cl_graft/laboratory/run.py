@@ -16,19 +16,19 @@ from pathlib import Path
 from typing import Any
 
 import cl_graft
-from cl_graft.analysis import LEAST_SAMPLES
 from cl_graft.errors import InputError, find
-from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import ExperimentConfig, config_from, override_
-from cl_graft.experiments.devices import pick_device
-from cl_graft.experiments.results import machine, versions
+from cl_graft.figures.diagrams import png
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.pictures import picture_of
 from cl_graft.laboratory.readings import Reading, Summary, summarize, table
 from cl_graft.laboratory.table import SCALES, VARIES, Experiment, find_experiment
 from cl_graft.localization import find_localizer
-from cl_graft.metrics.figures import png
-from cl_graft.store.files import replace_file
+from cl_graft.metrics.significance import LEAST_SAMPLES
+from cl_graft.results.run_results import machine, versions
+from cl_graft.runtime.devices import pick_device
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.storage.files import replace_file
 
 __all__ = ["Outcome", "experiment_config", "run_experiment"]
 

@@ -10,35 +10,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cl_graft.analysis import (
-    along,
-    holm,
-    mean_interval,
-    paired_t_test,
-    spearman,
-    without_a_share,
-)
-from cl_graft.graft import copy_, gather, snapshot, write_
-from cl_graft.keeping import holding
+from cl_graft.grafts.graft import copy_, gather, snapshot, write_
+from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.region import Region, top_k
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
-from cl_graft.laboratory.peers import (
-    LORA_EVERYWHERE,
-    PEERS,
-    Peer,
-    share_of,
-    sized,
-    trained,
-)
+from cl_graft.laboratory.peers import LORA_EVERYWHERE, PEERS, Peer, share_of, sized, trained
 from cl_graft.laboratory.readings import Reading, Summary
 from cl_graft.laboratory.retraining import retrained
-from cl_graft.learning import DenseRun
+from cl_graft.laboratory.trajectory import along
 from cl_graft.localization import find_localizer
+from cl_graft.localization.learning import DenseRun
 from cl_graft.metrics.loss import task_loss
-from cl_graft.mixout import mixed_evaluation
-from cl_graft.passes import Passes
-from cl_graft.randomness import derive
-from cl_graft.region import Region, top_k
+from cl_graft.metrics.significance import holm, mean_interval, paired_t_test, spearman
+from cl_graft.metrics.stability import without_a_share
+from cl_graft.runtime.seeding import derive
+from cl_graft.training.mixout import mixed_evaluation
+from cl_graft.training.passes import Passes
 
 __all__ = [
     "MIXED_LATE",

@@ -12,7 +12,7 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.config import DEFAULT_STEPS
 from cl_graft.laboratory.claims import View
 from cl_graft.laboratory.readings import Reading, Summary, summarize
-from cl_graft.store.files import replace_file
+from cl_graft.storage.files import replace_file
 
 __all__ = ["Stored", "read_stored", "read_stream", "store"]
 

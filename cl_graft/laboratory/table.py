@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
-from cl_graft.analysis import LEAST_SAMPLES
 from cl_graft.errors import find
 from cl_graft.laboratory import grafts, multitask, peers, rates, sam, transfer
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading, Summary
+from cl_graft.metrics.significance import LEAST_SAMPLES
 
 __all__ = ["EXPERIMENTS", "SCALES", "VARIES", "Experiment", "find_experiment"]
 

@@ -11,18 +11,20 @@ from itertools import pairwise
 
 import torch
 
-from cl_graft.analysis import along, interpolated, self_labelled, without_a_share
 from cl_graft.errors import InputError
-from cl_graft.graft import gather, grafted, snapshot
-from cl_graft.keeping import holding
+from cl_graft.grafts.graft import gather, grafted, snapshot
+from cl_graft.grafts.interpolation import interpolated
+from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.region import Region
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.laboratory.retraining import bitfit, retrained
-from cl_graft.learning import DenseRun
-from cl_graft.passes import Passes
-from cl_graft.randomness import derive
-from cl_graft.region import Region
+from cl_graft.laboratory.trajectory import along, self_labelled
+from cl_graft.localization.learning import DenseRun
+from cl_graft.metrics.stability import without_a_share
+from cl_graft.runtime.seeding import derive
+from cl_graft.training.passes import Passes
 
 __all__ = [
     "ELSEWHERE",

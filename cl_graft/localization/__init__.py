@@ -2,6 +2,6 @@
 
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.ranking import Ranking, rank
-from cl_graft.localization.table import LOCALIZERS, Localizer, find_localizer, localize
+from cl_graft.localization.registry import LOCALIZERS, Localizer, find_localizer, localize
 
 __all__ = ["LOCALIZERS", "Localizer", "Problem", "Ranking", "find_localizer", "localize", "rank"]

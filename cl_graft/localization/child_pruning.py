@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from cl_graft.graft import copy_
-from cl_graft.keeping import keeping
+from cl_graft.grafts.graft import copy_
+from cl_graft.grafts.model_state import keeping
+from cl_graft.grafts.region import Parameters
 from cl_graft.localization.problem import Problem, add_gradient_, steps_left
 from cl_graft.localization.ranking import rank_by_tensor
-from cl_graft.region import Parameters
 
 __all__ = ["child_pruning"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cl_graft.keeping import keeping
+from cl_graft.grafts.model_state import keeping
+from cl_graft.grafts.region import Parameters
 from cl_graft.localization.problem import Problem, add_gradient_, steps_left
-from cl_graft.region import Parameters
 
 __all__ = ["add_gain_", "averaged_gain", "path_integral"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cl_graft.graft import copy_
+from cl_graft.grafts.graft import copy_
+from cl_graft.grafts.region import Layout, Parameters, Region, top_k
 from cl_graft.localization.problem import Problem, add_gradient_
-from cl_graft.region import Layout, Parameters, Region, top_k
 
 __all__ = ["gate_gradient", "gated"]
 

@@ -30,13 +30,13 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from cl_graft.checkpointing import Checkpoint, State, joined, part_of
-from cl_graft.graft import Graft, copy_, extract, gather, grafted, write_
+from cl_graft.grafts.graft import Graft, copy_, extract, gather, grafted, write_
+from cl_graft.grafts.region import Layout, Parameters, Region, top_k
 from cl_graft.localization.gain import add_gain_
 from cl_graft.localization.gates import gated
 from cl_graft.localization.problem import Problem, add_gradient_, unscaled_
-from cl_graft.region import Layout, Parameters, Region, top_k
-from cl_graft.sparse import RegionParameters
+from cl_graft.runtime.checkpoints import Checkpoint, State, joined, part_of
+from cl_graft.training.region_parameters import RegionParameters
 
 __all__ = ["add_gains_", "learned_mask", "learned_mask_inside"]
 

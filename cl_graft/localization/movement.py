@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
+from cl_graft.grafts.region import Parameters
 from cl_graft.localization.problem import Problem
-from cl_graft.region import Parameters
 
 __all__ = ["movement"]
 

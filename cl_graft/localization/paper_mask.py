@@ -13,12 +13,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cl_graft.checkpointing import joined, part_of
-from cl_graft.graft import Graft, copy_, gather, grafted, snapshot
+from cl_graft.grafts.graft import Graft, copy_, gather, grafted, snapshot
+from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization.movement import movement
 from cl_graft.localization.problem import Problem, add_gradient_
-from cl_graft.randomness import generator
-from cl_graft.region import Parameters, Region
+from cl_graft.runtime.checkpoints import joined, part_of
+from cl_graft.runtime.seeding import generator
 
 __all__ = ["paper_mask", "rounded"]
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from cl_graft.checkpointing import NOWHERE, Checkpoint
 from cl_graft.errors import DivergedError
-from cl_graft.graft import copy_
-from cl_graft.region import Layout, Parameters
+from cl_graft.grafts.graft import copy_
+from cl_graft.grafts.region import Layout, Parameters
+from cl_graft.runtime.checkpoints import NOWHERE, Checkpoint
 
 __all__ = ["Problem", "add_gradient_", "handing_over", "steps_left", "unscaled_"]
 

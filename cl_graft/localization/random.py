@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.localization.problem import Problem
-from cl_graft.randomness import generator
+from cl_graft.runtime.seeding import generator
 
 __all__ = ["uniform"]
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import NotFinite
-from cl_graft.graft import gather
-from cl_graft.region import Layout, Parameters, Region, top_k
+from cl_graft.grafts.graft import gather
+from cl_graft.grafts.region import Layout, Parameters, Region, top_k
 
 __all__ = ["Ranking", "rank", "rank_by_tensor", "rank_inside"]
 

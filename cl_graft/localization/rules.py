@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError
+from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.base_gradient import base_gradient
 from cl_graft.localization.problem import Problem
-from cl_graft.region import Layout, Region
 
 __all__ = ["biases", "layer_norms", "steepest_biases", "steepest_layer_norms"]
 

@@ -15,10 +15,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from cl_graft.keeping import keeping_modes
+from cl_graft.grafts.model_state import keeping_modes
 from cl_graft.localization.problem import Problem, add_gradient_, steps_left
-from cl_graft.randomness import seeded
-from cl_graft.training import freeze_statistics
+from cl_graft.runtime.seeding import seeded
+from cl_graft.training.fine_tuning import freeze_statistics
 
 __all__ = ["sam", "sam_absolute", "sam_squared"]
 

@@ -14,12 +14,12 @@ import math
 import torch
 from torch import Tensor
 
-from cl_graft.checkpointing import joined, load_optimizer_, optimizer_state, part_of
-from cl_graft.graft import copy_, snapshot
+from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.localization.gates import gate_gradient
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.ranking import rank_by_tensor
-from cl_graft.randomness import generator
+from cl_graft.runtime.checkpoints import joined, load_optimizer_, optimizer_state, part_of
+from cl_graft.runtime.seeding import generator
 
 __all__ = ["straight_through"]
 

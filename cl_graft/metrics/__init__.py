@@ -1,7 +1,7 @@
 """Measures of a stream: pure functions on predictions and on the matrix R[i][j] of scores.
 
-Pictures are in `cl_graft.metrics.figures`, Avalanche's metric plugins in
-`cl_graft.metrics.plugins`; neither is imported here.
+Pictures are in `cl_graft.figures.diagrams`, Avalanche's metric plugins in
+`cl_graft.strategies.stream_scores`; neither is imported here.
 """
 
 from cl_graft.metrics.answers import agreement, top_probability_histogram

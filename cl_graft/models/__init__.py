@@ -9,7 +9,7 @@ from cl_graft.models.heads import (
     linear_head,
     make_head,
 )
-from cl_graft.models.limits import check_batch, longest_row
+from cl_graft.models.input_limits import check_batch, longest_row
 from cl_graft.models.load import Loaded, load_model, minilm_path
 from cl_graft.models.task_model import TaskModel
 from cl_graft.models.task_server import TaskServer

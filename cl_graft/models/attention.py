@@ -30,7 +30,7 @@ class Attention:
 
     Args:
         backbone: A model of transformers'.
-        precision: In which its fp32 parameters compute, as in `cl_graft.precision`.
+        precision: In which its fp32 parameters compute, as in `cl_graft.training.precision`.
     """
 
     def __init__(self, backbone: nn.Module, precision: str) -> None:

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import nn
 
-from cl_graft.forwards import own_class
-from cl_graft.names import parameters_by_name, plain_name
+from cl_graft.runtime.forward_override import own_class
+from cl_graft.runtime.tensor_names import parameters_by_name, plain_name
 
 __all__ = ["block_stacks", "graftable_parameters"]
 

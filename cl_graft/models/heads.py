@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cl_graft.bank import Entry
 from cl_graft.errors import InputError, find
-from cl_graft.randomness import generator
+from cl_graft.grafts.bank import Entry
+from cl_graft.runtime.seeding import generator
 
 if TYPE_CHECKING:
     from cl_graft.models.task_model import TaskModel

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from cl_graft.errors import InputError, find, first_line, nearest
-from cl_graft.models.folder import check_model_folder
-from cl_graft.models.limits import check_vocabulary
+from cl_graft.models.checkpoint_folder import check_model_folder
+from cl_graft.models.input_limits import check_vocabulary
 from cl_graft.models.quiet import quiet
 from cl_graft.models.task_model import FAMILIES, TaskModel
-from cl_graft.precision import PRECISIONS
-from cl_graft.torchvision_ops import declare_missing_operators
+from cl_graft.runtime.torchvision_operators import declare_missing_operators
+from cl_graft.training.precision import PRECISIONS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase

@@ -26,7 +26,7 @@ from cl_graft.models.attention import Attention
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.models.heads import LabelStrings
 from cl_graft.models.pooling import POOLINGS
-from cl_graft.precision import autocast
+from cl_graft.training.precision import autocast
 
 __all__ = ["FAMILIES", "Carry", "TaskModel"]
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from cl_graft.bank import GraftBank, find_entry
+from cl_graft.grafts.bank import GraftBank, find_entry
+from cl_graft.inference.mixed_batches import How, mixed
+from cl_graft.inference.task_switch import Switch
 from cl_graft.models.heads import head_of
 from cl_graft.models.task_model import TaskModel
-from cl_graft.serving import How, mixed
-from cl_graft.switch import Switch
 
 __all__ = ["TaskServer"]
 

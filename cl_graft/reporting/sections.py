@@ -10,17 +10,17 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from cl_graft.analysis import LEAST_SAMPLES
-from cl_graft.experiments.data_report import data_lines
-from cl_graft.experiments.exports import tradeoffs_of
-from cl_graft.experiments.report import NOTHING_SAID, points
-from cl_graft.experiments.results import RunResult
-from cl_graft.metrics.figures import overlap_heatmap, r_matrix_heatmap
-from cl_graft.metrics.memory_frontier import memory_frontier
-from cl_graft.metrics.rank_diagram import rank_diagram
-from cl_graft.reporting import curves, panels, tables
-from cl_graft.reporting.material import Material
+from cl_graft.figures.diagrams import overlap_heatmap, r_matrix_heatmap
+from cl_graft.figures.memory_frontier import memory_frontier
+from cl_graft.figures.rank_diagram import rank_diagram
+from cl_graft.metrics.significance import LEAST_SAMPLES
+from cl_graft.reporting import stream_curves, tables, task_panels
+from cl_graft.reporting.collected_runs import Material
+from cl_graft.reporting.exports import tradeoffs_of
+from cl_graft.reporting.markdown import NOTHING_SAID, points
 from cl_graft.reporting.tables import Cell, Table
+from cl_graft.results.data_report import data_lines
+from cl_graft.results.run_results import RunResult
 
 __all__ = ["Picture", "Section", "sections_of"]
 
@@ -157,11 +157,11 @@ def _matrices(material: Material) -> Section:
 def _along(material: Material) -> Section:
     accuracy = _curve(
         material, "accuracy", "Average accuracy over the tasks learned so far, after each",
-        "average accuracy (%)", curves.accuracy_after,
+        "average accuracy (%)", stream_curves.accuracy_after,
     )  # fmt: skip
     lost = _curve(
         material, "forgetting", "Forgetting of the tasks learned so far, after each",
-        "forgetting (points)", curves.forgetting_after,
+        "forgetting (points)", stream_curves.forgetting_after,
     )  # fmt: skip
     return Section("stream", "Along the stream", pictures=tuple(p for p in (accuracy, lost) if p))
 
@@ -170,7 +170,7 @@ def _calibration(material: Material) -> Section:
     pictures = [
         _curve(
             material, "ece", "Calibration error, mean over the tasks learned so far, after each",
-            "ECE (points)", curves.ece_after,
+            "ECE (points)", stream_curves.ece_after,
         )
     ]  # fmt: skip
     bare: list[str] = []
@@ -182,7 +182,7 @@ def _calibration(material: Material) -> Section:
         title = f"{name}: accuracy against confidence on each task's test rows, at the end"
         if len(material.of(name)) > 1:
             title += f", seed {first.seed}"
-        figure = panels.reliability_panels(first.reliability, title=f"Reliability of {name}")
+        figure = task_panels.reliability_panels(first.reliability, title=f"Reliability of {name}")
         pictures.append(Picture(f"reliability-{_file(name)}", title, figure, _bins(first)))
     text = (
         "The expected calibration error says how far confidence is from accuracy. Here confidence "
@@ -206,7 +206,7 @@ def _anatomy(material: Material) -> Section | None:
             Picture(
                 f"anatomy-{_file(name)}",
                 title,
-                panels.anatomy_panels(found, title=f"Regions of {name}"),
+                task_panels.anatomy_panels(found, title=f"Regions of {name}"),
                 _by_layer(found, title),
             )
         )
@@ -214,8 +214,8 @@ def _anatomy(material: Material) -> Section | None:
         return None
     text = "Where in the model the regions lie: layers from the input up, modules within a layer."
     tasks = max(len(found) for found in material.anatomies.values())
-    if tasks > panels.MOST_PANELS:
-        text += f" Shown are the first {panels.MOST_PANELS} tasks."
+    if tasks > task_panels.MOST_PANELS:
+        text += f" Shown are the first {task_panels.MOST_PANELS} tasks."
     return Section("anatomy", "Anatomy of the regions", (text,), pictures=tuple(pictures))
 
 
@@ -257,7 +257,7 @@ def _costs(material: Material) -> Section:
         Picture(
             f"cost-{name}",
             title,
-            curves.bars(
+            stream_curves.bars(
                 {strategy: row[key]["mean"] for strategy, row in rows.items()},
                 title=title,
                 unit=unit,
@@ -269,7 +269,7 @@ def _costs(material: Material) -> Section:
     if points := tradeoffs_of(material.summary):
         title = "Average accuracy against the bytes that a task adds"
         figure = memory_frontier(points, title=title)
-        curves.plain_numbers(figure.axes[0])
+        stream_curves.plain_numbers(figure.axes[0])
         pictures.insert(0, Picture("frontier", title, figure))
     text = (
         "Seconds are those of all phases, also where the cache answered one. The numbers of the "
@@ -334,13 +334,13 @@ def _curve(material: Material, name: str, title: str, measure: str, of: Any) -> 
     words = None
     if len(tasks) <= _MOST_IN_WORDS:
         words = Table(f"{title}, in points", ("strategy", *tasks), cells)
-    figure = curves.curves(found, tasks, title=title, measure=measure)
+    figure = stream_curves.curves(found, tasks, title=title, measure=measure)
     return Picture(f"curve-{name}", title, figure, words)
 
 
 def _bins(result: RunResult) -> Table:
     rows = []
-    for task, bins in list(result.reliability.items())[: panels.MOST_PANELS]:
+    for task, bins in list(result.reliability.items())[: task_panels.MOST_PANELS]:
         size = len(bins["counts"])
         for place, count in enumerate(bins["counts"]):
             if count:
@@ -360,7 +360,7 @@ def _bins(result: RunResult) -> Table:
 
 def _by_layer(found: Any, title: str) -> Table:
     """Say in words how much of each region lies in each layer."""
-    _, layers = panels.place_names(next(iter(found.values())))
+    _, layers = task_panels.place_names(next(iter(found.values())))
     rows = tuple(
         (Cell(task), *(Cell(points(share), share) for share in own.by_layer.tolist()))
         for task, own in found.items()
@@ -374,7 +374,9 @@ def _one_order(results: Sequence[RunResult]) -> list[RunResult]:
 
 def _mean_matrix(found: Sequence[Any]) -> list[list[float | None]]:
     size = range(len(found[0]))
-    return [[curves.mean_known([matrix[i][j] for matrix in found]) for j in size] for i in size]
+    return [
+        [stream_curves.mean_known([matrix[i][j] for matrix in found]) for j in size] for i in size
+    ]
 
 
 def _pairs(values: Any) -> str:

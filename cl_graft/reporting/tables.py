@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cl_graft.escaping import for_latex
-from cl_graft.experiments.report import points
-from cl_graft.experiments.results import RunResult
-from cl_graft.reporting.material import Material
-from cl_graft.strategies.table import STRATEGIES
+from cl_graft.reporting.collected_runs import Material
+from cl_graft.reporting.markdown import points
+from cl_graft.results.run_results import RunResult
+from cl_graft.runtime.escaping import for_latex
+from cl_graft.strategies.registry import STRATEGIES
 
 __all__ = ["Cell", "Table", "comparison", "costs", "latex", "matrix", "strategies"]
 

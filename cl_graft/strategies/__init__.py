@@ -1,15 +1,15 @@
 """Strategies and plugins for Avalanche."""
 
-from cl_graft.strategies.batches import TextBatches
-from cl_graft.strategies.best_step import KeepBest
-from cl_graft.strategies.data_parallel import SplitBatches
 from cl_graft.strategies.grafting import GraftingContinual
-from cl_graft.strategies.multitask import MultiTaskText, heads_for
+from cl_graft.strategies.loop.best_step import KeepBest
+from cl_graft.strategies.loop.budgets import ClipGradient, LinearDecay, SeededLoop, StopAfter
+from cl_graft.strategies.loop.data_parallel import SplitBatches
+from cl_graft.strategies.loop.divergence import StopDiverged
+from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
+from cl_graft.strategies.loop.text_batches import TextBatches
+from cl_graft.strategies.multi_head import MultiTaskText, heads_for
 from cl_graft.strategies.plugin import GraftingPlugin
-from cl_graft.strategies.precision import MicroBatches, ScaleLoss
-from cl_graft.strategies.session import TaskFacts
-from cl_graft.strategies.steps import ClipGradient, LinearDecay, SeededLoop, StopAfter
-from cl_graft.strategies.watch import StopDiverged
+from cl_graft.strategies.region_training import TaskFacts
 
 __all__ = [
     "ClipGradient",

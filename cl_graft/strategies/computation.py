@@ -17,7 +17,7 @@ from typing import Any
 from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 
-from cl_graft.fingerprint import hash_tensors
+from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.models import TaskModel
 
 __all__ = ["describe", "describe_model"]

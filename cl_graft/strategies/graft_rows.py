@@ -12,9 +12,9 @@ from torch import Tensor
 from cl_graft.localization import LOCALIZERS
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.ingredients import Ingredients
+from cl_graft.strategies.loop.budgets import ClipGradient, LinearDecay
 from cl_graft.strategies.plugin import GraftingPlugin
-from cl_graft.strategies.row import BY_LABEL, Family, Memory, StrategyRow
-from cl_graft.strategies.steps import ClipGradient, LinearDecay
+from cl_graft.strategies.registered import BY_LABEL, Family, Memory, StrategyRow
 
 __all__ = ["ADDS_ENTRY", "REGION_RATES", "ROWS", "grafting_plugin", "plugins_of_regions"]
 

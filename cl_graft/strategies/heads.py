@@ -16,11 +16,11 @@ import torch
 from avalanche.models import IncrementalClassifier, MultiHeadClassifier, MultiTaskModule
 from torch import Tensor, nn
 
-from cl_graft.bank import Entry, GraftBank
 from cl_graft.errors import WrongArchitecture
+from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.models import TaskModel, graftable_parameters, head_of
-from cl_graft.names import modules_by_path, parameters_by_name, uncompiled
-from cl_graft.strategies.multitask import MultiTaskText
+from cl_graft.runtime.tensor_names import modules_by_path, parameters_by_name, uncompiled
+from cl_graft.strategies.multi_head import MultiTaskText
 
 __all__ = [
     "FirstValues",

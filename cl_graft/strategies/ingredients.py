@@ -13,21 +13,21 @@ from avalanche.training.supervised import Naive
 from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
-from cl_graft.bank import BaseIdentity, GraftBank
-from cl_graft.caching import Cache
-from cl_graft.checkpointing import Checkpoints
-from cl_graft.learning import GraftingSettings
-from cl_graft.precision import loss_scale
-from cl_graft.strategies.batches import TextBatches
-from cl_graft.strategies.best_step import KeepBest
-from cl_graft.strategies.multitask import MultiTaskText
-from cl_graft.strategies.precision import MicroBatches, ScaleLoss
-from cl_graft.strategies.resuming import Resuming
-from cl_graft.strategies.session import TaskFacts
-from cl_graft.strategies.steps import ClipGradient, SeededLoop
-from cl_graft.strategies.watch import StopDiverged
-from cl_graft.tasks.benchmark import TextStream
-from cl_graft.training import FineTuning
+from cl_graft.grafts.bank import BaseIdentity, GraftBank
+from cl_graft.localization.learning import GraftingSettings
+from cl_graft.runtime.cache import Cache
+from cl_graft.runtime.checkpoints import Checkpoints
+from cl_graft.strategies.benchmark import TextStream
+from cl_graft.strategies.loop.best_step import KeepBest
+from cl_graft.strategies.loop.budgets import ClipGradient, SeededLoop
+from cl_graft.strategies.loop.divergence import StopDiverged
+from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
+from cl_graft.strategies.loop.resuming import Resuming
+from cl_graft.strategies.loop.text_batches import TextBatches
+from cl_graft.strategies.multi_head import MultiTaskText
+from cl_graft.strategies.region_training import TaskFacts
+from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.precision import loss_scale
 
 __all__ = ["Ingredients"]
 

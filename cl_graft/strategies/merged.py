@@ -15,16 +15,16 @@ import torch
 from avalanche.core import SupervisedPlugin
 from torch import nn
 
-from cl_graft.bank import BaseIdentity, Entry, GraftBank
-from cl_graft.caching import Cache
-from cl_graft.checkpointing import Checkpoints
-from cl_graft.graft import Graft, copy_, extract, gather, named, write_
-from cl_graft.learning import GraftingSettings
-from cl_graft.locating import locate_task
-from cl_graft.passes import Passes
-from cl_graft.region import Layout, Region
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.grafts.graft import Graft, copy_, extract, gather, named, write_
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.localization.learning import GraftingSettings
+from cl_graft.localization.region_search import locate_task
+from cl_graft.runtime.cache import Cache
+from cl_graft.runtime.checkpoints import Checkpoints
+from cl_graft.strategies.experience_tasks import Problems
 from cl_graft.strategies.heads import carrier_of, head_state
-from cl_graft.strategies.problems import Problems
+from cl_graft.training.passes import Passes
 
 __all__ = ["MergingPlugin"]
 

@@ -11,13 +11,14 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
 from cl_graft.errors import InputError
+from cl_graft.grafts.merging import MERGES, merge_grafts
 from cl_graft.localization import find_localizer
-from cl_graft.merging import MERGES, merge_grafts
-from cl_graft.store.elias_fano import packed_size
-from cl_graft.strategies.baselines.held import bytes_of, plugin_of
+from cl_graft.storage.elias_fano import packed_size
+from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.merged import MergingPlugin
-from cl_graft.strategies.routed import RoutedText
+from cl_graft.strategies.method_settings import Setting, Value
+from cl_graft.strategies.registered import OWN_HEADS, Memory, StrategyRow
 from cl_graft.strategies.routed_rows import (
     DEPTH,
     SHRINKAGE,
@@ -26,8 +27,7 @@ from cl_graft.strategies.routed_rows import (
     recall,
     remember,
 )
-from cl_graft.strategies.row import OWN_HEADS, Memory, StrategyRow
-from cl_graft.strategies.settings import Setting, Value
+from cl_graft.strategies.routing import RoutedText
 
 __all__ = ["ROWS"]
 

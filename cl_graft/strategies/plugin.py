@@ -24,16 +24,17 @@ import torch
 from avalanche.core import SupervisedPlugin
 from torch import Tensor, nn
 
-from cl_graft.bank import BaseIdentity, Entry, GraftBank
-from cl_graft.base_check import identify
-from cl_graft.caching import Cache
-from cl_graft.checkpointing import Checkpoints, State
 from cl_graft.errors import WrongArchitecture, WrongBase
-from cl_graft.learning import GraftingSettings, TaskProblem, unmeasured
-from cl_graft.locating import locate_task
-from cl_graft.passes import Passes
-from cl_graft.region import Layout
-from cl_graft.strategies.growth import extended, grown, in_order
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.grafts.base_check import identify
+from cl_graft.grafts.region import Layout
+from cl_graft.inference.task_switch import Switch
+from cl_graft.localization.learning import GraftingSettings, TaskProblem, unmeasured
+from cl_graft.localization.region_search import locate_task
+from cl_graft.runtime.cache import Cache
+from cl_graft.runtime.checkpoints import Checkpoints, State
+from cl_graft.runtime.error_context import about_task
+from cl_graft.strategies.experience_tasks import Problems
 from cl_graft.strategies.heads import (
     FirstValues,
     HeldHeads,
@@ -43,16 +44,15 @@ from cl_graft.strategies.heads import (
     load_head_,
     open_heads_,
 )
-from cl_graft.strategies.host import check_model, check_plugins
+from cl_graft.strategies.host_checks import check_model, check_plugins
+from cl_graft.strategies.loop.divergence import check_loss
+from cl_graft.strategies.loop.phase_reports import PhaseReports, cost
+from cl_graft.strategies.model_growth import extended, grown, in_order
 from cl_graft.strategies.own_entries import OwnEntries
-from cl_graft.strategies.phases import PhaseReports, cost
-from cl_graft.strategies.problems import Problems
-from cl_graft.strategies.session import Session, TaskFacts
+from cl_graft.strategies.region_training import Session, TaskFacts
 from cl_graft.strategies.task_labels import TaskLabels, Unprotected, has_labels, label_of
-from cl_graft.strategies.watch import check_loss
-from cl_graft.switch import Switch
-from cl_graft.training import freeze_statistics
-from cl_graft.trouble import about_task
+from cl_graft.training.fine_tuning import freeze_statistics
+from cl_graft.training.passes import Passes
 
 __all__ = ["GraftingPlugin"]
 

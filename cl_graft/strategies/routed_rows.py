@@ -9,8 +9,9 @@ from typing import Any
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
-from cl_graft.routing import discriminant, least_energy, least_entropy, nearest_prototype
-from cl_graft.strategies.baselines.held import bytes_of
+from cl_graft.inference.routing_by_answers import least_energy, least_entropy
+from cl_graft.inference.routing_by_features import discriminant, nearest_prototype
+from cl_graft.strategies.baselines.stored_bytes import bytes_of
 from cl_graft.strategies.graft_rows import (
     ADDS_ENTRY,
     REGION_RATES,
@@ -18,16 +19,10 @@ from cl_graft.strategies.graft_rows import (
     plugins_of_regions,
 )
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.routed import (
-    AnswerRouter,
-    FeatureRouter,
-    FeatureRule,
-    RoutedText,
-    Router,
-)
-from cl_graft.strategies.row import OWN_HEADS, Memory, StrategyRow
-from cl_graft.strategies.settings import Setting, Value
-from cl_graft.strategies.size import Room, Size
+from cl_graft.strategies.method_settings import Setting, Value
+from cl_graft.strategies.method_size import Room, Size
+from cl_graft.strategies.registered import OWN_HEADS, Memory, StrategyRow
+from cl_graft.strategies.routing import AnswerRouter, FeatureRouter, FeatureRule, RoutedText, Router
 
 __all__ = ["DEPTH", "ROWS", "SHRINKAGE", "by_discriminant", "by_prototypes", "recall", "remember"]
 

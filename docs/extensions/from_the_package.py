@@ -100,7 +100,7 @@ def experiments() -> str:
 
 def strategies() -> str:
     """The table of strategies."""
-    from cl_graft.strategies.table import STRATEGIES
+    from cl_graft.strategies.registry import STRATEGIES
 
     return table(
         ("name", "family", "its loop trains", "a task adds", "goes on after a stop", "source"),
@@ -121,7 +121,7 @@ def strategies() -> str:
 
 def settings_of_strategies() -> str:
     """The settings of strategies of their own."""
-    from cl_graft.strategies.table import STRATEGIES
+    from cl_graft.strategies.registry import STRATEGIES
 
     settings = [
         (f"`{row.name}`", f"`{setting.name}`", f"`{json.dumps(setting.default)}`", setting.what)
@@ -133,7 +133,7 @@ def settings_of_strategies() -> str:
 
 def grids_of_strategies() -> str:
     """The values among which tuning chooses."""
-    from cl_graft.strategies.table import STRATEGIES
+    from cl_graft.strategies.registry import STRATEGIES
 
     return table(
         ("strategy", "values", "runs of two tasks"),
@@ -151,7 +151,7 @@ def grids_of_strategies() -> str:
 
 def scenarios_of_strategies() -> str:
     """Which strategies run in which form of a stream, and why the others do not."""
-    from cl_graft.strategies.table import STRATEGIES
+    from cl_graft.strategies.registry import STRATEGIES
 
     rows: dict[tuple[str, str, str], list[str]] = {}
     for row in STRATEGIES.values():
@@ -167,7 +167,7 @@ def scenarios_of_strategies() -> str:
 
 def strategies_that_cannot_run() -> str:
     """The strategies that are listed with the reason why they cannot run."""
-    from cl_graft.strategies.table import STRATEGIES
+    from cl_graft.strategies.registry import STRATEGIES
 
     return table(
         ("name", "why not", "source"),
@@ -177,7 +177,7 @@ def strategies_that_cannot_run() -> str:
 
 def task_presets() -> str:
     """The table of known data sets."""
-    from cl_graft.tasks import PRESETS
+    from cl_graft.data import PRESETS
 
     return table(
         ("name", "labels", "columns", "metric", "tokens", "hub"),
@@ -201,7 +201,7 @@ def task_presets() -> str:
 
 def generated_tasks() -> str:
     """The table of built-in tasks, with one row of each."""
-    from cl_graft.tasks.generated import GENERATED, generate
+    from cl_graft.data.synthetic import GENERATED, generate
 
     rows = []
     for task in GENERATED.values():
@@ -215,7 +215,7 @@ def generated_tasks() -> str:
 
 def prompts() -> str:
     """The prompts of the presets for both families of language models."""
-    from cl_graft.tasks import CAUSAL_PROMPTS, PROMPTS
+    from cl_graft.data import CAUSAL_PROMPTS, PROMPTS
 
     parts = []
     for title, prompts in (("Masked", PROMPTS), ("Causal", CAUSAL_PROMPTS)):

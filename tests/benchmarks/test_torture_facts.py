@@ -10,13 +10,13 @@ import pytest
 from benchmark_scripts import BENCHMARKS, run_script
 from tiny_runs import tiny_run
 
+from cl_graft.banks.inspect import inspect_bank, inspect_graft
+from cl_graft.banks.opening import open_bank
+from cl_graft.banks.verify import verify
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.inspect import inspect_bank, inspect_graft
-from cl_graft.experiments.rebuild import open_bank
-from cl_graft.experiments.verify import verify
-from cl_graft.hub import save_pretrained
-from cl_graft.interop import export_task
-from cl_graft.store import load_bank
+from cl_graft.integrations import export_task
+from cl_graft.storage import load_bank
+from cl_graft.storage.hub import save_pretrained
 
 sys.path.append(str(BENCHMARKS))
 try:

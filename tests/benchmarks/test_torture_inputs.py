@@ -10,7 +10,7 @@ from benchmark_scripts import BENCHMARKS, run_script
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import load_config
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.experiments.config_tasks import load_tasks
 
 sys.path.append(str(BENCHMARKS))
 try:

@@ -11,8 +11,8 @@ import pytest
 import torch
 from tiny_runs import Told, cl_graft, cl_graft_each
 
-from cl_graft.experiments.rebuild import load_base
-from cl_graft.store import StoredGraft, load_bank, save_graft
+from cl_graft.banks.opening import load_base
+from cl_graft.storage import StoredGraft, load_bank, save_graft
 
 SECONDS = 60.0
 """Nobody waits longer for an error, even on a busy machine; training would take minutes."""

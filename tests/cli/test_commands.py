@@ -10,8 +10,8 @@ from tiny_runs import Told, cl_graft, cl_graft_each, file_hashes
 
 import cl_graft as package
 from cl_graft.cli import app
-from cl_graft.store import StoredGraft
-from cl_graft.store.seals import read_sealed, sealed_json
+from cl_graft.storage import StoredGraft
+from cl_graft.storage.checksums import read_sealed, sealed_json
 
 COMMANDS = [command.name or "" for command in app.registered_commands]
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cl_graft.experiments.doctor import examine
+from cl_graft.experiments.installation import examine
 
 
 def _doctor(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ import pytest
 from tiny_runs import cl_graft
 
 from cl_graft.cli.output import Output, show_whatever_comes, table
-from cl_graft.escaping import for_terminal
+from cl_graft.runtime.escaping import for_terminal
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,4 @@ def test_json_for_a_terminal_of_few_characters_is_json(monkeypatch):
     assert json.loads(written.getvalue().decode("ascii")) == {"task": "größer γ 🙂"}
 
 
-STORED = Path(__file__).parents[1] / "store" / "fixtures" / "version2" / "bank"
+STORED = Path(__file__).parents[1] / "storage" / "fixtures" / "version2" / "bank"

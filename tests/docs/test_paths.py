@@ -35,5 +35,5 @@ def test_a_path_may_be_a_string(name: str) -> None:
 
 
 def test_the_functions_of_paths_are_among_them() -> None:
-    assert "cl_graft.tasks.load.load_task" in FUNCTIONS
+    assert "cl_graft.data.load.load_task" in FUNCTIONS
     assert len(FUNCTIONS) > 150

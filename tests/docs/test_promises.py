@@ -1,8 +1,8 @@
 """Every sentence of these pages that promises something names the test that holds it to that.
 
 The name stands in the page's source, in a comment behind the sentence:
-`<!-- test: tests/store/test_locks.py::test_... -->`, several with commas between them. It begins on
-the sentence's last line: at the start of a line it would end the paragraph.
+`<!-- test: tests/storage/test_locks.py::test_... -->`, several with commas between them. It begins
+on the sentence's last line: at the start of a line it would end the paragraph.
 """
 
 from __future__ import annotations

@@ -29,6 +29,6 @@ def tiny_config(tiny_bert: Path):
 
 @pytest.fixture(scope="session")
 def comparison(tiny_config, tmp_path_factory: pytest.TempPathFactory):
-    from cl_graft.experiments.compare import compare
+    from cl_graft.experiments.comparison.compare import compare
 
     return compare(tiny_config, out=tmp_path_factory.mktemp("comparison"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.compare import compare
+from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import differences
 from cl_graft.experiments.run import run

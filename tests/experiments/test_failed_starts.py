@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cl_graft.errors import DivergedError, InputError
-from cl_graft.experiments.compare import compare
+from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.folders import CACHE
 from cl_graft.experiments.run import run
 

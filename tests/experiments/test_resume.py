@@ -11,14 +11,14 @@ from interrupted import Trip, outcome_of, points_of
 from tiny_runs import cl_graft, cl_graft_started
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.compare import compare
+from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import CHECKPOINTS, resume_command, run_folder
-from cl_graft.experiments.results import read_result
 from cl_graft.experiments.resume import find_run, resume_comparison, resume_run
 from cl_graft.experiments.run import run
-from cl_graft.stopping import Stop, Stopped, stoppable
-from cl_graft.strategies.table import STRATEGIES
+from cl_graft.results.run_results import read_result
+from cl_graft.runtime.signals import Stop, Stopped, stoppable
+from cl_graft.strategies.registry import STRATEGIES
 
 CHOICES = {
     "grafting": {},

@@ -6,14 +6,14 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.base import config_of
-from cl_graft.experiments.cache import DirectoryCache
+from cl_graft.experiments.base_model import config_of
 from cl_graft.experiments.config import config_from
-from cl_graft.experiments.results import read_result
+from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.experiments.schedule import grid_of, schedule_of
-from cl_graft.experiments.tasks import load_tasks
-from cl_graft.store import load_bank
+from cl_graft.results.run_results import read_result
+from cl_graft.storage import load_bank
+from cl_graft.storage.cache_folder import DirectoryCache
 
 
 def read_events(folder):

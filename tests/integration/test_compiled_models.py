@@ -8,17 +8,17 @@ from avalanche.models import SimpleMLP
 from tiny_streams import learner, vector_stream
 from torch import nn
 
-from cl_graft.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.errors import WrongArchitecture
-from cl_graft.fingerprint import model_fingerprint
-from cl_graft.graft import Graft, extract
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.grafts.graft import Graft, extract
+from cl_graft.grafts.hashing import model_fingerprint
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.inference.mixed_batches import mixed
+from cl_graft.inference.task_switch import Switch
+from cl_graft.integrations.skill import localize_skill
 from cl_graft.models import graftable_parameters
-from cl_graft.names import plain_name, tensors_by_name
-from cl_graft.region import Layout, Region
-from cl_graft.serving import mixed
-from cl_graft.skill import localize_skill
-from cl_graft.sparse import RegionParameters
-from cl_graft.switch import Switch
+from cl_graft.runtime.tensor_names import plain_name, tensors_by_name
+from cl_graft.training.region_parameters import RegionParameters
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),

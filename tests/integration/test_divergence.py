@@ -10,8 +10,8 @@ from tiny_streams import bits, quick, quiet_evaluator, text_learner
 from torch import nn
 
 from cl_graft.errors import DivergedError
-from cl_graft.precision import LossScale
 from cl_graft.strategies import MicroBatches, ScaleLoss, StopDiverged
+from cl_graft.training.precision import LossScale
 
 
 class Poison(SupervisedPlugin):

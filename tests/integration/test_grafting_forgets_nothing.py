@@ -4,8 +4,8 @@ import pytest
 import torch
 from tiny_streams import TASKS, bits, learner, quick, text_learner, vector_stream
 
-from cl_graft.fingerprint import hash_tensors
-from cl_graft.graft import named
+from cl_graft.grafts.graft import named
+from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import backward_transfer, forgetting
 
 

@@ -31,8 +31,7 @@ from torch import nn
 
 from cl_graft import GraftingContinual, GraftingPlugin
 from cl_graft.errors import WrongArchitecture, WrongBase
-from cl_graft.fingerprint import hash_tensors
-from cl_graft.metrics.plugins import StreamScores
+from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import (
     ClipGradient,
     LinearDecay,
@@ -45,8 +44,9 @@ from cl_graft.strategies import (
     TextBatches,
 )
 from cl_graft.strategies.baselines.penalties import RWalkOnHeads
-from cl_graft.strategies.host import reads_parameters
-from cl_graft.strategies.resuming import Resuming
+from cl_graft.strategies.host_checks import reads_parameters
+from cl_graft.strategies.loop.resuming import Resuming
+from cl_graft.strategies.stream_scores import StreamScores
 
 
 def mlp(hidden=16):

@@ -12,11 +12,11 @@ from avalanche.models import SimpleMLP
 from avalanche.training.plugins import EarlyStoppingPlugin
 from tiny_streams import bits, learner, quick, text_learner, vector_stream
 
-from cl_graft import randomness
 from cl_graft.errors import WrongBase
-from cl_graft.fingerprint import hash_tensors
-from cl_graft.metrics.tensorboard import OncePerStepTensorboardLogger
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.runtime import seeding
 from cl_graft.strategies import StopAfter
+from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
 
 class Trip(SupervisedPlugin):
@@ -282,7 +282,7 @@ def test_buffers_that_a_model_writes_itself_while_the_region_trains_are_named():
 @pytest.mark.parametrize("fails", [False, True])
 def test_the_generator_of_every_device_is_put_back(fails, monkeypatch):
     device = torch.Generator().manual_seed(3)
-    monkeypatch.setattr(randomness, "global_generators", lambda: [torch.default_generator, device])
+    monkeypatch.setattr(seeding, "global_generators", lambda: [torch.default_generator, device])
 
     class Draws(SupervisedPlugin):
         def after_training_epoch(self, strategy, **kwargs):

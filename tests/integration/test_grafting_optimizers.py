@@ -8,7 +8,7 @@ from tiny_streams import base_tensors, text_learner, vector_stream
 from tiny_streams import learner as vector_learner
 from torch import nn
 
-from cl_graft.graft import named
+from cl_graft.grafts.graft import named
 
 
 class Watch(SupervisedPlugin):

@@ -10,7 +10,7 @@ from avalanche.training.supervised import Naive
 from tiny_streams import learner, quick, quiet_evaluator, text_learner, vector_stream
 
 from cl_graft import GraftBank, GraftingPlugin, TaskFacts, load_bank, save_bank
-from cl_graft.graft import gather
+from cl_graft.grafts.graft import gather
 from cl_graft.strategies import LinearDecay, StopAfter
 
 

@@ -10,15 +10,15 @@ from tiny_runs import tiny_run
 from tiny_streams import text_learner
 
 from cl_graft import load_bank
+from cl_graft.banks.add import add_task
+from cl_graft.banks.opening import open_bank
+from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.add import add_task
-from cl_graft.experiments.base import base_fingerprint
+from cl_graft.experiments.base_model import base_fingerprint
 from cl_graft.experiments.config import config_from
-from cl_graft.experiments.rebuild import open_bank
-from cl_graft.experiments.verify import verify
 from cl_graft.models import load_model, make_head
-from cl_graft.precision import LossScale
 from cl_graft.strategies import ScaleLoss
+from cl_graft.training.precision import LossScale
 
 HALF = ["bf16", "fp16"]
 
@@ -89,7 +89,7 @@ def test_the_same_weights_in_another_precision_are_another_base(tiny_bert):
 
 
 def test_every_strategy_runs_in_fp16_in_parts_and_with_checkpointing(tiny_bert, tmp_path):
-    from cl_graft.experiments.compare import compare
+    from cl_graft.experiments.comparison.compare import compare
 
     config = config_from(
         {

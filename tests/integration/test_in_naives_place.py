@@ -12,8 +12,8 @@ from torch import nn
 
 from cl_graft import load_bank, save_bank
 from cl_graft.errors import WrongArchitecture
-from cl_graft.fingerprint import hash_tensors
-from cl_graft.graft import named
+from cl_graft.grafts.graft import named
+from cl_graft.grafts.hashing import hash_tensors
 
 DIFFERENT = [(0, 1), (2, 3), (4, 5)]
 

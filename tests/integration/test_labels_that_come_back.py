@@ -10,7 +10,7 @@ from tiny_streams import learner, quick, quiet_evaluator, sgd, text_learner, vec
 
 from cl_graft.metrics import backward_transfer, forgetting
 from cl_graft.strategies.own_entries import OwnEntries
-from cl_graft.strategies.routed import AnswerRouter, FeatureRouter, RoutedText
+from cl_graft.strategies.routing import AnswerRouter, FeatureRouter, RoutedText
 
 
 def mlp():

@@ -7,9 +7,8 @@ from interrupted import KeptPhases, Trip
 from tiny_streams import quick, quiet_evaluator, text_learner
 
 from cl_graft.errors import InputError
-from cl_graft.fingerprint import hash_tensors
-from cl_graft.graft import snapshot
-from cl_graft.precision import LossScale
+from cl_graft.grafts.graft import snapshot
+from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import (
     ClipGradient,
     KeepBest,
@@ -20,7 +19,8 @@ from cl_graft.strategies import (
     StopAfter,
     TextBatches,
 )
-from cl_graft.strategies.resuming import Resuming
+from cl_graft.strategies.loop.resuming import Resuming
+from cl_graft.training.precision import LossScale
 
 STEPS = 7
 OPTIMIZERS = {

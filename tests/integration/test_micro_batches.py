@@ -12,9 +12,9 @@ from avalanche.training import EWC, Naive
 from tiny_streams import learner, quick, quiet_evaluator, text_learner, vector_stream
 from torch import nn
 
-from cl_graft.precision import LossScale
 from cl_graft.strategies import MicroBatches, ScaleLoss
-from cl_graft.training import FineTuning
+from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.precision import LossScale
 
 
 class Seen(SupervisedPlugin, supports_distributed=False):

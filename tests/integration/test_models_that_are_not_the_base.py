@@ -15,10 +15,10 @@ from tiny_streams import bits, learner, quick, quiet_evaluator, sgd, text_learne
 from torch import nn
 
 from cl_graft import GraftBank, Switch, load_bank, save_bank
-from cl_graft.bank import BaseIdentity
 from cl_graft.errors import WrongBase
-from cl_graft.fingerprint import hash_tensors, model_sha256
-from cl_graft.graft import named, write_
+from cl_graft.grafts.bank import BaseIdentity
+from cl_graft.grafts.graft import named, write_
+from cl_graft.grafts.hashing import hash_tensors, model_sha256
 from cl_graft.strategies.heads import carrier_of
 
 
@@ -336,7 +336,7 @@ def test_a_bank_that_records_nothing_of_its_base_is_not_checked():
 
 @pytest.mark.parametrize("version", ["version1", "version2"])
 def test_banks_of_old_formats_are_refused_on_a_model_that_does_not_give_their_weights(version):
-    bank = load_bank(Path(__file__).parents[1] / "store" / "fixtures" / version / "bank")
+    bank = load_bank(Path(__file__).parents[1] / "storage" / "fixtures" / version / "bank")
     assert bank.base.weights_sha256 == ""
     model = nn.Module()
     model.block = nn.Linear(5, 6)

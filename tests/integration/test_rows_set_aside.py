@@ -10,9 +10,9 @@ from torch.utils.data import WeightedRandomSampler
 
 from cl_graft import GraftingContinual, GraftingPlugin
 from cl_graft.errors import InputError
-from cl_graft.fingerprint import hash_tensors
+from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import TextBatches
-from cl_graft.strategies.problems import set_aside
+from cl_graft.strategies.experience_tasks import set_aside
 
 
 class Seen(SupervisedPlugin, supports_distributed=True):

@@ -8,10 +8,10 @@ from avalanche.core import SupervisedPlugin
 from tiny_streams import learner, quick, text_learner, vector_stream
 
 from cl_graft import load_model, text_stream
-from cl_graft.batching import text_lengths
+from cl_graft.data import load_task
+from cl_graft.data.encoding import encode
+from cl_graft.runtime.batching import text_lengths
 from cl_graft.strategies import TextBatches
-from cl_graft.tasks import load_task
-from cl_graft.tasks.encoding import encode
 
 
 class Seen(SupervisedPlugin, supports_distributed=False):

@@ -13,8 +13,8 @@ from transformers import (
 )
 
 from cl_graft import GraftCallback, InputError, load_task, localize_skill
-from cl_graft.fingerprint import hash_tensors
-from cl_graft.skill import model_tensors
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.integrations.skill import model_tensors
 
 
 @pytest.fixture(scope="module")

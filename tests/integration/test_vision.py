@@ -17,7 +17,7 @@ from transformers import ViTConfig, ViTModel
 
 from cl_graft import FineTuning, GraftingPlugin, load_bank, save_bank
 from cl_graft.metrics import backward_transfer
-from cl_graft.metrics.plugins import StreamScores
+from cl_graft.strategies.stream_scores import StreamScores
 
 
 class Digits(TensorDataset):

@@ -18,7 +18,7 @@ from avalanche.core import SupervisedPlugin
 from tiny_streams import learner, quick, text_learner, vector_stream
 from torch import nn
 
-from cl_graft.fingerprint import hash_tensors
+from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import ClipGradient, SplitBatches, TextBatches
 from cl_graft.strategies.heads import carrier_of
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from smoke_benches import smoke_bench
 
-from cl_graft.graft import snapshot
+from cl_graft.grafts.graft import snapshot
 from cl_graft.laboratory import EXPERIMENTS
 from cl_graft.localization import localize
 

@@ -8,7 +8,7 @@ from benchmark_scripts import run_script
 from smoke_benches import smoke_bench
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.laboratory import EXPERIMENTS, SCALES, experiment_config, run_experiment
 from cl_graft.laboratory.claims import CLAIMS, judge
 from cl_graft.laboratory.stored import read_stored

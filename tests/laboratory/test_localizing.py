@@ -7,14 +7,14 @@ from typer.testing import CliRunner
 
 from cl_graft.cli import app
 from cl_graft.errors import InputError
-from cl_graft.experiments.cache import DirectoryCache
 from cl_graft.experiments.config import load_config
 from cl_graft.laboratory import run_experiment
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.localizing import localize_task
-from cl_graft.learning import GraftingSettings
 from cl_graft.localization import LOCALIZERS, find_localizer
-from cl_graft.store import load_graft
+from cl_graft.localization.learning import GraftingSettings
+from cl_graft.storage import load_graft
+from cl_graft.storage.cache_folder import DirectoryCache
 
 SETS = ("shots=8", "steps=4", "evaluations=1", "max_length=24", "max_dev=16", "max_test=24")
 

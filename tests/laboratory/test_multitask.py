@@ -6,12 +6,12 @@ import pytest
 import torch
 from smoke_benches import smoke_bench
 
-from cl_graft.graft import gather, grafted, snapshot
-from cl_graft.keeping import holding
+from cl_graft.grafts.graft import gather, grafted, snapshot
+from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.region import union
 from cl_graft.laboratory.multitask import _joint, _learn_all, _purified, _scores, grown
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.metrics.loss import task_loss
-from cl_graft.region import union
 
 
 @pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 0.05), ("adamw", 0.003)])

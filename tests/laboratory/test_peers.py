@@ -6,11 +6,11 @@ import pytest
 import torch
 from smoke_benches import smoke_bench
 
-from cl_graft.graft import snapshot
+from cl_graft.grafts.graft import snapshot
 from cl_graft.laboratory import EXPERIMENTS
 from cl_graft.laboratory.peers import LORA_EVERYWHERE, PEERS, share_of, sized, trained
 from cl_graft.laboratory.retraining import peer_plans
-from cl_graft.training import fine_tune
+from cl_graft.training.fine_tuning import fine_tune
 
 LAYERS = re.compile(r"(query|key|value|dense)\.lora_A")
 
@@ -107,6 +107,6 @@ def test_sams_methods_that_train_few_parameters_are_all_trained_one_way(
             seen.append((settings.optimizer, settings.lr, settings.weight_decay))
         return fine_tune(*given, settings=settings, phase=phase, **more)
 
-    monkeypatch.setattr("cl_graft.learning.fine_tune", watched)
+    monkeypatch.setattr("cl_graft.localization.learning.fine_tune", watched)
     list(EXPERIMENTS["sam_table1"].run(bench))
     assert seen == [("adamw", 0.003, 0.02)] * 8  # five regions, biases, adapters, LoRA

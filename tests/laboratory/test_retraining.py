@@ -8,11 +8,11 @@ from small_tasks import make_task
 from smoke_benches import smoke_bench
 
 from cl_graft.errors import DivergedError
-from cl_graft.graft import gather, grafted, snapshot
+from cl_graft.grafts.graft import gather, grafted, snapshot
+from cl_graft.grafts.region import Layout, Region
 from cl_graft.laboratory.rates import region_rates
 from cl_graft.laboratory.retraining import retrain, retrained
-from cl_graft.region import Layout, Region
-from cl_graft.training import FineTuning
+from cl_graft.training.fine_tuning import FineTuning
 
 
 def test_retraining_learns_inside_the_region_and_puts_the_model_back():

@@ -5,8 +5,8 @@ import json
 import pytest
 from smoke_benches import smoke_bench
 
+from cl_graft.grafts.region import Region
 from cl_graft.laboratory.transfer import elsewhere, near, pairs, parting
-from cl_graft.region import Region
 
 
 @pytest.mark.parametrize("second", [("good", "bad"), ("good", "neither", "bad")])

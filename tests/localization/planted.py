@@ -11,10 +11,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from cl_graft.graft import load_, snapshot
+from cl_graft.grafts.graft import load_, snapshot
+from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import Problem
-from cl_graft.randomness import BatchOrder, generator
-from cl_graft.region import Layout, Region
+from cl_graft.runtime.seeding import BatchOrder, generator
 
 PLANTED = 12
 

@@ -8,7 +8,8 @@ import torch
 from localization.planted import planted_problem
 from torch import nn
 
-from cl_graft.graft import snapshot
+from cl_graft.grafts.graft import snapshot
+from cl_graft.grafts.region import Region
 from cl_graft.localization import LOCALIZERS, localize
 from cl_graft.localization.child_pruning import child_pruning
 from cl_graft.localization.fish import fish, fish_expected
@@ -16,8 +17,7 @@ from cl_graft.localization.hard_concrete import diff_pruning, diff_pruning_sam
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.sam import sam, sam_absolute, sam_squared
 from cl_graft.localization.straight_through import straight_through
-from cl_graft.randomness import derive, generator
-from cl_graft.region import Region
+from cl_graft.runtime.seeding import derive, generator
 
 STEPS = 20
 

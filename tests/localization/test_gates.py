@@ -3,11 +3,11 @@
 import torch
 from localization.planted import planted_problem
 
-from cl_graft.graft import gather, grafted, snapshot
+from cl_graft.grafts.graft import gather, grafted, snapshot
+from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import localize
 from cl_graft.localization.gates import gated
 from cl_graft.localization.learned_mask import learned_mask
-from cl_graft.region import Layout, Region
 
 
 def test_gates_of_the_base_close_as_others_open_and_never_more_than_the_budget():

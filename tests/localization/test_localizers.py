@@ -12,14 +12,14 @@ from localization.planted import PLANTED, planted_problem
 from torch import nn
 
 from cl_graft.errors import DivergedError, InputError
-from cl_graft.graft import gather, grafted, snapshot
+from cl_graft.grafts.graft import gather, grafted, snapshot
+from cl_graft.grafts.region import Region, top_k
 from cl_graft.localization import LOCALIZERS, Problem, find_localizer, localize, rank
 from cl_graft.localization.base_gradient import fisher
 from cl_graft.localization.gain import averaged_gain
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.paper_mask import paper_mask, rounded
-from cl_graft.randomness import generator
-from cl_graft.region import Region, top_k
+from cl_graft.runtime.seeding import generator
 
 # Rules have tests of their own: there are fewer coordinates to choose from.
 ALL = sorted(name for name, row in LOCALIZERS.items() if row.among is None)

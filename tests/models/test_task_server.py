@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from cl_graft.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.errors import InputError
-from cl_graft.graft import Graft
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.inference.task_switch import Switch
 from cl_graft.models import TaskModel, TaskServer, graftable_parameters, load_model, make_head
-from cl_graft.region import Layout, Region
-from cl_graft.switch import Switch
 
 LABELS = {
     "masked_lm": [[["great"], ["terrible"]], [["yes"], ["no"], ["maybe"]], [["good"], ["bad"]]],

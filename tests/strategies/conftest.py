@@ -36,7 +36,7 @@ def kept_strategy(
     `before` gets the strategy before it learns.
     """
     from cl_graft.experiments import run
-    from cl_graft.strategies.table import STRATEGIES
+    from cl_graft.strategies.registry import STRATEGIES
 
     runs = Runs(small_runs.model, tmp_path, drawn=small_runs.drawn)
 

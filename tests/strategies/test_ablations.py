@@ -3,13 +3,13 @@
 import pytest
 import torch
 
+from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.setup import imposed
-from cl_graft.experiments.verify import verify
 from cl_graft.localization import LOCALIZERS
-from cl_graft.store import load_bank
-from cl_graft.strategies.table import STRATEGIES, available
+from cl_graft.storage import load_bank
+from cl_graft.strategies.registry import STRATEGIES, available
 
 PLAIN = "grafting_without_retraining"
 

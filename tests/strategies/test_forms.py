@@ -8,13 +8,13 @@ from small_runs import SMALL, Runs
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from
-from cl_graft.experiments.forms import formed
+from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
+from cl_graft.experiments.scenarios import formed
 from cl_graft.experiments.setup import check_strategy
-from cl_graft.experiments.tasks import load_tasks
 from cl_graft.models import linear_head, load_model
 from cl_graft.strategies import MultiTaskText
-from cl_graft.strategies.table import STRATEGIES, available
+from cl_graft.strategies.registry import STRATEGIES, available
 
 TASKS = ["sentiment", "topic"]
 DOMAINS = ["shared-0-4", "shared-0-5"]

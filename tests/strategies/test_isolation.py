@@ -6,15 +6,15 @@ import pytest
 import torch
 from small_runs import Runs
 
+from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.verify import verify
 from cl_graft.models import load_model
-from cl_graft.strategies.baselines.held import plugin_of
 from cl_graft.strategies.baselines.inserted import add_adapters_, add_prompt_
 from cl_graft.strategies.baselines.low_rank import OrthogonalLoRA, add_lora_
 from cl_graft.strategies.baselines.masks import ChosenWeights, _packed, _unpacked, largest
 from cl_graft.strategies.baselines.packnet import PackedWeights
-from cl_graft.strategies.table import STRATEGIES, available
+from cl_graft.strategies.baselines.stored_bytes import plugin_of
+from cl_graft.strategies.registry import STRATEGIES, available
 
 FORGET_NOTHING = [name for name in available() if STRATEGIES[name].family == "isolation"]
 ON_THE_PATH_OF_THE_STREAM = {"packnet", "wsn"}

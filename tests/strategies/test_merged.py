@@ -3,15 +3,15 @@
 import pytest
 import torch
 
+from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.verify import verify
-from cl_graft.graft import extract, named
-from cl_graft.merging import merge_grafts, standalone_grafts
-from cl_graft.store import load_bank
-from cl_graft.strategies.baselines.held import plugin_of
+from cl_graft.grafts.graft import extract, named
+from cl_graft.grafts.merging import merge_grafts, standalone_grafts
+from cl_graft.storage import load_bank
+from cl_graft.strategies.baselines.stored_bytes import plugin_of
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.merged import MergingPlugin
-from cl_graft.strategies.table import STRATEGIES
+from cl_graft.strategies.registry import STRATEGIES
 
 MERGED = [name for name, row in STRATEGIES.items() if row.family == "merging"]
 STANDALONE = {"keep_standalone": True, "refill": False}

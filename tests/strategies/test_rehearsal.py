@@ -10,9 +10,9 @@ from avalanche.training.plugins import AGEMPlugin, GEMPlugin
 from small_runs import SMALL
 from torch.utils.data import default_collate
 
-from cl_graft.strategies.baselines.held import plugin_of
 from cl_graft.strategies.baselines.prototypes import PrototypesOfTasks
 from cl_graft.strategies.baselines.rehearsal import InterferedReplay
+from cl_graft.strategies.baselines.stored_bytes import plugin_of
 
 ROW = 2 * SMALL["max_length"] * 8 + 8
 """Bytes of a row: tokens and segments, and the target."""

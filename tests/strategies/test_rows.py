@@ -7,8 +7,8 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import differences
 from cl_graft.experiments.run import run
-from cl_graft.strategies.settings import Setting, resolved
-from cl_graft.strategies.table import STRATEGIES, available
+from cl_graft.strategies.method_settings import Setting, resolved
+from cl_graft.strategies.registry import STRATEGIES, available
 
 LISTED_ONLY = ("bic", "icarl", "gss", "avalanche_packnet")
 
@@ -33,9 +33,9 @@ def test_what_cannot_run_is_listed_with_the_reason_and_refused(tmp_path):
 
 
 def test_a_row_that_needs_a_missing_package_names_it(monkeypatch):
-    from cl_graft.strategies import row
+    from cl_graft.strategies import registered
 
-    monkeypatch.setattr(row, "find_spec", lambda name: None)
+    monkeypatch.setattr(registered, "find_spec", lambda name: None)
     assert "pip install quadprog" in STRATEGIES["gem"].unavailable
     assert "gem" not in available()
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from cl_graft.analysis import relative_gain
 from cl_graft.laboratory.claims.rule import Claim, Rule
 from cl_graft.laboratory.claims.view import MissingReading, View
+from cl_graft.metrics.relative_gain import relative_gain
 
 __all__ = ["REGIONS"]
 

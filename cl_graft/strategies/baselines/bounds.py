@@ -17,15 +17,15 @@ from avalanche.training.supervised import Naive
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
-from cl_graft.examples import Examples
-from cl_graft.graft import load_
-from cl_graft.passes import Passes
-from cl_graft.strategies.baselines.held import bytes_of
-from cl_graft.strategies.batches import shuffled_batches
-from cl_graft.strategies.best_step import KeepBest
+from cl_graft.grafts.graft import load_
+from cl_graft.strategies.baselines.stored_bytes import bytes_of
 from cl_graft.strategies.independent import IndependentPlugin
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import BY_LABEL, Memory, StrategyRow
+from cl_graft.strategies.loop.best_step import KeepBest
+from cl_graft.strategies.loop.text_batches import shuffled_batches
+from cl_graft.strategies.registered import BY_LABEL, Memory, StrategyRow
+from cl_graft.training.examples import Examples
+from cl_graft.training.passes import Passes
 
 __all__ = ["ROWS", "WEIGHTS", "RowsOf"]
 

@@ -10,11 +10,11 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.models import TaskModel
-from cl_graft.strategies.baselines.held import bytes_of, plugin_of
+from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import StrategyRow
-from cl_graft.strategies.settings import Setting
+from cl_graft.strategies.method_settings import Setting
+from cl_graft.strategies.registered import StrategyRow
 
 __all__ = ["ROWS", "DistilOneHead", "LessForgetfulText"]
 

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError
 from cl_graft.models import TaskModel, block_stacks, graftable_parameters
-from cl_graft.randomness import generator
-from cl_graft.strategies.baselines.held import bytes_of
+from cl_graft.runtime.seeding import generator
 from cl_graft.strategies.baselines.own_values import (
     OPTIMIZER,
     OWN_VALUES,
@@ -26,10 +25,11 @@ from cl_graft.strategies.baselines.own_values import (
     learning_rate,
     with_own_optimizer,
 )
+from cl_graft.strategies.baselines.stored_bytes import bytes_of
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import BY_LABEL, StrategyRow
-from cl_graft.strategies.settings import Setting
-from cl_graft.strategies.size import Room, Size
+from cl_graft.strategies.method_settings import Setting
+from cl_graft.strategies.method_size import Room, Size
+from cl_graft.strategies.registered import BY_LABEL, StrategyRow
 
 __all__ = [
     "ROWS",

@@ -13,10 +13,8 @@ import torch
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
-from cl_graft.linear_layers import is_conv1d
 from cl_graft.models import TaskModel, graftable_parameters
-from cl_graft.randomness import derive, seeded
-from cl_graft.strategies.baselines.held import bytes_of, plugin_of
+from cl_graft.runtime.seeding import derive, seeded
 from cl_graft.strategies.baselines.own_values import (
     OPTIMIZER,
     OWN_VALUES,
@@ -27,11 +25,13 @@ from cl_graft.strategies.baselines.own_values import (
     learning_rate,
     with_own_optimizer,
 )
+from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import BY_LABEL, StrategyRow
-from cl_graft.strategies.settings import Setting
-from cl_graft.strategies.size import Room, Size
+from cl_graft.strategies.method_settings import Setting
+from cl_graft.strategies.method_size import Room, Size
+from cl_graft.strategies.registered import BY_LABEL, StrategyRow
+from cl_graft.training.linear_layers import is_conv1d
 
 __all__ = ["ROWS", "OrthogonalLoRA", "add_lora_", "lora_parameters"]
 

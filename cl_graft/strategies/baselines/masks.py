@@ -22,18 +22,18 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
 from cl_graft.models import TaskModel, graftable_parameters
-from cl_graft.strategies.baselines.held import bytes_of, plugin_of
 from cl_graft.strategies.baselines.own_values import (
     OPTIMIZER,
     frozen_but,
     learning_rate,
     with_own_optimizer,
 )
+from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import BY_LABEL, StrategyRow
-from cl_graft.strategies.settings import Setting
-from cl_graft.strategies.size import Room, Size
+from cl_graft.strategies.method_settings import Setting
+from cl_graft.strategies.method_size import Room, Size
+from cl_graft.strategies.registered import BY_LABEL, StrategyRow
 
 __all__ = ["ROWS", "ChosenWeights", "MaskedMatrices", "above", "largest"]
 

@@ -14,13 +14,13 @@ from avalanche.training.supervised import Naive
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
-from cl_graft.checkpointing import joined, part_of
-from cl_graft.graft import load_, snapshot
-from cl_graft.strategies.baselines.held import bytes_of, plugin_of
+from cl_graft.grafts.graft import load_, snapshot
+from cl_graft.runtime.checkpoints import joined, part_of
+from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
 from cl_graft.strategies.heads import carrier_of, heads_of
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import Memory
-from cl_graft.strategies.settings import Setting
+from cl_graft.strategies.method_settings import Setting
+from cl_graft.strategies.registered import Memory
 
 __all__ = [
     "OPTIMIZER",

@@ -20,14 +20,14 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.models import graftable_parameters
-from cl_graft.strategies.baselines.held import bytes_of, plugin_of
 from cl_graft.strategies.baselines.own_values import frozen_but
-from cl_graft.strategies.best_step import KeepBest
+from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
 from cl_graft.strategies.heads import carrier_of
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import BY_LABEL, StrategyRow
-from cl_graft.strategies.settings import Setting
-from cl_graft.strategies.size import Room, Size
+from cl_graft.strategies.loop.best_step import KeepBest
+from cl_graft.strategies.method_settings import Setting
+from cl_graft.strategies.method_size import Room, Size
+from cl_graft.strategies.registered import BY_LABEL, StrategyRow
 
 __all__ = ["ROWS", "PackedWeights"]
 

@@ -16,10 +16,10 @@ from avalanche.training.plugins import (
 )
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.baselines.held import bytes_of, plugin_of
+from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import StrategyRow
-from cl_graft.strategies.settings import Setting
+from cl_graft.strategies.method_settings import Setting
+from cl_graft.strategies.registered import StrategyRow
 
 __all__ = ["ROWS", "RWalkOnHeads"]
 

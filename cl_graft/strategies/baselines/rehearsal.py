@@ -23,11 +23,11 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from cl_graft.errors import InputError
-from cl_graft.strategies.baselines.held import bytes_of, plugin_of, row_bytes
+from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of, row_bytes
 from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.row import StrategyRow
-from cl_graft.strategies.settings import Setting
-from cl_graft.strategies.size import Room, Size
+from cl_graft.strategies.method_settings import Setting
+from cl_graft.strategies.method_size import Room, Size
+from cl_graft.strategies.registered import StrategyRow
 
 __all__ = ["ROWS", "AGEMOnHeads", "GEMOnHeads", "InterferedReplay", "LogitsOfTasks"]
 

@@ -1,0 +1,1 @@
+"""What is done with a saved bank: open, predict, add, forget, verify, inspect."""

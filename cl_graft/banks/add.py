@@ -1,0 +1,313 @@
+"""The daily use: a bank learns its next task in a later process.
+
+Nothing is needed but the bank's folder, the checkpoint of its base and the new data. The files of
+earlier entries are not touched, so earlier tasks keep every bit of their answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from avalanche.logging import BaseLogger
+from avalanche.training.plugins import EvaluationPlugin
+from torch import nn
+
+from cl_graft.banks.opening import OpenedBank, open_bank
+from cl_graft.banks.run_record import changing_bank
+from cl_graft.banks.verify import bank_folder
+from cl_graft.errors import InputError
+from cl_graft.experiments.base_model import config_of
+from cl_graft.experiments.config import ExperimentConfig, override_
+from cl_graft.experiments.config_tasks import check_tasks, load_tasks
+from cl_graft.experiments.folders import writing_to
+from cl_graft.experiments.schedule import choose, grafting_settings, grid_of, region_schedule
+from cl_graft.experiments.strategy_host import Reporter, set_schedule_
+from cl_graft.experiments.task_metadata import is_recorded, task_facts
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.localization.learning import TaskProblem
+from cl_graft.metrics import score
+from cl_graft.results.data_report import data_lines, data_report
+from cl_graft.runtime.devices import pick_device
+from cl_graft.runtime.error_context import about_task, in_phase
+from cl_graft.runtime.progress import Progress, silent
+from cl_graft.storage import append_entry, load_bank
+from cl_graft.strategies import (
+    ClipGradient,
+    GraftingContinual,
+    GraftingPlugin,
+    LinearDecay,
+    MicroBatches,
+    MultiTaskText,
+    ScaleLoss,
+    StopAfter,
+    TaskFacts,
+    TextBatches,
+    heads_for,
+)
+from cl_graft.strategies.benchmark import TextStream, text_stream
+from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.training.precision import loss_scale
+
+__all__ = ["Added", "add_task", "task_label"]
+
+
+@dataclass(frozen=True)
+class Added:
+    """The entry that a bank gained.
+
+    Attributes:
+        bank: The bank's folder.
+        task: The task's name.
+        label: Its task label.
+        position: The entry's place in the bank.
+        claimed: Coordinates of the region.
+        owned: Coordinates whose values the entry holds.
+        density: Claimed share of the graftable coordinates.
+        metric: What `test` is.
+        test: Score of the new entry on the task's test rows.
+        test_rows: How many these are.
+        seconds: Wall time by phase.
+        notes: What a reader should know of the task's rows.
+        new: Whether it was learned now; it is not learned twice from the same data and settings.
+    """
+
+    bank: Path
+    task: str
+    label: int
+    position: int
+    claimed: int
+    owned: int
+    density: float
+    metric: str
+    test: float
+    test_rows: int
+    seconds: Mapping[str, float]
+    notes: Sequence[str]
+    new: bool = True
+
+
+def add_task(
+    folder: Path | str,
+    task: str,
+    *,
+    model: str | None = None,
+    columns: Mapping[str, Any] | None = None,
+    settings: Mapping[str, Any] | None = None,
+    sets: Sequence[str] = (),
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress = silent,
+) -> Added:
+    """Learn one more task into a bank, on top of all that it holds.
+
+    A task whose name the bank knows gets a new entry under the same task label, which answers it
+    from then on; the earlier entry stays as it is and can still be asked by position. If the latest
+    entry of that name was learned from the same data with the same settings, the task is there
+    already, and nothing is done.
+
+    Args:
+        folder: The bank, or the run that holds it.
+        task: A name, path or hub name, as in a config.
+        model: Where the base is now, if not under the name that the bank recorded.
+        columns: Fields of `TaskSettings`: columns, label names, metric.
+        settings: Fields of `ExperimentConfig` that are not to be as in the bank's own run.
+        sets: The same as text, as in ``"steps=200"``.
+        device: Where to run; None takes a GPU if there is one.
+        trust_remote_code: Whether to run Python code that comes with the checkpoint.
+        progress: Called after every step of a phase.
+
+    Raises:
+        InputError: If the task, its data or a setting cannot be used, or another process writes
+            to the bank.
+        BankError: If the bank cannot be read, or the base is another one.
+    """
+    where = bank_folder(folder)
+    with writing_to(where), changing_bank(where) as announce:
+        bank = load_bank(where)
+        config = _config(bank, task, columns or {}, settings or {}, sets)
+        seed = config.seeds[0]
+        text_task = load_tasks(config, seed=seed)[0]
+        label = task_label(bank, text_task.name, text_task.label_names)
+        with in_phase("loading"):
+            opened = open_bank(
+                where,
+                model=model,
+                device=pick_device(device or "auto"),
+                trust_remote_code=trust_remote_code,
+            )
+        check_tasks([text_task], opened.loaded, config)
+        if config.gradient_checkpointing:
+            opened.loaded.model.recompute_()
+        stream = text_stream(
+            [text_task],
+            opened.loaded.tokenizer,
+            family=config.family,
+            max_length=config.max_length,
+            first_label=label,
+        )
+        facts = task_facts(text_task, config, seed=seed)
+        known = [p for p, entry in enumerate(bank.entries) if entry.task == text_task.name]
+        new = not (known and is_recorded(facts, by=bank.entries[known[-1]].facts))
+        with about_task(text_task.name):
+            if new:
+                reporter = Reporter(progress, strategy="grafting", seed=seed)
+                reporter.task = text_task.name
+                plugin, test = _learn(
+                    opened, stream, config, where, facts, seed, reporter, announce
+                )
+                bank, position = cast(GraftBank, plugin.bank), len(bank)
+                seconds = plugin.seconds[label]
+            else:
+                position, seconds = known[-1], {}
+                test = _score_entry(opened, stream, position, batch=config.eval_batch)
+        entry = bank.entries[position]
+        return Added(
+            bank=where,
+            task=entry.task,
+            label=label,
+            position=position,
+            claimed=entry.size,
+            owned=len(entry.owned),
+            density=entry.density,
+            metric=text_task.scored_by,
+            test=test,
+            test_rows=len(text_task.test),
+            notes=tuple(data_lines(data_report(stream))),
+            seconds=seconds,
+            new=new,
+        )
+
+
+def _config(
+    bank: GraftBank,
+    task: str,
+    columns: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    sets: Sequence[str],
+) -> ExperimentConfig:
+    """Return the bank's own settings with what the caller wants otherwise, checked."""
+    values = dict(settings)
+    for text in sets:
+        override_(values, text)
+    if columns:
+        values["task_settings"] = {task: dict(columns), **values.get("task_settings", {})}
+    values = {"mode": bank.mode, **values}
+    if values["mode"] != bank.mode:
+        raise InputError(
+            f"the bank is in {bank.mode} mode, which cannot change: got {values['mode']!r}"
+        )
+    return config_of(bank.base, tasks=[task], **values)
+
+
+def task_label(bank: GraftBank, task: str, label_names: Sequence[str]) -> int:
+    """Return the label of a task: that of the latest entry of the same name, else a new one.
+
+    Raises:
+        InputError: If the bank knows a task of this name with other labels.
+    """
+    known = [entry for entry in bank.entries if entry.task == task]
+    if not known:
+        return max((entry.label for entry in bank.entries), default=-1) + 1
+    before = known[-1].facts.get("label_names")
+    if before is not None and list(cast(Sequence[str], before)) != list(label_names):
+        raise InputError(
+            f"the bank knows a task {task!r} with labels {before}, the new one has "
+            f"{list(label_names)}: give the new task another name"
+        )
+    return known[-1].label
+
+
+def _learn(
+    opened: OpenedBank,
+    stream: TextStream,
+    config: ExperimentConfig,
+    folder: Path,
+    facts: TaskFacts,
+    seed: int,
+    reporter: Reporter,
+    announce: Callable[[str, int], None],
+) -> tuple[GraftingPlugin, float]:
+    """Train the stream's only task, append its entry to the folder, and score it on test."""
+    label, task, bank = stream.first_label, stream.tasks[0].task, opened.bank
+    model = MultiTaskText(opened.loaded.model, heads_for(opened.loaded.model, stream, seed=seed))
+    experience = stream.benchmark.train_stream[0]
+    model.adaptation(experience)
+    dense = choose(
+        _problem(model, stream, bank, seed=seed),
+        grid_of(config, task),
+        seed=seed,
+        progress=lambda _, step, steps: reporter.phase("choose", step, steps),
+    )
+    schedule = region_schedule(config, dense)
+    plugin = GraftingPlugin(
+        grafting_settings(config, dense, seed=seed),
+        bank=bank,
+        dev=stream.benchmark.valid_stream,
+        facts={label: facts},
+        identity=bank.base,
+        on_entry=lambda grown: append_entry(grown, folder, announce=announce),
+        progress=reporter.phase,
+    )
+    stop = StopAfter(schedule.steps)
+    reporter.steps = schedule.steps
+    scale = loss_scale(opened.loaded.model.precision)
+    strategy = GraftingContinual(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=schedule.lr),
+        device=opened.loaded.model.device,
+        plugins=[
+            TextBatches(seed, group_by_length=config.group_by_length),
+            *([MicroBatches(config.micro_batch, scale=scale)] if config.micro_batch else []),
+            ClipGradient(config.clip),
+            *([LinearDecay(schedule.lr, schedule.steps)] if config.region_decay else []),
+            stop,
+            reporter,
+            *([ScaleLoss(scale)] if scale else []),
+        ],
+        evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
+        grafting=plugin,
+    )
+    set_schedule_(strategy, stop, schedule, rows=len(task.train))
+    with in_phase("region training"):
+        strategy.train(experience)
+    with in_phase("evaluation"):
+        return plugin, _test_score(model, stream, batch=config.eval_batch)
+
+
+def _problem(
+    model: MultiTaskText, stream: TextStream, bank: GraftBank, *, seed: int
+) -> TaskProblem:
+    return task_problem(
+        model,
+        stream.benchmark.train_stream[0],
+        label=stream.first_label,
+        criterion=nn.CrossEntropyLoss(),
+        base=bank.base.fingerprint,
+        device=model.task_model.device,
+        dev=stream.benchmark.valid_stream[0],
+        metric=stream.tasks[0].task.scored_by,
+        seed=seed,
+    )
+
+
+def _score_entry(opened: OpenedBank, stream: TextStream, position: int, *, batch: int) -> float:
+    """Score an entry of a bank on the test rows of the stream's only task."""
+    inputs, targets = stream.tasks[0].splits["test"]
+    with in_phase("evaluation"):
+        logits = torch.cat([opened.logits(part, position) for part in inputs.split(batch)])
+    return score(logits, targets, stream.tasks[0].task.scored_by)
+
+
+def _test_score(model: MultiTaskText, stream: TextStream, *, batch: int) -> float:
+    inputs, targets = stream.tasks[0].splits["test"]
+    task_model = model.task_model.eval()
+    with torch.no_grad():
+        parts = [
+            task_model(part.to(task_model.device), stream.first_label).cpu()
+            for part in inputs.split(batch)
+        ]
+    return score(torch.cat(parts), targets, stream.tasks[0].task.scored_by)

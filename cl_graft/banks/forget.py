@@ -1,0 +1,373 @@
+"""Make a bank forget a task: exactly where nothing stands on it, by re-training what does.
+
+In isolated mode every entry stands alone, and in prefix mode nothing stands on the last one. There
+the bank becomes, file by file, the one that a stream without the task would have made. Later
+entries of prefix mode were trained on top of the task, so without it they answer otherwise than
+they learned to: they can be trained again, in their order, from their data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cl_graft.banks.add import add_task
+from cl_graft.banks.opening import OpenedBank, open_bank
+from cl_graft.banks.run_record import changing_bank
+from cl_graft.banks.verify import bank_folder
+from cl_graft.data import TextTask
+from cl_graft.data.encoded_task import encode_task
+from cl_graft.data.load import name_of
+from cl_graft.errors import InputError
+from cl_graft.experiments.base_model import config_of
+from cl_graft.experiments.config import ExperimentConfig, override_
+from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.folders import CACHE, read_config, run_of, settings_of, writing_to
+from cl_graft.grafts.bank import Entry, GraftBank, find_entry
+from cl_graft.inference.task_switch import Switch
+from cl_graft.metrics import score
+from cl_graft.results.run_results import RESULTS, read_result
+from cl_graft.runtime.devices import pick_device
+from cl_graft.runtime.progress import Progress, Step, silent
+from cl_graft.storage import load_bank, save_bank
+from cl_graft.storage.bank_folder import replace_entries
+from cl_graft.storage.bank_index import staged_folder
+
+__all__ = ["Dependent", "Forgotten", "forget"]
+
+
+@dataclass(frozen=True)
+class Dependent:
+    """An entry that was trained on top of the forgotten task, and what it answers without it.
+
+    Attributes:
+        position: Its place in the bank that still holds the task.
+        task: Its task.
+        rows: Rows of its recorded batch; 0 without one.
+        changed: How many of them get another label once the task is taken out.
+        difference: Largest absolute change of their logits; None without a recorded batch.
+        metric: What the scores below are.
+        test_rows: Test rows of its data; 0 where they were not looked at.
+        before: Score on these as the bank was.
+        without: Score with the task taken out and nothing else changed.
+        retrained: Score after the entry was trained again.
+    """
+
+    position: int
+    task: str
+    rows: int
+    changed: int
+    difference: float | None
+    metric: str = ""
+    test_rows: int = 0
+    before: float | None = None
+    without: float | None = None
+    retrained: float | None = None
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """What became of a bank, or would.
+
+    Attributes:
+        bank: The bank's folder.
+        task: The task to forget.
+        mode: The bank's.
+        positions: Where its entries were; empty if the run learned the task and the bank does not
+            hold it any more.
+        exact: Whether what is left, now or after re-training, is to the bit a bank that never saw
+            the task; re-training gives its bits where threads, versions and machine are the same.
+        done: Whether the bank was changed.
+        dependents: The entries that were trained on top of it.
+        labels: Task labels that moved, new ones by old ones: labels have no gaps.
+        traces: What still tells of the task beside the bank: its run's records, and a cache that
+            holds its tokens and the weights of its dense run.
+    """
+
+    bank: Path
+    task: str
+    mode: str
+    positions: tuple[int, ...]
+    exact: bool
+    done: bool
+    dependents: tuple[Dependent, ...]
+    labels: Mapping[int, int]
+    traces: tuple[Path, ...]
+
+
+def forget(
+    folder: Path | str,
+    task: str,
+    *,
+    retrain: bool = False,
+    dry_run: bool = False,
+    data: Path | str | None = None,
+    sets: Sequence[str] = (),
+    model: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress = silent,
+) -> Forgotten:
+    """Take a task out of a bank, all of its entries, if that can be done exactly.
+
+    Where later entries stand on the task and are not to be trained again, nothing is changed, and
+    the report says what taking it out would do to them. The folder is the old bank or the new one
+    at every moment, and a call that was killed is finished by calling again.
+
+    Args:
+        folder: The bank, or the run that holds it.
+        task: The task's name.
+        retrain: Train the entries that stand on it again, with the bank's settings.
+        dry_run: Change nothing.
+        data: Folder of the data of later tasks, to score them as well; where a run stands beside
+            the bank, `retrain` finds them without.
+        sets: Settings of re-training that are not to be the bank's, as in ``"steps=200"``.
+        model: Where the base is now, if not under the name that the bank recorded.
+        device: Where to compute; None takes a GPU if there is one.
+        trust_remote_code: Whether to run Python code that comes with the checkpoint.
+        progress: Called after every step of a phase.
+
+    Raises:
+        InputError: If there is no such task, its run is not finished, another process writes to
+            the bank, or the data of a task to train again are missing or others.
+        BankError: If the bank cannot be read, or the base is another one.
+    """
+    where = bank_folder(folder)
+    announce: Callable[[str, int], None] | None = None
+    with ExitStack() as held:
+        if not dry_run:
+            held.enter_context(writing_to(where))
+            _refuse_unfinished(where)
+            announce = held.enter_context(changing_bank(where))
+        bank = load_bank(where)
+        gone = tuple(place for place, entry in enumerate(bank.entries) if entry.task == task)
+        if not gone and not _traces(where, task):
+            find_entry(bank, task)  # says that it is not there
+        first = gone[0] if gone else len(bank)
+        later = tuple(place for place in range(first, len(bank)) if place not in gone)
+        labels = _new_labels(bank, gone)
+        report = Forgotten(
+            bank=where,
+            task=task,
+            mode=bank.mode,
+            positions=gone,
+            exact=True,
+            done=not dry_run,
+            dependents=(),
+            labels={old: new for old, new in labels.items() if old != new},
+            traces=_traces(where, task),
+        )
+        if bank.mode == "isolated" or not later:
+            if not dry_run:
+                left = _without(bank, gone, labels)
+                replace_entries(left, where, first=first, announce=announce)
+            return report
+        base = _Base(where, bank, model, device, trust_remote_code)
+        asked: dict[int, _Asked] = {}
+        if retrain or data is not None:
+            asked = {place: _asked(where, bank.entries[place], bank, data, sets) for place in later}
+        dependents = _without_the_task(base, gone, later, asked, progress)
+        if retrain and not dry_run:
+            scores = _train_again(base, first, later, asked, sets, progress, announce)
+            pairs = zip(dependents, scores, strict=True)
+            dependents = [replace(one, retrained=value) for one, value in pairs]
+        return replace(
+            report,
+            exact=retrain,
+            done=retrain and not dry_run,
+            dependents=tuple(dependents),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Base:
+    """A bank, and how to load the model under it."""
+
+    where: Path
+    bank: GraftBank
+    model: str | None
+    device: str | None
+    trust_remote_code: bool
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """The data of an entry, and how they are named and read."""
+
+    name: str
+    settings: Mapping[str, Any]
+    config: ExperimentConfig
+    task: TextTask
+
+
+def _asked(
+    where: Path, entry: Entry, bank: GraftBank, data: Path | str | None, sets: Sequence[str]
+) -> _Asked:
+    """Load the data that an entry was trained on.
+
+    Raises:
+        InputError: If they cannot be found, or are others.
+    """
+    run = run_of(where)
+    stored = settings_of((run and read_config(run)) or {})
+    place = Path(data) if data is not None else stored.get("data") and Path(stored["data"])
+    name = entry.task
+    for given in stored.get("tasks", []):
+        with suppress(InputError):
+            name = given if name_of(given, data=place) == entry.task else name
+    settings: dict[str, Any] = {"data": place, "shots": entry.facts.get("shots")}
+    settings["max_length"] = entry.facts.get("max_length")
+    if name in (own := stored.get("task_settings", {})):
+        settings["task_settings"] = {name: own[name]}
+    values = dict(settings)
+    for override in sets:
+        override_(values, override)
+    config = config_of(bank.base, tasks=[name], **values)
+    task = load_tasks(config, seed=config.seeds[0])[0]
+    if entry.facts.get("data_fingerprint", task.fingerprint) != task.fingerprint:
+        raise InputError(
+            f"the data found for {entry.task!r} are not those that it was trained on: other rows, "
+            "other labels, or other settings of how they are drawn (--data, --set)"
+        )
+    return _Asked(name, settings, config, task)
+
+
+def _without_the_task(
+    base: _Base,
+    gone: Sequence[int],
+    later: Sequence[int],
+    asked: Mapping[int, _Asked],
+    progress: Progress,
+) -> list[Dependent]:
+    """Say what entries answer once the task is taken out from under them."""
+    bank = base.bank
+    opened = open_bank(
+        base.where,
+        model=base.model,
+        device=pick_device(base.device or "auto"),
+        trust_remote_code=base.trust_remote_code,
+    )
+    kept = [place for place in range(len(bank)) if place not in gone]
+    reduced = replace(bank, entries=tuple(bank.entries[place] for place in kept))
+    other = replace(opened, bank=reduced, switch=Switch(opened.loaded.model, reduced))
+
+    def answers(rows: Tensor, place: int) -> tuple[Tensor, Tensor]:
+        """Answer a batch with the task in place, and without it."""
+        then = opened.logits(rows, place)
+        opened.switch.to(None)
+        now = other.logits(rows, kept.index(place))
+        other.switch.to(None)
+        return then, now
+
+    found: list[Dependent] = []
+    for number, place in enumerate(later):
+        entry = bank.entries[place]
+        dependent = Dependent(place, entry.task, 0, 0, None)
+        if entry.canary is not None:
+            then, now = answers(entry.canary.inputs, place)
+            dependent = replace(
+                dependent,
+                rows=len(then),
+                changed=int((then.argmax(1) != now.argmax(1)).sum()),
+                difference=float((then - now).abs().max()),
+            )
+        if place in asked:
+            rows, targets = _test_rows(opened, asked[place])
+            parts = [answers(part, place) for part in rows.split(asked[place].config.eval_batch)]
+            metric = asked[place].task.scored_by
+            before, without = (
+                score(torch.cat(logits), targets, metric) for logits in zip(*parts, strict=True)
+            )
+            scores = {"before": before, "without": without}
+            dependent = replace(dependent, metric=metric, test_rows=len(targets), **scores)
+        found.append(dependent)
+        progress(Step("compare", number + 1, len(later), entry.task, "grafting", 0))
+    return found
+
+
+def _train_again(
+    base: _Base,
+    first: int,
+    later: Sequence[int],
+    asked: Mapping[int, _Asked],
+    sets: Sequence[str],
+    progress: Progress,
+    announce: Callable[[str, int], None] | None,
+) -> list[float]:
+    """Learn entries anew on the bank of those before `first`, and put them in its place.
+
+    They are learned in a bank of their own; the bank stays as it is until all are.
+    """
+    with staged_folder(base.where) as staged:
+        save_bank(replace(base.bank, entries=base.bank.entries[:first]), staged)
+        added = [
+            add_task(
+                staged,
+                asked[place].name,
+                model=base.model,
+                settings=asked[place].settings,
+                sets=sets,
+                device=base.device,
+                trust_remote_code=base.trust_remote_code,
+                progress=progress,
+            )
+            for place in later
+        ]
+        again = load_bank(staged)
+    replace_entries(again, base.where, first=first, announce=announce)
+    return [one.test for one in added]
+
+
+def _test_rows(opened: OpenedBank, asked: _Asked) -> tuple[Tensor, Tensor]:
+    """Encode the test rows of a task: inputs and targets."""
+    loaded, config, task = opened.loaded, asked.config, asked.task
+    length = config.max_length or task.max_length
+    encoded = encode_task(task, loaded.tokenizer, family=config.family, max_length=length)
+    return encoded.splits["test"]
+
+
+def _new_labels(bank: GraftBank, gone: Sequence[int]) -> dict[int, int]:
+    """Return the labels of entries that stay, new ones by old ones.
+
+    `run` and `add` number tasks in the order in which they come, without gaps. A bank whose labels
+    are its owner's keeps them.
+    """
+    kept = [entry.label for place, entry in enumerate(bank.entries) if place not in gone]
+    seen = list(dict.fromkeys(entry.label for entry in bank.entries))
+    numbered = seen == list(range(len(seen)))
+    return {old: new if numbered else old for new, old in enumerate(dict.fromkeys(kept))}
+
+
+def _without(bank: GraftBank, gone: Sequence[int], labels: Mapping[int, int]) -> GraftBank:
+    """Return a bank without some entries."""
+    kept = [entry for place, entry in enumerate(bank.entries) if place not in gone]
+    return replace(bank, entries=tuple(replace(e, label=labels[e.label]) for e in kept))
+
+
+def _refuse_unfinished(where: Path) -> None:
+    """Refuse a bank whose run goes on: it would be taken up with the task.
+
+    Raises:
+        InputError: If the run is not finished.
+    """
+    run = run_of(where)
+    if run and not ((run / RESULTS).is_file() and read_result(run).complete):
+        raise InputError(
+            f"the run {run} is not finished; go on with it (cl-graft run --resume {run}), and let "
+            "its bank forget afterwards"
+        )
+
+
+def _traces(where: Path, task: str) -> tuple[Path, ...]:
+    """Return what tells of a task beside the bank."""
+    run = run_of(where)
+    if run is None or not (run / RESULTS).is_file() or task not in read_result(run).tasks:
+        return ()
+    cache = run.parent.parent / CACHE
+    return (run, cache) if cache.is_dir() else (run,)

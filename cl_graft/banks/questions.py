@@ -1,0 +1,184 @@
+"""Texts to be answered: from arguments, from lines, from files whose rows may name their tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cl_graft.data.bad_rows import BadRows
+from cl_graft.data.columns import Columns, find_texts
+from cl_graft.data.record_files import (
+    SUFFIXES,
+    Record,
+    RecordFile,
+    parse_records,
+    read_records,
+    strip_suffix,
+    unread_kind,
+)
+from cl_graft.data.text_files import Reading, decode, lines, read_text
+from cl_graft.errors import InputError
+
+__all__ = ["KINDS", "TASK", "NoTask", "Question", "questions_in", "questions_of", "read_questions"]
+
+KINDS = ("txt", "csv", "tsv", "jsonl")
+"""Forms of a stream of texts that has no name."""
+
+TASK = "task"
+"""The column that names the task of each row."""
+
+
+class NoTask(InputError):
+    """Nothing says which task is to answer."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """A text that a task is to answer.
+
+    Attributes:
+        text: The text.
+        pair: The second text, for tasks on pairs.
+        task: The task's name.
+        place: Where the text came from, such as ``"tickets.csv:3"``.
+    """
+
+    text: str
+    pair: str | None
+    task: str
+    place: str
+
+
+def questions_of(
+    texts: Sequence[str], *, task: str | None, pairs: Sequence[str] = ()
+) -> list[Question]:
+    """Ask texts that were typed.
+
+    Args:
+        texts: The texts.
+        task: The task that answers them.
+        pairs: Their second texts; none for a task on single texts.
+
+    Raises:
+        InputError: If no task is named, or some texts have a second one and others none.
+    """
+    if pairs and len(pairs) != len(texts):
+        raise InputError(f"{len(texts)} texts and {len(pairs)} second texts do not pair up")
+    return [
+        Question(text, pairs[number] if pairs else None, _named(task), f"text {number + 1}")
+        for number, text in enumerate(texts)
+    ]
+
+
+def read_questions(
+    path: Path | str, *, task: str | None = None, columns: Columns | None = None
+) -> list[Question]:
+    """Ask the texts of a file: a line each of a `.txt`, else a row each of a table or JSON lines.
+
+    Args:
+        path: The file.
+        task: The task that answers them; None lets the column `task` say it, row by row.
+        columns: Columns of the texts; those that are not named are found by their usual names.
+
+    Raises:
+        InputError: With file and line, if something is wrong with it.
+    """
+    path = Path(path)
+    if path.name.lower().endswith((".txt", ".txt.gz")):
+        if not path.is_file():
+            raise InputError(f"{path}: there is no such file")
+        bad = BadRows()
+        text = read_text(path, Reading(), notes=bad.notes)
+        bad.warn()
+        return _of_lines(text, str(path), task)
+    if path.is_file() and strip_suffix(path.name) is None:
+        raise InputError(unread_kind(path, (".txt", *SUFFIXES)))
+    bad = BadRows()
+    records = read_records(path, bad_rows=bad)
+    bad.warn()
+    return _of_records(records, task, columns or Columns())
+
+
+def questions_in(
+    data: bytes,
+    kind: str,
+    *,
+    place: str = "stdin",
+    task: str | None = None,
+    columns: Columns | None = None,
+) -> list[Question]:
+    """Ask the texts of a stream without a name.
+
+    Args:
+        data: All of it, UTF-8.
+        kind: One of `KINDS`.
+        place: What messages call it.
+        task: As in `read_questions`.
+        columns: As in `read_questions`.
+
+    Raises:
+        InputError: As `read_questions`, or if the kind is unknown.
+    """
+    if kind not in KINDS:
+        raise InputError(f"unknown form {kind!r} of {place}: expected one of {', '.join(KINDS)}")
+    text = decode(data, place)
+    if kind == "txt":
+        return _of_lines(text, place, task)
+    return _of_records(parse_records(text, kind, place=Path(place)), task, columns or Columns())
+
+
+def _of_lines(text: str, place: str, task: str | None) -> list[Question]:
+    """Take each line that is not empty; a tab parts the two texts of a pair."""
+    found: list[Question] = []
+    for number, line in enumerate(lines(text), start=1):
+        own = line[0].rstrip("\r\n")
+        if own.strip():
+            first, tab, second = own.partition("\t")
+            found.append(
+                Question(first, second if tab else None, _named(task), f"{place}:{number}")
+            )
+    if not found:
+        raise InputError(f"{place}: there is no text")
+    return found
+
+
+def _of_records(file: RecordFile, task: str | None, columns: Columns) -> list[Question]:
+    if task is None and TASK not in file.columns:
+        raise NoTask(
+            f"{file.place}: no task is named: give --task, or a column {TASK!r} with a task's name "
+            "in every row"
+        )
+    text, pair = find_texts(file, columns)
+    return [
+        Question(
+            _text(record, text) or "",
+            _text(record, pair) if pair else None,
+            task or _text(record, TASK) or _no_task(record),
+            record.place,
+        )
+        for record in file.records
+    ]
+
+
+def _text(record: Record, column: str) -> str | None:
+    """Return what a column holds; None where it is empty, as a second text may be."""
+    value = record.values.get(column)
+    if value is None or (isinstance(value, float) and math.isnan(value)) or value == "":
+        return None
+    if not isinstance(value, str):
+        raise InputError(
+            f"{record.place}: column {column!r} must hold text, got {type(value).__name__}"
+        )
+    return value
+
+
+def _no_task(record: Record) -> str:
+    raise NoTask(f"{record.place}: column {TASK!r} is empty, and --task names no other")
+
+
+def _named(task: str | None) -> str:
+    if task is None:
+        raise NoTask("say which task is to answer, with --task")
+    return task

@@ -1,0 +1,287 @@
+"""Prove that a bank still answers every task with the bits it was learned with.
+
+Every entry is made anew in this process, from the base and the bank alone. Its graftable weights
+must hash to what was recorded when the task was learned; its recorded batch must get the recorded
+logits, bit for bit where everything that bits depend on is the same, and to a tolerance elsewhere.
+What else was recorded is compared as well: the checkpoint's files, a run's settings and data.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from cl_graft.banks.file_checks import Finding, checkpoint_findings, recorded_config, run_findings
+from cl_graft.banks.opening import OpenedBank, check_hashes, open_bank
+from cl_graft.banks.run_record import bank_finding
+from cl_graft.errors import InputError
+from cl_graft.experiments.base_model import base_hashes, load_base_model
+from cl_graft.experiments.folders import CHECKPOINTS, is_run
+from cl_graft.grafts.bank import Canary, GraftBank, find_entries
+from cl_graft.grafts.graft import named
+from cl_graft.grafts.hashing import environment, hash_tensors
+from cl_graft.results.run_results import RESULTS, RunResult, read_bank_record, read_result
+
+__all__ = ["TOLERANCE", "EntryCheck", "VerifyReport", "bank_folder", "verify"]
+
+TOLERANCE = {
+    "float32": 1e-4,
+    "bfloat16": 5e-2,
+    "float16": 1e-2,
+    "fp32": 1e-4,
+    "bf16": 5e-2,
+    "fp16": 1e-2,
+}
+"""By dtype of the parameters and by precision, whichever gives more: the largest difference of a
+logit, absolute and relative, that another environment may cause."""
+
+_MOST_THREADS = 64
+
+Outcome = Literal["same bits", "within tolerance", "differs", "not recorded"]
+
+
+@dataclass(frozen=True)
+class EntryCheck:
+    """What was found of one entry.
+
+    Attributes:
+        position: Its place in the bank.
+        task: Its task.
+        weights: Whether the graftable weights that answer it have the recorded hash.
+        canary: How the logits of the recorded batch compare.
+        difference: Largest absolute difference of those logits; None without a recorded batch.
+        elsewhere: What the recording's environment had otherwise, such as ``"torch 2.13.0, here
+            2.14.0"``; empty where bits had to be equal.
+        run: Whether the run that made the bank measured the same logits on its test rows when the
+            task was learned and at the end; None if no run stands beside the bank.
+    """
+
+    position: int
+    task: str
+    weights: Outcome
+    canary: Outcome
+    difference: float | None
+    elsewhere: tuple[str, ...] = ()
+    run: Outcome = "not recorded"
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differs."""
+        return "differs" not in (self.weights, self.canary, self.run)
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """What was found of a bank, or of a run that has none.
+
+    Attributes:
+        folder: The bank's folder, else the run's.
+        model: The base that was loaded.
+        fingerprint: That base's fingerprint, equal to the recorded one.
+        tolerance: What ``"within tolerance"`` means.
+        entries: One a task, in the bank's order; empty without a bank.
+        findings: What else was compared.
+    """
+
+    folder: Path
+    model: str
+    fingerprint: str
+    tolerance: float
+    entries: tuple[EntryCheck, ...] = field(default=())
+    findings: tuple[Finding, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        """Whether every entry answers as on the day it was learned, and nothing else differs."""
+        found = {finding.outcome for finding in self.findings}
+        return all(entry.ok for entry in self.entries) and "differs" not in found
+
+
+def verify(
+    folder: Path | str,
+    *,
+    model: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> VerifyReport:
+    """Re-materialise and check every entry of a bank, and what its run recorded.
+
+    Args:
+        folder: A bank, or a run; of a run without a bank everything else is checked.
+        model: Where the base is now, if not under the name that was recorded.
+        device: Where to compute; None means the kind of device that the bank recorded, or the
+            CPU where there is none.
+        trust_remote_code: Whether to run Python code that comes with the checkpoint.
+        progress: Called as (task, entry, entries).
+
+    Raises:
+        InputError: If there is neither bank nor run there, or the base cannot be loaded.
+        BankError: If a file is damaged or foreign, or the base is another one.
+    """
+    run = _run_of(Path(folder))
+    has_results = run is not None and (run / RESULTS).is_file()
+    result = read_result(run) if run and has_results else None
+    if run and result and not (run / "bank" / "bank.json").is_file():
+        return _verify_run(run, result, model=model, trust_remote_code=trust_remote_code)
+    where = bank_folder(folder)
+    opened = open_bank(where, model=model, trust_remote_code=trust_remote_code)
+    opened.loaded.model.to(device or _recorded_device(opened.bank))
+    # A router has more tasks to pick from at the end, so other rows may be answered elsewhere.
+    hashes = result.logit_hashes if result and result.routed is None else {}
+    checks: list[EntryCheck] = []
+    for position, entry in enumerate(opened.bank.entries):
+        if progress:
+            progress(f"verify {entry.task}", position + 1, len(opened.bank))
+        checks.append(_check(opened, position, hashes))
+    opened.switch.to(None)
+    base = opened.bank.base
+    findings = [*checkpoint_findings(base.facts, opened.loaded.path)]
+    if run and not result:
+        findings.append(_missing_results(run))
+    if run and result:
+        findings.append(bank_finding(run, complete=result.complete))
+        at = opened.loaded.model.device
+        findings += run_findings(run, result, fingerprint=base.fingerprint, device=at)
+    return VerifyReport(
+        where,
+        opened.loaded.name,
+        base.fingerprint,
+        _tolerance(opened),
+        tuple(checks),
+        tuple(findings),
+    )
+
+
+def bank_folder(folder: Path | str) -> Path:
+    """Return the bank's folder in a run or bank folder.
+
+    Raises:
+        InputError: If there is none; the runs in a folder of runs are named.
+    """
+    folder = Path(folder)
+    if not folder.exists():
+        raise InputError(f"there is no folder {folder}")
+    if (folder / "bank" / "bank.json").is_file():
+        return folder / "bank"
+    if is_run(folder) and not (folder / RESULTS).is_file():
+        raise InputError(
+            f"the run {folder} holds no {RESULTS}: it is not finished (cl-graft run --resume goes "
+            "on with it), or the file was deleted"
+        )
+    if (folder / "results.json").is_file():
+        raise InputError(
+            f"the run {folder} holds no bank: only runs of grafting have one, so there is nothing "
+            "to rebuild"
+        )
+    runs = sorted(str(path.parent.parent) for path in folder.glob("*/seed*/bank/bank.json"))
+    if runs:
+        raise InputError(f"{folder} holds runs and is none; name one of them: {', '.join(runs)}")
+    return folder
+
+
+def _run_of(folder: Path) -> Path | None:
+    """Return the run that a folder is, or whose bank it is."""
+    places = (folder, folder.parent) if folder.name == "bank" else (folder,)
+    return next((p for p in places if (p / RESULTS).is_file() or is_run(p)), None)
+
+
+def _missing_results(run: Path) -> Finding:
+    """Say that a run has no results, which is no fault while it is not finished."""
+    if (run / CHECKPOINTS).is_dir():
+        return Finding(RESULTS, "not checked", "the run is not finished")
+    return Finding(RESULTS, "differs", f"is missing in {run}")
+
+
+def _verify_run(
+    run: Path, result: RunResult, *, model: str | None, trust_remote_code: bool
+) -> VerifyReport:
+    """Check a run that has no bank: its base, its files and its data."""
+    config = recorded_config(run, result)
+    asked = {"model": model or config.model, "trust_remote_code": trust_remote_code}
+    loaded = load_base_model(config.model_copy(update=asked))
+    fingerprint, where = result.model["fingerprint"], f"{run} is of another base model:"
+    check_hashes(fingerprint, result.model, base_hashes(loaded), where=where)
+    findings = [*checkpoint_findings(result.model, loaded.path)]
+    if read_bank_record(run) is not None:
+        findings.append(bank_finding(run, complete=result.complete))
+    device = torch.device(result.versions.get("device", "cpu"))
+    at = device if device.type == "cpu" or torch.cuda.is_available() else torch.device("cpu")
+    findings += run_findings(run, result, fingerprint=fingerprint, device=at)
+    tolerance = max(TOLERANCE[config.dtype], TOLERANCE[config.precision])
+    return VerifyReport(run, loaded.name, fingerprint, tolerance, findings=tuple(findings))
+
+
+def _tolerance(opened: OpenedBank) -> float:
+    return max(TOLERANCE[opened.bank.base.dtype], TOLERANCE[opened.loaded.model.precision])
+
+
+def _recorded_device(bank: GraftBank) -> str:
+    recorded = {e.canary.environment.get("device", "cpu") for e in bank.entries if e.canary}
+    return "cuda" if recorded == {"cuda"} and torch.cuda.is_available() else "cpu"
+
+
+def _check(
+    opened: OpenedBank, position: int, hashes: Mapping[str, Mapping[str, str]]
+) -> EntryCheck:
+    entry, bank = opened.bank.entries[position], opened.bank
+    opened.carry(position)
+    weights: Outcome = "not recorded"
+    if entry.weights_sha256:
+        found = hash_tensors(named(opened.loaded.model, bank.layout))
+        weights = "same bits" if found == entry.weights_sha256 else "differs"
+    run: Outcome = "not recorded"
+    # A run learns a task once; a later entry of its name was added since.
+    first = find_entries(bank, entry.task)[0] == position
+    if entry.task in hashes and first:
+        measured = hashes[entry.task]
+        run = "same bits" if measured.get("learned") == measured.get("end") else "differs"
+    if entry.canary is None:
+        return EntryCheck(position, entry.task, weights, "not recorded", None, run=run)
+    canary, difference, elsewhere = _canary(opened, position, entry.canary)
+    return EntryCheck(position, entry.task, weights, canary, difference, elsewhere, run)
+
+
+def _canary(
+    opened: OpenedBank, position: int, canary: Canary
+) -> tuple[Outcome, float, tuple[str, ...]]:
+    """Return how the logits of the recorded batch compare, by how much, and what is otherwise."""
+    with _threads(canary.environment.get("threads")):
+        logits = opened.logits(canary.inputs, position)
+        here = environment(opened.loaded.model.device)
+    keys = sorted(here.keys() | canary.environment.keys())
+    elsewhere = tuple(
+        f"{key} {canary.environment.get(key)}, here {here.get(key)}"
+        for key in keys
+        if canary.environment.get(key) != here.get(key)
+    )
+    if logits.shape != canary.logits.shape:
+        return "differs", float("inf"), elsewhere
+    difference = float((logits - canary.logits).abs().max())
+    if torch.equal(logits, canary.logits):
+        return "same bits", difference, elsewhere
+    allowed = _tolerance(opened)
+    close = torch.allclose(logits, canary.logits, rtol=allowed, atol=allowed)
+    return ("within tolerance" if elsewhere and close else "differs"), difference, elsewhere
+
+
+@contextmanager
+def _threads(recorded: str | None) -> Iterator[None]:
+    """Compute with the recorded number of threads: sums over threads depend on it.
+
+    A number that this machine could not start is left out, and told as another environment.
+    """
+    before = torch.get_num_threads()
+    wanted = int(recorded) if recorded and recorded.isdecimal() else before
+    most = max(_MOST_THREADS, 4 * (os.cpu_count() or 1))
+    torch.set_num_threads(wanted if 1 <= wanted <= most else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,130 @@
+"""The options that say where the cells of a comparison are computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cl_graft.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from cl_graft.experiments.comparison.jobs import Engine
+    from cl_graft.experiments.engines.dispatch import Pool
+
+__all__ = [
+    "Address",
+    "Cpus_per_cell",
+    "Engine_name",
+    "Engine_sets",
+    "Gpus_per_cell",
+    "Workers",
+    "opened_engine",
+]
+
+_ENGINES = ("local", "ray", "slurm")
+_WHERE = "Where it computes"
+
+Engine_name = Annotated[
+    str,
+    typer.Option(
+        "--engine",
+        metavar="|".join(_ENGINES),
+        help="One cell after another here, or many at once: on Ray, as SLURM jobs.",
+        rich_help_panel=_WHERE,
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help="A Ray cluster, or auto; without it, one is started on this machine.",
+        rich_help_panel=_WHERE,
+        show_default=False,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Most cells at once; as many as there is room for without it.",
+        rich_help_panel=_WHERE,
+        show_default=False,
+    ),
+]
+Cpus_per_cell = Annotated[
+    int, typer.Option(min=1, help="Cores, and threads, of a cell.", rich_help_panel=_WHERE)
+]
+Gpus_per_cell = Annotated[
+    float,
+    typer.Option(min=0.0, help="GPUs of a cell; on Ray, 0.5 shares one.", rich_help_panel=_WHERE),
+]
+Engine_sets = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--engine-set",
+        metavar="NAME=VALUE",
+        help="A parameter of submitit, as in slurm_partition=gpu; may be repeated.",
+        rich_help_panel=_WHERE,
+    ),
+]
+
+
+@contextmanager
+def opened_engine(
+    name: str,
+    out: Path,
+    *,
+    address: str | None,
+    workers: int | None,
+    cpus: int,
+    gpus: float,
+    parameters: list[str] | None,
+) -> Iterator[Engine | None]:
+    """Open an engine for the length of a `with` block; None computes here.
+
+    Raises:
+        InputError: If there is no such engine, it cannot be reached, or an option is not of it.
+    """
+    if name not in _ENGINES:
+        raise InputError(f"unknown engine {name!r}: {nearest(name, _ENGINES)}")
+    own: dict[str, object] = {
+        "--address": address is not None and name != "ray",
+        "--engine-set": bool(parameters) and name != "slurm",
+        "--workers": workers is not None and name == "local",
+        "--cpus-per-cell": cpus != 1 and name == "local",
+        "--gpus-per-cell": gpus != 0.0 and name == "local",
+    }
+    if foreign := [option for option, given in own.items() if given]:
+        raise InputError(f"{', '.join(foreign)}: not an option of the engine {name!r}")
+    if name == "local":
+        yield None
+        return
+    from cl_graft.experiments.engines.dispatch import Spread
+    from cl_graft.experiments.engines.ray import ray_pool
+    from cl_graft.experiments.engines.slurm import slurm_pool
+
+    pool: Pool
+    if name == "ray":
+        pool = ray_pool(address=address, workers=workers, cpus=cpus, gpus=gpus)
+    else:
+        if gpus != int(gpus):
+            raise InputError(f"SLURM gives whole GPUs, got --gpus-per-cell {gpus:g}")
+        given = dict(_parameter(text) for text in parameters or ())
+        pool = slurm_pool(out, cpus=cpus, gpus=int(gpus), parameters=given)
+    try:
+        yield Spread(pool, threads=cpus, most=workers)
+    finally:
+        pool.close()
+
+
+def _parameter(text: str) -> tuple[str, Any]:
+    from cl_graft.experiments.config_yaml import read_yaml
+
+    name, equals, value = text.partition("=")
+    if not (name and equals):
+        raise InputError(f"--engine-set takes NAME=VALUE, got {text!r}")
+    return name, read_yaml(value, place=f"--engine-set {text}")

@@ -1,0 +1,120 @@
+"""`forget`: take a task out of a bank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cl_graft.cli.options import As_json, Data, Device, Moved, Quiet, Sets, Trusted
+from cl_graft.cli.output import Output, apart, table
+from cl_graft.cli.progress import meter
+from cl_graft.errors import InputError
+
+if TYPE_CHECKING:
+    from cl_graft.banks.forget import Dependent, Forgotten
+
+__all__ = ["forget_command"]
+
+
+def forget_command(
+    bank: Annotated[Path, typer.Argument(metavar="BANK", help="A bank, or a run of grafting.")],
+    task: Annotated[str, typer.Argument(metavar="TASK", help="The task to forget.")],
+    retrain: Annotated[
+        bool,
+        typer.Option("--retrain", help="Train what was trained on top of it again, from its data."),
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say what would become of the bank.")
+    ] = False,
+    data: Data = None,
+    sets: Sets = None,
+    model: Moved = None,
+    device: Device = None,
+    trust_remote_code: Trusted = False,
+    quiet: Quiet = False,
+    as_json: As_json = False,
+) -> None:
+    """Take a task out of a bank.
+
+    In isolated mode any task goes without a trace, in prefix mode the last one: file by file the
+    bank becomes the one that never saw the task. Other tasks of prefix mode have later ones on top.
+    Then nothing is changed unless these are trained again (--retrain); it is said how much their
+    answers would change without the task, on their recorded rows and, with --data, on their test
+    rows. The run's records and its cache, which tell of the task as well, are left, and named.
+
+    Exit code: 0 done, or a dry run; 2 nothing was changed.
+
+    [b]Examples[/b]
+
+      cl-graft forget first/grafting/seed0/bank topic --dry-run
+
+      cl-graft forget first/grafting/seed0/bank topic --retrain
+    """
+    from cl_graft.banks.forget import forget
+
+    output = Output(quiet, as_json)
+    with apart(), meter(output) as progress:
+        report = forget(
+            bank,
+            task,
+            retrain=retrain,
+            dry_run=dry_run,
+            data=data,
+            sets=sets or (),
+            model=model,
+            device=device,
+            trust_remote_code=trust_remote_code,
+            progress=progress.step,
+        )
+    shown: list[object] = []
+    if report.dependents:
+        shown.append(_dependents(report.dependents))
+    output.result(report, *shown, *_said(report, dry_run=dry_run))
+    if not report.done and not dry_run:
+        raise InputError(
+            f"{report.bank} was left as it is: later entries were trained on top of "
+            f"{report.task!r}; --retrain trains them again"
+        )
+
+
+def _dependents(dependents: tuple[Dependent, ...]) -> object:
+    rows = [
+        (
+            one.position,
+            one.task,
+            f"{one.changed} of {one.rows}" if one.rows else "–",
+            "–" if one.difference is None else f"{one.difference:.3g}",
+            *("–" if v is None else f"{v:.3f}" for v in (one.before, one.without, one.retrained)),
+        )
+        for one in dependents
+    ]
+    columns = (
+        "entry", "task", "recorded rows answered otherwise", "largest change of a logit",
+        "score", "without the task", "trained again",
+    )  # fmt: skip
+    return table("Trained on top of it", columns, rows)
+
+
+def _said(report: Forgotten, *, dry_run: bool) -> list[str]:
+    """Say in sentences what became of the bank."""
+    if not report.positions:
+        return [f"{report.bank} does not hold {report.task!r} any more; nothing had to be done."]
+    places = ", ".join(map(str, report.positions))
+    what = f"{report.task!r} (entry {places}, {report.mode} mode)"
+    if not report.exact:
+        return []
+    if dry_run:
+        lines = [f"{report.bank} would hold no byte of {what}. Nothing was changed."]
+    else:
+        lines = [
+            f"{report.bank} is now, file by file, the bank of a stream without {what}; check with: "
+            f"cl-graft verify {report.bank}"
+        ]
+    if report.labels:
+        moved = ", ".join(f"{old} is {new}" for old, new in report.labels.items())
+        lines.append(f"Task labels have no gaps: {moved}.")
+    if report.traces:
+        lines.append(f"These tell of it, too: {', '.join(map(str, report.traces))}.")
+    return lines

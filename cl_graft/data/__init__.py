@@ -1,0 +1,25 @@
+"""Text tasks: rows from files, the hub or grammars, few-shot samples, prompts and token ids.
+
+Nothing here imports transformers or datasets before a function needs them.
+"""
+
+from cl_graft.data.encoding import encode, label_token_ids
+from cl_graft.data.few_shot import few_shot
+from cl_graft.data.load import load_task
+from cl_graft.data.presets import PRESETS, Preset
+from cl_graft.data.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt
+from cl_graft.data.text_task import Row, TextTask
+
+__all__ = [
+    "CAUSAL_PROMPTS",
+    "PRESETS",
+    "PROMPTS",
+    "Preset",
+    "Prompt",
+    "Row",
+    "TextTask",
+    "encode",
+    "few_shot",
+    "label_token_ids",
+    "load_task",
+]

@@ -1,0 +1,82 @@
+"""What is suspicious about the rows of tasks: doubles, contradictions, test rows that also train.
+
+Texts are compared as they are, to the character.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from cl_graft.data.text_task import Row, TextTask
+
+__all__ = ["audit", "shared_rows", "told"]
+
+_Texts = tuple[str, str | None]
+
+
+def audit(task: TextTask) -> dict[str, int]:
+    """Count suspicious rows of a task.
+
+    Returns:
+        ``train_test_overlap``: test rows whose texts also stand in train or dev.
+        ``train_dev_overlap``: dev rows whose texts also stand in train.
+        ``duplicates``: training rows that repeat the texts and the label of an earlier one.
+        ``conflicts``: training rows whose texts also stand in train with another label.
+    """
+    train = [_texts(row) for row in task.train]
+    dev = [_texts(row) for row in task.dev]
+    labels: dict[_Texts, set[int | float]] = {}
+    for texts, row in zip(train, task.train, strict=True):
+        labels.setdefault(texts, set()).add(row.label)
+    seen = {*train, *dev}
+    return {
+        "train_test_overlap": sum(_texts(row) in seen for row in task.test),
+        "train_dev_overlap": sum(texts in labels for texts in dev),
+        "duplicates": len(train) - sum(len(given) for given in labels.values()),
+        "conflicts": sum(len(labels[texts]) > 1 for texts in train),
+    }
+
+
+def shared_rows(tasks: Sequence[TextTask]) -> list[tuple[str, ...]]:
+    """Name the other tasks of a stream in whose train or dev the test rows of each task stand.
+
+    Returns:
+        The notes on each task, one for each other task of which there are any, with their number.
+    """
+    learned: dict[_Texts, set[int]] = {}
+    for place, task in enumerate(tasks):
+        for row in (*task.train, *task.dev):
+            learned.setdefault(_texts(row), set()).add(place)
+    notes: list[tuple[str, ...]] = []
+    for place, task in enumerate(tasks):
+        found = Counter(
+            other for row in task.test for other in learned.get(_texts(row), ()) if other != place
+        )
+        notes.append(
+            tuple(
+                f"{count:,} of its {len(task.test):,} test rows also stand in train or dev of "
+                f"{tasks[other].name}"
+                for other, count in sorted(found.items())
+            )
+        )
+    return notes
+
+
+def told(task: TextTask, counts: Mapping[str, int]) -> list[str]:
+    """Say in a sentence each what `audit` counted, where it is anything."""
+    train, dev, test = len(task.train), len(task.dev), len(task.test)
+    said = {
+        "train_test_overlap": f"of {test:,} test rows also stand in train or dev; its scores will "
+        "look better than they are",
+        "train_dev_overlap": f"of {dev:,} dev rows also stand in train; what is chosen on dev fits "
+        "train too well",
+        "duplicates": f"of {train:,} training rows repeat an earlier one",
+        "conflicts": f"of {train:,} training rows have texts that also stand in train with another "
+        "label",
+    }
+    return [f"{counts[name]:,} {sentence}" for name, sentence in said.items() if counts[name]]
+
+
+def _texts(row: Row) -> _Texts:
+    return row.text, row.text_pair

@@ -1,0 +1,269 @@
+"""From records to rows: which column is which, and which class a label means.
+
+Columns are named by the caller, or found among the usual names. Labels are class ids, or label
+names where names are declared (by the caller, by the data, by a preset that fits); where none are
+declared the sorted distinct labels of the training rows become the names. The splits of a task are
+read together, so that all of them agree on classes.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cl_graft.data.bad_rows import BadRows
+from cl_graft.data.labels import class_names_of, has_no_label, label_name, read_labels, whole_number
+from cl_graft.data.record_files import Record, RecordFile
+from cl_graft.data.text_checks import fault_of
+from cl_graft.data.text_task import Row
+from cl_graft.errors import InputError, listed, nearest
+
+__all__ = ["Columns", "LabelledRows", "find_texts", "to_rows"]
+
+_TEXTS: tuple[tuple[str, str | None], ...] = (
+    ("text", "text_pair"),
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("text1", "text2"),
+    ("text", None),
+    ("sentence", None),
+    ("question", None),
+    ("content", None),
+    ("review", None),
+)
+_LABELS = ("label", "labels", "class", "category", "target", "coarse_label", "label_text")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """The names of a file's columns; None where they are to be found, or for no second text."""
+
+    text: str | None = None
+    text_pair: str | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledRows:
+    """The rows of every split that has labels, the label names (empty: regression), the columns.
+
+    `positive` is the label that the data declare as the positive one.
+    """
+
+    splits: Mapping[str, tuple[Row, ...]]
+    label_names: tuple[str, ...]
+    columns: Columns
+    without_labels: tuple[str, ...]
+    positive: str | None = None
+
+
+def to_rows(
+    files: Mapping[str, RecordFile],
+    *,
+    columns: Columns,
+    label_names: Sequence[str] | None,
+    preset_columns: Columns | None = None,
+    preset_names: Sequence[str] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    bad_rows: BadRows | None = None,
+) -> LabelledRows:
+    """Turn the records of all splits into rows.
+
+    Args:
+        files: Records by split; "train" is among them.
+        columns: What the caller named.
+        label_names: What the caller or a `meta.json` declared; empty means regression.
+        preset_columns: Columns to look for before the usual names.
+        preset_names: Label names to take where nobody declared any and the training rows have
+            these: as many texts as the preset's columns, every class, and at most one label in
+            twenty that is none of them (a fault).
+        aliases: Other spellings of the preset's label names: spelling in the data to name.
+        bad_rows: What becomes of rows that cannot be used; None means they are errors.
+
+    Returns:
+        The rows. A split other than "train" whose labels are all -1 or missing (the hidden test
+        labels of a benchmark) is left out and named in `without_labels`.
+
+    Raises:
+        InputError: At an unknown column, an empty text, or a label that is no declared one.
+    """
+    bad = bad_rows or BadRows()
+    for split, file in files.items():
+        if not file.records:
+            raise InputError(f"{file.place}: the {split} split has no rows")
+    found = _find_columns(files["train"], columns, preset_columns)
+    column = found.label or ""
+    hidden = tuple(
+        split
+        for split, file in files.items()
+        if split != "train" and all(has_no_label(r.values.get(column)) for r in file.records)
+    )
+    for split in hidden:
+        place = files[split].place
+        bad.notes.append(
+            f"{place}: no row has a label in column {column!r}; the {split} split is left out"
+        )
+    drafts = {
+        split: bad.kept(file.place, _labelled(file, column, bad), lambda r: _draft(r, found))
+        for split, file in files.items()
+        if split not in hidden
+    }
+    train = files["train"].place
+    if label_names is None:
+        label_names = files["train"].class_names.get(column)
+    spellings = aliases or {}
+    if preset_names is not None:
+        pair = preset_columns is not None and preset_columns.text_pair is not None
+        alike = pair == (found.text_pair is not None)
+        if alike and _fits(label_names, drafts["train"], preset_names, spellings):
+            label_names = preset_names if label_names is None else label_names
+        else:
+            spellings = {}
+    declared = label_names is not None
+    if label_names is None:
+        drafts["train"] = bad.kept(train, drafts["train"], _named)
+        bad.refuse_none_left(train, len(drafts["train"]))
+        names = [str(draft.label) for draft in drafts["train"]]
+        label_names = class_names_of(names, place=train, column=column)
+    labels = read_labels(label_names, spellings, declared=declared)
+    splits: dict[str, tuple[Row, ...]] = {}
+    for split, own in drafts.items():
+        place = files[split].place
+        rows = bad.kept(
+            place, own, lambda d: Row(d.text, d.text_pair, labels.read(d.label, d.place))
+        )
+        bad.refuse_none_left(place, len(rows))
+        splits[split] = tuple(rows)
+    return LabelledRows(splits, labels.names, found, hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A row whose label is still as the file has it."""
+
+    text: str
+    text_pair: str | None
+    label: object
+    place: str
+
+
+def find_texts(
+    file: RecordFile, asked: Columns, preset: Columns | None = None
+) -> tuple[str, str | None]:
+    """Return the columns of the text and of the second one, None where there is none.
+
+    Args:
+        file: Records.
+        asked: What the caller named; the others are found by their usual names.
+        preset: Columns to look for before the usual names.
+
+    Raises:
+        InputError: If a named column is not there, or no text is found.
+    """
+    for name in (asked.text, asked.text_pair, asked.label):
+        if name is not None and name not in file.columns:
+            raise InputError(
+                f"{file.place}: there is no column {name!r}; {nearest(name, file.columns)}"
+            )
+    if asked.text is not None:
+        return asked.text, asked.text_pair
+    candidates = [*_preset_texts(preset), *_TEXTS]
+    if (pair := asked.text_pair) is not None:
+        candidates = [(first, pair) for first, _ in candidates if first != pair]
+    return _first_pair(file, candidates)
+
+
+def _find_columns(file: RecordFile, asked: Columns, preset: Columns | None) -> Columns:
+    text, text_pair = find_texts(file, asked, preset)
+    labels = [asked.label] if asked.label else [preset.label] if preset and preset.label else []
+    labels += [] if asked.label else list(_LABELS)
+    label = next((name for name in labels if name in file.columns), None)
+    if label is None:
+        raise InputError(
+            f"{file.place}: no label column found among {listed(file.columns)}; say which one it "
+            f"is, or call it {_LABELS[0]!r}"
+        )
+    return Columns(text=text, text_pair=text_pair, label=label)
+
+
+def _preset_texts(preset: Columns | None) -> list[tuple[str, str | None]]:
+    return [(preset.text, preset.text_pair)] if preset and preset.text else []
+
+
+def _first_pair(
+    file: RecordFile, candidates: Sequence[tuple[str, str | None]]
+) -> tuple[str, str | None]:
+    for text, text_pair in candidates:
+        if text in file.columns and (text_pair is None or text_pair in file.columns):
+            if text_pair and all(r.values.get(text_pair) is None for r in file.records):
+                return text, None
+            return text, text_pair
+    raise InputError(
+        f"{file.place}: no text column found among {listed(file.columns)}; say which one it is, or "
+        "call it 'text'"
+    )
+
+
+def _labelled(file: RecordFile, column: str, bad: BadRows) -> tuple[Record, ...]:
+    """Drop the rows that the datasets library marks as unlabelled (SNLI has some)."""
+    if column not in file.class_names:
+        return file.records
+    labelled = tuple(r for r in file.records if whole_number(r.values.get(column)) != -1)
+    if len(labelled) < len(file.records):
+        without = len(file.records) - len(labelled)
+        bad.leave_out(file.place, "without a label (−1)", rows=without)
+    return labelled
+
+
+def _draft(record: Record, columns: Columns) -> _Draft:
+    pair = None if columns.text_pair is None else _text(record, columns.text_pair)
+    text = _text(record, columns.text or "")
+    return _Draft(text, pair, _value(record, columns.label or ""), record.place)
+
+
+def _fits(
+    declared: Sequence[str] | None,
+    drafts: Sequence[_Draft],
+    names: Sequence[str],
+    spellings: Mapping[str, str],
+) -> bool:
+    """Whether data have the labels of a preset: declared, or each of them in training rows."""
+    if declared is not None:
+        return {spellings.get(name, name) for name in declared} == set(names)
+    labels = read_labels(names, spellings)
+    seen: set[int | float] = set()
+    others = 0
+    for draft in drafts:
+        try:
+            seen.add(labels.read(draft.label, draft.place))
+        except InputError:
+            others += 1
+    return len(seen) >= len(names) and others * 20 <= len(drafts)
+
+
+def _named(draft: _Draft) -> _Draft:
+    return replace(draft, label=label_name(draft.label, draft.place))
+
+
+def _value(record: Record, column: str) -> object:
+    if column not in record.values:
+        raise InputError(
+            f"{record.place}: there is no column {column!r}; {nearest(column, record.values)}"
+        )
+    value = record.values[column]
+    missing = value is None or (isinstance(value, float) and math.isnan(value))
+    if missing or (isinstance(value, str) and not value.strip()):
+        raise InputError(f"{record.place}: column {column!r} is empty")
+    return value
+
+
+def _text(record: Record, column: str) -> str:
+    value = _value(record, column)
+    if not isinstance(value, str):
+        raise InputError(
+            f"{record.place}: column {column!r} must hold text, got {type(value).__name__}"
+        )
+    if fault := fault_of(value):
+        raise InputError(f"{record.place}: the text in column {column!r} {fault}")
+    return value

@@ -1,0 +1,173 @@
+"""A task as tensors for one model, and the cache that spares tokenizing it again.
+
+What is kept are the tokens without their padding, a tenth of the tensors or less, under a name of
+all that they depend on: the task's rows, the tokenizer and its library, the family, the prompt and
+the length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from cl_graft.data.encoding import Family, encode_rows, label_token_ids
+from cl_graft.data.prompts import Prompt
+from cl_graft.data.text_task import Row, TextTask
+from cl_graft.data.tokenizer_text import tokenizer_text
+from cl_graft.runtime.batching import by_length, text_lengths
+from cl_graft.runtime.cache import Cache, cache_key
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+__all__ = ["EncodedTask", "encode_task", "label_tokens_of", "prompt_of"]
+
+_ENCODING = 2
+"""Goes up whenever `encode` gives other tokens than before, or more is kept with them."""
+
+
+@dataclass(frozen=True, eq=False)
+class EncodedTask:
+    """A task as tensors for one model family.
+
+    Attributes:
+        task: The text task.
+        splits: Inputs, int64 (n, 2, L), and targets, (n,), of ``train``, ``valid`` and ``test``.
+        rows: Which row of the text task's split stands at each place, int64 (n,), by split.
+        label_tokens: Every label's tokens, for prompts; None for encoders.
+        cut: How many rows were longer than L tokens, by split.
+    """
+
+    task: TextTask
+    splits: dict[str, tuple[Tensor, Tensor]]
+    rows: dict[str, Tensor]
+    label_tokens: tuple[tuple[int, ...], ...] | None
+    cut: dict[str, int]
+
+    def __repr__(self) -> str:
+        length = self.splits["train"][0].shape[-1]
+        return f"EncodedTask({self.task!r}, {length} tokens a row)"
+
+
+def prompt_of(task: TextTask, family: Family) -> Prompt | None:
+    """Return the prompt by which a model of a family answers a task; None for encoders."""
+    return {"encoder": None, "masked_lm": task.prompt, "causal_lm": task.causal_prompt}[family]
+
+
+def label_tokens_of(
+    task: TextTask, tokenizer: Tokenizer, family: Family
+) -> tuple[tuple[int, ...], ...] | None:
+    """Return the tokens of every label of a task; None without a prompt.
+
+    Raises:
+        InputError: If a label word has several tokens, and the family answers with one.
+    """
+    prompt = prompt_of(task, family)
+    if family == "encoder" or prompt is None:
+        return None
+    return label_token_ids(tokenizer, prompt, task.label_names, family=family)
+
+
+def encode_task(
+    task: TextTask,
+    tokenizer: Tokenizer,
+    *,
+    family: Family,
+    max_length: int,
+    cache: Cache | None = None,
+) -> EncodedTask:
+    """Encode the rows of a task; dev and test rows by length, the longest first.
+
+    Args:
+        task: The task.
+        tokenizer: The model's tokenizer.
+        family: ``"encoder"``, ``"masked_lm"`` or ``"causal_lm"``.
+        max_length: Tokens a row.
+        cache: Keeps the tokens.
+
+    Raises:
+        InputError: If a prompt does not fit the family or a label word has several tokens.
+    """
+    prompt, tokens = prompt_of(task, family), label_tokens_of(task, tokenizer, family)
+    kind = torch.float32 if task.regression else torch.int64
+    texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
+    inputs, cut = _inputs(task, texts, tokenizer, family, prompt, max_length, cache)
+    splits, numbers = {}, {}
+    for name, rows in texts.items():
+        lengths = text_lengths(inputs[name])
+        order = torch.arange(len(rows))
+        if name != "train" and lengths is not None:
+            order = by_length(lengths)
+        targets = torch.tensor([row.label for row in rows], dtype=kind)
+        splits[name] = inputs[name][order], targets[order]
+        numbers[name] = order
+    return EncodedTask(task, splits, numbers, tokens, cut)
+
+
+def _inputs(
+    task: TextTask,
+    texts: Mapping[str, Sequence[Row]],
+    tokenizer: Tokenizer,
+    family: Family,
+    prompt: Prompt | None,
+    max_length: int,
+    cache: Cache | None,
+) -> tuple[dict[str, Tensor], dict[str, int]]:
+    """Return the encoded rows of every split, and how many were cut, from the cache if it can."""
+    key = cache_key("tokens", task.fingerprint, _recipe(tokenizer, family, prompt, max_length), 0)
+    found = cache.get(key) if cache is not None else None
+    padding: Any = tokenizer.pad_token_id or 0
+    if found is not None:
+        tensors, facts = found
+        return {n: _padded(tensors, n, max_length, padding) for n in texts}, facts["cut"]
+    encoded = {
+        name: encode_rows(rows, tokenizer, family=family, prompt=prompt, max_length=max_length)
+        for name, rows in texts.items()
+    }
+    inputs = {name: made.inputs for name, made in encoded.items()}
+    cut = {name: made.cut for name, made in encoded.items()}
+    if cache is not None:
+        kept = {key: part for name in texts for key, part in _bare(inputs[name], name).items()}
+        cache.put(key, kept, {"task": task.name, "cut": cut})
+    return inputs, cut
+
+
+def _recipe(
+    tokenizer: Tokenizer, family: Family, prompt: Prompt | None, max_length: int
+) -> dict[str, Any]:
+    special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
+    return {
+        "encoding": _ENCODING,
+        "libraries": [version("transformers"), version("tokenizers")],
+        "tokenizer": [type(tokenizer).__name__, tokenizer_text(tokenizer), special],
+        "side": getattr(tokenizer, "truncation_side", ""),
+        "family": family,
+        "template": prompt.template if prompt else None,
+        "max_length": max_length,
+    }
+
+
+def _bare(inputs: Tensor, name: str) -> dict[str, Tensor]:
+    """Take the padding off encoded rows."""
+    within = inputs[:, 1] != 0
+    return {
+        f"{name}.ids": inputs[:, 0][within].int(),
+        f"{name}.segments": inputs[:, 1][within].to(torch.uint8),
+        f"{name}.lengths": within.sum(1).int(),
+    }
+
+
+def _padded(kept: Mapping[str, Tensor], name: str, max_length: int, padding: int) -> Tensor:
+    """Put the padding back."""
+    lengths = kept[f"{name}.lengths"]
+    within = torch.arange(max_length) < lengths[:, None]
+    ids = torch.full(within.shape, padding, dtype=torch.int64)
+    segments = torch.zeros(within.shape, dtype=torch.int64)
+    ids[within] = kept[f"{name}.ids"].long()
+    segments[within] = kept[f"{name}.segments"].long()
+    return torch.stack([ids, segments], dim=1)

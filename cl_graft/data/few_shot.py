@@ -1,0 +1,208 @@
+"""Few-shot samples: k rows a class from the training rows, and a dev split that always exists.
+
+The protocol is LM-BFF's (https://arxiv.org/abs/2012.15723, section 3): shuffle with the data
+seed, the first k rows of each class train, the next k select. Where the data leave no such dev
+split, 5 % of the training rows serve (grafting paper, appendix B.2,
+https://arxiv.org/abs/2302.06600). Either way dev has the classes in the proportions of train. The
+data seed has nothing to do with the seed of a model; a smaller k is a part of a larger one.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cl_graft.data.text_task import Row
+from cl_graft.errors import InputError, listed
+from cl_graft.runtime.seeding import permutation
+
+__all__ = ["LEAST_DEV_ROWS", "FewShot", "few_shot", "hold_out_test"]
+
+LEAST_DEV_ROWS = 32
+_DEV_SHARE = 0.05
+_TEST_SHARE = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class FewShot:
+    """Training and dev rows, each in the order of the file, and how they were chosen."""
+
+    train: tuple[Row, ...]
+    dev: tuple[Row, ...]
+    rule: Mapping[str, object]
+
+
+def few_shot(
+    rows: Sequence[Row],
+    *,
+    label_names: Sequence[str],
+    shots: int | None,
+    data_seed: int,
+    dev: Sequence[Row] | None = None,
+    short: str = "all",
+) -> FewShot:
+    """Choose training and dev rows.
+
+    With `shots` = k, the first k rows of each class (after a shuffle by `data_seed`) train and the
+    next m of each are dev, where m is k, or what the smallest class has left. Dev is 5 % of the
+    training rows instead, at least one of each class that has two, if m of each are fewer than
+    that, or if the classes have not each k rows left and all together fewer than 32. A dev split
+    that came with the data gives the dev rows instead (at most k a class), unless all its rows are
+    of one class. With `shots` = None all rows train, and dev is the data's own split, or 5 %. For a
+    regression (`label_names` empty) all rows are one class.
+
+    `rule` says how dev was chosen (``dev``), and what a reader may not expect of it (``note``).
+
+    Args:
+        rows: Training rows.
+        label_names: Names of the classes.
+        shots: Rows a class, at least 1; None for all.
+        data_seed: Seed of the shuffle.
+        dev: The data's own dev split, if it has one.
+        short: "all": a class with fewer than k rows gives all it has; or "error".
+
+    Raises:
+        InputError: If a class has no row, or too few and `short` is "error", or there are too few
+            rows to hold any out for dev.
+    """
+    if short not in ("error", "all"):
+        raise InputError(f"shots_short must be 'error' or 'all', got {short!r}")
+    if shots is not None and shots < 1:
+        raise InputError(f"shots must be at least 1 row a class, got {shots}")
+    classes = _by_class(rows, label_names, data_seed)
+    _check_counts(classes, shots, short)
+
+    if shots is None:
+        train = list(range(len(rows)))
+        rule: dict[str, object] = {"train": "all rows"}
+    else:
+        train = sorted(index for order in classes.values() for index in order[:shots])
+        rule = {"train": f"{shots} rows a class"}
+    rule |= {"shots": shots, "data_seed": data_seed, "shots_short": short}
+
+    held = _five_percent(classes, set(train))
+    dev_rows: list[Row] = []
+    note = ""
+    if dev is not None:
+        dev_rows, note = _own_dev(dev, label_names, shots, data_seed)
+        rule["dev"] = "the data's own dev split"
+    elif shots is not None:
+        left = [min(shots, len(order) - min(shots, len(order))) for order in classes.values()]
+        most = min(left)
+        if sum(left) < min(LEAST_DEV_ROWS, shots * len(left)) or most * len(left) < len(held):
+            note = f"the smallest class has {most} rows left beside those that train"
+        else:
+            chosen = sorted(i for order in classes.values() for i in order[shots : shots + most])
+            dev_rows = [rows[index] for index in chosen]
+            rule["dev"] = f"the next {most} rows a class"
+
+    if not dev_rows:
+        if not held:
+            raise InputError(
+                f"{len(train)} training rows are too few to hold out any for a dev split: at least "
+                "one class with two rows is needed"
+            )
+        dev_rows = [rows[index] for index in sorted(held)]
+        train = [index for index in train if index not in held]
+        rule["dev"] = "5% of the training rows"
+        note = f"dev is 5% of the training rows, since {note}" if note else ""
+    few = [f"{n or 'all'} {len(o)}" for n, o in classes.items() if len(o) < (shots or 0)]
+    short_of = f"fewer than {shots} rows, all of which serve: {listed(few)}" if few else ""
+    note = "; ".join(filter(None, (short_of, note, _missing(dev_rows, label_names))))
+    if note:
+        rule["note"] = note
+
+    train_rows = tuple(rows[index] for index in train)
+    rule |= {
+        "train_rows": _counts(train_rows, label_names),
+        "dev_rows": _counts(dev_rows, label_names),
+    }
+    return FewShot(train_rows, tuple(dev_rows), rule)
+
+
+def hold_out_test(
+    rows: Sequence[Row], *, data_seed: int
+) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """Split rows 80/20 into training and test rows, for data that come without a test split.
+
+    Rows of the same texts stay together, so no test row stands in train. Both parts keep the order
+    of the file.
+
+    Raises:
+        InputError: If there are fewer than two different texts.
+    """
+    groups: dict[tuple[str, str | None], list[int]] = {}
+    for index, row in enumerate(rows):
+        groups.setdefault((row.text, row.text_pair), []).append(index)
+    if len(groups) < 2:
+        raise InputError("a test split needs at least two different texts")
+    texts = list(groups.values())
+    held = max(1, round(_TEST_SHARE * len(texts)))
+    order = permutation(len(texts), data_seed, "test")[:held].tolist()
+    test = {index for group in order for index in texts[group]}
+    return (
+        tuple(row for index, row in enumerate(rows) if index not in test),
+        tuple(row for index, row in enumerate(rows) if index in test),
+    )
+
+
+def _by_class(
+    rows: Sequence[Row], label_names: Sequence[str], data_seed: int
+) -> dict[str, list[int]]:
+    """Return the row numbers of each class, shuffled. Keys are names, as ids differ by source."""
+    members: dict[str, list[int]] = {name: [] for name in label_names or ("",)}
+    for index, row in enumerate(rows):
+        members[label_names[int(row.label)] if label_names else ""].append(index)
+    return {
+        name: [indices[place] for place in permutation(len(indices), data_seed, "shots", name)]
+        for name, indices in members.items()
+    }
+
+
+def _check_counts(classes: Mapping[str, Sequence[int]], shots: int | None, short: str) -> None:
+    counts = ", ".join(f"{name or 'all'} {len(order)}" for name, order in classes.items())
+    if any(not order for order in classes.values()):
+        raise InputError(f"a class has no training row at all; rows a class: {counts}")
+    if shots is not None and short == "error" and any(len(o) < shots for o in classes.values()):
+        raise InputError(
+            f"too few training rows for {shots} shots; rows a class: {counts}. "
+            "Ask for fewer, or take all there are: shots_short 'all'"
+        )
+
+
+def _own_dev(
+    dev: Sequence[Row], label_names: Sequence[str], shots: int | None, data_seed: int
+) -> tuple[list[Row], str]:
+    """Return the rows of the data's own dev split, or none and why it cannot serve."""
+    classes = _by_class(dev, label_names, data_seed)
+    present = [name for name, order in classes.items() if order]
+    if label_names and len(present) == 1:
+        return [], f"all rows of the data's own dev split are of the class {present[0]!r}"
+    chosen = sorted(index for order in classes.values() for index in order[:shots])
+    return [dev[index] for index in chosen], ""
+
+
+def _missing(dev: Sequence[Row], label_names: Sequence[str]) -> str:
+    """Name the classes that dev lacks: of one training row, or absent from the data's own dev."""
+    lacking = [name for name, count in _counts(dev, label_names).items() if not count]
+    return f"dev has no row of {listed(lacking)}" if lacking else ""
+
+
+def _five_percent(classes: Mapping[str, Sequence[int]], train: set[int]) -> set[int]:
+    """Choose 5 % of each class's training rows, at least one where a class has two or more.
+
+    They are the last of the class's shuffle, so those kept are still its first.
+    """
+    held: set[int] = set()
+    for order in classes.values():
+        own = [index for index in order if index in train]
+        if len(own) > 1:
+            held.update(own[-max(1, round(_DEV_SHARE * len(own))) :])
+    return held
+
+
+def _counts(rows: Sequence[Row], label_names: Sequence[str]) -> dict[str, int]:
+    if not label_names:
+        return {"all": len(rows)}
+    counts = dict.fromkeys(label_names, 0)
+    for row in rows:
+        counts[label_names[int(row.label)]] += 1
+    return counts

@@ -1,0 +1,143 @@
+"""Data sets of the Hugging Face library: saved with `save_to_disk`, or on the hub by name."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cl_graft.data.record_files import SUFFIXES, Record, RecordFile, gather
+from cl_graft.data.text_files import Reading, check_rows, check_size
+from cl_graft.errors import InputError, first_line
+
+# The datasets library takes most of a second to import, so each function imports it when called.
+
+__all__ = ["is_saved_dataset", "read_hub_dataset", "read_saved_dataset"]
+
+_logger = logging.getLogger(__name__)
+
+_SECONDS_TO_REACH_THE_HUB = 5.0
+
+
+def is_saved_dataset(path: Path) -> bool:
+    """Whether the folder was written by `Dataset.save_to_disk` or `DatasetDict.save_to_disk`."""
+    return (path / "dataset_dict.json").is_file() or (
+        (path / "dataset_info.json").is_file() and (path / "state.json").is_file()
+    )
+
+
+def read_saved_dataset(path: Path, *, reading: Reading) -> dict[str, RecordFile]:
+    """Read the splits of a saved data set; a `Dataset` without splits comes as "train".
+
+    Raises:
+        InputError: If the folder is damaged, or a split larger than `reading` allows.
+    """
+    import datasets
+
+    for file in sorted(path.rglob("*.arrow")):
+        _refuse_dictionaries(file)
+    try:
+        loaded = datasets.load_from_disk(str(path))
+    except Exception as error:  # the library raises whatever its files' parsers raise
+        reason = str(error).split("\n", 1)[0]
+        raise InputError(f"{path}: a saved data set that cannot be read ({reason})") from None
+    return _splits(loaded, str(path), reading)
+
+
+def _refuse_dictionaries(file: Path) -> None:
+    """Refuse what the library does not write, and would unpack before anybody sees its size.
+
+    Raises:
+        InputError: If a column's values stand in a dictionary, or another form of repetition.
+    """
+    import pyarrow
+
+    try:
+        with pyarrow.memory_map(str(file)) as source:
+            types = pyarrow.ipc.open_stream(source).schema.types
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{file}: not an intact Arrow file ({first_line(error)})") from None
+    while types:
+        kind = types.pop()
+        if pyarrow.types.is_dictionary(kind) or pyarrow.types.is_run_end_encoded(kind):
+            raise InputError(
+                f"{file}: a column of the type {kind}, which the datasets library does not write; "
+                "save its values themselves"
+            )
+        kind = getattr(kind, "storage_type", kind)
+        types += [kind.field(place).type for place in range(kind.num_fields)]
+
+
+def read_hub_dataset(
+    name: str, config: str | None = None, *, reading: Reading
+) -> dict[str, RecordFile]:
+    """Download a data set from the hub, or take it from the local cache if HF_HUB_OFFLINE is set.
+
+    Raises:
+        InputError: If the hub cannot be reached within seconds, or has no such data set.
+    """
+    import datasets
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError
+
+    # Without a connection load_dataset retries for 23 seconds; asking once first answers at once.
+    if not constants.HF_HUB_OFFLINE:
+        try:
+            HfApi().dataset_info(name, timeout=_SECONDS_TO_REACH_THE_HUB)
+        except HfHubHTTPError as error:
+            raise InputError(
+                f"the hub gives no data set {name!r} ({first_line(error)}); "
+                f"it may be misspelt, or private. {_LOCAL_FORMS}"
+            ) from None
+        except ValueError as error:
+            raise InputError(f"{name!r} is no name of a hub data set ({error})") from None
+        except Exception as error:  # the HTTP client's own errors, which differ between versions
+            raise InputError(
+                f"data set {name!r}: the Hugging Face hub cannot be reached ({error}). "
+                f"{_LOCAL_FORMS} If it is in the hub's local cache, set HF_HUB_OFFLINE=1."
+            ) from None
+    _logger.info("loading %s from the hub", name)
+    try:
+        loaded = datasets.load_dataset(name, config)
+    except Exception as error:  # as above: no common base class
+        reason = str(error).split("\n", 1)[0]
+        raise InputError(f"hub data set {name!r} cannot be loaded ({reason})") from None
+    return _splits(loaded, name if config is None else f"{name}:{config}", reading)
+
+
+_LOCAL_FORMS = (
+    f"Local data is read from a file ({', '.join(SUFFIXES)}), a folder with train and test files, "
+    "or a data set saved with save_to_disk."
+)
+
+
+def _splits(loaded: Any, place: str, reading: Reading) -> dict[str, RecordFile]:
+    tables: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"train": loaded}
+    return {split: _records(table, f"{place}[{split}]", reading) for split, table in tables.items()}
+
+
+def _records(table: Any, place: str, reading: Reading) -> RecordFile:
+    """Read the columns of single values: lists, records and media hold neither texts nor labels."""
+    import datasets
+
+    check_size(place, table.data.nbytes, reading)
+    check_rows(place, len(table), reading)
+    class_names = {
+        column: tuple(feature.names)
+        for column, feature in table.features.items()
+        if isinstance(feature, datasets.ClassLabel)
+    }
+    flat = [
+        column
+        for column, feature in table.features.items()
+        if isinstance(feature, datasets.Value | datasets.ClassLabel)
+    ]
+    try:
+        table.data.validate(full=True)
+        rows = enumerate(table.select_columns(flat), start=1)
+        records = gather(place, (Record(v, f"{place}: row {n}") for n, v in rows), reading)
+    except InputError:
+        raise
+    except Exception as error:  # whatever reading or decoding a column raises
+        reason = (str(error) or type(error).__name__).split("\n", 1)[0]
+        raise InputError(f"{place}: the rows cannot be read ({reason})") from None
+    return RecordFile(place, tuple(flat), records, class_names)

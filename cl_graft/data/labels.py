@@ -1,0 +1,187 @@
+"""What a label means: a class id, one of the declared names, or a name itself.
+
+Files disagree on how they write the same label: 1, "1", 1.0, "1.0", " pos", true. A whole number
+in any form is one label. Where names are declared a number is a class id, else it is itself a name.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cl_graft.errors import InputError, nearest
+from cl_graft.runtime.escaping import control_in
+
+__all__ = ["Labels", "class_names_of", "has_no_label", "label_name", "read_labels"]
+
+_logger = logging.getLogger(__name__)
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,100}(\.0*)?")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_LONGEST_NAME = 200
+_MISSING = {"nan", "NaN", "NAN", "null", "NULL", "None", "N/A", "#N/A", "<NA>"}
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """Label names, and the class id of each spelling.
+
+    Where names are `declared`, a number is a class id; else it is itself a name ("3" for 3).
+    """
+
+    names: tuple[str, ...]
+    ids: Mapping[str, int]
+    declared: bool
+
+    def read(self, value: object, place: str) -> int | float:
+        """Read one label: a number for a regression, else a class id.
+
+        Raises:
+            InputError: If it is none of the labels.
+        """
+        if not self.names:
+            return _number(value, place)
+        if not self.declared:
+            value = label_name(value, place)
+        if isinstance(value, bool):
+            value = str(value).lower()
+        if isinstance(value, str):
+            value = value.strip()
+            if value in self.ids:
+                return self.ids[value]
+        if not self.declared:
+            raise InputError(
+                f"{place}: label {value!r} is not among the labels of the training rows; "
+                f"{nearest(str(value), self.names)}"
+            )
+        class_id = whole_number(value)
+        if class_id is None and isinstance(value, str):
+            raise InputError(
+                f"{place}: label {value[:_LONGEST_NAME]!r} is not among the declared label names; "
+                f"{nearest(value, self.names)}"
+            )
+        if class_id is None or not 0 <= class_id < len(self.names):
+            raise InputError(
+                f"{place}: label {value!r} is outside the declared {len(self.names)} labels: "
+                f"expected 0 to {len(self.names) - 1}, or one of {', '.join(self.names)}"
+            )
+        return class_id
+
+
+def read_labels(
+    names: Sequence[str], aliases: Mapping[str, str], *, declared: bool = True
+) -> Labels:
+    """Prepare to read labels named `names`; an alias stands for the name that it maps to.
+
+    Raises:
+        InputError: If two names are the same, or one is too long or holds control characters.
+    """
+    own = tuple(aliases.get(str(name), str(name)) for name in names)
+    for name in own:
+        if len(name) > _LONGEST_NAME or control_in(name):
+            raise InputError(
+                f"the label name {name[:40]!r} has {len(name)} characters, or control characters: "
+                f"expected at most {_LONGEST_NAME} that can be shown"
+            )
+    if len(set(own)) != len(own) or len(own) == 1:
+        raise InputError(f"two or more different label names are needed, got {list(own)}")
+    ids = {name: class_id for class_id, name in enumerate(own)}
+    for alias, name in aliases.items():
+        # A number as alias renames a declared name only; in a row it may as well be a class id.
+        if name in ids and whole_number(alias) is None:
+            ids.setdefault(alias, ids[name])
+    return Labels(own, ids, declared)
+
+
+def label_name(value: object, place: str) -> str:
+    """Return the name that a label is where no names are declared.
+
+    Raises:
+        InputError: If it looks like a missing value, a number that is not whole, or a text.
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    whole = whole_number(value)
+    if whole is not None:
+        return str(whole)
+    if not isinstance(value, str) or _NUMBER.fullmatch(value.strip()):
+        raise InputError(
+            f"{place}: label {value!r} is neither a name nor a whole number; declare the label "
+            "names if it is one of them, or none (an empty list) for a regression"
+        )
+    name = value.strip()
+    if name in _MISSING:
+        raise InputError(
+            f"{place}: label {name!r} looks like a missing value; declare the label names if it is "
+            "one of them"
+        )
+    if len(name) > _LONGEST_NAME or control_in(name):
+        raise InputError(
+            f"{place}: label {name[:40]!r} is no name: it has {len(name)} characters, or control "
+            "characters; another column, or a quote that is not closed, causes this"
+        )
+    return name
+
+
+def class_names_of(labels: Sequence[str], *, place: str, column: str) -> tuple[str, ...]:
+    """Return the names of the classes: the distinct labels of the training rows, sorted.
+
+    Raises:
+        InputError: If there is but one, or so many that they are no classes.
+    """
+    distinct = set(labels)
+    if len(distinct) < 2:
+        raise InputError(
+            f"{place}: all rows have the same label {next(iter(distinct))!r} in column {column!r}"
+        )
+    if len(distinct) > max(20, len(labels) // 2):
+        raise InputError(
+            f"{place}: column {column!r} has {len(distinct)} different values in {len(labels)} "
+            "rows: that is no class label; name the label column, or declare the label names"
+        )
+    alike: dict[str, str] = {}
+    for name in sorted(distinct):
+        other = alike.setdefault(name.casefold(), name)
+        if other != name:
+            _logger.warning(
+                "%s: the labels %r and %r differ only in their case; they are taken as two classes",
+                place,
+                other,
+                name,
+            )
+    numeric = all(whole_number(name) is not None for name in distinct)
+    # Numbers sort as numbers: 2 before 10.
+    return tuple(sorted(distinct, key=int) if numeric else sorted(distinct))
+
+
+def has_no_label(value: object) -> bool:
+    """Whether a label is missing, or hidden as benchmarks hide them: None, NaN, empty or −1."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return True
+    return (isinstance(value, str) and not value.strip()) or whole_number(value) == -1
+
+
+def whole_number(value: object) -> int | None:
+    """Return the whole number that a value is or spells, as 1, 1.0, "1" and "1.0" do; else None."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return value
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+        return int(value.partition(".")[0])
+    return None
+
+
+def _number(value: object, place: str) -> float:
+    try:
+        number = float(value) if isinstance(value, (int, float, str)) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{place}: label {value!r} is not a number, as a regression needs")
+    return number

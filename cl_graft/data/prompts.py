@@ -1,0 +1,275 @@
+"""Prompts: a template around the texts, and one word (or string) for each label name.
+
+A template is text with fields in braces:
+
+    {text} It was {mask}.
+    {text-}? {mask}, {text_pair_lower}
+
+`{text}` and `{text_pair}` stand for the row's texts. A trailing `-` drops the last character if it
+is punctuation (LM-BFF's code drops it whatever it is, and so eats letters). `_lower` lower-cases
+the first letter. A masked-LM template holds `{mask}` exactly once; a causal one has no mask: the
+label's string follows the template's end. Words are keyed by label *name*, as the order of labels
+differs between sources of the same data set.
+
+Templates and words of the presets are LM-BFF's (Gao et al., 2021, https://arxiv.org/abs/2012.15723,
+appendix B) with the additions of the grafting paper (https://arxiv.org/abs/2302.06600); the causal
+ones are those of Holtzman et al. (https://arxiv.org/abs/2104.08315) as that paper uses them.
+"""
+
+import string
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from cl_graft.errors import InputError, nearest
+from cl_graft.runtime.escaping import control_in
+
+__all__ = ["CAUSAL_PROMPTS", "PROMPTS", "Piece", "Prompt", "default_prompts", "fill_field"]
+
+_TEXT_FIELDS = tuple(
+    f"{column}{lower}{cut}"
+    for column in ("text", "text_pair")
+    for lower in ("", "_lower")
+    for cut in ("", "-")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """One piece of a template: the literal text before a field, and the field ('' at the end)."""
+
+    literal: str
+    field: str
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """A template and the word of every label name.
+
+    Raises:
+        InputError: If the template has an unknown field, no text, or more than one mask; if a word
+            is empty, or two label names share one.
+
+    Examples:
+        >>> words = {"positive": "great", "negative": "terrible"}
+        >>> Prompt("{text} It was {mask}.", words).words["positive"]
+        'great'
+    """
+
+    template: str
+    words: Mapping[str, str] = field(hash=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "words", dict(self.words))
+        fields = [piece.field for piece in self.pieces if piece.field]
+        for name in fields:
+            if name != "mask" and name not in _TEXT_FIELDS:
+                raise InputError(
+                    f"prompt template {self.template!r} has an unknown field {{{name}}}; "
+                    f"{nearest(name, ('mask', *_TEXT_FIELDS))}"
+                )
+        if not any(name.startswith("text") for name in fields):
+            raise InputError(f"prompt template {self.template!r} holds no {{text}}")
+        if fields.count("mask") > 1:
+            raise InputError(f"prompt template {self.template!r} holds {{mask}} more than once")
+        # Lines and tabs are part of what a language model is asked.
+        shown = self.template.replace("\n", " ").replace("\t", " ")
+        for text in (shown, *self.words.values()):
+            if found := control_in(text):
+                raise InputError(f"prompt template or word {text!r} holds the control {found}")
+        owners: dict[str, str] = {}
+        for label_name, word in self.words.items():
+            if not word.strip():
+                raise InputError(f"prompt word of label {label_name!r} is empty")
+            if word in owners:
+                raise InputError(
+                    f"labels {owners[word]!r} and {label_name!r} share the prompt word {word!r}, "
+                    "so no answer could tell them apart"
+                )
+            owners[word] = label_name
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """The template cut at its fields."""
+        try:
+            parsed = list(string.Formatter().parse(self.template))
+        except ValueError as error:
+            raise InputError(f"prompt template {self.template!r}: {error}") from None
+        for _, name, spec, conversion in parsed:
+            if spec or conversion or name == "":
+                raise InputError(
+                    f"prompt template {self.template!r}: a field is a bare name in braces, "
+                    "without ':' or '!'"
+                )
+        return tuple(Piece(literal, name or "") for literal, name, _, _ in parsed)
+
+    @property
+    def masked(self) -> bool:
+        """Whether the template holds a mask."""
+        return any(piece.field == "mask" for piece in self.pieces)
+
+    @property
+    def uses_pair(self) -> bool:
+        """Whether the template holds the second text."""
+        return any(piece.field.startswith("text_pair") for piece in self.pieces)
+
+    def words_for(self, label_names: Sequence[str]) -> tuple[str, ...]:
+        """Return the words in the order of `label_names`.
+
+        Raises:
+            InputError: If a label name has no word.
+        """
+        for name in label_names:
+            if name not in self.words:
+                raise InputError(
+                    f"the prompt {self.template!r} has no word for label {name!r}; it has words "
+                    f"for {', '.join(map(repr, self.words)) or 'none'}"
+                )
+        return tuple(self.words[name] for name in label_names)
+
+
+def fill_field(name: str, text: str, text_pair: str | None) -> str:
+    """Return what stands for the text field `name` in a row.
+
+    Raises:
+        InputError: If the field is of the second text and the row has none.
+    """
+    if name.startswith("text_pair"):
+        if text_pair is None:
+            raise InputError(f"the prompt uses {{{name}}}, but the row has one text only")
+        value = text_pair
+    else:
+        value = text
+    value = value.strip()
+    if name.endswith("-") and value and unicodedata.category(value[-1]).startswith("P"):
+        value = value[:-1]
+    if name.rstrip("-").endswith("_lower"):
+        value = value[:1].lower() + value[1:]
+    return value
+
+
+def default_prompts(label_names: Sequence[str], *, pair: bool) -> tuple[Prompt, Prompt]:
+    """Return a masked and a causal prompt for a task without its own: names serve as words.
+
+    Underscores of a name become spaces. A name that is more than one token of the tokenizer cannot
+    serve a masked language model; `label_token_ids` says so when it is asked.
+    """
+    words = {name: name.replace("_", " ") for name in label_names}
+    texts = "{text} {text_pair}" if pair else "{text}"
+    return Prompt(f"{texts} This is {{mask}}.", words), Prompt(f"{texts}\n category:", words)
+
+
+_SENTIMENT = {"negative": "terrible", "positive": "great"}
+_ENTAILED = {"entailment": "Yes", "not_entailment": "No"}
+_NLI = {"entailment": "Yes", "neutral": "Maybe", "contradiction": "No"}
+_TOPICS = {"World": "World", "Sports": "Sports", "Business": "Business"}
+_QUESTION_TYPES = {
+    "abbreviation": "Expression",
+    "entity": "Entity",
+    "description": "Description",
+    "human": "Human",
+    "location": "Location",
+    "number": "Number",
+}
+
+_REVIEW = "{text} It was {mask}."
+_STATEMENT = "{text} This is {mask}."
+_TOPIC = "{mask}: {text}"
+_INFERENCE = "{text-}? {mask}, {text_pair_lower}"
+_SAME = "{text} {mask}, {text_pair_lower}"
+
+_BUILT_IN_TOPICS = {
+    "sport": "Sports",
+    "business": "Business",
+    "science": "Science",
+    "food": "Food",
+    "music": "Music",
+}
+_BUILT_IN_QUESTIONS = {
+    "expression" if name == "abbreviation" else name: word for name, word in _QUESTION_TYPES.items()
+}
+_URGENCY = {"low": "low", "normal": "normal", "high": "high"}
+
+# cb takes MNLI's prompt; copa, wsc and the built-in tasks have prompts of our own.
+PROMPTS: Mapping[str, Prompt] = MappingProxyType(
+    {
+        **{
+            name: Prompt(_REVIEW, _SENTIMENT)
+            for name in ("sst2", "sst2_sent", "mr", "cr", "mpqa", "imdb", "yelp_polarity")
+        },
+        "subj": Prompt(_STATEMENT, {"subjective": "subjective", "objective": "objective"}),
+        "cola": Prompt(_STATEMENT, {"unacceptable": "incorrect", "acceptable": "correct"}),
+        "trec": Prompt(_TOPIC, _QUESTION_TYPES),
+        "ag_news": Prompt(_TOPIC, {**_TOPICS, "Sci/Tech": "Tech"}),
+        **{name: Prompt(_INFERENCE, _NLI) for name in ("mnli", "snli", "cb")},
+        **{name: Prompt(_INFERENCE, _ENTAILED) for name in ("qnli", "rte")},
+        "mrpc": Prompt(_SAME, {"not_equivalent": "No", "equivalent": "Yes"}),
+        "qqp": Prompt(_SAME, {"not_duplicate": "No", "duplicate": "Yes"}),
+        "copa": Prompt("{text} {text_pair} Answer: {mask}", {"choice1": "1", "choice2": "2"}),
+        "wsc": Prompt("{text} {text_pair} This is {mask}.", {"false": "false", "true": "true"}),
+        "sentiment": Prompt(_REVIEW, _SENTIMENT),
+        "topic": Prompt(_TOPIC, _BUILT_IN_TOPICS),
+        "question_type": Prompt(_TOPIC, _BUILT_IN_QUESTIONS),
+        "answer_entailment": Prompt(_INFERENCE, _ENTAILED),
+        "paraphrase": Prompt(_SAME, {"different": "No", "same": "Yes"}),
+        "urgency": Prompt("{text} The urgency is {mask}.", _URGENCY),
+    }
+)
+
+_TONE = '"{text}" has a tone that is'
+_TRUE_FALSE = " {text}\n question: {text_pair} true or false?\n answer:"
+_TRUE_FALSE_NEITHER = " {text}\n question: {text_pair} true, false, or neither?\n answer:"
+
+# The published code answers Subj with the two strings swapped, and TREC with phrases in another
+# order than the data's; here each string belongs to the label that it describes.
+CAUSAL_PROMPTS: Mapping[str, Prompt] = MappingProxyType(
+    {
+        **{
+            name: Prompt(_TONE, {"negative": "negative", "positive": "positive"})
+            for name in ("sst2", "sst2_sent", "mr", "cr", "mpqa", "imdb", "yelp_polarity")
+        },
+        "subj": Prompt(_TONE, {"subjective": "subject", "objective": "object"}),
+        "cola": Prompt(
+            '"{text}" is a sentence that is',
+            {"unacceptable": "incorrect", "acceptable": "correct"},
+        ),
+        "trec": Prompt(
+            " {text} The answer to this question will be",
+            {
+                "abbreviation": "an expression",
+                "entity": "an entity",
+                "description": "a description",
+                "human": "a person",
+                "location": "a location",
+                "number": "a number",
+            },
+        ),
+        "ag_news": Prompt(" summary: {text}\n topic:", {**_TOPICS, "Sci/Tech": "Science"}),
+        **{
+            name: Prompt(
+                _TRUE_FALSE_NEITHER,
+                {"entailment": "true", "contradiction": "false", "neutral": "neither"},
+            )
+            for name in ("mnli", "snli", "cb")
+        },
+        **{
+            name: Prompt(_TRUE_FALSE, {"entailment": "true", "not_entailment": "false"})
+            for name in ("qnli", "rte")
+        },
+        "mrpc": Prompt(_TRUE_FALSE, {"not_equivalent": "false", "equivalent": "true"}),
+        "qqp": Prompt(_TRUE_FALSE, {"not_duplicate": "false", "duplicate": "true"}),
+        "copa": Prompt(" {text}\n {text_pair}\n answer:", {"choice1": "1", "choice2": "2"}),
+        "wsc": Prompt(
+            " {text}\n question: {text_pair} true or false?\n answer:",
+            {"false": "false", "true": "true"},
+        ),
+        "sentiment": Prompt(_TONE, {"negative": "negative", "positive": "positive"}),
+        "topic": Prompt(" summary: {text}\n topic:", _BUILT_IN_TOPICS),
+        "question_type": Prompt(" question: {text}\n type:", _BUILT_IN_QUESTIONS),
+        "answer_entailment": Prompt(_TRUE_FALSE, {"entailment": "true", "not_entailment": "false"}),
+        "paraphrase": Prompt(_TRUE_FALSE, {"different": "false", "same": "true"}),
+        "urgency": Prompt(" message: {text}\n urgency:", _URGENCY),
+    }
+)

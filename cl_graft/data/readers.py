@@ -1,0 +1,210 @@
+"""Read labelled rows from files, folders and Hugging Face data sets.
+
+`read_rows` takes any local form: one file, a folder of train / dev / test files (beside them an
+optional `meta.json` that declares `label_names` and the `positive` one), or a data set saved with
+`save_to_disk`. `read_hub_rows` takes a data set of the hub by name. Both return the splits that
+there are; which rows serve as dev and test where a split is missing is decided by `load_task`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cl_graft.data.bad_rows import BadRows
+from cl_graft.data.columns import Columns, LabelledRows, to_rows
+from cl_graft.data.huggingface import is_saved_dataset, read_hub_dataset, read_saved_dataset
+from cl_graft.data.record_files import SUFFIXES, RecordFile, read_records, strip_suffix, unread_kind
+from cl_graft.data.text_files import Reading
+from cl_graft.errors import InputError
+
+__all__ = ["has_rows", "read_hub_rows", "read_rows", "train_records", "why_missing"]
+
+_SPLITS: Mapping[str, tuple[str, ...]] = {
+    "train": ("train", "training"),
+    "dev": ("dev", "validation", "valid", "val", "validation_matched"),
+    "test": ("test",),
+}
+
+
+def read_rows(
+    path: Path,
+    *,
+    columns: Columns | None = None,
+    label_names: Sequence[str] | None = None,
+    preset_columns: Columns | None = None,
+    preset_names: Sequence[str] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    reading: Reading | None = None,
+    bad_rows: BadRows | None = None,
+) -> LabelledRows:
+    """Read the splits of a local file or folder; see `cl_graft.data.columns.to_rows`.
+
+    Args:
+        path: A file, a folder of train / dev / test files, or a saved data set.
+        columns: Columns named by the caller; the others are found by their usual names.
+        label_names: Declared label names, in the order of class ids; empty for a regression. They
+            go before those of the data.
+        preset_columns: Columns to look for before the usual names.
+        preset_names: Label names for data that declares none and has these.
+        aliases: Spellings in the data to the preset's label names.
+        reading: Encoding and limits of the files.
+        bad_rows: What becomes of rows that cannot be used; its `warn` logs what was left out. None
+            means they are errors, and what is left out even so is logged here.
+
+    Raises:
+        InputError: With file and line, if anything about the data is not as it must be.
+    """
+    reading, bad = reading or Reading(), bad_rows or BadRows()
+    if not path.exists():
+        raise InputError(f"{path}: {why_missing(path)}")
+    declared, positive = _declared(path) if path.is_dir() else (None, None)
+    label_names = declared if label_names is None else label_names
+    rows = to_rows(
+        _record_files(path, reading, bad),
+        columns=columns or Columns(),
+        label_names=label_names,
+        preset_columns=preset_columns,
+        preset_names=preset_names,
+        aliases=aliases,
+        bad_rows=bad,
+    )
+    if bad_rows is None:
+        bad.warn()
+    return replace(rows, positive=positive)
+
+
+def read_hub_rows(
+    name: str,
+    config: str | None = None,
+    *,
+    columns: Columns | None = None,
+    label_names: Sequence[str] | None = None,
+    preset_columns: Columns | None = None,
+    preset_names: Sequence[str] | None = None,
+    aliases: Mapping[str, str] | None = None,
+    reading: Reading | None = None,
+    bad_rows: BadRows | None = None,
+) -> LabelledRows:
+    """Read the splits of a hub data set; arguments as for `read_rows`.
+
+    Raises:
+        InputError: Within seconds if the hub cannot be reached, or as `read_rows`.
+    """
+    bad = bad_rows or BadRows()
+    rows = to_rows(
+        _known_splits(read_hub_dataset(name, config, reading=reading or Reading()), name),
+        columns=columns or Columns(),
+        label_names=label_names,
+        preset_columns=preset_columns,
+        preset_names=preset_names,
+        aliases=aliases,
+        bad_rows=bad,
+    )
+    if bad_rows is None:
+        bad.warn()
+    return rows
+
+
+def train_records(path: Path, *, reading: Reading | None = None) -> RecordFile:
+    """Read the training records of a local file or folder as they stand there.
+
+    Raises:
+        InputError: If there are none, or they cannot be read.
+    """
+    return _record_files(path, reading or Reading(), BadRows())["train"]
+
+
+def has_rows(path: Path) -> bool:
+    """Whether `path` is a file or folder that `read_rows` would try to read."""
+    if path.is_file():
+        return strip_suffix(path.name) is not None
+    return path.is_dir() and (is_saved_dataset(path) or "train" in _candidates(path))
+
+
+def why_missing(path: Path) -> str:
+    """Say why a path leads nowhere."""
+    if path.is_symlink():
+        return "a link that leads nowhere, or in a circle"
+    return "there is no such file or folder"
+
+
+def _record_files(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFile]:
+    if path.is_file():
+        return {"train": read_records(path, reading=reading, bad_rows=bad)}
+    if not path.is_dir():
+        raise InputError(f"{path}: neither a file nor a folder but a device, a pipe or a socket")
+    if is_saved_dataset(path):
+        return _known_splits(read_saved_dataset(path, reading=reading), str(path))
+    files = _split_files(path)
+    if "train" not in files:
+        others = sorted(p for p in path.iterdir() if _split_of(p.name.split(".", 1)[0]) == "train")
+        there = f"; {unread_kind(others[0])}" if others else ""
+        raise InputError(
+            f"{path}: the folder has no train file (train.jsonl, train.csv, …; "
+            f"formats: {', '.join(SUFFIXES)}) and is no data set saved with save_to_disk{there}"
+        )
+    return {
+        split: read_records(file, reading=reading, bad_rows=bad) for split, file in files.items()
+    }
+
+
+def _split_files(folder: Path) -> dict[str, Path]:
+    for split, files in (found := _candidates(folder)).items():
+        if len(files) > 1:
+            raise InputError(
+                f"{folder}: both {files[0].name} and {files[1].name} are {split} files; keep one"
+            )
+        if not files[0].is_file():
+            what = "a folder" if files[0].is_dir() else why_missing(files[0])
+            raise InputError(f"{files[0]}: {what}, where a file is expected")
+    return {split: files[0] for split, files in found.items()}
+
+
+def _candidates(folder: Path) -> dict[str, list[Path]]:
+    """Return what is called like the file of a split, by split."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted(folder.iterdir()):
+        stem = strip_suffix(path.name)
+        split = _split_of(stem) if stem else None
+        if split is not None:
+            found.setdefault(split, []).append(path)
+    return found
+
+
+def _split_of(name: str) -> str | None:
+    return next((split for split, names in _SPLITS.items() if name.lower() in names), None)
+
+
+def _known_splits(files: Mapping[str, RecordFile], place: str) -> dict[str, RecordFile]:
+    found: dict[str, RecordFile] = {}
+    for name, file in files.items():
+        split = _split_of(name)
+        if split in found:
+            raise InputError(
+                f"{place}: both {found[split].place} and {file.place} are {split} splits; keep one"
+            )
+        if split is not None:
+            found[split] = file
+    if "train" not in found:
+        raise InputError(f"{place}: there is no train split; there are {', '.join(files)}")
+    return found
+
+
+def _declared(folder: Path) -> tuple[tuple[str, ...] | None, str | None]:
+    """Read the label names that a folder's `meta.json` declares, and which is the positive one."""
+    path = folder / "meta.json"
+    if not path.is_file():
+        return None, None
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8-sig"))
+        names, positive = meta.get("label_names"), meta.get("positive")
+    except (ValueError, AttributeError, RecursionError) as error:
+        raise InputError(f"{path}: not a readable JSON object ({error})") from None
+    if positive is not None and not isinstance(positive, str):
+        raise InputError(f"{path}: positive must be a label's name, got {positive!r}")
+    if names is None:
+        return None, positive
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"{path}: label_names must be a list of texts, got {names!r}")
+    return tuple(names), positive

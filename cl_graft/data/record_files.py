@@ -1,0 +1,343 @@
+"""Files of records: jsonl, csv, tsv and parquet, each record with its place for messages.
+
+A file is read whole, up to limits: of its bytes, its rows, a line, and the memory that its rows
+take, which can be many times what the file has. What is wrong with a file (missing, damaged,
+another format, too large) is one sentence that names it. What is wrong with a row (JSON syntax, a
+ragged row, another encoding) names the line too, and is an error or counted, as the caller's
+`BadRows` says.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cl_graft.data.bad_rows import BadRows
+from cl_graft.data.delimited_text import LongLine, long_fields, table_rows
+from cl_graft.data.parquet import read_parquet
+from cl_graft.data.text_files import MAX_LINE, Reading, check_rows, lines, read_text
+from cl_graft.errors import InputError
+
+__all__ = [
+    "SUFFIXES",
+    "Record",
+    "RecordFile",
+    "gather",
+    "parse_records",
+    "read_records",
+    "strip_suffix",
+    "unread_kind",
+]
+
+SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
+_DOCUMENTS = (".docx", ".doc", ".odt", ".pdf", ".rtf", ".pptx", ".html", ".htm", ".xml")
+_ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar", ".xz", ".bz2", ".zst")
+
+_MEMORY_A_BYTE = 8
+_BYTES_A_VALUE = 64
+_NOT_DECODED = re.compile("[\udc80-\udcff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Named values of one record, and where it stands (`file:line`)."""
+
+    values: Mapping[str, object]
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordFile:
+    """The records of one file or table.
+
+    `columns` are the names of its columns; of JSON lines, all names that occur. `class_names` holds
+    declared label names by column, which parquet files of the datasets library carry.
+    """
+
+    place: str
+    columns: tuple[str, ...]
+    records: tuple[Record, ...]
+    class_names: Mapping[str, tuple[str, ...]]
+
+
+def strip_suffix(name: str) -> str | None:
+    """Return the file name without its format's suffix, or None if it is no format read here."""
+    for suffix in sorted(SUFFIXES, key=len, reverse=True):
+        if name.lower().endswith(suffix):
+            return name[: -len(suffix)]
+    return None
+
+
+def unread_kind(path: Path, read: Iterable[str] = SUFFIXES) -> str:
+    """Say that a file is of no kind that is `read`, and how to make one of it."""
+    name = path.name.lower()
+    if name.endswith(_SPREADSHEETS):
+        how = "a spreadsheet: save its sheet as CSV (UTF-8), with the names of columns in line 1"
+    elif name.endswith(_DOCUMENTS):
+        how = "a document: write its texts into a CSV file, one a row, with a column of labels"
+    elif name.endswith(_ARCHIVES):
+        how = "an archive: unpack it, and name the file or folder in it"
+    elif name.endswith((".json", ".json.gz")):
+        how = "JSON lines (one object a line) are called .jsonl"
+    else:
+        how = "save the table as one of them"
+    return f"{path}: unknown kind of file; read are {', '.join(read)}; {how}"
+
+
+def read_records(
+    path: Path, *, reading: Reading | None = None, bad_rows: BadRows | None = None
+) -> RecordFile:
+    """Read a file of records by the suffix of its name.
+
+    A `.csv` is comma-separated, or semicolon-separated if its header holds semicolons and no comma.
+    A `.tsv` is read with quotes as csv has them; if that fails, every quote is literal (GLUE's
+    files are written so). Empty lines are passed over. A byte order mark is dropped.
+
+    Args:
+        path: The file.
+        reading: Encoding and limits.
+        bad_rows: What becomes of rows that cannot be read; None means they are errors.
+
+    Raises:
+        InputError: If the file is missing, of another format, damaged, too large or empty, or at
+            the first row that cannot be read.
+    """
+    reading, bad = reading or Reading(), bad_rows or BadRows()
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    if strip_suffix(path.name) is None:
+        raise InputError(unread_kind(path))
+    kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[1]
+    if kind != "parquet":
+        text = read_text(path, reading, escape=bad.skip, notes=bad.notes)
+        return parse_records(text, kind, place=path, reading=reading, bad_rows=bad)
+    columns, rows, class_names = read_parquet(path, reading)
+    numbered = enumerate(rows, start=1)
+    records = gather(str(path), (Record(v, f"{path}: row {n}") for n, v in numbered), reading)
+    return _filled(path, columns, records, class_names, bad)
+
+
+def parse_records(
+    text: str,
+    kind: str,
+    *,
+    place: Path,
+    reading: Reading | None = None,
+    bad_rows: BadRows | None = None,
+) -> RecordFile:
+    """Read the text of a file of records, as `read_records` does.
+
+    Args:
+        text: The text.
+        kind: ``"jsonl"``, ``"csv"`` or ``"tsv"``.
+        place: What messages call the file.
+        reading: Limits.
+        bad_rows: What becomes of rows that cannot be read; None means they are errors.
+
+    Raises:
+        InputError: If the text is empty, or at the first row that cannot be read.
+    """
+    reading, bad = reading or Reading(), bad_rows or BadRows()
+    if not text.strip():
+        raise InputError(f"{place}: the file is empty")
+    if kind == "jsonl":
+        records = gather(str(place), _json_records(place, text, bad), reading)
+        columns = tuple(dict.fromkeys(name for record in records for name in record.values))
+    else:
+        columns, records = _table(place, text, kind, reading, bad)
+    return _filled(place, columns, records, {}, bad)
+
+
+def _filled(
+    path: Path,
+    columns: tuple[str, ...],
+    records: tuple[Record, ...],
+    class_names: Mapping[str, tuple[str, ...]],
+    bad: BadRows,
+) -> RecordFile:
+    """Refuse a file without rows."""
+    if not records and str(path) not in bad.counts:
+        header = "" if path.name.lower().endswith(".parquet") else "a header but "
+        raise InputError(f"{path}: the file has {header}no rows")
+    bad.refuse_none_left(str(path), len(records))
+    return RecordFile(str(path), columns, records, class_names)
+
+
+def gather(place: str, records: Iterable[Record], reading: Reading) -> tuple[Record, ...]:
+    """Collect the records of a file, as long as their number and their memory are within limits.
+
+    Raises:
+        InputError: If there are more, or they take more than eight times what a file may have.
+    """
+    gathered: list[Record] = []
+    memory = 0
+    for record in records:
+        gathered.append(record)
+        memory += _memory(record.values)
+        check_rows(place, len(gathered), reading)
+        if memory > _MEMORY_A_BYTE * reading.most_bytes:
+            raise InputError(
+                f"{place}: its rows take more than {_MEMORY_A_BYTE * reading.max_megabytes:,} MB "
+                f"of memory, {_MEMORY_A_BYTE} times the limit for a file; leave out columns that "
+                "are no text or label, make it smaller, or raise max_megabytes"
+            )
+    return tuple(gathered)
+
+
+def _memory(values: object) -> int:
+    """Return about how many bytes of memory values take, with all that is inside them."""
+    size, left = 0, [values]
+    while left:
+        value = left.pop()
+        size += _BYTES_A_VALUE
+        if isinstance(value, str | bytes):
+            size += len(value)
+        elif isinstance(value, Mapping):
+            left.extend(value.values())
+            size += _BYTES_A_VALUE * len(value)
+        elif isinstance(value, list | tuple):
+            left.extend(value)
+    return size
+
+
+def _json_records(path: Path, text: str, bad: BadRows) -> Iterator[Record]:
+    for number, found in enumerate(lines(text), start=1):
+        line, place = found[0].rstrip("\r\n"), f"{path}:{number}"
+        if not line.strip():
+            continue
+        try:
+            yield Record(_json_object(line, place), place)
+        except InputError as fault:
+            bad.add(str(path), str(fault))
+
+
+def _json_object(line: str, place: str) -> dict[str, object]:
+    if len(line) > MAX_LINE:
+        raise InputError(
+            f"{place}: the line has {len(line):,} characters, the limit is {MAX_LINE:,}"
+        )
+    _refuse_damaged(line, place)
+    try:
+        values = json.loads(line, object_pairs_hook=partial(_named_once, place))
+    except json.JSONDecodeError as error:
+        whole = line.strip() in ("{", "[") or line.lstrip().startswith("[")
+        raise InputError(
+            f"{place}: not valid JSON ({error.msg} at column {error.colno}); each line must hold "
+            f"one JSON object{', and this is one document over many lines' if whole else ''}"
+        ) from None
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:  # numbers and nesting beyond what Python reads
+        reason = str(error).split(";", 1)[0]
+        raise InputError(f"{place}: JSON that cannot be read ({reason})") from None
+    if not isinstance(values, dict):
+        raise InputError(
+            f"{place}: each line must hold one JSON object, got {type(values).__name__}"
+        )
+    return values
+
+
+def _named_once(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        seen: set[str] = set()
+        name = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise InputError(f"{place}: the name {name!r} stands twice in one JSON object")
+    return values
+
+
+def _table(
+    path: Path, text: str, kind: str, reading: Reading, bad: BadRows
+) -> tuple[tuple[str, ...], tuple[Record, ...]]:
+    """Read a table; a tsv is read with literal quotes if that gives fewer bad rows."""
+    if kind == "csv":
+        header = next(lines(text))[0]
+        delimiter = ";" if ";" in header and "," not in header else ","
+        return _quoted_table(path, text, delimiter, reading, bad, quotes=True)
+    quoted = BadRows("skip")
+    table = _quoted_table(path, text, "\t", reading, quoted, quotes=True)
+    if quoted.counts:
+        literal = BadRows("skip")
+        again = _quoted_table(path, text, "\t", reading, literal, quotes=False)
+        if literal.total < quoted.total and (bad.skip or not literal.total):
+            quoted, table = literal, again
+    bad.take(quoted)
+    return table
+
+
+def _quoted_table(
+    path: Path, text: str, delimiter: str, reading: Reading, bad: BadRows, *, quotes: bool
+) -> tuple[tuple[str, ...], tuple[Record, ...]]:
+    try:
+        with long_fields():
+            rows = table_rows(text, delimiter, quotes=quotes)
+            header = _header(path, rows)
+            records = gather(str(path), _table_records(path, rows, header, delimiter, bad), reading)
+    except LongLine as error:
+        raise InputError(f"{path}: {error}; the file is no table, or damaged") from None
+    return tuple(header), records
+
+
+def _header(path: Path, rows: Iterator[tuple[int, list[str] | csv.Error]]) -> list[str]:
+    """Take the header off the rows; what is wrong with it concerns every row."""
+    number, fields = next((n, f) for n, f in rows if f)
+    place = f"{path}:{number}"
+    if isinstance(fields, csv.Error):
+        raise InputError(f"{place}: the header is not readable ({fields})")
+    for field in fields:
+        _refuse_damaged(field, place)
+    header = [name.strip() for name in fields]
+    if len(set(header)) != len(header):
+        raise InputError(f"{place}: the header names a column twice: {header}")
+    return header
+
+
+def _table_records(
+    path: Path,
+    rows: Iterator[tuple[int, list[str] | csv.Error]],
+    header: list[str],
+    delimiter: str,
+    bad: BadRows,
+) -> Iterator[Record]:
+    for number, fields in rows:
+        if not fields:
+            continue
+        place = f"{path}:{number}"
+        try:
+            yield Record(_table_row(fields, header, delimiter, place), place)
+        except InputError as fault:
+            bad.add(str(path), str(fault))
+
+
+def _table_row(
+    fields: list[str] | csv.Error, header: list[str], delimiter: str, place: str
+) -> dict[str, object]:
+    if isinstance(fields, csv.Error):
+        raise InputError(
+            f"{place}: not a readable row ({fields}); a quote that is not closed causes this"
+        )
+    if len(fields) != len(header):
+        raise InputError(
+            f"{place}: {len(fields)} fields, but the header has {len(header)} "
+            f"({', '.join(header[:20])}); a field with {delimiter!r} in it needs quotes"
+        )
+    for field in fields:
+        _refuse_damaged(field, place)
+    return dict(zip(header, fields, strict=True))
+
+
+def _refuse_damaged(text: str, place: str) -> None:
+    """Refuse bytes of another encoding, which `read_text` left as surrogates, and NUL."""
+    if "\0" in text:
+        raise InputError(f"{place}: there is a NUL byte; the file is damaged, or not text")
+    if found := _NOT_DECODED.search(text):
+        byte = ord(found[0]) - 0xDC00
+        raise InputError(f"{place}: byte 0x{byte:02x} is not of the file's encoding")

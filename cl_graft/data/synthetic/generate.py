@@ -1,0 +1,73 @@
+"""Draw rows of a generated task.
+
+Row `i` depends on the task, the split, the seed and the rows before it, never on how many rows
+were asked for: more rows extend fewer. Which split a text may appear in is a property of the text
+itself (a bucket of its hash), so no two splits share a first text, whatever their seeds.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+
+from cl_graft.data.synthetic.synthetic_task import GeneratedTask
+from cl_graft.data.text_task import Row
+from cl_graft.errors import InputError
+from cl_graft.runtime.seeding import derive
+
+__all__ = ["SPLITS", "draw"]
+
+SPLITS: Mapping[str, range] = {"test": range(0, 2), "dev": range(2, 3), "train": range(3, 10)}
+"""The buckets, of ten, that each split takes its texts from."""
+
+_ATTEMPTS = 2_000
+
+
+def draw(task: GeneratedTask, *, split: str, rows: int, seed: int) -> tuple[Row, ...]:
+    """Draw the first `rows` rows of a split, all different, classes balanced.
+
+    Every run of as many rows as there are classes holds each class once, in an order of its own.
+
+    Args:
+        task: The task.
+        split: "train", "dev" or "test".
+        rows: How many rows, at least 0.
+        seed: Any integer; the same seed gives the same rows on every machine.
+
+    Raises:
+        InputError: If the split is unknown, `rows` is negative, or the grammar has no further
+            row of a class to give.
+    """
+    if split not in SPLITS:
+        raise InputError(f"split must be one of {', '.join(sorted(SPLITS))}, got {split!r}")
+    if rows < 0:
+        raise InputError(f"rows must be at least 0, got {rows}")
+    classes = len(task.label_names)
+    order = list(range(classes))
+    drawn: dict[tuple[str, str | None], Row] = {}
+    for index in range(rows):
+        rng = random.Random(derive(seed, "generated", task.name, split, index))
+        if index % classes == 0:
+            rng.shuffle(order)
+        row = _fresh_row(task, order[index % classes], split=split, taken=drawn, rng=rng)
+        drawn[row.text, row.text_pair] = row
+    return tuple(drawn.values())
+
+
+def _fresh_row(
+    task: GeneratedTask,
+    label: int,
+    *,
+    split: str,
+    taken: Mapping[tuple[str, str | None], Row],
+    rng: random.Random,
+) -> Row:
+    for _ in range(_ATTEMPTS):
+        row = task.make(rng, label)
+        in_split = derive(0, "split", row.text.lower()) % 10 in SPLITS[split]
+        if in_split and (row.text, row.text_pair) not in taken:
+            return row
+    raise InputError(
+        f"generated task {task.name!r} has no further {split} row of class "
+        f"{task.label_names[label]!r} after {len(taken):,} rows: ask for fewer"
+    )

@@ -1,0 +1,183 @@
+"""The base model of an experiment: what a bank must know to rebuild it, and to go on learning."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cl_graft.data.tokenizer_text import tokenizer_text
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import UPKEEP, ExperimentConfig, config_from
+from cl_graft.grafts.bank import BaseIdentity
+from cl_graft.grafts.hashing import file_sha256, fingerprint_of, model_sha256
+from cl_graft.models import Loaded, load_model
+from cl_graft.storage.serialization import base_record
+
+__all__ = [
+    "BASE_HASHES",
+    "BaseHashes",
+    "base_fingerprint",
+    "base_hashes",
+    "base_identity",
+    "checkpoint_files",
+    "config_of",
+    "learning_settings",
+    "load_base_model",
+]
+
+BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files")
+"""What `base_identity` records of a base beside its fingerprint, to say what differs."""
+
+_NOT_LEARNING = {
+    "tasks",
+    "data",
+    "task_settings",
+    "strategies",
+    "strategy_settings",
+    "model",
+    "device",
+    *UPKEEP,
+}
+_READ = re.compile(
+    r"(config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json"
+    r"|(vocab|merges)\.txt|.+\.(safetensors|bin|model|py|index\.json)"
+)
+"""Files of a checkpoint that transformers reads, the code of its own included."""
+
+
+@dataclass(frozen=True)
+class BaseHashes:
+    """What makes a base the one it is, as SHA-256.
+
+    Attributes:
+        fingerprint: Over all of it: weights, tokenizer, and how the model answers.
+        weights: Over every parameter and buffer outside the heads.
+        tokenizer: Over the tokenizer's own serialization.
+    """
+
+    fingerprint: str
+    weights: str
+    tokenizer: str
+
+
+def load_base_model(config: ExperimentConfig) -> Loaded:
+    """Load the model of a config, in eval mode, without heads.
+
+    Raises:
+        InputError: If there is no such checkpoint, or it does not fit the family.
+    """
+    loaded = load_model(
+        config.model,
+        family=config.family,
+        pooling=config.pooling,
+        dtype=config.dtype,
+        precision=config.precision,
+        trust_remote_code=config.trust_remote_code,
+    )
+    if config.gradient_checkpointing:
+        loaded.model.recompute_()
+    return loaded
+
+
+def base_fingerprint(loaded: Loaded) -> str:
+    """Return the SHA-256 that says which base a bank belongs to."""
+    return base_hashes(loaded).fingerprint
+
+
+def base_hashes(loaded: Loaded) -> BaseHashes:
+    """Hash a base.
+
+    The fingerprint goes over every parameter and buffer outside the heads, the tokenizer, and how
+    the model answers (family, pooling, precision): the same weights read otherwise are another
+    base.
+    """
+    model, text = loaded.model, tokenizer_text(loaded.tokenizer)
+    weights = model_sha256(model)
+    reading = f"{model.family}|{model.pooling if model.family == 'encoder' else ''}"
+    if model.precision != "fp32":
+        reading = f"{reading}|{model.precision}"
+    return BaseHashes(
+        fingerprint=fingerprint_of(weights, tokenizer=f"{reading}|{text}"),
+        weights=weights,
+        tokenizer=hashlib.sha256(text.encode()).hexdigest(),
+    )
+
+
+def checkpoint_files(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of the files of a checkpoint, by name.
+
+    Fingerprints go over what was loaded. Files hold more (an epsilon in the config, a tensor that
+    the family does not use), and every bit of them counts here. Weights as pickles are left out
+    where there are safetensors, as in loading.
+    """
+    if not (folder / "config.json").is_file():
+        return {}
+    files = [path for path in folder.iterdir() if path.is_file()]
+    names = [path.name for path in files if _READ.fullmatch(path.name)]
+    if any(name.endswith(".safetensors") for name in names):
+        names = [name for name in names if not name.endswith((".bin", ".bin.index.json"))]
+    return {name: file_sha256(folder / name) for name in sorted(names)}
+
+
+def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> BaseIdentity:
+    """Describe the base for a bank; `config_of` reads the settings back.
+
+    Args:
+        loaded: The model at its base.
+        config: The experiment's settings.
+        seed: The run's seed.
+
+    Raises:
+        InputError: If it cannot be recorded, as a folder whose name holds control characters.
+    """
+    folder, hashes = Path(loaded.name).expanduser(), base_hashes(loaded)
+    identity = BaseIdentity(
+        fingerprint=hashes.fingerprint,
+        model=str(folder.resolve()) if folder.is_dir() else loaded.name,
+        dtype=config.dtype,
+        facts={
+            "family": config.family,
+            "pooling": config.pooling,
+            "precision": config.precision,
+            "trust_remote_code": config.trust_remote_code,
+            "max_length": config.max_length,
+            "seed": seed,
+            "weights_sha256": hashes.weights,
+            "tokenizer_sha256": hashes.tokenizer,
+            "files": checkpoint_files(loaded.path),
+            **({"revision": loaded.revision} if loaded.revision else {}),
+            "settings": learning_settings(config),
+        },
+    )
+    try:
+        base_record(identity)
+    except ValueError as error:
+        raise InputError(f"no bank can record the base {loaded.name!r}: {error}") from error
+    return identity
+
+
+def learning_settings(config: ExperimentConfig) -> dict[str, Any]:
+    """Return the settings that say how a bank learns its tasks, as JSON can hold them."""
+    return config.model_dump(mode="json", exclude={*_NOT_LEARNING, "seeds"})
+
+
+def config_of(base: BaseIdentity, *, tasks: list[str], **settings: Any) -> ExperimentConfig:
+    """Return the config that goes on with a bank: its own settings, for other tasks.
+
+    Args:
+        base: What `base_identity` wrote.
+        tasks: The tasks to learn now.
+        **settings: Fields of `ExperimentConfig` to set otherwise (data, device, …).
+
+    Raises:
+        InputError: If a setting is wrong.
+    """
+    stored = base.facts.get("settings", {})
+    kept: Mapping[str, Any] = stored if isinstance(stored, Mapping) else {}
+    values = {**kept, "model": base.model, "tasks": tasks, "strategies": ["grafting"]}
+    values["seeds"] = [base.facts.get("seed", 0)]
+    return config_from({**values, **settings}, source="the bank's settings")

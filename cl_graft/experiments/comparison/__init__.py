@@ -1,0 +1,1 @@
+"""Comparisons: strategies, task orders and swept settings side by side."""

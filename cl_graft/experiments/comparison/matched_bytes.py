@@ -1,0 +1,160 @@
+"""Sizing: every strategy as large as a number of bytes a task allows, heads and indices counted.
+
+Grafting gets the largest region whose entry of a bank fits, a LoRA the largest rank, replay the
+most rows. What a task then adds is measured like any other run's and stands beside the budget.
+Strategies that fit with no size, or have none, are left out with the reason. Bounds are measures,
+not rivals: they run as they are.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from cl_graft.data import TextTask
+from cl_graft.data.encoded_task import label_tokens_of
+from cl_graft.errors import InputError
+from cl_graft.experiments.comparison.tuning import with_values
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.memory_estimate.disk import entry_bytes
+from cl_graft.models import Loaded, graftable_parameters, make_head
+from cl_graft.strategies.baselines.stored_bytes import bytes_of
+from cl_graft.strategies.method_settings import Value
+from cl_graft.strategies.method_size import Room
+from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.registry import find_strategy
+
+__all__ = ["Sized", "largest_within", "sized", "sizes_within"]
+
+_MOST = 2**40
+
+_NAMES = 256
+"""Bytes by which names and numbers in an entry may be longer than those of the estimate."""
+
+
+@dataclass(frozen=True)
+class Sized:
+    """How large a strategy is made.
+
+    Attributes:
+        setting: What says so: a setting of its own, or ``"density"``; empty if nothing was set.
+        value: The value.
+        bytes: What a task is expected to add at most, its head counted, as the mean over the
+            stream; None for bounds, which nobody sized.
+    """
+
+    setting: str = ""
+    value: Value | None = None
+    bytes: int | None = None
+
+
+def sizes_within(
+    budget: int, config: ExperimentConfig, loaded: Loaded, tasks: Sequence[TextTask]
+) -> tuple[dict[str, Sized], dict[str, str]]:
+    """Size the strategies of a config.
+
+    Args:
+        budget: Bytes a task.
+        config: The comparison's.
+        loaded: The model at its base.
+        tasks: The stream.
+
+    Returns:
+        The sizes of the strategies that fit, and why the others do not, each by name.
+
+    Raises:
+        InputError: If none fits but bounds, or standalone grafts are asked for.
+    """
+    if config.keep_standalone:
+        raise InputError("bytes_per_task counts no standalone grafts: leave keep_standalone out")
+    widest = max(tasks, key=lambda task: task.num_classes)
+    head = _head(widest, loaded, config)
+    length = config.max_length or max(task.max_length for task in tasks)
+    room = Room(loaded.model, len(tasks), widest.num_classes, length)
+    sizes: dict[str, Sized] = {}
+    unmet: dict[str, str] = {}
+    for name in config.strategies:
+        try:
+            sizes[name] = _size(find_strategy(name), budget, config, room, head)
+        except InputError as error:
+            unmet[name] = str(error)
+    if all(size.bytes is None for size in sizes.values()):
+        said = "; ".join(f"{name}: {reason}" for name, reason in unmet.items())
+        raise InputError(f"no strategy can be sized to {budget:,} bytes a task: {said}")
+    return sizes, unmet
+
+
+def sized(config: ExperimentConfig, strategy: str, size: Sized) -> ExperimentConfig:
+    """Return the config under which a sized strategy is compared."""
+    values = {} if size.value is None else {size.setting: size.value}
+    own = with_values(config, find_strategy(strategy), values)
+    return own.model_copy(update={"tune": config.tune, "bytes_per_task": None})
+
+
+def largest_within(budget: float, size: Callable[[int], float], *, least: int, most: int) -> int:
+    """Return the largest number in [`least`, `most`] whose size is within a budget.
+
+    Raises:
+        InputError: If `least` is larger.
+    """
+    if size(least) > budget:
+        raise InputError(f"at its smallest a task adds {size(least):,.0f} bytes")
+    low, high = least, most
+    while low < high:
+        middle = min(2 * low, (low + high + 1) // 2)
+        low, high = (middle, high) if size(middle) <= budget else (low, middle - 1)
+    return low
+
+
+def _size(
+    row: StrategyRow, budget: int, config: ExperimentConfig, room: Room, head: nn.Module
+) -> Sized:
+    """Size one strategy.
+
+    Raises:
+        InputError: If it does not fit.
+    """
+    if row.bound:
+        return Sized()
+    if row.keeps == "entry" or row.family == "merging":
+        return _density(row, budget, room, head)
+    own, heads = row.size, bytes_of(head.state_dict())
+    if own is None:
+        raise InputError(f"there is no size to set: it adds {row.adds}")
+    given = config.strategy_settings.get(row.name, {}).get(own.setting, 0)
+    if not own.setting or given:
+        value, within = int(given), int(own.bytes(room, int(given))) + heads
+        if within > budget:
+            raise InputError(f"a task adds {within:,} bytes, and that is not for us to set")
+        return Sized(own.setting, value or None, within)
+    least = next(int(s.least or 1) for s in row.settings if s.name == own.setting)
+    value = largest_within(
+        budget,
+        lambda value: own.bytes(room, value) + heads,
+        least=least,
+        most=own.most(room) if own.most else _MOST,
+    )
+    return Sized(own.setting, value, round(own.bytes(room, value)) + heads)
+
+
+def _density(row: StrategyRow, budget: int, room: Room, head: nn.Module) -> Sized:
+    """Return the density whose entry of a bank fits, or whose graft to be merged does."""
+    total = sum(p.numel() for p in graftable_parameters(room.model).values())
+    beside = math.ceil(row.size.bytes(room, 0)) if row.size else 0
+
+    def size(coordinates: int) -> int:
+        entry = entry_bytes(room.model, head, size=coordinates, length=room.length)
+        if row.keeps == "entry":
+            return entry.total + _NAMES + beside
+        return entry.indices + entry.values + entry.head + beside
+
+    value = largest_within(budget, size, least=1, most=total)
+    return Sized("density", value / total, size(value))
+
+
+def _head(task: TextTask, loaded: Loaded, config: ExperimentConfig) -> nn.Module:
+    tokens = label_tokens_of(task, loaded.tokenizer, config.family)
+    return make_head(loaded.model, classes=task.num_classes, label_token_ids=tokens, seed=0)

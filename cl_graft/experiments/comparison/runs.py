@@ -1,0 +1,160 @@
+"""The cells of one comparison: which are done, which jobs are left, and what they sum up to."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cl_graft.data import TextTask
+from cl_graft.errors import InputError
+from cl_graft.experiments import folders
+from cl_graft.experiments.base_model import load_base_model
+from cl_graft.experiments.comparison.jobs import Failed, Job, Outcome, chosen_config
+from cl_graft.experiments.comparison.matched_bytes import Sized, sized, sizes_within
+from cl_graft.experiments.comparison.parallel_localization import with_tasks_ahead
+from cl_graft.experiments.comparison.sweep import Point
+from cl_graft.experiments.comparison.tuning import stored_tuning
+from cl_graft.experiments.config_tasks import check_tasks, data_seed_of, load_tasks
+from cl_graft.experiments.setup import check_strategy
+from cl_graft.models import Loaded
+from cl_graft.reporting.summary import summarize, write_summary
+from cl_graft.results.run_results import Comparison, Failure, RunResult
+from cl_graft.strategies.registry import find_strategy
+
+__all__ = ["Cells", "find_cells"]
+
+
+@dataclass
+class Cells:
+    """The cells of a comparison, every strategy with every seed.
+
+    Attributes:
+        point: What is compared.
+        out: Its folder.
+        started_by: The command to note.
+        tasks: The tasks by data seed.
+        budget: What the strategies were sized to, their sizes, and why others do not fit.
+        jobs: What is left to do.
+        done: The finished runs by strategy and seed.
+        failed: The cells that failed.
+    """
+
+    point: Point
+    out: Path
+    started_by: str
+    tasks: Mapping[int, Sequence[TextTask]]
+    budget: dict[str, Any] | None
+    jobs: list[Job]
+    done: dict[tuple[str, int], RunResult]
+    failed: list[Failure] = field(default_factory=list)
+
+    def take(self, job: Job, outcome: Outcome) -> None:
+        """Take what came of a job, and sum up what is finished."""
+        if job.seed is None or not job.cell:
+            return  # if it failed, so do the cells that wait for it
+        if isinstance(outcome, RunResult):
+            self.done[job.strategy, job.seed] = outcome
+        elif isinstance(outcome, Failed):
+            self.failed.append(Failure(job.strategy, job.seed, outcome.error))
+        self.sum_up()
+
+    def sum_up(self, *, whole: bool = False) -> Comparison:
+        """Write the summaries of what is finished.
+
+        Args:
+            whole: Whether nothing is under way: pictures are drawn then, if nothing failed.
+        """
+        results, config = self.results, self.point.config
+        if not results:
+            summary: dict[str, Any] = {"failed": [vars(failure) for failure in self.failed]}
+        else:
+            summary = summarize(
+                config, results, self.failed, started_by=self.started_by, budget=self.budget
+            )
+            write_summary(summary, self.out, whole=whole and not self.failed)
+        return Comparison(self.out, tuple(results), tuple(self.failed), summary)
+
+    @property
+    def results(self) -> list[RunResult]:
+        """The finished runs, in the order of the config."""
+        config = self.point.config
+        cells = itertools.product(config.strategies, config.seeds)
+        return [self.done[cell] for cell in cells if cell in self.done]
+
+
+def find_cells(
+    point: Point, out: Path, *, cache: Path, started_by: str, ahead: bool = False
+) -> Cells:
+    """Find out which cells of a comparison are finished.
+
+    Args:
+        point: What is compared.
+        out: Its folder.
+        cache: The folder of the cache.
+        started_by: The command to note.
+        ahead: Whether tasks are to be localized ahead, in jobs of their own.
+
+    Raises:
+        InputError: If the folder holds a comparison with another config, or model or data cannot
+            be used.
+    """
+    config = point.config
+    folders.check_out(out, config)
+    seeds = {data_seed_of(config, seed): seed for seed in config.seeds}
+    # For every data seed at once: whatever is wrong with the data is said now.
+    tasks = {data_seed: load_tasks(config, seed=seed) for data_seed, seed in seeds.items()}
+
+    @functools.cache
+    def base() -> Loaded:
+        """Load the base model, for strategies that can all run."""
+        for strategy in config.strategies:
+            check_strategy(find_strategy(strategy), config)
+        return load_base_model(config)
+
+    budget: dict[str, Any] | None = None
+    if config.bytes_per_task is not None:
+        sizes, unmet = sizes_within(
+            config.bytes_per_task, config, base(), next(iter(tasks.values()))
+        )
+        shown = {name: asdict(size) for name, size in sizes.items()}
+        budget = {"bytes_per_task": config.bytes_per_task, "sizes": shown, "unmet": unmet}
+    own = {
+        name: sized(config, name, Sized(**budget["sizes"][name]) if budget else Sized())
+        for name in config.strategies
+        if not budget or name in budget["sizes"]
+    }
+    tuned = {name: stored_tuning(settings, name, out=out) for name, settings in own.items()}
+    done: dict[tuple[str, int], RunResult] = {}
+    jobs: list[Job] = []
+    for seed, (strategy, settings) in itertools.product(config.seeds, own.items()):
+        cell = Job(strategy, seed, settings, out, started_by, cache=cache, point=point.told)
+        choice = tuned[strategy]
+        if choice is None:
+            to_choose = replace(cell, seed=None)
+            cell = replace(cell, needs=frozenset({to_choose.name}))
+            jobs += [cell] if to_choose in jobs else [to_choose, cell]
+        elif result := folders.finished(cell.folder, chosen_config(settings, strategy, choice)):
+            _same_data(result, tasks[data_seed_of(config, seed)])
+            done[strategy, seed] = result
+        else:
+            jobs.append(cell)
+    if ahead and config.scenario == "task":
+        jobs = with_tasks_ahead(jobs, tasks=len(next(iter(tasks.values()))))
+    if jobs:
+        for stream in tasks.values():
+            check_tasks(stream, base(), config)
+    return Cells(point, out, started_by, tasks, budget, jobs, done)
+
+
+def _same_data(result: RunResult, tasks: Sequence[TextTask]) -> None:
+    now = {task.name: task.fingerprint for task in tasks}
+    changed = [name for name in now if result.data_fingerprints.get(name) != now[name]]
+    if changed:
+        raise InputError(
+            f"the data of {', '.join(changed)} changed since {result.strategy} with seed "
+            f"{result.seed} was run; choose another output folder"
+        )

@@ -1,0 +1,186 @@
+"""The comparisons that a config makes: one for each order of the tasks and value of its sweep.
+
+Every one of them is a point: a config with one order and no sweep, in a folder of its own. All
+share a cache: dense runs do not depend on the order or the density, so they are made once. A
+strategy is in those points that differ for it: sweeping the density, naive fine-tuning runs once.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cl_graft.errors import InputError, nearest
+from cl_graft.experiments.config import REGION_FIELDS, ExperimentConfig, config_from
+from cl_graft.runtime.seeding import permutation
+from cl_graft.strategies.method_settings import Value
+from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.registry import find_strategy
+
+__all__ = ["Point", "label_of", "orders_of", "points_of"]
+
+_MOST = 120
+"""Orders that "all" may mean: those of five tasks."""
+
+_UNSWEPT = "unswept"
+_ORDER = "order"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One of the comparisons that a config makes.
+
+    Attributes:
+        config: Its settings.
+        values: What was set for it, by the name of a field, or of a strategy and its setting.
+        order: The place of its order among those that are compared; None where there is one.
+        name: Of its folder; empty for the only one that a config makes.
+    """
+
+    config: ExperimentConfig
+    values: Mapping[str, Value | None]
+    order: int | None
+    name: str
+
+    @property
+    def told(self) -> str:
+        """Say which one it is, as ``"density=0.001 order1"``."""
+        return self.name.replace(",", " ") if self.name != _UNSWEPT else ""
+
+    def shown(self, strategy: str) -> str:
+        """Return a strategy's name in what is told while it runs."""
+        return f"{strategy} {self.told}".strip()
+
+    def of_order(self, text: str) -> str:
+        """Put the order before a text, where there are several."""
+        return text if self.order is None else f"order {self.order}: {text}"
+
+    def row(self, strategy: str) -> str:
+        """Return a strategy's name in a table over all points: orders share a row."""
+        return f"{strategy} {label_of(self.name)}".strip()
+
+
+def label_of(name: str) -> str:
+    """Return what the folder of a point says about swept values, as ``"density=0.001"``."""
+    return " ".join(part for part in name.split(",") if "=" in part)
+
+
+def orders_of(config: ExperimentConfig) -> list[list[str]]:
+    """Return the orders of a config's tasks, the given one first; others are drawn, all different.
+
+    Raises:
+        InputError: If there are not as many, or too many for all of them.
+    """
+    tasks = config.tasks
+    there_are = math.factorial(len(tasks))
+    wanted = there_are if config.orders == "all" else config.orders
+    if config.orders == "all" and there_are > _MOST:
+        raise InputError(
+            f"{len(tasks)} tasks have {there_are:,} orders: say how many of them, such as orders: 6"
+        )
+    if wanted > there_are:
+        raise InputError(f"{len(tasks)} tasks have {there_are:,} orders, got orders: {wanted}")
+    if wanted == there_are:
+        return [list(order) for order in itertools.permutations(tasks)]
+    chosen = [list(tasks)]
+    draw = 0
+    while len(chosen) < wanted:
+        places = permutation(len(tasks), 0, "order", draw).tolist()
+        order = [tasks[place] for place in places]
+        chosen += [order] if order not in chosen else []
+        draw += 1
+    return chosen
+
+
+def points_of(config: ExperimentConfig) -> list[Point]:
+    """Return the comparisons that a config makes, at least one.
+
+    Raises:
+        InputError: If there are not as many orders, or a value of the sweep cannot be used.
+    """
+    orders = list(enumerate(orders_of(config))) if config.orders != 1 else [(None, config.tasks)]
+    points: list[Point] = []
+    for values, strategies in _swept(config):
+        for order, tasks in orders:
+            point = _config_at(config, values)
+            point = point.model_copy(update={"tasks": list(tasks), "strategies": strategies})
+            # As the config reads them: 1e-3 may have come as text.
+            known = {name: _value_in(point, name) for name in values}
+            parts = [f"{name}={_spelled(value)}" for name, value in known.items()]
+            parts += [] if order is None else [f"{_ORDER}{order}"]
+            name = ",".join(parts) or (_UNSWEPT if config.sweep else "")
+            points.append(Point(point, known, order, name))
+    names = [point.name for point in points]
+    if doubled := sorted({name for name in names if names.count(name) > 1}):
+        raise InputError(f"the sweep holds {', '.join(doubled)} twice")
+    return points
+
+
+def _swept(config: ExperimentConfig) -> Iterator[tuple[dict[str, Value | None], list[str]]]:
+    """Yield the values to set, with the strategies that they concern."""
+    _check_names(config)
+    found: dict[tuple[tuple[str, Value | None], ...], list[str]] = {}
+    for strategy in config.strategies:
+        row = find_strategy(strategy)
+        names = [name for name in config.sweep if _concerns(name, row)]
+        for values in itertools.product(*(config.sweep[name] for name in names)):
+            found.setdefault(tuple(zip(names, values, strict=True)), []).append(strategy)
+    for values, strategies in found.items():
+        yield dict(values), strategies
+
+
+def _check_names(config: ExperimentConfig) -> None:
+    rows = [find_strategy(name) for name in config.strategies]
+    for name in config.sweep:
+        concerned = [row for row in rows if _concerns(name, row)]
+        if not concerned:
+            names = ", ".join(config.strategies)
+            raise InputError(f"sweep: {name} changes nothing about {names}")
+        setting = name.rpartition(".")[-1]
+        if config.tune and (tuned := [row.name for row in concerned if setting in row.grid]):
+            raise InputError(
+                f"sweep and tune would both choose {name} of {', '.join(tuned)}: leave one out"
+            )
+
+
+def _concerns(name: str, row: StrategyRow) -> bool:
+    """Return whether a swept value changes anything about a strategy."""
+    owner, dot, setting = name.rpartition(".")
+    if dot:
+        known = [own.name for own in find_strategy(owner).settings]
+        if setting not in known:
+            raise InputError(
+                f"sweep: {owner} has no setting {setting!r}: {nearest(setting, known)}"
+            )
+        return row.name == owner
+    return name not in row.imposes and (name not in REGION_FIELDS or row.has_regions)
+
+
+def _config_at(config: ExperimentConfig, values: Mapping[str, Value | None]) -> ExperimentConfig:
+    alone = {"sweep": {}, "orders": 1}
+    if not values:
+        return config.model_copy(update=alone)
+    settings: dict[str, Any] = config.model_dump() | alone
+    for name, value in values.items():
+        owner, dot, setting = name.rpartition(".")
+        if dot:
+            settings["strategy_settings"] = {
+                **settings["strategy_settings"],
+                owner: {**settings["strategy_settings"].get(owner, {}), setting: value},
+            }
+        else:
+            settings[name] = value
+    source = "sweep of " + ", ".join(f"{name}={value}" for name, value in values.items())
+    return config_from(settings, source=source)
+
+
+def _value_in(config: ExperimentConfig, name: str) -> Value | None:
+    owner, dot, setting = name.rpartition(".")
+    return config.strategy_settings[owner][setting] if dot else getattr(config, name)
+
+
+def _spelled(value: Value | None) -> str:
+    return "null" if value is None else str(value)

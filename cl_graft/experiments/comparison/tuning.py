@@ -1,0 +1,231 @@
+"""Tuning: a strategy's small grid, chosen on dev rows of the first two tasks.
+
+Every combination of `StrategyRow.grid` is a run of its own, on a stream of the first two tasks
+whose test rows are their dev rows: no test row is there to be looked at, and later tasks stay
+unseen, as they are in a stream. What counts is the average accuracy at the end, so that forgetting
+does. The choice is made once, with the seed 0, and holds for every seed of a comparison.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cl_graft.data import TextTask
+from cl_graft.errors import BankError, DivergedError, InputError
+from cl_graft.experiments import folders
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.run import run
+from cl_graft.runtime.progress import Progress, reported_as, silent
+from cl_graft.runtime.signals import Stop
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.storage.checksums import read_sealed, sealed_json
+from cl_graft.storage.files import VERSION, check_json, replace_file
+from cl_graft.strategies.method_settings import Value
+from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.registry import find_strategy
+
+__all__ = [
+    "TUNING_SEED",
+    "Tuning",
+    "best",
+    "candidates_of",
+    "on_dev",
+    "runs_to_choose",
+    "stored_tuning",
+    "tune",
+    "with_values",
+]
+
+TUNING_SEED = 0
+"""Of the choice, whatever the seeds of the comparison: more of them may be added later."""
+
+_TASKS = 2
+_CHOSEN = "chosen.json"
+_FORMAT = "cl-graft-tuning"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What was tried for a strategy, and what was chosen.
+
+    Attributes:
+        grid: The values tried of each setting, in all combinations.
+        tasks: The tasks on whose dev rows they were scored.
+        scores: Of each combination, in their order: its ``"values"`` and the ``"score"``, the
+            average accuracy on dev after the last of these tasks; null where training diverged.
+        chosen: The combination with the highest score, of equal ones the first.
+    """
+
+    grid: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    tasks: Sequence[str] = ()
+    scores: Sequence[Mapping[str, Any]] = ()
+    chosen: Mapping[str, Value] = field(default_factory=dict)
+
+
+def candidates_of(
+    row: StrategyRow, given: Mapping[str, Value]
+) -> tuple[dict[str, tuple[Value, ...]], list[dict[str, Value]]]:
+    """Return what is left of a strategy's grid, and all combinations of it.
+
+    Args:
+        row: The strategy.
+        given: Its own settings as a config gives them: what is given is not tuned.
+    """
+    grid = {name: values for name, values in row.grid.items() if name not in given}
+    combined = itertools.product(*grid.values())
+    return grid, [dict(zip(grid, values, strict=True)) for values in combined] if grid else []
+
+
+def with_values(
+    config: ExperimentConfig, row: StrategyRow, values: Mapping[str, Value]
+) -> ExperimentConfig:
+    """Return the config of single runs of a strategy with some values chosen."""
+    known = {setting.name for setting in row.settings}
+    own = {name: value for name, value in values.items() if name in known}
+    fields: dict[str, Any] = {n: value for n, value in values.items() if n not in known}
+    settings = dict(config.strategy_settings)
+    if own:
+        settings[row.name] = {**settings.get(row.name, {}), **own}
+    return config.model_copy(update={**fields, "strategy_settings": settings, "tune": False})
+
+
+def on_dev(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
+    """Return the first two tasks with their dev rows in the place of their test rows."""
+    return tuple(
+        replace(task, test=task.dev, source={**task.source, "test": "the dev rows"})
+        for task in tasks[:_TASKS]
+    )
+
+
+def best(scores: Sequence[float | None]) -> int:
+    """Return the place of the highest score, of equal ones the first.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    known = [-math.inf if score is None else score for score in scores]
+    if all(score is None for score in scores):
+        raise ValueError(f"expected a score, got {list(scores)}")
+    return known.index(max(known))
+
+
+def tune(
+    config: ExperimentConfig,
+    strategy: str,
+    *,
+    out: Path | str,
+    cache: DirectoryCache,
+    progress: Progress = silent,
+    stop: Stop | None = None,
+    started_by: str | None = None,
+) -> Tuning:
+    """Choose a strategy's values, into ``OUT/tuning/<strategy>/``; what was chosen there is read.
+
+    A combination whose training diverges is passed over.
+
+    Args:
+        config: The comparison's.
+        strategy: The strategy's name.
+        out: OUT.
+        cache: Shared with the comparison: dense runs of grafting are made once.
+        progress: Called after every step.
+        stop: Asked after every step whether to stop.
+        started_by: The command to note.
+
+    Raises:
+        DivergedError: If every combination's training diverges.
+        Stopped: If `stop` asked for it.
+    """
+    out = Path(out)
+    found = stored_tuning(config, strategy, out=out)
+    if found is not None:
+        return found
+    row, folder = find_strategy(strategy), _folder(out, strategy)
+    grid, candidates = candidates_of(row, config.strategy_settings.get(strategy, {}))
+    tasks = on_dev(load_tasks(config, seed=TUNING_SEED))
+    scores: list[float | None] = []
+    for values in candidates:
+        name = _name(values)
+        try:
+            result = run(
+                with_values(config, row, values),
+                strategy=strategy,
+                seed=TUNING_SEED,
+                out=folder / name,
+                tasks=tasks,
+                cache=cache,
+                progress=reported_as(progress, f"{{}} {name}".format),
+                started_by=started_by,
+                stop=stop,
+            )
+        except DivergedError as error:
+            logger.warning("%s with %s: %s; the choice goes on without it", strategy, name, error)
+            scores.append(None)
+            continue
+        scores.append(result.average_accuracy)
+    if all(score is None for score in scores):
+        raise DivergedError(f"{strategy}: training diverges with every value of its grid")
+    tuning = Tuning(
+        grid={name: list(values) for name, values in grid.items()},
+        tasks=[task.name for task in tasks],
+        scores=[
+            {"values": values, "score": score}
+            for values, score in zip(candidates, scores, strict=True)
+        ],
+        chosen=candidates[best(scores)],
+    )
+    head = {"format": _FORMAT, "version": VERSION}
+    replace_file(folder / _CHOSEN, sealed_json({**head, **asdict(tuning)}))
+    return tuning
+
+
+def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -> Tuning | None:
+    """Return what was chosen for a strategy; None if that is still to be done.
+
+    A comparison keeps its choices, also where a later version of the package has wider grids. Where
+    there is nothing to choose, an empty `Tuning`.
+
+    Raises:
+        InputError: If the file is not ours.
+        BankError: If it is altered, or a newer package wrote it.
+    """
+    out = Path(out)
+    own = config.strategy_settings.get(strategy, {})
+    if not config.tune or not candidates_of(find_strategy(strategy), own)[1]:
+        return Tuning()
+    path = _folder(out, strategy) / _CHOSEN
+    if not path.is_file():
+        return None
+    try:
+        values = read_sealed(path.read_bytes(), name=str(path))
+        check_json(values, format=_FORMAT, name=str(path))
+        return Tuning(**{name: values[name] for name in ("grid", "tasks", "scores", "chosen")})
+    except BankError:
+        raise
+    except (ValueError, KeyError) as error:
+        raise InputError(f"{path}: not a choice of values: {error}") from None
+
+
+def runs_to_choose(config: ExperimentConfig) -> int:
+    """Return how many runs of two tasks a comparison makes to choose values."""
+    own = config.strategy_settings
+    rows = [find_strategy(name) for name in config.strategies] if config.tune else []
+    return sum(len(candidates_of(row, own.get(row.name, {}))[1]) for row in rows)
+
+
+def _folder(out: Path, strategy: str) -> Path:
+    return out / folders.TUNING / strategy
+
+
+def _name(values: Mapping[str, Value]) -> str:
+    """Return a combination as the name of a folder, such as ``"lr=0.002,share=0.5"``."""
+    return ",".join(f"{name}={value}" for name, value in values.items())

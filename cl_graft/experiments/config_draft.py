@@ -1,0 +1,266 @@
+"""A first config for a folder of data: tasks, columns and labels as they are found there."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import yaml
+
+from cl_graft.data import TextTask, load_task
+from cl_graft.data.columns import Columns, find_texts
+from cl_graft.data.likely_labels import likely_labels, listed_values
+from cl_graft.data.readers import has_rows, train_records
+from cl_graft.data.record_files import RecordFile, strip_suffix, unread_kind
+from cl_graft.data.text_task import check_task_name
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import ExperimentConfig, config_from
+from cl_graft.experiments.config_yaml import read_yaml
+from cl_graft.results.data_report import source_notes
+
+__all__ = ["Draft", "FoundTask", "draft_config"]
+
+_SHOTS = 512
+_LENGTHS = (16, 32, 64, 128, 256)
+_TOKENS_A_WORD = 1.4
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class FoundTask:
+    """A task as it was found.
+
+    Attributes:
+        name: Its name: that of its file or folder.
+        columns: Where its texts and labels stand.
+        guessed: Whether the columns have no usual names and were guessed.
+        others: Columns that could hold the label as well, the likeliest first, with the number of
+            their different values.
+        labels: Training rows a label.
+        rows: Rows a split, with those that were held out for test and dev.
+        words: 95 % of its texts, pairs together, have at most so many words.
+        notes: What else a reader should know of its rows.
+    """
+
+    name: str
+    columns: Columns
+    guessed: bool
+    others: Mapping[str, int]
+    labels: Mapping[str, int]
+    rows: Mapping[str, int]
+    words: int
+    notes: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A config, and what it was made from.
+
+    Attributes:
+        text: The config, YAML with comments.
+        tasks: The tasks that were found.
+        left_out: What else lies there, by name, and why it is no task.
+    """
+
+    text: str
+    tasks: tuple[FoundTask, ...]
+    left_out: Mapping[str, str]
+
+
+def draft_config(data: Path | str, *, called: str = "stream.yaml") -> Draft:
+    """Look through a folder of data and write the config that compares strategies on it.
+
+    A task is a file of rows, or a folder with a train file; a folder that holds a train file itself
+    is one task. Columns without usual names are guessed: the text is the column with the longest
+    values, the label the likeliest of those with few different values, by its name and by how well
+    the texts tell it.
+
+    Args:
+        data: The folder, or a file.
+        called: The config's file, for the command in its first lines.
+
+    Raises:
+        InputError: If there is no such folder, or nothing in it is a classification task.
+    """
+    data = Path(data)
+    if not data.exists():
+        raise InputError(f"there is no folder {data}")
+    found: list[FoundTask] = []
+    left_out: dict[str, str] = {}
+    for name, path in _candidates(data):
+        try:
+            if any(task.name == name for task in found):
+                raise InputError(f"{path}: another task is called {name!r}, too")
+            found.append(_find(check_task_name(name), path, data))
+        except InputError as error:
+            left_out[path.name] = str(error)
+    if not found:
+        reasons = "; ".join(left_out.values()) or "it is empty"
+        raise InputError(f"{data}: nothing there is a task: {reasons}")
+    text = "\n".join([*_lines(data, found, left_out, called), ""])
+    config_from(read_yaml(text, place="the draft"), source="the draft")
+    return Draft(text, tuple(found), left_out)
+
+
+def _candidates(data: Path) -> Iterator[tuple[str, Path]]:
+    if has_rows(data) or data.is_file():
+        stem = data.resolve().name
+        yield (strip_suffix(stem) or stem), data
+        return
+    if data.is_dir():
+        for path in sorted(data.iterdir()):
+            if not path.name.startswith("."):
+                yield (path.name if path.is_dir() else strip_suffix(path.name) or path.name), path
+
+
+def _find(name: str, path: Path, data: Path) -> FoundTask:
+    if path.is_dir() and not has_rows(path):
+        raise InputError(f"{path}: a folder without a train file")
+    if not has_rows(path):
+        raise InputError(unread_kind(path))
+    file = train_records(path)
+    guessed = False
+    try:
+        task = load_task(name, data=data, warn=False)
+    except InputError:
+        guess = _guess(file)
+        if guess is None:
+            raise
+        guessed = True
+        task = load_task(
+            name,
+            data=data,
+            text=guess.text,
+            text_pair=guess.text_pair,
+            label=guess.label,
+            warn=False,
+        )
+    if task.regression:
+        raise InputError(f"{path}: a regression; experiments run classification tasks")
+    text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
+    splits = {"train": task.train, "dev": task.dev, "test": task.test}
+    counts = Counter(task.label_names[int(row.label)] for row in task.train)
+    likely = likely_labels(file, text or "", text_pair)
+    return FoundTask(
+        name,
+        Columns(text=text, text_pair=text_pair, label=label),
+        guessed,
+        {column: values for column, values in likely.items() if column != label},
+        {label_name: counts[label_name] for label_name in task.label_names},
+        {split: len(rows) for split, rows in splits.items()},
+        _words(task),
+        source_notes(task.source),
+    )
+
+
+def _guess(file: RecordFile) -> Columns | None:
+    """Guess text and label; None if no two columns look like them."""
+    try:
+        text, text_pair = find_texts(file, Columns())
+    except InputError:
+        text, text_pair = _longest_texts(file), None
+    labels = likely_labels(file, text, text_pair) if text is not None else {}
+    return Columns(text=text, text_pair=text_pair, label=next(iter(labels))) if labels else None
+
+
+def _longest_texts(file: RecordFile) -> str | None:
+    """Return the column of texts whose values are the longest in the mean."""
+    lengths: dict[str, float] = {}
+    for column in file.columns:
+        values = [record.values.get(column) for record in file.records]
+        known = [value for value in values if value is not None and value != ""]
+        if known and all(isinstance(value, str) for value in known):
+            lengths[column] = sum(len(str(value)) for value in known) / len(known)
+    return max(lengths, key=lengths.__getitem__, default=None)
+
+
+def _words(task: TextTask) -> int:
+    counts = sorted(
+        len(row.text.split()) + len((row.text_pair or "").split()) for row in task.train
+    )
+    return counts[min(len(counts) - 1, round(0.95 * len(counts)))]
+
+
+def _lines(
+    data: Path, tasks: Sequence[FoundTask], left_out: Mapping[str, str], called: str
+) -> Iterator[str]:
+    """Yield the lines of the config."""
+    fields = ExperimentConfig.model_fields
+    longest = max(task.words for task in tasks)
+    length = next((n for n in _LENGTHS if n >= _TOKENS_A_WORD * longest), _LENGTHS[-1])
+    yield "# What to learn, with what, and how; a field that is not here has its default."
+    yield f"# Use it: cl-graft compare {_plain(called)} --out first"
+    yield ""
+    yield "# The folder of the tasks, as seen from where you call cl-graft."
+    yield f"data: {_value(str(data))}"
+    yield ""
+    yield "# The tasks in the order in which they are learned."
+    yield "tasks:"
+    for task in tasks:
+        yield f"  - {_value(task.name)}"
+    for name, reason in left_out.items():
+        yield f"  # {_plain(name)} was left out: {_plain(reason)}"
+    yield ""
+    yield "# Where the texts and the labels stand."
+    yield "task_settings:"
+    for task in tasks:
+        rows = ", ".join(f"{split} {count:,}" for split, count in task.rows.items())
+        shown = [f"{label} ({count:,})" for label, count in task.labels.items()]
+        more = f", … ({len(shown)} in all)" if len(shown) > _SHOWN else ""
+        yield f"  {_value(task.name)}:"
+        yield f"    # rows: {rows}"
+        yield f"    # labels in train: {_plain(', '.join(shown[:_SHOWN]))}{more}"
+        if task.guessed:
+            yield "    # These columns were guessed from what they hold: look at them."
+        for note in task.notes:
+            yield f"    # {_plain(note)}"
+        columns = task.columns
+        for key in ("text", "text_pair", "label"):
+            if (column := getattr(columns, key)) is not None:
+                yield f"    {key}: {_value(column)}"
+        if task.others:
+            yield f"    # The label could also be: {_plain(listed_values(task.others))}"
+        if all(label.isdecimal() for label in task.labels):
+            names = ", ".join(f"name of {label}" for label in list(task.labels)[:_SHOWN])
+            yield f"    # label_names: [{names}]"
+    yield ""
+    yield f"# {fields['shots'].description}"
+    yield f"shots: {_SHOTS}"
+    yield "# Classes with fewer rows give all that they have; error refuses them."
+    yield "shots_short: all"
+    yield f"# Tokens a row; 95 % of the texts have at most {longest:,} words."
+    yield f"max_length: {length}"
+    yield ""
+    yield f"# {fields['model'].description}"
+    yield f"model: {_value(str(fields['model'].default))}"
+    yield ""
+    yield "# Others: cl-graft strategies"
+    yield "strategies: [grafting, naive, independent]"
+    yield "# Several seeds, such as [0, 1, 2], give intervals and significance."
+    yield "seeds: [0]"
+    yield ""
+    yield "# Further fields, with their defaults:"
+    for name in ("steps", "batch_size", "density", "localizer", "mode", "device", "on_bad_row"):
+        field = fields[name]
+        default = json.dumps(field.get_default(call_default_factory=True))
+        yield f"# {name}: {default}  # {field.description}"
+
+
+def _value(text: str) -> str:
+    """Write a text as YAML, without quotes where nobody needs them."""
+    simple = text.replace("_", "").replace("/", "").isalpha() and text.isascii()
+    reserved = text.lower() in ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
+    if simple and not reserved:
+        return text
+    return yaml.safe_dump(text, default_style='"', width=math.inf).strip()
+
+
+def _plain(text: str) -> str:
+    """Return a text as a comment can hold it: in one line, without control characters."""
+    one_line = " ".join(text.split())
+    return "".join(character if character.isprintable() else "?" for character in one_line)

@@ -1,0 +1,92 @@
+"""YAML as configs need it: safe, without aliases, and with every name given once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.composer import ComposerError
+from yaml.constructor import ConstructorError
+
+from cl_graft.data.text_files import MEGABYTE, decode
+from cl_graft.errors import InputError
+
+__all__ = ["read_yaml", "read_yaml_file"]
+
+
+def read_yaml_file(path: Path) -> dict[str, Any]:
+    """Read a config file.
+
+    Raises:
+        InputError: If it cannot be read, is larger than 1 MB, or holds no YAML mapping.
+    """
+    try:
+        with path.open("rb") as file:
+            data = file.read(MEGABYTE + 1)
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the config: {error.strerror}") from None
+    if len(data) > MEGABYTE:
+        raise InputError(f"{path}: not a config: it is larger than 1 MB")
+    values = read_yaml(decode(data, str(path)), place=str(path))
+    if not isinstance(values, dict):
+        raise InputError(
+            f"{path}: expected 'name: value' lines, got {type(values).__name__}; an example: "
+            "'tasks: [qnli, ag_news]'"
+        )
+    return values
+
+
+def read_yaml(text: str, *, place: str) -> Any:
+    """Return what a YAML document holds.
+
+    Args:
+        text: The document.
+        place: Where it came from, for messages.
+
+    Raises:
+        InputError: With the line, if it is no YAML, uses aliases (a few lines of them can stand for
+            more than a memory holds), or names something twice.
+    """
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f":{mark.line + 1}" if mark is not None else ""
+        problem = " ".join((error.problem or str(error)).split())
+        tab = " (indent with spaces, not tabs)" if "\\t" in problem else ""
+        raise InputError(f"{place}{line}: not a YAML file: {problem}{tab}") from None
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise InputError(
+            f"{place}:{line}: not a YAML file: the character U+{_code(error):04X} has no place here"
+        ) from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        problem = " ".join(str(error).split())
+        raise InputError(f"{place}: not a YAML file: {problem}") from None
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that refuses aliases and doubled names."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event: Any = self.peek_event()
+            raise ComposerError(
+                None, None, f"the alias *{event.anchor}: write its values out", event.start_mark
+            )
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen: set[str] = set()
+        for key, _ in node.value if isinstance(node, yaml.MappingNode) else ():
+            name = key.value if isinstance(key, yaml.ScalarNode) else ""
+            if name in seen:
+                raise ConstructorError(None, None, f"{name!r} is given twice", key.start_mark)
+            seen.add(name)
+        return super().construct_mapping(node, deep)
+
+
+def _code(error: yaml.reader.ReaderError) -> int:
+    character: Any = error.character
+    return character if isinstance(character, int) else ord(character)

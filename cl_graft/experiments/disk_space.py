@@ -1,0 +1,141 @@
+"""Whether what a run will write has room on the disk, asked before it trains.
+
+The bank, the results and the curves must have room, or the run does not start. The cache need not:
+an outcome that would take the room of the others is computed but not kept.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+
+from cl_graft.data.encoded_task import EncodedTask
+from cl_graft.errors import CannotWrite
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.schedule import grafting_settings, grid_of, schedule_of
+from cl_graft.localization import find_localizer
+from cl_graft.localization.learning import GraftingSettings
+from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.storage import free_bytes
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.storage.elias_fano import packed_size
+from cl_graft.strategies.benchmark import TextStream
+from cl_graft.strategies.registered import StrategyRow
+
+__all__ = ["check_room", "reserve_room"]
+
+logger = logging.getLogger(__name__)
+
+_POINT = 200
+"""Bytes of a point in a TensorBoard file, and of a number in `results.json`, at most."""
+
+_PICTURE = 100_000
+"""Bytes of a picture in a TensorBoard file, about."""
+
+_NAMES = 16_384
+"""Bytes of the names, hashes and facts of an entry, and of the headers of its files, at most."""
+
+
+def reserve_room(
+    config: ExperimentConfig,
+    row: StrategyRow,
+    stream: TextStream,
+    model: TaskModel,
+    *,
+    seed: int,
+    folder: Path,
+    cache: DirectoryCache,
+) -> None:
+    """Make sure that a run has room for what it must write, and keep the cache out of it.
+
+    Args:
+        config: The run's settings.
+        row: Its strategy.
+        stream: The tasks.
+        model: The model.
+        seed: The run's seed.
+        folder: Its folder.
+        cache: Its cache, which gets `DirectoryCache.spare`.
+
+    Raises:
+        CannotWrite: If there is no room.
+    """
+    tensors = graftable_parameters(model).values()
+    total = sum(tensor.numel() for tensor in tensors)
+    size = max(tensor.element_size() for tensor in tensors)
+    needs, kept = {"results and curves": _curves(config, stream)}, 0
+    for encoded in stream.tasks:
+        schedule = schedule_of(config, encoded.task)
+        settings = grafting_settings(config, schedule, seed=seed)
+        runs = len(grid_of(config, encoded.task))
+        if row.keeps == "entry":
+            entry = _entry(settings, encoded, model, total=total, size=size)
+            needs["bank"] = needs.get("bank", 0) + entry
+            kept += _ranking(settings, total=total)
+        if row.trains == "nothing" or find_localizer(settings.localizer).needs_tuned:
+            kept += runs * total * size
+    check_room(folder, needs, cache=kept, cached=cache.folder)
+    cache.spare = sum(needs.values())
+
+
+def check_room(folder: Path, needs: Mapping[str, int], *, cache: int, cached: Path) -> None:
+    """Make sure that a folder has room.
+
+    Args:
+        folder: Where to write.
+        needs: What must be written, bytes by kind.
+        cache: Bytes that the cache may grow by; a warning says if there is no room for them.
+        cached: The cache's folder.
+
+    Raises:
+        CannotWrite: If there is no room for `needs`.
+    """
+    total, free = sum(needs.values()), free_bytes(folder)
+    if free is not None and total > free:
+        parts = ", ".join(f"{kind} {_size(size)}" for kind, size in needs.items())
+        raise CannotWrite(
+            f"{folder} has no room for this run: it needs about {_size(total)} ({parts}), "
+            f"{_size(free)} are free; make room, or choose another output folder"
+        )
+    left = free_bytes(cached)
+    if left is not None and total + cache > left:
+        logger.warning(
+            "%s may grow by %s, but only %s are free there: outcomes that have no room are "
+            "computed and not kept",
+            cached,
+            _size(cache),
+            _size(left),
+        )
+
+
+def _entry(
+    settings: GraftingSettings, encoded: EncodedTask, model: TaskModel, *, total: int, size: int
+) -> int:
+    """Return what a task's entry takes in a bank, at most."""
+    k = min(settings.coordinates(total), total)
+    graft = k * size + 2 * packed_size(k, total)
+    classes = max(1, encoded.task.num_classes)
+    head = 4 * classes * (model.hidden_size + 1)
+    canary = 8 * (5 * encoded.splits["train"][0].shape[-1] + 4 * classes)
+    return graft * (2 if settings.keep_standalone else 1) + head + canary + _NAMES
+
+
+def _ranking(settings: GraftingSettings, *, total: int) -> int:
+    """Return what a task's ranking takes in the cache, about."""
+    k = min(settings.coordinates(total), total)
+    depth = min(total, max(20 * k, total // 20))
+    candidates = settings.candidates(total, k=k)
+    path = 4 * total if find_localizer(settings.localizer).needs_path else 0
+    return 8 * (depth if candidates is None else min(depth, candidates)) + path
+
+
+def _curves(config: ExperimentConfig, stream: TextStream) -> int:
+    """Return what curves, results and summaries of a run take, about."""
+    count = len(stream.tasks)
+    steps = sum(schedule_of(config, encoded.task).steps for encoded in stream.tasks)
+    return _POINT * (2 * steps + 5 * count * count) + _PICTURE * (count + 3)
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"

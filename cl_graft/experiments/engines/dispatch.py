@@ -1,0 +1,168 @@
+"""Spreading jobs over the workers of a pool, and standing in for those that die.
+
+A worker that dies (killed, out of memory, its machine lost) costs what its job did since its last
+checkpoint: the job is given to another, up to a number of times.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from cl_graft.experiments import folders
+from cl_graft.experiments.comparison.jobs import Failed, Job, Outcome
+from cl_graft.experiments.engines.message_board import Board
+from cl_graft.experiments.engines.worker import Order
+from cl_graft.runtime.progress import Progress, Step
+from cl_graft.runtime.signals import Stop
+from cl_graft.storage import LOCK
+
+__all__ = ["ATTEMPTS", "Died", "Pool", "Spread"]
+
+ATTEMPTS = 4
+"""How often a job is given to a worker before its deaths count as its failure."""
+
+_POLL_SECONDS = 0.5
+
+logger = logging.getLogger(__name__)
+
+
+class Died(Exception):
+    """A worker died before its job was over."""
+
+
+class Pool(Protocol):
+    """Workers somewhere; a handle stands for a job that one of them has."""
+
+    @property
+    def room(self) -> int | None:
+        """How many jobs it has workers for now; None if that is a queue's affair."""
+        ...
+
+    def submit(self, order: Order) -> Any:
+        """Give a job to the next free worker; return its handle, which can be hashed."""
+        ...
+
+    def over(self, handles: Sequence[Any], seconds: float) -> Sequence[Any]:
+        """Wait for at most so many seconds, and return the handles of jobs that are over."""
+        ...
+
+    def outcome(self, handle: Any) -> Outcome | None:
+        """Return what came of a job that is over; None if it stopped because it was asked to.
+
+        Raises:
+            Died: If its worker died.
+        """
+        ...
+
+    def close(self) -> None:
+        """End what still runs."""
+        ...
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The engine that gives jobs to the workers of a pool.
+
+    Attributes:
+        pool: The pool; who made it closes it.
+        threads: How many threads a worker computes with.
+        most: How many jobs it has at once at most; None means as many as it has room for.
+    """
+
+    pool: Pool
+    threads: int = 1
+    most: int | None = None
+
+    def __call__(
+        self, jobs: Sequence[Job], *, progress: Progress, stop: Stop
+    ) -> Iterator[tuple[Job, Outcome]]:
+        """Do the jobs; see `cl_graft.experiments.comparison.jobs.Engine`."""
+        if not jobs:
+            return
+        board = Board(jobs[0].out.resolve() / folders.ENGINE / "board")
+        board.put_up()
+        try:
+            with stop.saving():
+                yield from self._spread(list(jobs), board, progress, stop)
+        finally:
+            board.take_down()
+            with suppress(OSError):  # who has more there removes it
+                board.folder.parent.rmdir()
+        stop.check()
+
+    def _spread(
+        self, waiting: list[Job], board: Board, progress: Progress, stop: Stop
+    ) -> Iterator[tuple[Job, Outcome]]:
+        running: dict[Any, Job] = {}
+        shown: dict[str, Step] = {}
+        attempts: Counter[str] = Counter()
+        undecided: dict[tuple[Path, str], Failed] = {}
+        while running or (waiting and stop.asked is None):
+            places = self._places()
+            for job in _ready(waiting, list(running.values())):
+                if stop.asked is not None or len(running) >= places:
+                    break
+                waiting.remove(job)
+                if (failed := undecided.get((job.out, job.strategy))) is not None:
+                    yield job, failed
+                    continue
+                attempts[job.name] += 1
+                running[self.pool.submit(Order(job, board, self.threads, Path.cwd()))] = job
+            if stop.asked is not None and board.asks_to_stop() is None:
+                board.ask_to_stop(stop.asked)
+            for handle in self.pool.over(list(running), _POLL_SECONDS):
+                job = running.pop(handle)
+                try:
+                    outcome = self.pool.outcome(handle)
+                except Died as death:
+                    _release(job.folder)
+                    if attempts[job.name] < ATTEMPTS:
+                        logger.warning("%s: %s; it goes on with another worker", job.name, death)
+                        waiting.insert(0, job)
+                        continue
+                    outcome = Failed(f"its worker died {ATTEMPTS} times, last: {death}")
+                if outcome is None:
+                    continue
+                if isinstance(outcome, Failed) and job.seed is None:
+                    undecided[job.out, job.strategy] = outcome
+                progress(Step("over", 1, 1, "", job.shown, job.seed or 0, job=job.name))
+                yield job, outcome
+            for job in running.values():
+                step = board.latest(job)
+                if step is not None and step != shown.get(job.name):
+                    shown[job.name] = step
+                    progress(replace(step, job=job.name))
+
+    def _places(self) -> float:
+        """Return how many jobs the pool may have: what comes free takes the first one in order.
+
+        One more than it has workers for, which is there when a worker is done, and from which a
+        cluster that can grow sees that it should.
+        """
+        if self.most is not None:
+            return self.most
+        room = self.pool.room
+        return math.inf if room is None else room + 1
+
+
+def _ready(waiting: Sequence[Job], running: Sequence[Job]) -> list[Job]:
+    """Return the jobs that wait for no other."""
+    there = {job.name for job in (*waiting, *running)}
+    return [job for job in waiting if not job.needs & there]
+
+
+def _release(folder: Path) -> None:
+    """Free the folders of a worker that died: its lock names a process that cannot be asked.
+
+    Only the job's own folders, which nobody else writes to while the comparison is locked.
+    """
+    for lock in list(folder.rglob(LOCK)):
+        with suppress(OSError):
+            lock.unlink()

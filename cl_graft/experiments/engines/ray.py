@@ -1,0 +1,157 @@
+"""Workers on a Ray cluster: an existing one, or one that is started on this machine.
+
+Ray (Moritz et al., "Ray: A Distributed Framework for Emerging AI Applications", OSDI 2018,
+https://docs.ray.io) finds a place for every job, and notices when a process or a machine is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cl_graft.errors import InputError, first_line
+from cl_graft.experiments.comparison.jobs import Failed, Outcome
+from cl_graft.experiments.engines.dispatch import Died
+from cl_graft.experiments.engines.worker import Order, work
+
+__all__ = ["RayPool", "ray_pool"]
+
+_PATIENCE_SECONDS = 10.0
+_OBJECTS = 128 << 20
+"""Bytes of memory for what processes send each other: settings and results, no tensors."""
+
+
+@dataclass(frozen=True)
+class RayPool:
+    """The workers of a Ray cluster that this process is connected to.
+
+    Attributes:
+        ray: The module, initialised.
+        remote: The remote function that does a job.
+        cpus: Cores that a job takes.
+        gpus: GPUs that a job takes.
+    """
+
+    ray: Any
+    remote: Any
+    cpus: int
+    gpus: float
+
+    @property
+    def room(self) -> int:
+        """How many jobs the cluster can do at once, as it is now."""
+        there = self.ray.cluster_resources()
+        places = there.get("CPU", 0) // self.cpus
+        if self.gpus:
+            places = min(places, there.get("GPU", 0) // self.gpus)
+        return int(places)
+
+    def submit(self, order: Order) -> Any:
+        """Give a job to the next free worker."""
+        return self.remote.options(name=order.job.name).remote(order)
+
+    def over(self, handles: Sequence[Any], seconds: float) -> Sequence[Any]:
+        """Wait, and return what is over; see `cl_graft.experiments.engines.dispatch.Pool`."""
+        done, _ = self.ray.wait(list(handles), num_returns=len(handles), timeout=seconds)
+        return done
+
+    def outcome(self, handle: Any) -> Outcome | None:
+        """Return what came of a job.
+
+        Raises:
+            Died: If its process or machine is gone, or took too much memory.
+        """
+        errors = self.ray.exceptions
+        try:
+            return self.ray.get(handle)
+        except errors.RayTaskError as error:  # before the job began: no package there, maybe
+            return Failed(f"{type(error.cause).__name__}: {error.cause}", str(error))
+        except errors.RayError as error:
+            raise Died(_first_sentence(error)) from error
+
+    def close(self) -> None:
+        """Leave the cluster, and end it if it was started for this."""
+        self.ray.shutdown()
+
+
+def ray_pool(
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+    cpus: int = 1,
+    gpus: float = 0.0,
+) -> RayPool:
+    """Connect to a Ray cluster, or start one here.
+
+    Args:
+        address: Of a cluster, such as ``"auto"`` or ``"10.0.0.1:6379"``; None starts one on this
+            machine, which ends with the pool.
+        workers: For how many a cluster that is started here has cores; None means as many as the
+            machine has. Of another cluster's workers,
+            `cl_graft.experiments.engines.dispatch.Spread` counts.
+        cpus: Cores a worker.
+        gpus: GPUs a worker; a fraction lets workers share one.
+
+    Raises:
+        InputError: If Ray is not installed, the cluster cannot be reached, or none of its machines
+            has what a worker needs.
+    """
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError:
+        raise InputError(
+            "the engine 'ray' needs Ray: python -m pip install 'cl-graft[ray]'"
+        ) from None
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    if address is None:
+        count = workers or max(1, (os.cpu_count() or 1) // cpus)
+        start = {"num_cpus": count * cpus, "object_store_memory": _OBJECTS}
+        ray.init(address="local", include_dashboard=False, **start, **quiet)
+    else:
+        try:
+            _knock(address)
+            ray.init(address=address, **quiet)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"no Ray cluster answers at {address}: {_first_sentence(error)}; "
+                "start one with: ray start --head"
+            ) from None
+    try:
+        _check_room(ray.nodes(), cpus=cpus, gpus=gpus)
+    except InputError:
+        ray.shutdown()
+        raise
+    remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(work)
+    return RayPool(ray, remote, cpus, gpus)
+
+
+def _knock(address: str) -> None:
+    """See whether somebody listens at HOST:PORT: Ray itself would go on trying for minutes.
+
+    Raises:
+        OSError: If nobody does.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE_SECONDS).close()
+
+
+def _check_room(nodes: Sequence[dict[str, Any]], *, cpus: int, gpus: float) -> None:
+    """Make sure that some machine can hold a worker: Ray would wait for one for ever."""
+    alive = [node["Resources"] for node in nodes if node["Alive"]]
+    if any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in alive):
+        return
+    there = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in alive)
+    raise InputError(
+        f"no machine of the cluster has {cpus} CPUs and {gpus:g} GPUs for a cell (there are: "
+        f"{there}); lower --cpus-per-cell or --gpus-per-cell, or add machines"
+    )
+
+
+def _first_sentence(error: BaseException) -> str:
+    return f"{type(error).__name__}: {first_line(error).split('. ')[0]}"

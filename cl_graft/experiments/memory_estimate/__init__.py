@@ -1,0 +1,5 @@
+"""Planning: what learning with a model will take, before any of its weights are there."""
+
+from cl_graft.experiments.memory_estimate.plan import Plan, PlannedPhase, PlanSettings, make_plan
+
+__all__ = ["Plan", "PlanSettings", "PlannedPhase", "make_plan"]

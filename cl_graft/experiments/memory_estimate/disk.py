@@ -1,0 +1,114 @@
+"""What a task takes on disk, and in memory where it is served."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from cl_graft.grafts.bank import BaseIdentity, Canary, Entry, GraftBank
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.hashing import environment
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.storage.elias_fano import packed_size
+from cl_graft.storage.entry_file import pack_entry
+
+__all__ = ["EntryBytes", "entry_bytes"]
+
+_CANARY_ROWS = 8
+_FACTS: dict[str, object] = {
+    "label_names": ["negative", "positive"],
+    "pair": False,
+    "prompt": None,
+    "max_length": 64,
+    "rows": {"train": 1024, "dev": 256, "test": 1000},
+    "shots": 512,
+    "data_fingerprint": "0" * 64,
+    "settings_sha256": "0" * 64,
+    "metric": "accuracy",
+    "localizer": "learned_mask",
+    "dense_dev": 0.87890625,
+    "graft_dev": 0.87890625,
+    "trained_dev": 0.87890625,
+    "temperature": {
+        "value": 1.2345678901234567,
+        "rows": 256,
+        "ece_before": 0.01234567890123456,
+        "ece_after": 0.01234567890123456,
+    },
+}
+"""What the facts of a task look like; their length is that of any other task's, nearly."""
+
+
+@dataclass(frozen=True)
+class EntryBytes:
+    """The file of a task's entry in a bank, in bytes.
+
+    Attributes:
+        indices: Where the region lies, 2 + log2(1 / density) bits a coordinate at most.
+        values: The region's values in the model's type.
+        head: The task's head, fp32; 0 for prompts.
+        canary: The recorded batch and its logits.
+        rest: Names, hashes, facts.
+    """
+
+    indices: int
+    values: int
+    head: int
+    canary: int
+    rest: int
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.indices + self.values + self.head + self.canary + self.rest
+
+
+def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) -> EntryBytes:
+    """Return what the entry of a region of `size` coordinates takes on disk.
+
+    It is what writing a region of one coordinate takes, and the arithmetic of the store for the
+    others. No coordinate is lost to earlier tasks, as when regions are refilled.
+
+    Args:
+        model: The model; it may be hollow.
+        head: The task's head.
+        size: Coordinates of the region.
+        length: Tokens a row.
+    """
+    parameters = graftable_parameters(model)
+    layout = Layout.of(parameters)
+    dtype = next(iter(parameters.values())).dtype
+    vocabulary = getattr(model.backbone.config, "vocab_size", 2)
+    classes = (
+        head.out_features if isinstance(head, nn.Linear) else len(head.get_buffer("token_ids"))
+    )
+    inputs = torch.ones(_CANARY_ROWS, 2, length, dtype=torch.int64)
+    inputs[:, 0] = vocabulary - 1
+    state = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in head.state_dict().items()}
+    region = Region.of(layout, [0])
+    entry = Entry(
+        task="sentiment",
+        label=0,
+        owned=Graft(region, torch.zeros(1, dtype=dtype)),
+        lost=Region.empty(layout),
+        head=state,
+        weights_sha256="0" * 64,
+        canary=Canary(inputs, torch.zeros(_CANARY_ROWS, classes), environment()),
+        facts=_FACTS,
+    )
+    base = BaseIdentity("0" * 64, model.name, str(dtype).removeprefix("torch."))
+    written = len(pack_entry(entry, GraftBank(layout, base), position=0))
+    head_bytes = sum(t.numel() * t.element_size() for t in state.values())
+    token_bytes = 2 if vocabulary <= 2**16 else 4
+    canary_bytes = _CANARY_ROWS * (length * (token_bytes + 1) + 4 * classes)
+    one = packed_size(1, layout.total) + dtype.itemsize
+    return EntryBytes(
+        indices=packed_size(size, layout.total),
+        values=size * dtype.itemsize,
+        head=head_bytes,
+        canary=canary_bytes,
+        rest=written - one - head_bytes - canary_bytes,
+    )

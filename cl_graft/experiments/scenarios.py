@@ -1,0 +1,126 @@
+"""Forms of a stream: what is told with a text when it is answered.
+
+- task: the task's label, which picks its head (task-incremental).
+- domain: nothing; all tasks have the same labels and share one head (domain-incremental).
+- class: nothing; one head over the labels of all tasks, which never saw two tasks together
+  (class-incremental).
+
+In the class-incremental form the classes of all tasks are numbered through, and a task may be split
+into experiences of a few classes each. The head has an output for every class from the start
+(decision 23).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from cl_graft.data import Row, TextTask
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import ExperimentConfig
+
+__all__ = ["formed"]
+
+
+def formed(tasks: Sequence[TextTask], config: ExperimentConfig) -> tuple[TextTask, ...]:
+    """Return the experiences of a stream in the form that a config asks for.
+
+    Raises:
+        InputError: If the tasks do not fit the form.
+    """
+    if config.scenario == "domain":
+        return _alike(tasks)
+    if config.scenario == "class":
+        return _numbered_through(tasks, size=config.classes_per_experience)
+    return tuple(tasks)
+
+
+def _alike(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
+    """Return tasks with the same labels in the order of the first's.
+
+    Raises:
+        InputError: If one has other labels.
+    """
+    first = tasks[0]
+    for task in tasks[1:]:
+        if set(task.label_names) != set(first.label_names):
+            raise InputError(
+                "domain-incremental tasks share their labels, but those of "
+                f"{first.name!r} are {', '.join(first.label_names)}, and those of {task.name!r} "
+                f"{', '.join(task.label_names)}; task_settings.{task.name}.label_names can name "
+                "them alike"
+            )
+    return tuple(_reordered(task, first.label_names) for task in tasks)
+
+
+def _reordered(task: TextTask, names: tuple[str, ...]) -> TextTask:
+    """Number a task's labels in the order of `names`."""
+    if task.label_names == names:
+        return task
+    numbers = [names.index(name) for name in task.label_names]
+
+    def renumbered(rows: tuple[Row, ...]) -> tuple[Row, ...]:
+        return tuple(Row(row.text, row.text_pair, numbers[int(row.label)]) for row in rows)
+
+    return replace(
+        task,
+        label_names=names,
+        train=renumbered(task.train),
+        dev=renumbered(task.dev),
+        test=renumbered(task.test),
+    )
+
+
+def _numbered_through(tasks: Sequence[TextTask], *, size: int | None) -> tuple[TextTask, ...]:
+    """Number the classes of all tasks through, and split tasks into experiences of `size` classes.
+
+    Every experience knows the labels of all; scores are accuracies, as a task's own score says
+    nothing of classes that are not its own.
+    """
+    names = tuple(
+        f"{task.name} {label}" if len(tasks) > 1 else label
+        for task in tasks
+        for label in task.label_names
+    )
+    experiences: list[TextTask] = []
+    first = 0
+    for task in tasks:
+        count = task.num_classes
+        step = size or count
+        for start in range(0, count, step):
+            group = range(start, min(start + step, count))
+            part = "" if len(group) == count else f".{'-'.join(map(str, group))}"
+            experiences.append(
+                replace(
+                    task,
+                    name=f"{task.name}{part}",
+                    label_names=names,
+                    metric="accuracy",
+                    positive=None,
+                    prompt=None,
+                    causal_prompt=None,
+                    source={**task.source, "classes": [first + label for label in group]},
+                    **{s: _rows(task, s, group, first) for s in ("train", "dev", "test")},
+                )
+            )
+        first += count
+    return tuple(experiences)
+
+
+def _rows(task: TextTask, split: str, classes: range, first: int) -> tuple[Row, ...]:
+    """Return a task's rows of some classes, their numbers counted from `first`.
+
+    Raises:
+        InputError: If there are none.
+    """
+    rows: tuple[Row, ...] = getattr(task, split)
+    chosen = tuple(
+        Row(row.text, row.text_pair, int(row.label) + first) for row in rows if row.label in classes
+    )
+    if not chosen:
+        named = ", ".join(task.label_names[label] for label in classes)
+        raise InputError(
+            f"task {task.name!r} has no {split} rows of the classes {named}, which are an "
+            "experience of their own"
+        )
+    return chosen

@@ -1,0 +1,1 @@
+"""Figures of scores: matrices, curves, reliability and rank diagrams, drawn with matplotlib."""

@@ -1,0 +1,159 @@
+"""The picture of accuracy against memory: what a task costs, and who does best for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from cl_graft.figures.diagrams import plain_text
+
+__all__ = ["Tradeoff", "memory_frontier", "on_frontier"]
+
+_BLUE, _ORANGE, _GREY = "#0072B2", "#E69F00", "0.45"
+_LOOKS = {
+    "forgets nothing": ("o", _BLUE, _BLUE),
+    "forgets": ("o", _ORANGE, "white"),
+    "bound": ("s", _GREY, _GREY),
+}
+"""Marker, colour and face of each kind."""
+
+_ROOM = 0.15
+"""Share of the picture's width that stays free for names at its right."""
+
+_NARROW = 0.1
+"""Powers of ten that the picture spans at least."""
+
+_HEIGHT, _LINE = 6.0, 0.18
+"""Inches of the picture at least, and of a name."""
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """What a method reaches, and what it holds for it.
+
+    Attributes:
+        accuracy: Mean average accuracy, a fraction.
+        sd: Its standard deviation over runs; None of one run.
+        bytes: What a task adds to what is held.
+        forgets: Whether a task's answers get worse later.
+        bound: Whether it is a bound to compare with, and no way to learn a stream.
+    """
+
+    accuracy: float
+    sd: float | None
+    bytes: float
+    forgets: bool
+    bound: bool = False
+
+    @property
+    def kind(self) -> str:
+        """What it is drawn as."""
+        if self.bound:
+            return "bound"
+        return "forgets" if self.forgets else "forgets nothing"
+
+
+def on_frontier(points: Mapping[str, Tradeoff]) -> list[str]:
+    """Return the methods that no other matches with fewer bytes, or beats with as many.
+
+    Returns:
+        Their names, by bytes; of methods with equal bytes and accuracy all.
+    """
+
+    def beaten(own: Tradeoff, other: Tradeoff) -> bool:
+        as_good = other.accuracy >= own.accuracy and other.bytes <= own.bytes
+        return as_good and (other.accuracy > own.accuracy or other.bytes < own.bytes)
+
+    kept = [
+        name
+        for name, own in points.items()
+        if not any(beaten(own, other) for other in points.values())
+    ]
+    return sorted(kept, key=lambda name: points[name].bytes)
+
+
+@plain_text()
+def memory_frontier(points: Mapping[str, Tradeoff], *, title: str = "") -> Figure:
+    """Draw accuracy against bytes a task, with the frontier of the methods that forget nothing.
+
+    Filled are methods that forget nothing, hollow those that do; bounds are on no frontier.
+    Methods that add nothing stand at the left edge.
+
+    Args:
+        points: By method.
+        title: Printed above.
+    """
+    height = max(_HEIGHT, 1.2 * _LINE * len(points))
+    figure = Figure(figsize=(9, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    axes.set_xscale("log")
+    least = min((p.bytes for p in points.values() if p.bytes > 0), default=1.0) / 2
+    places = {name: max(p.bytes, least) for name, p in points.items()}
+    for kind, (marker, colour, face) in _LOOKS.items():
+        own = {name: point for name, point in points.items() if point.kind == kind}
+        if own:
+            axes.errorbar(
+                [places[name] for name in own],
+                [100 * point.accuracy for point in own.values()],
+                yerr=[100 * (point.sd or 0.0) for point in own.values()],
+                fmt=marker,
+                color=colour,
+                markerfacecolor=face,
+                ecolor=_GREY,
+                elinewidth=0.8,
+                label=kind,
+            )
+    if front := on_frontier({n: p for n, p in points.items() if p.kind == "forgets nothing"}):
+        xs = [places[name] for name in front]
+        ys = [100 * points[name].accuracy for name in front]
+        axes.step(xs, ys, where="post", color=_BLUE, alpha=0.5, label="frontier of these")
+    first, last = (math.log10(x) for x in axes.get_xlim())
+    if last - first < _NARROW:  # one method, or all of one size
+        first, last = first - _NARROW, last + _NARROW
+        axes.set_xlim(left=10**first)
+    axes.set_xlim(right=10 ** (last + _ROOM * (last - first)))
+    _name(axes, places, points, line=_LINE / height)
+    axes.set_xlabel("bytes that a task adds")
+    axes.set_ylabel("average accuracy at the end (%)")
+    axes.set_title(title)
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside lower center", ncols=4, fontsize="small")
+    return figure
+
+
+def _name(
+    axes: Axes, places: Mapping[str, float], points: Mapping[str, Tradeoff], *, line: float
+) -> None:
+    """Write the names beside the points, moved down where two would overlap.
+
+    Args:
+        axes: The picture.
+        places: Where each point stands from left to right.
+        points: The points.
+        line: Share of the picture's height that a name takes.
+    """
+    low, high = axes.get_ylim()
+    left, right = (math.log10(x) for x in axes.get_xlim())
+    taken: list[tuple[float, float, float]] = []  # where a name begins, ends, and its height
+    for name in sorted(points, key=lambda name: -points[name].accuracy):
+        begin = (math.log10(places[name]) - left) / (right - left) + 0.012
+        end = begin + 0.011 * len(name)
+        height = (100 * points[name].accuracy - low) / (high - low)
+        while any(b < end and begin < e and abs(height - h) < line for b, e, h in taken):
+            height -= line / 4
+        taken.append((begin, end, height))
+        axes.annotate(
+            name,
+            (places[name], 100 * points[name].accuracy),
+            (begin, height),
+            textcoords="axes fraction",
+            fontsize="x-small",
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": _GREY, "linewidth": 0.4},
+        )

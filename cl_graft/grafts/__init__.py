@@ -1,0 +1,1 @@
+"""Where a task lives and what it keeps: regions, grafts, banks and how grafts are merged."""

@@ -1,0 +1,171 @@
+"""The check that a model is the base of a bank, made before anything is written into the model.
+
+It is apart from the bank, which knows no model, and from the switch, which writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from torch import Tensor, nn
+
+from cl_graft.errors import WrongBase
+from cl_graft.grafts.bank import BaseIdentity, GraftBank
+from cl_graft.grafts.graft import Graft, extract, named
+from cl_graft.grafts.hashing import fingerprint_of, hash_tensors, model_sha256
+
+__all__ = ["TensorVersions", "check_base", "identify"]
+
+
+def identify(model: nn.Module, *, heads: Sequence[str], dtype: str) -> BaseIdentity:
+    """Describe a model at its base that has no tokenizer, for a new bank.
+
+    Args:
+        model: The model.
+        heads: Module paths of its task heads.
+        dtype: The dtype of the graft values, as ``"float32"``.
+    """
+    weights = model_sha256(model, exclude=heads)
+    facts = {"weights_sha256": weights, "heads": list(heads)}
+    return BaseIdentity(fingerprint_of(weights), type(model).__name__, dtype, facts)
+
+
+def check_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None = None) -> str:
+    """Return the hash of a model's weights, once they are known to be those of a bank's base.
+
+    All parameters and buffers outside the heads count. A bank that does not record their hash is
+    checked by its fingerprint, if it was made around a model of one's own: then that goes over the
+    weights alone. Of any other, what the latest entry recorded of the graftable weights is checked.
+
+    Args:
+        model: The model; nothing is written into it.
+        bank: The bank.
+        base: What is known of the bank's base; None means what the bank records.
+
+    Returns:
+        The hash; empty if the bank records nothing that a model can be compared with.
+
+    Raises:
+        WrongBase: If the model is another one, or carries answers of the bank.
+    """
+    base = base or bank.base
+    found = model_sha256(model, exclude=base.heads)
+    recorded = base.weights_sha256
+    if recorded == found or (not recorded and fingerprint_of(found) == base.fingerprint):
+        return found
+    fits = _gives_latest_answer(model, bank)
+    carried = _carried(model, bank)
+    enough = fits is None or (fits and "family" in base.facts)
+    if not recorded and carried is None and enough:
+        return found if fits else ""
+    raise WrongBase(
+        f"the model is not the base of the bank ({base.model!r}): {_reason(bank, carried, fits)}"
+    )
+
+
+class TensorVersions:
+    """How often each tensor of a model was written into, to see cheaply whether any was since.
+
+    Torch counts in-place writes, and a tensor that is replaced or moved has another address.
+    Writes through ``tensor.data`` are not counted.
+
+    Args:
+        model: The model.
+        exclude: Module paths that are not looked at.
+
+    Attributes:
+        exclude: The same.
+    """
+
+    def __init__(self, model: nn.Module, *, exclude: Sequence[str]) -> None:
+        self.exclude = tuple(exclude)
+        prefixes = tuple(f"{path}." if path else "" for path in exclude)
+        self._slots = [
+            (owner, key, tensor)
+            for path, module in model.named_modules()
+            for owner in (module._parameters, module._buffers)
+            for key, tensor in owner.items()
+            if tensor is not None and not f"{path}.{key}".lstrip(".").startswith(prefixes)
+        ]
+        tensors = [tensor for _, _, tensor in self._slots]
+        self._places = [tensor.data_ptr() for tensor in tensors]
+        # Torch does not count writes into tensors that were made in inference mode.
+        self._counted = [tensor for tensor in tensors if not tensor.is_inference()]
+        self._versions = self._now()
+
+    def moved(self) -> bool:
+        """Tell whether a tensor was replaced, or its memory."""
+        return any(owner.get(key) is not tensor for owner, key, tensor in self._slots) or (
+            self._places != [tensor.data_ptr() for _, _, tensor in self._slots]
+        )
+
+    def changed(self) -> bool:
+        """Tell whether a tensor was moved, or written into since it was last noted."""
+        return self._versions != self._now() or self.moved()
+
+    def note(self, some: Iterable[Tensor] | None = None) -> None:
+        """Take what was written into tensors so far for unchanged.
+
+        Args:
+            some: The tensors; None means all.
+        """
+        now = self._now()
+        if some is not None:
+            chosen = {id(tensor) for tensor in some}
+            now = [
+                new if id(tensor) in chosen else old
+                for old, new, tensor in zip(self._versions, now, self._counted, strict=True)
+            ]
+        self._versions = now
+
+    def _now(self) -> list[int]:
+        return [tensor._version for tensor in self._counted]
+
+
+def _carried(model: nn.Module, bank: GraftBank) -> int | None:
+    """Return the latest entry whose values all stand in the model; None if there is none."""
+    for position in reversed(range(len(bank))):
+        owned = bank.entries[position].owned
+        if len(owned) and extract(model, owned.region).same_bits(owned):
+            return position
+    return None
+
+
+def _gives_latest_answer(model: nn.Module, bank: GraftBank) -> bool | None:
+    """Tell whether the model and the bank together make the latest entry's recorded weights.
+
+    None if no hash was recorded.
+    """
+    if not bank.entries or not bank.entries[-1].weights_sha256:
+        return None
+    tensors = _with(dict(named(model, bank.layout)), bank.answer(len(bank) - 1))
+    return hash_tensors(tensors) == bank.entries[-1].weights_sha256
+
+
+def _with(tensors: dict[str, nn.Parameter], graft: Graft) -> dict[str, Tensor]:
+    """Return the tensors with a graft's values, in copies where it has any."""
+    made: dict[str, Tensor] = dict(tensors)
+    for name, inside, place in graft.region.by_parameter():
+        copy = made[name].detach().clone()
+        copy.view(-1)[inside.to(copy.device)] = graft.values[place].to(copy.device, copy.dtype)
+        made[name] = copy
+    return made
+
+
+def _reason(bank: GraftBank, carried: int | None, fits: bool | None) -> str:
+    if carried is not None:
+        return (
+            f"it carries the values of entry {carried} ({bank.entries[carried].task!r}), as a "
+            "model does after training, and the base's values under them are not known in this "
+            "process; load the base again, or go on with the strategy that trained the model"
+        )
+    if fits:
+        return (
+            "its graftable weights are the same, but other parameters or buffers differ, such as "
+            "embeddings or the running statistics of BatchNorm; load the base as it was when the "
+            "bank's first task was learned"
+        )
+    return (
+        "its weights are others; load the base as it was when the bank's first task was learned, "
+        "in the same dtype"
+    )

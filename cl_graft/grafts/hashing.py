@@ -1,0 +1,97 @@
+"""Fingerprints: which model, which data, which bits.
+
+Hashes go over names, dtypes, shapes and raw bytes, so two models have one fingerprint exactly if
+they hold the same bits under the same names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.runtime.tensor_names import tensors_by_name
+
+__all__ = [
+    "environment",
+    "file_sha256",
+    "fingerprint_of",
+    "hash_tensors",
+    "model_fingerprint",
+    "model_sha256",
+    "tensor_bytes",
+]
+
+
+def tensor_bytes(tensor: Tensor) -> memoryview:
+    """Return a tensor's raw bytes in row-major order."""
+    flat = tensor.detach().cpu().contiguous().reshape(-1)
+    data: Any = flat.view(torch.uint8).numpy()
+    return memoryview(data)
+
+
+def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """Return the SHA-256 over named tensors: names, dtypes, shapes and bytes, in sorted order."""
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name]
+        digest.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        digest.update(tensor_bytes(tensor))
+    return digest.hexdigest()
+
+
+def model_fingerprint(
+    model: nn.Module, *, exclude: Iterable[str] = ("heads",), tokenizer: str = ""
+) -> str:
+    """Return the SHA-256 of every parameter and buffer outside the heads, and of the tokenizer.
+
+    Args:
+        model: The model at its base.
+        exclude: Module paths to leave out (the task heads); ``""`` is the model itself.
+        tokenizer: The tokenizer's own serialization; empty for models without one.
+    """
+    return fingerprint_of(model_sha256(model, exclude=exclude), tokenizer=tokenizer)
+
+
+def fingerprint_of(weights: str, *, tokenizer: str = "") -> str:
+    """Return `model_fingerprint` of a model whose `model_sha256` is known."""
+    return hashlib.sha256(f"{weights}{tokenizer}".encode()).hexdigest()
+
+
+def model_sha256(model: nn.Module, *, exclude: Iterable[str] = ("heads",)) -> str:
+    """Return the SHA-256 of every parameter and buffer outside the heads.
+
+    Args:
+        model: The model.
+        exclude: Module paths of the heads; empty stands for the model itself.
+    """
+    prefixes = tuple(f"{prefix}." if prefix else "" for prefix in exclude)
+    tensors = tensors_by_name(model)
+    kept = {n: t for n, t in tensors.items() if not n.startswith(prefixes)} if prefixes else tensors
+    return hash_tensors(kept)
+
+
+def file_sha256(path: Path | str) -> str:
+    """Return the SHA-256 of a file."""
+    path = Path(path)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def environment(device: torch.device | str = "cpu") -> dict[str, str]:
+    """Describe what bit-exactness across processes depends on."""
+    device = torch.device(device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else platform.machine()
+    return {
+        "torch": torch.__version__,
+        "device": device.type,
+        "device_name": name,
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "threads": str(torch.get_num_threads()),
+        "python": platform.python_version(),
+    }

@@ -1,0 +1,113 @@
+"""What a model stands at (values, gradient flags, modes), kept for a `with` block and put back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.grafts.graft import copy_, snapshot
+from cl_graft.grafts.region import Parameters
+from cl_graft.runtime.forward_override import current_forward, other_forward
+
+__all__ = [
+    "holding",
+    "keeping",
+    "keeping_flags",
+    "keeping_modes",
+    "only_training",
+    "without_nested_tensors",
+]
+
+
+@contextmanager
+def keeping(parameters: Parameters) -> Iterator[dict[str, Tensor]]:
+    """Put parameters back to their values, bit for bit, after a `with` block that changes them.
+
+    Yields:
+        A copy of the values.
+    """
+    before = snapshot(parameters)
+    try:
+        yield before
+    finally:
+        copy_(parameters, before)
+
+
+@contextmanager
+def holding(parameters: Parameters, values: Parameters) -> Iterator[None]:
+    """Give parameters other values for a `with` block, and their own back, bit for bit.
+
+    Args:
+        parameters: By name, or buffers; those in `values` are changed.
+        values: What they hold meanwhile.
+    """
+    with keeping({name: parameters[name] for name in values}):
+        copy_(parameters, values)
+        yield
+
+
+@contextmanager
+def keeping_flags(model: nn.Module) -> Iterator[None]:
+    """Give the parameters of a model their `requires_grad` back after a `with` block.
+
+    Gradients are freed there.
+    """
+    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    try:
+        yield
+    finally:
+        for parameter, flag in flags:
+            parameter.requires_grad_(flag)
+            parameter.grad = None
+
+
+@contextmanager
+def only_training(model: nn.Module, parameters: Iterable[Tensor] = ()) -> Iterator[None]:
+    """Let some parameters of a model require gradients for a `with` block, and no others."""
+    with keeping_flags(model), without_nested_tensors(model):
+        model.requires_grad_(False)
+        for parameter in parameters:
+            parameter.requires_grad_(True)
+        yield
+
+
+@contextmanager
+def without_nested_tensors(model: nn.Module) -> Iterator[None]:
+    """Let torch's transformer encoders keep their padding where they compute gradients.
+
+    In eval mode an `nn.TransformerEncoder` drops padding if its first layer is frozen, without a
+    look at later layers; one that requires gradients fails on what is left, a nested tensor.
+    """
+    with ExitStack() as block:
+        for module in model.modules():
+            if isinstance(module, nn.TransformerEncoder) and module.use_nested_tensor:
+                block.enter_context(other_forward(module, _padded(current_forward(module))))
+        yield
+
+
+def _padded(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def forward(encoder: nn.TransformerEncoder, *args: Any, **settings: Any) -> Tensor:
+        if not torch.is_grad_enabled() or not any(p.requires_grad for p in encoder.parameters()):
+            return own(*args, **settings)
+        encoder.use_nested_tensor = False
+        try:
+            return own(*args, **settings)
+        finally:
+            encoder.use_nested_tensor = True
+
+    return forward
+
+
+@contextmanager
+def keeping_modes(model: nn.Module) -> Iterator[None]:
+    """Put every module of a model back into train or eval mode after a `with` block."""
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        yield
+    finally:
+        for module, mode in modes:
+            module.training = mode

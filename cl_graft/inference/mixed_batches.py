@@ -1,0 +1,199 @@
+"""Serving: one forward pass over a batch whose rows belong to different tasks.
+
+Where the parameters of a module differ between the tasks of a batch, the module either goes
+through its rows task by task with the weights of each (`row_groups`), or, if it is a matrix,
+multiplies all rows with the weights of one task and adds each row's sparse differences
+(`row_differences`), whichever is faster. Everything else (attention, activations, modules in which
+the tasks agree) sees the whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor, nn
+
+from cl_graft.inference.row_differences import RowDifferences, cheaper_to_add
+from cl_graft.inference.row_groups import Step, in_turn, middle, steps_of
+from cl_graft.inference.task_switch import Switch
+from cl_graft.inference.write_plans import Plan
+from cl_graft.runtime.forward_override import current_forward, other_forward
+from cl_graft.runtime.tensor_names import modules_by_path
+from cl_graft.training.linear_layers import is_linear
+
+__all__ = ["How", "mixed"]
+
+How = Literal["fastest", "add", "in_turn"]
+
+
+@contextmanager
+def mixed(
+    switch: Switch, positions: Sequence[int | None], *, how: How = "fastest"
+) -> Iterator[nn.Module]:
+    """Answer each row of the batches in a `with` block with an entry of its own.
+
+        with mixed(switch, [0, 0, 3, None]) as model, torch.no_grad():
+            outputs = model(batch)  # four rows
+
+    Answers equal those of switching task by task up to float tolerance: x·W + x·ΔW is not bitwise
+    x·(W + ΔW), and any answer may depend on the batch it is computed in. After the block the model
+    carries what it carried before, bit for bit, also if an exception ends it. Rows of one task are
+    answered fastest where they stand together.
+
+    Args:
+        switch: The switch of the model, which must be in eval mode.
+        positions: The entry that answers each row, None for the bare base.
+        how: What matrices do: ``"add"`` differences to one product, go through the rows
+            ``"in_turn"`` with the very weights of switching, or the ``"fastest"`` of the two.
+
+    Raises:
+        ValueError: If an entry cannot be answered, or the model is in training mode. In the block,
+            if a module with grafts is called with something else than one tensor, rows first.
+        RuntimeError: If a parameter with grafts belongs to two modules. At the end of the block,
+            if a module with grafts was not called: either the model was not, or it reads that
+            module's weights in another way, and its answers are wrong.
+    """
+    if not len(positions):
+        raise ValueError("a mixed batch needs at least one row, got no positions")
+    for position in positions:
+        switch.check(position)
+    if switch.model.training:
+        raise ValueError("mixed batches are answered in eval mode, the model is in training mode")
+    prefix = switch.bank.mode == "prefix"
+    same = len(set(positions)) == 1
+    carried = middle(positions) if prefix or same else None
+    layers = [] if same else _layers(switch, positions, prefix=prefix, how=how)
+    with switch.holding(carried) as model, ExitStack() as stack:
+        for layer in layers:
+            stack.enter_context(layer.by_row())
+        yield model
+        idle = [layer.path for layer in layers if not layer.calls]
+        if idle:
+            raise RuntimeError(
+                f"{len(idle)} of the {len(layers)} modules in which these tasks differ were not "
+                f"called, {idle[0]!r} first: was the model called in the block? A model that reads "
+                "their weights in another way cannot answer mixed batches; switch task by task"
+            )
+
+
+def _layers(
+    switch: Switch, positions: Sequence[int | None], *, prefix: bool, how: How
+) -> list[_Layer]:
+    """Return the modules in which the entries of a batch differ.
+
+    Raises:
+        RuntimeError: If one of their parameters belongs to another module too.
+    """
+    device = next(switch.model.parameters()).device
+    steps = steps_of(positions, prefix=prefix, device=device)
+    owners: dict[int, list[str]] = {}
+    modules = modules_by_path(switch.model)
+    for path, module in modules.items():
+        for parameter in module._parameters.values():
+            owners.setdefault(id(parameter), []).append(path)
+    layers = []
+    for path, plans in switch.plans().by_module().items():
+        module = modules[path]
+        tensors = {}
+        for key, tensor, plan in plans:
+            if not any(plan.part(*step.write) for step in steps):
+                continue
+            homes = owners[id(module._parameters[key])]
+            if len(homes) > 1:
+                raise RuntimeError(
+                    f"{key} of {path!r} is a parameter of {homes[-1]!r} too: what is shared cannot "
+                    "differ between the rows of a batch; switch task by task"
+                )
+            tensors[key] = (tensor, plan)
+        if tensors:
+            layers.append(_Layer(path, module, tensors, steps, how))
+    return layers
+
+
+@dataclass(eq=False)
+class _Layer:
+    """A module in which the entries of a batch differ.
+
+    Attributes:
+        path: Where it stands in the model.
+        module: The module.
+        tensors: Its parameters with grafts, flat, and what entries write into them, by name.
+        steps: The groups of the batch.
+        how: What a matrix does.
+        calls: How often the module was called.
+    """
+
+    path: str
+    module: nn.Module
+    tensors: dict[str, tuple[Tensor, Plan]]
+    steps: list[Step]
+    how: How
+    calls: int = 0
+
+    @property
+    def _rows(self) -> int:
+        return sum(step.size for step in self.steps)
+
+    @contextmanager
+    def by_row(self) -> Iterator[None]:
+        """Make the module answer each row with its own task."""
+        whole = current_forward(self.module)
+
+        def forward(_: nn.Module, *args: Any, **settings: Any) -> Tensor:
+            return self._forward(whole, args, settings)
+
+        with other_forward(self.module, forward):
+            yield
+
+    def _forward(
+        self, whole: Callable[..., Tensor], args: tuple[Any, ...], settings: dict[str, Any]
+    ) -> Tensor:
+        self.calls += 1
+        x = self._input(args, settings)
+        if self._adds(x):
+            plans = {key: plan for key, (_, plan) in self.tensors.items()}
+            return RowDifferences.of(self.module, plans, self.steps).add_(whole(x), x)
+
+        def some(rows: Tensor) -> Tensor:
+            made = whole(rows, *args[1:], **settings)
+            if isinstance(made, Tensor) and made.shape[:1] == rows.shape[:1]:
+                return made
+            raise self._refusal(f"which makes {_shapes([made])} of {len(rows)} rows")
+
+        return in_turn(some, x, self.steps, list(self.tensors.values()))
+
+    def _adds(self, x: Tensor) -> bool:
+        if self.how == "in_turn" or not is_linear(self.module):
+            return False
+        if self.how == "add" or "weight" not in self.tensors:
+            return True
+        weight = self.module.get_parameter("weight")
+        plan = self.tensors["weight"][1]
+        tokens = x[0].numel() // x.shape[-1]
+        differences = 0
+        for step in self.steps:
+            part = plan.part(*step.apart) or slice(0, 0)
+            differences += (part.stop - part.start) * step.size * tokens
+        return cheaper_to_add(weight, differences=differences, tasks=len(self.steps))
+
+    def _input(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:
+        tensors = [x for x in (*args, *settings.values()) if isinstance(x, Tensor)]
+        rows = (self._rows,)
+        if args and [id(args[0])] == [*map(id, tensors)] and args[0].shape[:1] == rows:
+            return args[0]
+        raise self._refusal(f"which is called with {_shapes(tensors)}")
+
+    def _refusal(self, what: str) -> ValueError:
+        return ValueError(
+            f"the tasks of the batch differ in {self.path!r} ({type(self.module).__name__}), "
+            f"{what}: a mixed batch of {self._rows} rows needs modules that make one tensor, "
+            "rows first, of one tensor, rows first; switch task by task"
+        )
+
+
+def _shapes(values: Sequence[object]) -> str:
+    shown = [str(tuple(x.shape)) if isinstance(x, Tensor) else type(x).__name__ for x in values]
+    return f"tensors of shape {', '.join(shown)}" if shown else "no tensor"

@@ -1,0 +1,142 @@
+"""Rows of a batch with weights of their own: x·(W + ΔW) as x·W + x·ΔW.
+
+For matrices only, and with ΔW at the coordinates that set a task apart from what the module
+carries: for the rows of each task, the columns of x that they touch are gathered, multiplied by the
+differences and added where they belong in x·W.
+
+Against going through the rows task by task, which makes a product a task, this wins where a task
+has few tokens: ``benchmarks/row_differences.py`` measures where, and `cheaper_to_add` tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.inference.row_groups import Step
+from cl_graft.inference.write_plans import Plan
+from cl_graft.training.linear_layers import is_conv1d
+
+__all__ = ["RowDifferences", "cheaper_to_add"]
+
+_FULL_PRECISION, _HALF_PRECISION, _ACCELERATOR = 16.0, 50.0, 1.0
+"""Cost of a difference of a token over that of a weight of one more product, as measured there.
+
+From 512 tokens on it was 9 to 31 in full precision and 26 to 109 in bf16, on two hosts. That of
+accelerators, where the number of calls counts, is a guess.
+"""
+
+
+def cheaper_to_add(weight: Tensor, *, differences: int, tasks: int) -> bool:
+    """Tell whether adding differences is faster than one product a task.
+
+    Args:
+        weight: The matrix.
+        differences: Coordinates that are added for each token, over all tokens of the batch.
+        tasks: Tasks in the batch.
+    """
+    cost = _FULL_PRECISION if weight.element_size() > 2 else _HALF_PRECISION
+    if weight.device.type != "cpu":
+        cost = _ACCELERATOR
+    return cost * differences < (tasks - 1) * weight.numel()
+
+
+@dataclass(frozen=True, eq=False)
+class Differences:
+    """Differences of one tensor.
+
+    Attributes:
+        columns: The inputs that the differing weights read, shape (C,).
+        places: The outputs that they write, shape (C,).
+        values: The differences, shape (C,).
+    """
+
+    columns: Tensor
+    places: Tensor
+    values: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class RowDifferences:
+    """What a matrix module adds for the rows of each task.
+
+    Attributes:
+        steps: The groups of the batch.
+        weight: The differences of weights, of all tasks.
+        bias: Those of the bias.
+        of_weight: Which of `weight` the rows of each task get.
+        of_bias: Which of `bias`.
+    """
+
+    steps: Sequence[Step]
+    weight: Differences
+    bias: Differences
+    of_weight: Sequence[slice]
+    of_bias: Sequence[slice]
+
+    @classmethod
+    def of(
+        cls, module: nn.Module, plans: Mapping[str, Plan], steps: Sequence[Step]
+    ) -> RowDifferences:
+        """Lay out what sets the tasks of a batch apart from what the module carries.
+
+        Args:
+            module: A linear layer.
+            plans: What entries write, by ``"weight"`` and ``"bias"``.
+            steps: The groups of the batch.
+        """
+        weight, of_weight = _differences(plans.get("weight"), steps, module, width=_width(module))
+        if is_conv1d(module):
+            weight = Differences(weight.places, weight.columns, weight.values)
+        bias, of_bias = _differences(plans.get("bias"), steps, module, width=1)
+        return cls(steps, weight, bias, of_weight, of_bias)
+
+    def add_(self, y: Tensor, x: Tensor) -> Tensor:
+        """Add x·ΔW + Δb of each row to y = x·W + b, in place.
+
+        Args:
+            y: Shape (rows, …, outputs).
+            x: Shape (rows, …, inputs); under autocast of another dtype than y.
+        """
+        for step, inside, of_bias in zip(self.steps, self.of_weight, self.of_bias, strict=True):
+            rows, sign = step.rows, step.sign
+            own = y[rows]  # a view where the rows stand together
+            # Indexing the last of three dimensions takes 5 times as long.
+            flat = own.view(-1, y.shape[-1])
+            if inside.stop > inside.start:
+                part = x[rows].reshape(-1, x.shape[-1])
+                part = part.index_select(1, self.weight.columns[inside])
+                part = part.mul_(self.weight.values[inside]).to(y.dtype)
+                flat.index_add_(1, self.weight.places[inside], part, alpha=sign)
+            if of_bias.stop > of_bias.start:
+                part = self.bias.values[of_bias].to(y.dtype)
+                row = part.new_zeros(y.shape[-1])
+                flat += row.index_add_(0, self.bias.places[of_bias], part, alpha=sign)
+            if not isinstance(rows, slice):
+                y[rows] = own
+        return y
+
+
+def _width(module: nn.Module) -> int:
+    return module.get_parameter("weight").shape[1]
+
+
+def _differences(
+    plan: Plan | None, steps: Sequence[Step], module: nn.Module, *, width: int
+) -> tuple[Differences, list[slice]]:
+    """Return what entries change in a tensor of rows of a width, and which of it is each step's."""
+    spans = [plan.part(*step.apart) or slice(0, 0) for step in steps] if plan else []
+    found = [span for span in spans if span.stop > span.start]
+    if plan is None or not found:
+        like = module.get_parameter("weight")
+        none = like.new_empty(0, dtype=torch.int64)
+        return Differences(none, none, like.new_empty(0)), [slice(0, 0)] * len(steps)
+    first = min(span.start for span in found)
+    whole = slice(first, max(span.stop for span in found))
+    index = plan.index[whole]
+    made = Differences(index % width, index // width, plan.values[whole] - plan.base[whole])
+    moved = [slice(max(s.start - first, 0), max(s.stop - first, 0)) for s in spans]
+    return made, moved

@@ -1,0 +1,138 @@
+"""Rows of a batch task by task: a module computes each with the weights of its own task.
+
+What the next task changes is written into the module's weights, the task's rows are computed, and
+in the end the weights are put back: the weights are those of switching, bit for bit. In prefix mode
+a batch begins and ends at its middle row's task (`middle`), from which the others differ least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from cl_graft.inference.write_plans import Plan
+
+__all__ = ["Rows", "Span", "Step", "in_turn", "middle", "steps_of"]
+
+Rows = slice | Tensor
+"""Some rows of a batch: a slice where they stand together, else their numbers."""
+
+Span = tuple[int, int]
+"""Entries of a bank, from and to (exclusive)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What a module does for the rows of one task.
+
+    Attributes:
+        rows: The rows.
+        undo: The entries whose coordinates go back to the base first.
+        write: The entries whose values are written then.
+        apart: The entries that set the rows apart from what the module carries.
+        sign: 1 if the rows have them and the module does not; -1 if it is the other way round.
+    """
+
+    rows: Rows
+    undo: Span
+    write: Span
+    apart: Span
+    sign: int = 1
+
+    @property
+    def size(self) -> int:
+        """How many rows there are."""
+        rows = self.rows
+        return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
+
+
+def middle(positions: Sequence[int | None]) -> int | None:
+    """Return the entry of the row in the middle, once rows are in the order of their entries.
+
+    Of two it is the earlier one: to add differences rounds less than to take them away.
+    """
+    return sorted(positions, key=_count)[(len(positions) - 1) // 2]
+
+
+def steps_of(positions: Sequence[int | None], *, prefix: bool, device: torch.device) -> list[Step]:
+    """Gather the rows of each entry: the base's first, then those of the entries in order.
+
+    In prefix mode the module carries the `middle` entry, the way begins by undoing what the first
+    group lacks, and every step adds to those before it; in isolated mode it begins at the base and
+    every step undoes the one before.
+    """
+    found: dict[int, list[int]] = {}
+    for row, position in enumerate(positions):
+        found.setdefault(_count(position), []).append(row)
+    here = _count(middle(positions))
+    steps: list[Step] = []
+    for count, rows in sorted(found.items()):
+        together = rows[-1] - rows[0] + 1 == len(rows)
+        where = slice(rows[0], rows[-1] + 1) if together else torch.tensor(rows, device=device)
+        before = steps[-1].write if steps else (0, 0)
+        if prefix:
+            undo = (0, 0) if steps else (count, here)
+            write = before[1] if steps else count, count
+            apart, sign = ((here, count), 1) if count > here else ((count, here), -1)
+            steps.append(Step(where, undo, write, apart, sign))
+        else:
+            write = max(count - 1, 0), count
+            steps.append(Step(where, before, write, write))
+    return steps
+
+
+def in_turn(
+    whole: Callable[[Tensor], Tensor],
+    x: Tensor,
+    steps: Sequence[Step],
+    tensors: Sequence[tuple[Tensor, Plan]],
+) -> Tensor:
+    """Compute the rows group by group, with each one's weights, and put the weights back.
+
+    Args:
+        whole: What the module computes of some rows: one tensor, rows first.
+        x: Its input, rows first.
+        steps: The groups and what is written for them.
+        tensors: The module's parameters, flat, and what entries write into them.
+
+    Returns:
+        What the module makes of all rows, rows first.
+    """
+
+    def write_(span: Span, *, base: bool) -> None:
+        for tensor, plan in tensors:
+            plan.write_(tensor, *span, base=base)
+
+    parts: list[Tensor] = []
+    cache = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)  # it would keep the first task's weights
+    try:
+        for step in steps:
+            write_(step.undo, base=True)
+            write_(step.write, base=False)
+            parts.append(whole(x[step.rows]))
+    finally:
+        torch.set_autocast_cache_enabled(cache)
+        for step in steps:
+            write_(step.write, base=True)
+        write_(steps[0].undo, base=False)
+    return _joined(parts, [step.rows for step in steps], rows=len(x))
+
+
+def _joined(parts: list[Tensor], places: list[Rows], *, rows: int) -> Tensor:
+    """Put the parts of a batch where their rows stand."""
+    starts = [place.start for place in places if isinstance(place, slice)]
+    if len(starts) == len(parts):
+        return torch.cat([parts[i] for i in sorted(range(len(parts)), key=starts.__getitem__)])
+    joined = parts[0].new_empty(rows, *parts[0].shape[1:])
+    for part, place in zip(parts, places, strict=True):
+        joined[place] = part
+    return joined
+
+
+def _count(position: int | None) -> int:
+    """Return how many entries there are up to one."""
+    return 0 if position is None else position + 1

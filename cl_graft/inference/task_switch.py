@@ -1,0 +1,358 @@
+"""Switching: from the answer of one task to that of another, in place and bit for bit.
+
+A jump writes the coordinates in which two answers differ and nothing else, so its cost follows
+their number and not the size of the model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from weakref import WeakKeyDictionary, ref
+
+from torch import nn
+
+from cl_graft.errors import WrongBase
+from cl_graft.grafts.bank import BaseIdentity, GraftBank
+from cl_graft.grafts.base_check import TensorVersions, check_base
+from cl_graft.grafts.graft import Graft, extract, write_
+from cl_graft.grafts.hashing import model_sha256
+from cl_graft.inference.write_plans import Plans
+
+__all__ = ["Switch"]
+
+
+class Switch:
+    """Moves a model between the answers of a bank.
+
+    The model must be the bank's base when the switch is made, which is checked. One that carries
+    the bank's values is put back to its base where a switch in this process still holds what stood
+    under them. Several switches of one model take turns: each finds the base as it left it.
+
+    Parameters may move afterwards (`.to(device)`, `load_state_dict(assign=True)`): the next jump
+    follows them. A jump also notices that something else wrote into the model since, by torch's
+    counts of in-place writes (which miss writes through ``tensor.data``), and then compares its
+    weights with the base again; `verify` compares them in any case. A bank that records nothing of
+    its base's weights is not checked.
+
+    Args:
+        model: The model.
+        bank: What it can carry.
+        flat: Whether to put the graftable parameters into one buffer (`flatten_`): jumps take a
+            tenth of the time, and the parameters stay views of the buffer.
+        base: What is known of the bank's base; None means what the bank records.
+
+    Attributes:
+        bank: What the model can carry.
+        position: The entry whose answer the model carries, None for the bare base.
+        dropped: The entries that are not answered any more.
+
+    Raises:
+        WrongBase: If the model is not the bank's base.
+
+    Examples:
+        >>> import torch
+        >>> from cl_graft.grafts.bank import BaseIdentity, Entry
+        >>> from cl_graft.grafts.region import Layout, Region
+        >>> model = nn.Linear(2, 2, bias=False)
+        >>> before, layout = model.weight.clone(), Layout(("weight",), ((2, 2),))
+        >>> graft = Graft(Region.of(layout, [3]), torch.tensor([0.5]))
+        >>> bank = GraftBank(layout, BaseIdentity("0" * 64, "a model", "float32"))
+        >>> switch = Switch(model, bank.append(Entry("topic", 0, graft, Region.empty(layout))))
+        >>> with switch.carrying(0):
+        ...     model.weight[1, 1].item()
+        0.5
+        >>> torch.equal(model.weight, before)
+        True
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        bank: GraftBank,
+        *,
+        flat: bool = False,
+        base: BaseIdentity | None = None,
+    ) -> None:
+        _check_owners(bank)
+        self._heads = (base or bank.base).heads
+        self._sha256 = _at_base(model, bank, base)
+        self.bank = bank
+        self.position: int | None = None
+        self.dropped: frozenset[int] = frozenset()
+        self._flat = flat
+        self._held = False
+        self._plans = Plans(model, bank.layout, flat=flat)
+        self._plans.add([entry.owned for entry in bank.entries])
+        self._apart: Plans | None = None  # a flat switch's plans by parameter, once asked for
+        self._hold()
+
+    @property
+    def model(self) -> nn.Module:
+        """The model; setting it goes on with a copy that carries what the old one carried."""
+        return self._plans.model
+
+    @model.setter
+    def model(self, model: nn.Module) -> None:
+        for plans in self._all_plans():
+            plans.model = model
+
+    def to(self, position: int | None) -> None:
+        """Make the model carry the answer of entry `position`, None for the base.
+
+        Raises:
+            ValueError: If there is no such entry, or it was dropped.
+            RuntimeError: While a mixed batch is being answered.
+            WrongBase: If something else changed the model so that no base is under its answers.
+        """
+        self.check(position)
+        self._settle()
+        if position == self.position:
+            return
+        self._check_free()
+        if self.bank.mode == "prefix":
+            now, then = _count(self.position), _count(position)
+            self._plans.write_(min(now, then), max(now, then), base=then < now)
+        else:
+            if self.position is not None:
+                self._plans.write_(self.position, self.position + 1, base=True)
+            if position is not None:
+                self._plans.write_(position, position + 1, base=False)
+        self.position = position
+        self._wrote()
+
+    def verify(self) -> None:
+        """Put the model back to its base, and make sure by a hash that it is the base.
+
+        Raises:
+            WrongBase: If it is not.
+        """
+        self.to(None)
+        self._verify()
+        self._hold()
+
+    @contextmanager
+    def carrying(self, position: int | None) -> Iterator[nn.Module]:
+        """Carry the answer of an entry for a `with` block, then go back."""
+        self._settle()
+        before = self.position
+        self.to(position)
+        try:
+            yield self.model
+        finally:
+            self.to(before)
+
+    @contextmanager
+    def holding(self, position: int | None) -> Iterator[nn.Module]:
+        """Carry the answer of an entry for a `with` block in which the switch cannot be moved."""
+        self._check_free()
+        with self.carrying(position) as model:
+            self._held = True
+            try:
+                yield model
+            finally:
+                self._held = False
+                self.accept()
+
+    def accept(self) -> None:
+        """Take what was written into graftable parameters for this switch's own doing.
+
+        For those who write there between two jumps, and put back what they found.
+        """
+        held = _HELD.get(self.model)
+        if held is not None and held.versions is not None:
+            held.versions.note(self._plans.follow().parameters)
+
+    def extend(self, bank: GraftBank, *, base: Graft) -> None:
+        """Take over a bank that has grown by one entry, whose values the model carries already.
+
+        Args:
+            bank: The current bank with one entry more.
+            base: The base values on the new entry's coordinates.
+        """
+        if len(bank) != len(self.bank) + 1:
+            raise ValueError(f"expected a bank of {len(self.bank) + 1} entries, got {len(bank)}")
+        for plans in self._all_plans():
+            plans.add([bank.entries[-1].owned], base=base)
+        self.bank = bank
+        self.position = len(bank) - 1
+        self._hold()
+
+    def add(self, bank: GraftBank) -> None:
+        """Take over a bank that has grown elsewhere; only its new entries are laid out.
+
+        Raises:
+            ValueError: If it is not the current bank with entries more.
+        """
+        known = len(self.bank)
+        same = bank.base.fingerprint == self.bank.base.fingerprint and bank.mode == self.bank.mode
+        heads = zip(self.bank.entries, bank.entries, strict=False)
+        if (
+            not same
+            or len(bank) < known
+            or bank.layout != self.bank.layout
+            or any((a.task, len(a.owned)) != (b.task, len(b.owned)) for a, b in heads)
+        ):
+            raise ValueError(
+                f"expected the bank of {known} entries with further ones, got another bank of "
+                f"{len(bank)} entries"
+            )
+        _check_owners(bank)
+        with self.carrying(None):
+            for plans in self._all_plans():
+                plans.add([entry.owned for entry in bank.entries[known:]])
+        self.bank = bank
+
+    def drop(self, position: int) -> None:
+        """Stop answering entry `position`; positions of other entries stay.
+
+        In isolated mode its values are freed. In prefix mode they stay, because the answers of
+        later entries stand on them.
+
+        Raises:
+            ValueError: If there is no such entry, or the model carries it.
+        """
+        self.check(position)
+        if position == self.position:
+            raise ValueError(f"the model carries entry {position}; switch away before dropping it")
+        self.dropped |= {position}
+        if self.bank.mode == "isolated":
+            for plans in self._all_plans():
+                plans.drop(position)
+
+    def check(self, position: int | None) -> None:
+        """Refuse a position that cannot be answered.
+
+        Raises:
+            ValueError: If there is no such entry, or it was dropped.
+        """
+        if position is None:
+            return
+        if not 0 <= position < len(self.bank):
+            raise ValueError(f"position must be in [0, {len(self.bank)}) or None, got {position}")
+        if position in self.dropped:
+            raise ValueError(f"entry {position} was dropped")
+
+    def plans(self) -> Plans:
+        """Return what entries write, by parameter also where storage is flat."""
+        if not self._flat:
+            return self._plans
+        if self._apart is None:
+            with self.carrying(None):
+                self._apart = Plans(self.model, self.bank.layout)
+                self._apart.add([entry.owned for entry in self.bank.entries])
+            if self.bank.mode == "isolated":
+                for position in self.dropped:
+                    self._apart.drop(position)
+        return self._apart
+
+    def _settle(self) -> None:
+        """Make sure that the model stands where this switch left it, or at its base."""
+        if self._held:
+            return
+        held = _HELD.get(self.model)
+        other = held.switch() if held is not None else None
+        if other is not None and other is not self:
+            other.to(None)
+            self.position = None
+            held = _HELD[self.model]
+        known = (
+            held is not None
+            and other is not None
+            and held.sha256 == self._sha256
+            and not (held.versions and held.versions.changed())
+        )
+        if not known:
+            self._verify()
+        if not known or other is not self:
+            self._hold()
+
+    def _verify(self) -> None:
+        """Put the base's values under all entries, and compare all weights with the base."""
+        if not self._sha256:
+            return
+        under = self._plans.base()
+        before = extract(self.model, under.region)
+        write_(self.model, under)
+        if model_sha256(self.model, exclude=self._heads) != self._sha256:
+            write_(self.model, before)
+            raise WrongBase(
+                f"the model is not the base of the bank ({self.bank.base.model!r}) any more: "
+                "something else than the bank changed its weights, buffers or dtype since the bank "
+                "was opened, such as load_state_dict, another strategy's training, .to(dtype) or a "
+                "layer that writes its own buffers in train mode; load the base again and open the "
+                "bank on it"
+            )
+        self.position = None
+
+    def _hold(self) -> None:
+        """Say that this switch knows what the model carries, as its tensors are now."""
+        versions = TensorVersions(self.model, exclude=self._heads) if self._sha256 else None
+        _HELD[self.model] = _Held(ref(self), self._sha256, versions)
+
+    def _wrote(self) -> None:
+        """Take what was written into the model for this switch's own doing."""
+        held = _HELD[self.model]
+        if held.versions is not None:
+            held.versions.note()
+
+    def _check_free(self) -> None:
+        if self._held:
+            raise RuntimeError("the model is answering a mixed batch; move the switch after it")
+
+    def _all_plans(self) -> list[Plans]:
+        return [self._plans] if self._apart is None else [self._plans, self._apart]
+
+
+@dataclass(frozen=True, eq=False)
+class _Held:
+    """What is known of a model that a switch moves.
+
+    Attributes:
+        switch: The switch that moved it last.
+        sha256: Hash of the base's weights; empty if they are not checked.
+        versions: Tells whether something else wrote into the model since; None if not checked.
+    """
+
+    switch: ref[Switch]
+    sha256: str
+    versions: TensorVersions | None
+
+
+_HELD: WeakKeyDictionary[nn.Module, _Held] = WeakKeyDictionary()
+
+
+def _at_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None) -> str:
+    """Check that a model is a bank's base, as `check_base`.
+
+    A model that carries values of the bank is put back first, if a switch holds what was under
+    them: it moves this model, or one that this one is a copy of.
+    """
+    try:
+        return check_base(model, bank, base)
+    except WrongBase:
+        for other in [held.switch() for held in list(_HELD.values())]:
+            if (
+                other is None
+                or other.bank.layout != bank.layout
+                or other.bank.base.fingerprint != bank.base.fingerprint
+            ):
+                continue
+            under = other._plans.base()
+            before = extract(model, under.region)
+            write_(model, under)
+            with suppress(WrongBase):
+                return check_base(model, bank, base)
+            write_(model, before)
+        raise
+
+
+def _check_owners(bank: GraftBank) -> None:
+    owned = sum(len(entry.owned) for entry in bank.entries)
+    if bank.mode == "prefix" and len(bank.owned()) != owned:
+        raise ValueError("the bank is in prefix mode, but a coordinate has two owners")
+
+
+def _count(position: int | None) -> int:
+    return 0 if position is None else position + 1

@@ -1,0 +1,263 @@
+"""What the entries of a bank write into a model, laid out for writing.
+
+For every tensor that is written into (a parameter, or the one buffer of a flat model) a plan holds
+the coordinates of all entries, entry after entry, with their values in the bank and at the base.
+So what lies between two entries is one contiguous part of a plan, and moving a model from one to
+the other is one `index_copy_` a tensor.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import increment_version
+
+from cl_graft.grafts.graft import Graft, named
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.inference.flat_parameters import flatten_
+from cl_graft.runtime.tensor_names import modules_by_path
+
+__all__ = ["Plan", "Plans"]
+
+_REMEMBERED = 64
+"""Jumps whose views are kept: making them takes as long as the writing."""
+
+
+class Plans:
+    """The plans of a model, by the name of the parameter; of a flat one under ``""``.
+
+    Parameters may move after the plans were made (`.to(…)`, `load_state_dict(assign=True)`): the
+    next write follows them.
+
+    Args:
+        model: The model.
+        layout: Its graftable parameters.
+        flat: Whether to put them into one buffer (`flatten_`).
+    """
+
+    def __init__(self, model: nn.Module, layout: Layout, *, flat: bool = False) -> None:
+        self.layout = layout
+        self.entries = 0
+        self._model = model
+        self._flat = flat
+        self._plans: dict[str, Plan] = {}
+        self._writes: dict[tuple[int, int, bool], list[tuple[Tensor, Tensor, Tensor]]] = {}
+        self._bound = self._bind()
+
+    @property
+    def model(self) -> nn.Module:
+        """The model; another one can take its place if it has the same layout."""
+        return self._model
+
+    @model.setter
+    def model(self, model: nn.Module) -> None:
+        self._model = model
+        self._bound = None
+
+    def add(self, owned: Sequence[Graft], *, base: Graft | None = None) -> None:
+        """Lay out what further entries write.
+
+        Args:
+            owned: The values of each entry.
+            base: The base's values wherever the entries write; None reads them from the model.
+        """
+        tensors = self.follow().tensors
+        self._writes.clear()
+        chunks: dict[str, list[tuple[int, Tensor, Tensor, Tensor | None]]] = defaultdict(list)
+        for number, graft in enumerate(owned, self.entries):
+            under = None if base is None else base.on(graft.region).values
+            for name, inside, place in self._parts(graft.region):
+                below = None if under is None else under[place]
+                chunks[name].append((number, inside, graft.values[place], below))
+        for name, parts in chunks.items():
+            if name not in self._plans:
+                self._plans[name] = Plan.empty(tensors[name])
+            numbers, inside, values, below = zip(*parts, strict=True)
+            index = torch.cat(inside).to(tensors[name].device)
+            under = tensors[name][index] if base is None else torch.cat(below)
+            self._plans[name].append(numbers, [*map(len, inside)], index, torch.cat(values), under)
+        self.entries += len(owned)
+
+    def drop(self, number: int) -> None:
+        """Forget what an entry writes; the numbers of the others stay."""
+        self._writes.clear()
+        for plan in self._plans.values():
+            plan.drop(number)
+
+    def write_(self, low: int, high: int, *, base: bool) -> None:
+        """Write the values of entries `low` <= i < `high`, or those of the base below them."""
+        bound = self.follow()
+        key = (low, high, base)
+        if key not in self._writes:
+            if len(self._writes) == _REMEMBERED:
+                self._writes.clear()
+            self._writes[key] = [
+                (bound.tensors[name], *plan.views(part, base=base))
+                for name, plan in self._plans.items()
+                if (part := plan.part(low, high)) is not None
+            ]
+        for tensor, index, values in self._writes[key]:
+            tensor.index_copy_(0, index, values)
+        torch.clear_autocast_cache()  # of casts of the old weights
+        if self._flat:
+            increment_version(bound.parameters)
+
+    def base(self) -> Graft:
+        """Return the base's values wherever an entry writes."""
+        starts = {"": 0, **dict(zip(self.layout.names, self.layout.starts, strict=False))}
+        index, values = [torch.empty(0, dtype=torch.int64)], []
+        for name, plan in self._plans.items():
+            end = plan.cuts[-1]
+            index.append(plan.index[:end].cpu() + starts[name])
+            values.append(plan.base[:end].cpu())
+        where, order = torch.cat(index).sort(stable=True)
+        first = torch.ones_like(where, dtype=torch.bool)
+        first[1:] = where[1:] != where[:-1]  # entries in isolated mode may share coordinates
+        what = torch.cat(values) if values else torch.empty(0)
+        return Graft(Region(self.layout, where[first]), what[order[first]])
+
+    def by_module(self) -> dict[str, list[tuple[str, Tensor, Plan]]]:
+        """Return each module's own parameters with plans, by path: name, flat tensor and plan."""
+        tensors = self.follow().tensors
+        found: dict[str, list[tuple[str, Tensor, Plan]]] = defaultdict(list)
+        for name, plan in self._plans.items():
+            path, _, key = name.rpartition(".")
+            found[path].append((key, tensors[name], plan))
+        return found
+
+    def follow(self) -> _Bound:
+        """Return where to write, found anew if a parameter is not where it was."""
+        if self._bound is None or not self._bound.holds():
+            self._bound = self._bind()
+        return self._bound
+
+    def _parts(self, region: Region) -> Iterable[tuple[str, Tensor, slice]]:
+        """Walk the tensors that a region touches, as `Region.by_parameter` does."""
+        return [("", region.index, slice(None))] if self._flat else region.by_parameter()
+
+    def _bind(self) -> _Bound:
+        self._writes.clear()
+        tensors = {"": flatten_(self._model, self.layout)} if self._flat else {}
+        parameters = named(self._model, self.layout)
+        if not self._flat:
+            tensors = {name: p.detach().view(-1) for name, p in parameters.items()}
+        for name, plan in self._plans.items():
+            plan.move_(tensors[name])
+        slots, modules = [], modules_by_path(self._model)
+        for name, parameter in parameters.items():
+            path, _, key = name.rpartition(".")
+            slots.append((modules[path]._parameters, key, parameter.data_ptr()))
+        return _Bound(tensors, list(parameters.values()), slots)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the views: in a copy they would not be views of the copied model."""
+        return self.__dict__ | {"_bound": None, "_writes": {}}
+
+
+@dataclass(frozen=True, eq=False)
+class _Bound:
+    """Where a model's parameters are now.
+
+    Attributes:
+        tensors: What to write into, flat views of parameters by name or the buffer.
+        parameters: The parameters of the layout.
+        slots: For each, the module's dictionary and key that hold it, and its memory address.
+    """
+
+    tensors: dict[str, Tensor]
+    parameters: list[nn.Parameter]
+    slots: list[tuple[dict[str, nn.Parameter | None], str, int]]
+
+    def holds(self) -> bool:
+        """Tell whether every parameter is where it was; the views keep its memory in use."""
+        for owner, key, place in self.slots:
+            parameter = owner.get(key)
+            if parameter is None or parameter.data_ptr() != place:
+                return False
+        return True
+
+
+@dataclass(eq=False)
+class Plan:
+    """What all entries write into one tensor, entry after entry.
+
+    Attributes:
+        index: Places in the tensor, int64; the end may be spare.
+        values: The values of the entries there, in the tensor's dtype.
+        base: The values of the base there.
+        cuts: Where each entry begins, and the end of the last one.
+    """
+
+    index: Tensor
+    values: Tensor
+    base: Tensor
+    cuts: list[int]
+
+    @classmethod
+    def empty(cls, tensor: Tensor) -> Plan:
+        """Return the plan that writes nothing into a tensor."""
+        index = torch.empty(0, dtype=torch.int64, device=tensor.device)
+        return cls(index, tensor.new_empty(0), tensor.new_empty(0), [0])
+
+    def part(self, low: int, high: int) -> slice | None:
+        """Return where entries `low` <= i < `high` stand; None if they write nothing here."""
+        last = len(self.cuts) - 1
+        start, end = self.cuts[min(low, last)], self.cuts[min(high, last)]
+        return slice(start, end) if start < end else None
+
+    def write_(self, tensor: Tensor, low: int, high: int, *, base: bool) -> None:
+        """Write the values of entries `low` <= i < `high`, or of the base, into the tensor."""
+        part = self.part(low, high)
+        if part is not None:
+            tensor.index_copy_(0, *self.views(part, base=base))
+
+    def views(self, part: slice, *, base: bool) -> tuple[Tensor, Tensor]:
+        """Return the places and values of a part."""
+        return self.index[part], (self.base if base else self.values)[part]
+
+    def append(
+        self,
+        numbers: Sequence[int],
+        sizes: Sequence[int],
+        index: Tensor,
+        values: Tensor,
+        base: Tensor,
+    ) -> None:
+        """Add what entries write, given end to end; entries between them write nothing."""
+        start = self.cuts[-1]
+        end = start + len(index)
+        if end > len(self.index):
+            spare = max(end, 5 * len(self.index) // 4 * (start > 0)) - start
+            self.index, self.values, self.base = (
+                torch.cat([held[:start], held.new_empty(spare)])
+                for held in (self.index, self.values, self.base)
+            )
+        self.index[start:end] = index
+        self.values[start:end] = values
+        self.base[start:end] = base
+        for number, size in zip(numbers, sizes, strict=True):
+            self.cuts += [self.cuts[-1]] * (number + 1 - len(self.cuts))
+            self.cuts.append(self.cuts[-1] + size)
+
+    def drop(self, number: int) -> None:
+        """Take out what an entry writes."""
+        part = self.part(number, number + 1)
+        if part is None:
+            return
+        self.index, self.values, self.base = (
+            torch.cat([held[: part.start], held[part.stop : self.cuts[-1]]])
+            for held in (self.index, self.values, self.base)
+        )
+        gone = part.stop - part.start
+        self.cuts[number + 1 :] = [cut - gone for cut in self.cuts[number + 1 :]]
+
+    def move_(self, tensor: Tensor) -> None:
+        """Follow the tensor to another device or dtype."""
+        self.index = self.index.to(tensor.device)
+        self.values = self.values.to(tensor)
+        self.base = self.base.to(tensor)

@@ -1,0 +1,122 @@
+"""Heads as the classifiers of transformers, and its classifiers as heads.
+
+`AutoModelForSequenceClassification` puts on most encoders a dense layer, an activation and a linear
+layer, over the first token. Their names and the activation differ by architecture, so they are
+found by their form, and believed only when both models answer the same rows alike.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.grafts.bank import Entry
+from cl_graft.models import TaskModel, head_of
+from cl_graft.models.heads import ACTIVATIONS, PooledHead
+from cl_graft.models.quiet import quiet
+from cl_graft.runtime.seeding import generator
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["as_classifier", "classifier_layers", "head_from"]
+
+_TOLERANCE = 1e-4
+"""Largest difference, relative to the largest logit: sums may be in another order."""
+
+
+def as_classifier(model: TaskModel, entry: Entry) -> PreTrainedModel | None:
+    """Make the classifier of transformers that answers as an encoder with an entry's head.
+
+    Args:
+        model: The encoder, carrying the entry.
+        entry: Its head is used, and its label names.
+
+    Returns:
+        The classifier, in eval mode, on the CPU; None if transformers has none.
+    """
+    from transformers import AutoModelForSequenceClassification
+
+    if model.pooling != "first":
+        return None
+    head, backbone = head_of(entry, family="encoder").eval(), model.backbone
+    config: Any = copy.deepcopy(backbone.config)
+    classes = int(next(reversed(list(head.parameters()))).shape[0])
+    names = entry.facts.get("label_names") or [f"LABEL_{number}" for number in range(classes)]
+    config.id2label = dict(enumerate(map(str, names)))  # pyright: ignore[reportArgumentType]
+    config.label2id = {name: number for number, name in config.id2label.items()}
+    config.problem_type = "regression" if classes == 1 else "single_label_classification"
+    dtype = next(backbone.parameters()).dtype
+    try:
+        with quiet():
+            whole = AutoModelForSequenceClassification.from_config(config, dtype=dtype).eval()
+    except ValueError:  # there is no such class for the architecture
+        return None
+    layers = classifier_layers(whole, backbone)
+    linears = [module for module in head.modules() if isinstance(module, nn.Linear)]
+    if [m.weight.shape for m in layers] != [m.weight.shape for m in linears]:
+        return None
+    whole.base_model.load_state_dict(backbone.state_dict(), strict=False)
+    for layer, linear in zip(layers, linears, strict=True):
+        layer.load_state_dict(linear.state_dict())
+    device = model.device
+    return whole if _alike(whole, _answer(model.cpu(), head), model.to(device)) else None
+
+
+def head_from(whole: PreTrainedModel, model: TaskModel) -> nn.Module | None:
+    """Read the head off a classifier of transformers.
+
+    Args:
+        whole: The classifier, on the CPU.
+        model: An encoder of its architecture with pooling ``"first"``; its values do not matter.
+
+    Returns:
+        The head; None if it is none that this package knows.
+    """
+    layers = classifier_layers(whole, model.backbone)
+    backbone = copy.deepcopy(model.backbone)
+    backbone.load_state_dict(whole.base_model.state_dict(), strict=False)
+    tuned = TaskModel(backbone, family="encoder", pooling=model.pooling).eval()
+    heads: list[nn.Module] = []
+    if len(layers) == 1:
+        heads = [layers[0]]
+    elif len(layers) == 2:
+        heads = [PooledHead(*layers, activation=name) for name in ACTIVATIONS]
+    return next((head for head in heads if _alike(whole, _answer(tuned, head), tuned)), None)
+
+
+def classifier_layers(whole: nn.Module, backbone: nn.Module) -> list[nn.Linear]:
+    """Return the linear layers that a classifier has beyond its backbone, in their order."""
+    inner = {f"{whole.base_model_prefix}.{name}" for name, _ in backbone.named_modules()}
+    return [
+        module
+        for name, module in whole.named_modules()
+        if isinstance(module, nn.Linear) and name not in inner
+    ]
+
+
+def _probe(model: TaskModel) -> Tensor:
+    """Return rows of random tokens, of two lengths, as `TaskModel` takes them."""
+    vocabulary = int(cast(Any, model.backbone.config).vocab_size)
+    drawn = generator(0, "probe of a classifier")
+    rows = torch.randint(vocabulary // 2, vocabulary, (4, 12), generator=drawn)
+    segments = torch.ones_like(rows)
+    segments[2:, 9:] = 0
+    return torch.stack([rows, segments], 1)
+
+
+def _answer(model: TaskModel, head: nn.Module) -> Tensor:
+    with torch.no_grad():
+        features = model.text_features(_probe(model))
+        return head(features.to(next(head.parameters()).dtype)).float()
+
+
+def _alike(whole: nn.Module, expected: Tensor, model: TaskModel) -> bool:
+    ids, segments = _probe(model).unbind(1)
+    with torch.no_grad():
+        found = whole(input_ids=ids, attention_mask=(segments != 0).long()).logits.float()
+    room = _TOLERANCE * float(expected.abs().max())
+    return found.shape == expected.shape and bool((found - expected).abs().max() <= room)

@@ -1,0 +1,322 @@
+"""Make a task of a bank of what another tool fine-tuned.
+
+    import_task("adapter", "my_bank", task="tickets", base="FacebookAI/roberta-base")
+
+Where the source moved the base becomes the region, and the tuned values its graft; a density keeps
+the coordinates that moved most. Such a task was tuned on the bare base, so it goes into a bank in
+isolated mode, whose tasks stand alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from torch import Tensor
+
+from cl_graft.banks.add import task_label
+from cl_graft.banks.opening import open_bank
+from cl_graft.banks.run_record import changing_bank
+from cl_graft.banks.verify import bank_folder
+from cl_graft.data import Prompt, label_token_ids
+from cl_graft.data.encoding import Family
+from cl_graft.errors import InputError, listed
+from cl_graft.experiments.base_model import base_identity, load_base_model
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.folders import writing_to
+from cl_graft.grafts.bank import Entry, GraftBank
+from cl_graft.grafts.graft import Graft, gather, grafted, named
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.region import Layout, Region, top_k
+from cl_graft.integrations.sources import Source, Tuned, find_source, read_source
+from cl_graft.models import Loaded, check_head, graftable_parameters, make_head
+from cl_graft.storage import append_entry
+from cl_graft.storage.metadata_schema import check_name
+from cl_graft.storage.serialization import check_base
+
+__all__ = ["Imported", "import_task"]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The entry that a bank gained.
+
+    Attributes:
+        bank: The bank's folder.
+        task: The task's name.
+        label: Its task label.
+        position: The entry's place in the bank.
+        kind: What the source was.
+        label_names: The task's labels.
+        moved: Graftable coordinates that the source moved.
+        coordinates: How many of them the graft holds.
+        density: The graft's share of the graftable coordinates.
+        left_out: Elements that the source moved and no graft can hold, by the parameter's name.
+        new: Whether the entry was written now; the same source is not imported twice.
+    """
+
+    bank: Path
+    task: str
+    label: int
+    position: int
+    kind: str
+    label_names: tuple[str, ...]
+    moved: int
+    coordinates: int
+    density: float
+    left_out: Mapping[str, int]
+    new: bool = True
+
+
+def import_task(
+    source: Path | str,
+    bank: Path | str,
+    *,
+    task: str,
+    base: str | None = None,
+    family: str | None = None,
+    density: float | None = None,
+    label_names: Sequence[str] = (),
+    prompt: Prompt | None = None,
+    pair: bool | None = None,
+    max_length: int | None = None,
+    leave_out: bool = False,
+    trust_remote_code: bool = False,
+) -> Imported:
+    """Add what another tool fine-tuned to a bank.
+
+    What is not said is taken from the `task.json` of an export of this package, or from the
+    source's own config. What the bank's latest entry of that name holds already is not added again.
+
+    Args:
+        source: An adapter of PEFT (its folder), a file of composable-sft, an overlay, or a
+            checkpoint that was tuned from the base.
+        bank: The bank's folder. If it holds none, one is made in isolated mode.
+        task: The task's name.
+        base: The model that was fine-tuned; needed for a new bank, and where the base has moved.
+        family: Of a new bank: ``"encoder"`` (the default), ``"masked_lm"`` or ``"causal_lm"``.
+        density: Share of the graftable coordinates to keep, those that moved most; None keeps all
+            that moved.
+        label_names: The labels in the order of the logits.
+        prompt: How texts are posed, and the labels' words; for prompted families.
+        pair: Whether the task is on pairs of texts.
+        max_length: Tokens a row; None means 128.
+        leave_out: Import a source although it moved parameters that are not graftable (embeddings,
+            for example), without what it did there.
+        trust_remote_code: Whether to run Python code that comes with a checkpoint.
+
+    Raises:
+        InputError: If the source cannot be read, does not fit the base, moves nothing or what no
+            graft can hold, or the task could not be answered.
+        BankError: If the bank cannot be read, or the base is another one.
+    """
+    try:
+        check_name(task, what="the task's name")
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if density is not None and not 0 < density <= 1:
+        raise InputError(f"density must be in (0, 1], got {density}")
+    found = find_source(source)
+    told = found.record
+    folder, held, loaded = _opened(
+        Path(bank), found, task, base=base, family=family, trust_remote_code=trust_remote_code
+    )
+    check_base(held.base, told.get("base", {}).get("fingerprint"), name=str(folder))
+    tuned = read_source(found, loaded, trust_remote_code=trust_remote_code)
+    graft, count = _graft(loaded, tuned, density=density, path=found.path)
+    left_out = _left_out(loaded, tuned)
+    if left_out and not leave_out:
+        raise InputError(
+            f"{found.path} moved {sum(left_out.values()):,} elements that no graft holds "
+            f"({listed(left_out)}), as only the model's blocks are graftable; --leave-out (in "
+            "Python leave_out=True) imports it without them, and it will answer otherwise"
+        )
+    if prompt is None and "prompt" in told:
+        prompt = Prompt(told["prompt"]["template"], told["prompt"]["words"])
+    names = tuple(label_names) or tuple(told.get("label_names", ())) or tuned.label_names
+    names, head = _head(loaded, tuned, prompt, names, path=found.path)
+    with grafted(loaded.model, graft):
+        weights = hash_tensors(named(loaded.model, held.layout))
+    entry = Entry(
+        task=task,
+        label=task_label(held, task, names),
+        owned=graft,
+        lost=Region.empty(held.layout),
+        head=head,
+        weights_sha256=weights,
+        facts={
+            "label_names": list(names),
+            "pair": bool(told.get("pair", False) if pair is None else pair),
+            "prompt": prompt and {"template": prompt.template, "words": dict(prompt.words)},
+            "max_length": max_length or int(told.get("max_length", 128)),
+            **tuned.facts,
+            **_measured(told, whole=count == len(graft) and not left_out),
+            "imported": {"kind": found.kind, "moved": count},
+        },
+    )
+    position = held.find(label=entry.label)
+    new = position is None or not _same(entry, held.entries[position])
+    # Also where nothing is new: a call that was killed may have left its results unsettled.
+    with writing_to(folder), changing_bank(folder) as announce:
+        if new or position is None:
+            position = len(held)
+            append_entry(held.append(entry), folder, announce=announce)
+    return Imported(
+        bank=folder,
+        task=task,
+        label=entry.label,
+        position=position,
+        kind=found.kind,
+        label_names=names,
+        moved=count,
+        coordinates=len(graft),
+        density=graft.region.density,
+        left_out=left_out,
+        new=new,
+    )
+
+
+def _same(entry: Entry, other: Entry) -> bool:
+    """Tell whether two entries of a label hold the same bits and say the same."""
+    return (
+        entry.task == other.task
+        and entry.owned.same_bits(other.owned)
+        and hash_tensors(entry.head) == hash_tensors(other.head)
+        and json.loads(json.dumps(dict(entry.facts))) == dict(other.facts)
+    )
+
+
+def _measured(told: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+    """Return the metric and the calibration that an export states.
+
+    A temperature was fitted to the logits of the whole graft, and is not that of a part.
+    """
+    kept = ("metric", "temperature") if whole else ("metric",)
+    return {key: told[key] for key in kept if told.get(key) is not None}
+
+
+def _opened(
+    folder: Path,
+    source: Source,
+    task: str,
+    *,
+    base: str | None,
+    family: str | None,
+    trust_remote_code: bool,
+) -> tuple[Path, GraftBank, Loaded]:
+    """Open the bank on its base, or begin one."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        folder = bank_folder(folder)
+        opened = open_bank(folder, model=base, trust_remote_code=trust_remote_code)
+        known = opened.loaded.model.family
+        if opened.bank.mode != "isolated":
+            raise InputError(
+                f"the bank {folder} is in prefix mode, whose tasks build on each other; {task!r} "
+                "was tuned on the bare base and would be answered otherwise: name a new folder"
+            )
+        if family not in (None, known):
+            raise InputError(f"the bank {folder} is of family {known!r}, not {family!r}")
+        return folder, opened.bank, opened.loaded
+    if base is None:
+        raise InputError(
+            f"{folder} holds no bank yet: say which model was fine-tuned, with --base (in Python "
+            "base=...)"
+        )
+    told = source.record
+    pooling = told.get("pooling", "first" if source.classifier else "mean")
+    config = config_from(
+        {
+            "tasks": [task],
+            "model": base,
+            "family": family or told.get("family", "encoder"),
+            "pooling": pooling,
+            "dtype": told.get("base", {}).get("dtype", "float32"),
+            "precision": told.get("base", {}).get("precision", "fp32"),
+            "mode": "isolated",
+            "trust_remote_code": trust_remote_code,
+        }
+    )
+    loaded = load_base_model(config)
+    layout = Layout.of(graftable_parameters(loaded.model))
+    bank = GraftBank(layout, base_identity(loaded, config, seed=0), "isolated")
+    return folder, bank, loaded
+
+
+def _graft(loaded: Loaded, tuned: Tuned, *, density: float | None, path: Path) -> tuple[Graft, int]:
+    """Return the tuned values where they moved most, and how many coordinates moved."""
+    base = graftable_parameters(loaded.model)
+    values: dict[str, Tensor] = {}
+    for name, parameter in base.items():
+        values[name] = tuned.tensors[name].detach().to(parameter.dtype)
+        if not bool(values[name].isfinite().all()):
+            raise InputError(f"{path} makes {name.removeprefix('backbone.')} NaN or infinite")
+    scores = {n: (values[n].float() - base[n].detach().float()).abs() for n in base}
+    count = sum(int((score > 0).sum()) for score in scores.values())
+    if not count:
+        raise InputError(
+            f"{path} moves no graftable weight of {loaded.name!r}: is it the base itself, or was "
+            "only a head tuned?"
+        )
+    total = sum(score.numel() for score in scores.values())
+    kept = count if density is None else min(count, max(1, round(density * total)))
+    return gather(values, top_k(scores, kept)), count
+
+
+def _left_out(loaded: Loaded, tuned: Tuned) -> dict[str, int]:
+    """Count the elements that the source moved outside of the graftable parameters."""
+    graftable = graftable_parameters(loaded.model)
+    counts: dict[str, int] = {}
+    for name, parameter in loaded.model.named_parameters():
+        other = tuned.tensors.get(name)
+        if name in graftable or other is None:
+            continue
+        if moved := int((other != parameter).sum()):
+            counts[name.removeprefix("backbone.")] = moved
+    return counts
+
+
+def _head(
+    loaded: Loaded, tuned: Tuned, prompt: Prompt | None, names: tuple[str, ...], *, path: Path
+) -> tuple[tuple[str, ...], dict[str, Tensor]]:
+    """Return the names of the labels, and the head's state as an entry keeps it.
+
+    Raises:
+        InputError: If the task could not be answered.
+    """
+    model = loaded.model
+    if model.family != "encoder":
+        if prompt is None:
+            raise InputError(
+                f"a {model.family} answers by a prompt, and {path} does not say which: give "
+                "--template, --labels and --words (in Python prompt=...)"
+            )
+        names = names or tuple(prompt.words)
+        family = cast(Family, model.family)
+        tokens = label_token_ids(loaded.tokenizer, prompt, names, family=family)
+        made = make_head(model, classes=len(names), label_token_ids=tokens, seed=0)
+        return names, dict(made.state_dict())
+    weight = tuned.head.get("out.weight", tuned.head.get("weight"))
+    if weight is None:
+        raise InputError(
+            f"{path} holds no head, so the task could not be answered: expected a sequence "
+            "classifier of transformers, or head.safetensors beside the files"
+        )
+    try:
+        check_head(tuned.head, model)
+    except ValueError as error:
+        raise InputError(f"{path} holds no head of {loaded.name!r}: {error}") from None
+    classes = len(weight)
+    names = names or tuple(str(number) for number in range(classes) if classes > 1)
+    for name in names:
+        try:
+            check_name(name, what="a label's name")
+        except ValueError as error:
+            raise InputError(str(error)) from None
+    if len(set(names)) != len(names):
+        raise InputError(f"the labels must differ from each other, got {list(names)}")
+    if len(names) != classes and classes > 1:
+        raise InputError(f"{path} answers with {classes} logits, and there are {len(names)} labels")
+    return names, dict(tuned.head)

@@ -1,0 +1,216 @@
+"""A task as a SHiRA adapter of PEFT: sparse differences of weights of `nn.Linear`.
+
+SHiRA (Bhardwaj et al., 2024, https://arxiv.org/abs/2406.13175) holds r · (inputs + outputs) entries
+of every matrix that it changes, with one r for all, so short regions are filled up with differences
+of 0. It knows no biases, no LayerNorms and no GPT-2 (whose layers are `Conv1D`); PEFT can carry
+whole copies of modules beside it, which is how ``rest="copy"`` expresses these.
+
+An adapter adds differences, a graft sets values. Where a value lies so far from the base's that no
+difference gives its bits, these coordinates are counted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from cl_graft.banks.opening import OpenedBank
+from cl_graft.errors import InputError, find
+from cl_graft.grafts.graft import Graft
+from cl_graft.integrations.checkpoint import save_head, skips_pooler
+from cl_graft.integrations.written import Written, listed
+
+__all__ = ["Rest", "write_shira"]
+
+Rest = Literal["refuse", "leave-out", "copy"]
+_RESTS = {"refuse": None, "leave-out": None, "copy": None}
+_KEY = "base_model.model."
+"""How PEFT begins the names of a wrapped model's parameters in its files."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Part:
+    """What a graft changes in one parameter.
+
+    Attributes:
+        path: Of the module, in the model that transformers loads.
+        name: Of the parameter in it.
+        module: The module.
+        index: Flat numbers of the elements.
+        values: What they become.
+    """
+
+    path: str
+    name: str
+    module: nn.Module
+    index: Tensor
+    values: Tensor
+
+    @property
+    def kind(self) -> str:
+        return f"{type(self.module).__name__}.{self.name}"
+
+    @property
+    def is_matrix(self) -> bool:
+        return isinstance(self.module, nn.Linear) and self.name == "weight"
+
+    @property
+    def shape(self) -> torch.Size:
+        return self.module.get_parameter(self.name).shape
+
+    @property
+    def least_rank(self) -> int:
+        return math.ceil(len(self.index) / sum(self.shape))
+
+
+def write_shira(opened: OpenedBank, position: int, into: Path | str, *, rest: Rest) -> Written:
+    """Write the adapter that turns the base into the model that answers an entry.
+
+    Args:
+        opened: The bank on its model.
+        position: The entry.
+        into: A folder that exists.
+        rest: What to do with coordinates that are in no matrix of an `nn.Linear`.
+
+    Raises:
+        InputError: If there are any and they are refused, if there are no others, or if the values
+            are no fp32.
+    """
+    into = Path(into)
+    find(_RESTS, rest, missing="--rest is refuse, leave-out or copy, not")
+    bank, model = opened.bank, opened.loaded.model
+    opened.carry(None)
+    if bank.base.dtype != "float32":
+        raise InputError(
+            f"a SHiRA adapter adds fp32 differences, and this base is {bank.base.dtype}: export it "
+            "as hf or safetensors-overlay"
+        )
+    parts = _parts(model.backbone, bank.answer(position))
+    copied, left_out = _others(parts, rest)
+    ids = {id(part) for part in (*copied, *left_out)}
+    matrices = [part for part in parts if id(part) not in ids]
+    rank = max(part.least_rank for part in matrices)
+    tensors, errors = _copies(copied), list[Tensor]()
+    for part in matrices:
+        index, differences, error = _differences(part, rank)
+        tensors[f"{_KEY}{part.path}.shira_weight"] = differences
+        tensors[f"{_KEY}{part.path}.shira_indices"] = index
+        errors.append(error)
+    save_file(tensors, into / "adapter_model.safetensors", metadata={"format": "pt"})
+    copies = sorted({part.path for part in copied})
+    config = _config(opened, rank=rank, targets=[part.path for part in matrices], copies=copies)
+    (into / "adapter_config.json").write_text(f"{json.dumps(config, indent=2)}\n", encoding="utf-8")
+    record: dict[str, Any] = {"class": type(model.backbone).__name__}
+    record |= {"left_out": _counted(left_out)} if left_out else {}
+    if model.family == "encoder":
+        record["without_pooler"] = skips_pooler(model.backbone)
+        save_head(bank.entries[position], into)
+    error = torch.cat(errors)
+    return Written(
+        record=record,
+        left_out=_counted(left_out),
+        copied=_counted(copied),
+        inexact=int((error > 0).sum()),
+        largest_error=float(error.max()),
+    )
+
+
+def _parts(backbone: nn.Module, graft: Graft) -> list[_Part]:
+    parts: list[_Part] = []
+    for full, inside, place in graft.region.by_parameter():
+        path, _, name = full.removeprefix("backbone.").rpartition(".")
+        module = backbone.get_submodule(path)
+        parts.append(_Part(path, name, module, inside, graft.values[place]))
+    return parts
+
+
+def _others(parts: list[_Part], rest: Rest) -> tuple[list[_Part], list[_Part]]:
+    """Sort out what no SHiRA can hold: the parts whose modules are copied, and those left out.
+
+    Raises:
+        InputError: If neither will do, or nothing is left for the adapter.
+    """
+    matrices = [part for part in parts if part.is_matrix]
+    most = min((math.prod(part.shape) // sum(part.shape) for part in matrices), default=0)
+    held = [part for part in matrices if part.least_rank <= most]
+    others = [part for part in parts if not any(part is one for one in held)]
+    if others and rest == "refuse":
+        counts, total = _counted(others), sum(len(part.index) for part in parts)
+        raise InputError(
+            "a SHiRA adapter holds some weights of each nn.Linear and nothing else: "
+            f"{sum(counts.values()):,} of {total:,} coordinates are not of that kind "
+            f"({listed(counts)}); choose --rest copy (whole copies of their modules stand beside "
+            "it), --rest leave-out, or another format"
+        )
+    paths = {part.path for part in others} if rest == "copy" else set[str]()
+    if all(part.path in paths for part in held):
+        raise InputError(
+            "a SHiRA adapter holds weights of nn.Linear, and of this graft it would hold none "
+            f"({listed(_counted(parts))}): export it as hf or safetensors-overlay"
+        )
+    if rest == "copy":
+        return [part for part in parts if part.path in paths], []
+    return [], others
+
+
+def _differences(part: _Part, rank: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return index (2, r · (m + n)), differences, and by how far the coordinates' sums are off."""
+    weight = part.module.get_parameter("weight").detach().reshape(-1)
+    count = rank * sum(part.shape)
+    free = torch.ones(len(weight), dtype=torch.bool)
+    free[part.index] = False
+    # Beside the graft's own, the first free places: their difference is 0.
+    index = torch.cat([part.index, free.nonzero().squeeze(1)[: count - len(part.index)]])
+    before = weight[part.index]
+    differences = torch.zeros(count)
+    differences[: len(part.index)] = part.values - before
+    error = (before + differences[: len(part.index)] - part.values).abs()
+    index, order = index.sort()
+    columns = part.shape[1]
+    places = torch.stack([index // columns, index % columns]).to(torch.int32)
+    return places, differences[order], error
+
+
+def _copies(copied: list[_Part]) -> dict[str, Tensor]:
+    """Return the whole state of each module that is copied, with the graft's values in it."""
+    state: dict[str, Tensor] = {}
+    for part in copied:
+        for name, tensor in part.module.state_dict().items():
+            state.setdefault(f"{part.path}.{name}", tensor.detach().clone())
+        state[f"{part.path}.{part.name}"].view(-1)[part.index] = part.values
+    return {f"{_KEY}{name}": tensor for name, tensor in state.items()}
+
+
+def _config(opened: OpenedBank, *, rank: int, targets: list[str], copies: list[str]) -> object:
+    base = opened.bank.base
+    return {
+        "peft_type": "SHIRA",
+        "task_type": None,
+        "base_model_name_or_path": base.model,
+        "revision": base.facts.get("revision"),
+        "inference_mode": True,
+        "r": rank,
+        # PEFT draws a mask on loading and then takes the indices of the file.
+        "mask_type": "random",
+        "random_seed": 0,
+        "target_modules": targets,
+        "modules_to_save": copies or None,
+        "fan_in_fan_out": False,
+        "init_weights": True,
+    }
+
+
+def _counted(parts: list[_Part]) -> dict[str, int]:
+    """Return the number of coordinates by kind, the most first."""
+    counts: Counter[str] = Counter()
+    for part in parts:
+        counts[part.kind] += len(part.index)
+    return dict(counts.most_common())

@@ -1,0 +1,247 @@
+"""The skill of a fine-tuned model: where it lies, found from the model before and after.
+
+Any `nn.Module` will do, fine-tuned by anything: a small region, with the tuned values on it, is
+grafted onto the base and does what the tuned model does (Panigrahi et al., 2023, Eq. 1,
+https://arxiv.org/abs/2302.06600). What fine-tuning changed outside of the graftable parameters is
+no part of a graft and goes along as it is, so nothing is left out unseen.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.errors import InputError, WrongBase
+from cl_graft.grafts.graft import Graft, extract, gather, grafted
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.model_state import holding, keeping_modes, only_training
+from cl_graft.grafts.region import Layout, Parameters
+from cl_graft.localization import Problem, find_localizer, localize
+from cl_graft.models.graftable import graftable_parameters
+from cl_graft.runtime.tensor_names import plain_name, tensors_by_name
+
+__all__ = ["Skill", "localize_skill", "model_tensors"]
+
+_LARGE_REST = 1_000_000
+"""Values outside of the graftable parameters above which a skill is larger than people expect."""
+
+_CANDIDATES = 20
+"""The learned mask looks at the coordinates that moved most, this many times the region's size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Skill:
+    """What fine-tuning taught a model.
+
+    Attributes:
+        graft: The region, and the tuned values on it.
+        rest: Tuned values, by name, of all parameters and buffers that differ from the base and
+            are not graftable: the task's head, running statistics (BatchNorm), and embeddings
+            where they were trained along.
+        base_sha256: Hash of the base's parameters and buffers but for those in `rest`; empty if it
+            is not known, and then no base is checked.
+    """
+
+    graft: Graft
+    rest: Mapping[str, Tensor] = field(default_factory=dict)
+    base_sha256: str = ""
+
+    def __repr__(self) -> str:
+        rest = sum(tensor.numel() for tensor in self.rest.values())
+        return f"Skill({self.graft!r}, {rest:,} values outside of it in {len(self.rest)} tensors)"
+
+    @contextmanager
+    def carried_by(self, model: nn.Module) -> Iterator[nn.Module]:
+        """Let a base carry graft and rest for a `with` block, then put it back, bit for bit.
+
+        Raises:
+            WrongBase: If the model is not the base that the skill was found on.
+        """
+        self._check(model)
+        with holding(model_tensors(model), self.rest), grafted(model, self.graft):
+            yield model
+
+    def _check(self, model: nn.Module) -> None:
+        if not self.base_sha256 or _hash_base(model, self.rest) == self.base_sha256:
+            return
+        carries = len(self.graft) and extract(model, self.graft.region).same_bits(self.graft)
+        raise WrongBase(
+            "the model is not the base that the skill was found on: "
+            + ("it carries the skill already" if carries else "its weights or buffers are others")
+            + "; load the base as it was before fine-tuning"
+        )
+
+
+def localize_skill(
+    base: nn.Module,
+    tuned: nn.Module | Mapping[str, Tensor],
+    *,
+    batches: Sequence[Any] = (),
+    loss: Callable[[nn.Module, Any], Tensor] | None = None,
+    score: Callable[[nn.Module], float] | None = None,
+    density: float = 0.002,
+    localizer: str = "learned_mask",
+    exclude: Sequence[str] = ("heads",),
+    keep: Callable[[str], bool] | None = None,
+    seed: int = 0,
+) -> Skill:
+    """Find the region where the skill of a fine-tuned model lies.
+
+    The base is looked at in eval mode, with the tuned head and the tuned running statistics, and
+    is put back bit for bit.
+
+    Args:
+        base: The model before fine-tuning.
+        tuned: The model after it, or its parameters and buffers by name.
+        batches: Batches of the task; a localizer that looks at gradients takes each of them once.
+        loss: (model, batch) to the mean loss; None means ``model(**batch).loss``, as the models of
+            transformers answer a batch with labels.
+        score: Scores the model as it is on rows for choosing, higher is better, for a localizer
+            that chooses among masks (``"paper_mask"``); None means minus the mean loss over the
+            batches.
+        density: Share of the graftable coordinates in the region, in (0, 1].
+        localizer: A name in `cl_graft.localization.LOCALIZERS`; ``"movement"`` needs no batches.
+        exclude: Module paths that are no part of a region, such as ``"fc"`` for a head. Models
+            with a stack of blocks are graftable in the blocks alone, so their heads are left out
+            anyway.
+        keep: Said of a parameter's name: False leaves it out of the region too.
+        seed: Every random choice is a function of it.
+
+    Warns:
+        UserWarning: If fine-tuning changed more than a million values that are not graftable, such
+            as embeddings that were not frozen: the skill keeps them all.
+
+    Raises:
+        InputError: If the two are not of one architecture, do not differ, or the localizer needs
+            batches and there are none.
+        ValueError: If `density` is out of range.
+
+    Examples:
+        >>> base = nn.Linear(3, 2)
+        >>> tuned = {name: p.detach() + 0.1 for name, p in base.named_parameters()}
+        >>> skill = localize_skill(base, tuned, density=0.5, localizer="movement")
+        >>> len(skill.graft), sorted(skill.rest)
+        (4, [])
+    """
+    if not 0 < density <= 1:
+        raise ValueError(f"density must be in (0, 1], got {density}")
+    row = find_localizer(localizer)
+    if row.gradients and not batches:
+        raise InputError(
+            f"the localizer {localizer!r} looks at gradients, but there are no batches; pass "
+            "batches of the task's training rows, or take localizer='movement'"
+        )
+    parameters = graftable_parameters(base, exclude=exclude, keep=keep)
+    here = model_tensors(base)
+    there = _matching(here, model_tensors(tuned) if isinstance(tuned, nn.Module) else tuned)
+    differ = [name for name in here if not torch.equal(here[name], there[name])]
+    if not any(name in parameters for name in differ):
+        raise InputError(
+            f"no graftable parameter of the tuned model differs from the base ({len(differ)} other "
+            "tensors do); is it the same object twice, or was only the head trained?"
+        )
+    rest = {name: there[name] for name in differ if name not in parameters}
+    ask = loss or _own_loss
+
+    def losses(step: int) -> list[Callable[[], Tensor]]:
+        return [lambda: ask(base, batches[step])]
+
+    def minus_loss() -> float:
+        if not batches:
+            return 0.0
+        with torch.no_grad():
+            return -sum(float(ask(base, batch)) for batch in batches) / len(batches)
+
+    def measure() -> float:
+        return minus_loss() if score is None else score(base)
+
+    total = Layout.of(parameters).total
+    among = row.among(base, parameters) if row.among else None
+    k = min(max(1, round(density * total)), total if among is None else len(among))
+    with (
+        holding(here, rest),
+        keeping_modes(base),
+        only_training(base, parameters.values()),
+    ):
+        base.eval()
+        problem = Problem(
+            model=base,
+            parameters=parameters,
+            tuned={name: there[name] for name in parameters},
+            losses=losses,
+            dev_score=measure,
+            train_score=measure,
+            seed=seed,
+        )
+        candidates = _CANDIDATES * k if _CANDIDATES * k < total else None
+        ranking = localize(
+            problem, localizer, k=k, steps=max(1, len(batches)), depth=k, candidates=candidates
+        )
+    _warn_of_a_large_rest(rest)
+    return Skill(gather(problem.tuned, ranking.top(k)), rest, _hash_base(base, rest))
+
+
+def _warn_of_a_large_rest(rest: Mapping[str, Tensor]) -> None:
+    values = sum(tensor.numel() for tensor in rest.values())
+    if values > _LARGE_REST:
+        largest = max(rest, key=lambda name: rest[name].numel())
+        warnings.warn(
+            f"the skill keeps {values:,} values outside of its graft, most of them in {largest!r}: "
+            "fine-tuning changed parameters that are not graftable; freeze them before training "
+            "(such as model.get_input_embeddings().requires_grad_(False)) to keep kilobytes",
+            stacklevel=3,
+        )
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a model by name, one that is shared once."""
+    return tensors_by_name(model)
+
+
+def _hash_base(model: nn.Module, rest: Mapping[str, Tensor]) -> str:
+    tensors = model_tensors(model)
+    return hash_tensors({name: tensors[name] for name in tensors if name not in rest})
+
+
+def _matching(base: Parameters, tuned: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Take from the tuned tensors those of the base's names, where they are of one form.
+
+    Buffers that a mapping leaves out are the base's: state dicts hold only the persistent ones.
+    """
+    found: dict[str, Tensor] = {}
+    tuned = {plain_name(name): tensor for name, tensor in tuned.items()}
+    for name, tensor in base.items():
+        other = tuned.get(name)
+        if other is None and isinstance(tensor, nn.Parameter):
+            raise InputError(
+                f"the tuned model has no parameter {name!r}; is it another architecture?"
+            )
+        if other is None:
+            other = tensor
+        if other.shape != tensor.shape or other.dtype != tensor.dtype:
+            raise InputError(
+                f"{name} is {_form(tensor)} in the base and {_form(other)} in the tuned model; "
+                "load both in one way, and give the base a head of the tuned one's size"
+            )
+        found[name] = other.detach().to(tensor.device)
+    return found
+
+
+def _form(tensor: Tensor) -> str:
+    return f"{tensor.dtype} of shape {tuple(tensor.shape)}"
+
+
+def _own_loss(model: nn.Module, batch: Any) -> Tensor:
+    found = getattr(model(**batch), "loss", None)
+    if found is None:
+        raise InputError(
+            f"{type(model).__name__} gives no loss for a batch with {', '.join(sorted(batch))}; "
+            "add labels to the batches, or pass loss=..."
+        )
+    return found

@@ -1,5 +1,0 @@
-"""Planning: what learning with a model will take, before any of its weights are there."""
-
-from cl_graft.planning.plan import Plan, PlannedPhase, PlanSettings, make_plan
-
-__all__ = ["Plan", "PlanSettings", "PlannedPhase", "make_plan"]

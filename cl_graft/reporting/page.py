@@ -1,0 +1,140 @@
+"""Write a report: one page for a browser, and its figures and tables as files.
+
+The page holds everything that it shows and asks nobody for anything: a content policy in it forbids
+requests and any script but its own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import jinja2
+
+import cl_graft
+from cl_graft.reporting.collected_runs import Material, gather
+from cl_graft.reporting.figure_files import drawing, for_page, png_file, svg_file
+from cl_graft.reporting.sections import Section, sections_of
+from cl_graft.reporting.tables import latex
+from cl_graft.runtime.escaping import for_terminal
+from cl_graft.storage.files import replace_file
+
+__all__ = ["PAGE", "Written", "make_report"]
+
+PAGE = "report.html"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a report consists of.
+
+    Attributes:
+        page: The page.
+        bytes: Its size.
+        figures: Pictures, each as PNG and as SVG.
+        tables: Tables for LaTeX.
+        strategies: What is compared.
+        runs: How many runs it stands on.
+    """
+
+    page: Path
+    bytes: int
+    figures: tuple[Path, ...]
+    tables: tuple[Path, ...]
+    strategies: tuple[str, ...]
+    runs: int
+
+
+def make_report(folders: Sequence[Path | str], *, out: Path | str) -> Written:
+    """Report on runs of the same tasks, side by side.
+
+    Args:
+        folders: Runs, and outputs of comparisons.
+        out: Gets ``report.html``, ``figures/`` and ``tables/``; files of the same names are
+            replaced.
+
+    Raises:
+        InputError: If a folder holds no finished run, or the runs are not of the same tasks and
+            model.
+        BankError: If a file is altered.
+    """
+    out = Path(out)
+    material = gather([Path(folder) for folder in folders])
+    with drawing():
+        sections = sections_of(material)
+        drawn, figures = _figures(sections, out / "figures")
+    page = _page(material, sections, drawn).encode()
+    tables = _tables(sections, out / "tables")
+    replace_file(out / PAGE, page)
+    names, runs = tuple(material.strategies), len(material.runs)
+    return Written(out / PAGE, len(page), figures, tables, names, runs)
+
+
+def _figures(sections: Sequence[Section], folder: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
+    """Draw all figures: for the page, by name, and as files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn: dict[str, str] = {}
+    made: list[Path] = []
+    for section in sections:
+        for picture in section.pictures:
+            name, svg = picture.name, svg_file(picture.figure)
+            drawn[name] = for_page(svg, name=name, title=picture.title)
+            for suffix, content in (("svg", svg.encode()), ("png", png_file(picture.figure))):
+                made.append(folder / f"{name}.{suffix}")
+                replace_file(made[-1], content)
+    return drawn, tuple(made)
+
+
+def _tables(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:
+    folder.mkdir(parents=True, exist_ok=True)
+    named = [pair for section in sections for pair in section.tables]
+    named += [
+        (picture.name, picture.table)
+        for section in sections
+        for picture in section.pictures
+        if picture.table is not None
+    ]
+    made: list[Path] = []
+    for name, table in named:
+        made.append(folder / f"{name}.tex")
+        replace_file(made[-1], latex(table).encode())
+    return tuple(made)
+
+
+def _page(material: Material, sections: Sequence[Section], drawn: Mapping[str, str]) -> str:
+    here = files("cl_graft.reporting")
+    style, script, page = (
+        here.joinpath(f"page.{suffix}").read_text(encoding="utf-8")
+        for suffix in ("css", "js", "html.jinja")
+    )
+    # Names come from files of others: all is escaped but our own style, script and drawings.
+    environment = jinja2.Environment(
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        finalize=lambda value: for_terminal(value) if type(value) is str else value,
+    )
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    summary = material.summary
+    tasks = summary["tasks"]
+    shown = tasks if len(tasks) <= 8 else [*tasks[:3], f"… ({len(tasks)} tasks)"]
+    joint = ", " if summary["orders"] else " → "
+    seeds = ", ".join(map(str, summary["seeds"]))
+    subtitle = f"{summary['model']['name']}, seed{'s' * (len(summary['seeds']) > 1)} {seeds}"
+    if summary["orders"]:
+        subtitle += f", {len(summary['orders'])} orders of the tasks"
+    return environment.from_string(page).render(
+        title=joint.join(shown),
+        subtitle=subtitle,
+        sections=sections,
+        drawn=drawn,
+        style=style,
+        script=script,
+        script_hash=f"sha256-{digest}",
+        version=cl_graft.__version__,
+        runs=f"{len(material.runs)} run{'s' * (len(material.runs) > 1)}",
+    )

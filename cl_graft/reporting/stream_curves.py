@@ -1,0 +1,177 @@
+"""Curves along the stream, and bars of what it cost: one line or bar a strategy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any, Literal
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from cl_graft.metrics import average_accuracy, forgetting
+from cl_graft.reporting.figure_files import INK, LINE, PALETTE, blank
+from cl_graft.results.run_results import RunResult
+
+__all__ = [
+    "Curve",
+    "accuracy_after",
+    "bars",
+    "curves",
+    "ece_after",
+    "forgetting_after",
+    "mean_known",
+    "plain_numbers",
+]
+
+_MARKERS = "osD^vPX*"
+_DASHES = ("-", "--", ":", "-.")
+_NAMED = 12
+"""Strategies that get a colour of their own; others are drawn thin and grey."""
+_TICKS = 24
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A measure after each task of the stream, one list a run; None where there is none."""
+
+    runs: tuple[tuple[float | None, ...], ...]
+
+    @property
+    def middle(self) -> list[float | None]:
+        """Mean over the runs that have a value."""
+        return [mean_known(values) for values in self._places()]
+
+    @property
+    def spread(self) -> list[tuple[float, float] | None]:
+        """Lowest and highest value; None where fewer than two runs have one."""
+        return [
+            (min(known), max(known)) if len(known) > 1 else None
+            for known in map(_known, self._places())
+        ]
+
+    def _places(self) -> list[tuple[float | None, ...]]:
+        return list(zip(*self.runs, strict=True))
+
+
+def accuracy_after(results: Sequence[RunResult]) -> Curve:
+    """Return the average accuracy over the tasks learned so far, after each."""
+    return _curve(results, lambda result, i: average_accuracy(_corner(result, i)))
+
+
+def forgetting_after(results: Sequence[RunResult]) -> Curve:
+    """Return the forgetting of the tasks learned so far, after each; none after the first."""
+    return _curve(results, lambda result, i: forgetting(_corner(result, i)) if i else None)
+
+
+def ece_after(results: Sequence[RunResult]) -> Curve:
+    """Return the calibration error, the mean over the tasks learned so far, after each."""
+    return _curve(results, lambda result, i: mean_known(result.ece[i][: i + 1]))
+
+
+def curves(found: Mapping[str, Curve], tasks: Sequence[str], *, title: str, measure: str) -> Figure:
+    """Draw a measure along the stream: a line a strategy, its range over runs as a band.
+
+    Args:
+        found: By strategy; the first ones get colours. Fractions, drawn as points.
+        tasks: The tasks, in their order.
+        title: Printed above.
+        measure: What the vertical axis says.
+    """
+    figure = blank(6.4, 4.2)
+    axes = figure.subplots()
+    places = range(len(tasks))
+    every = math.ceil(len(tasks) / _TICKS)
+    for number, (name, curve) in enumerate(found.items()):
+        own = _look(number)
+        points = [(x, 100 * y) for x, y in zip(places, curve.middle, strict=True) if y is not None]
+        if not points:
+            continue
+        label = name if number < _NAMED else None
+        axes.plot(*zip(*points, strict=True), label=label, markevery=every, **own)
+        band = [(x, ends) for x, ends in zip(places, curve.spread, strict=True) if ends]
+        if band and number < _NAMED:
+            low, high = zip(*((100 * a, 100 * b) for _, (a, b) in band), strict=True)
+            axes.fill_between([x for x, _ in band], low, high, color=own["color"], alpha=0.15, lw=0)
+    axes.set_xticks(
+        places[::every], tasks[::every], rotation=30, ha="right", rotation_mode="anchor"
+    )
+    axes.set(title=title, xlabel="after learning", ylabel=measure)
+    _finish(axes, "y")
+    figure.legend(loc="outside lower center", ncols=3, fontsize="small")
+    return figure
+
+
+def bars(
+    values: Mapping[str, float | None], *, title: str, unit: str, logarithmic: bool = False
+) -> Figure:
+    """Draw one number a strategy as horizontal bars, with the number beside each."""
+    known = {name: value for name, value in values.items() if value is not None}
+    figure = blank(6.4, 1.2 + 0.3 * len(known))
+    axes = figure.subplots()
+    places = range(len(known))
+    axes.barh(places, list(known.values()), color=PALETTE[0], height=0.62)
+    for place, value in zip(places, known.values(), strict=True):
+        axes.annotate(f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", (value, place), (4, 0),
+                      textcoords="offset points", va="center", fontsize="small")  # fmt: skip
+    axes.set_yticks(places, list(known))
+    axes.invert_yaxis()
+    if logarithmic and min(known.values(), default=0) > 0:
+        axes.set_xscale("log")
+        plain_numbers(axes)
+    axes.set(title=title, xlabel=unit)
+    axes.margins(x=0.18)
+    _finish(axes, "x")
+    return figure
+
+
+def plain_numbers(axes: Axes) -> None:
+    """Write the ticks of a logarithmic horizontal axis without powers."""
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
+def _curve(
+    results: Sequence[RunResult], measure: Callable[[RunResult, int], float | None]
+) -> Curve:
+    return Curve(
+        tuple(tuple(measure(result, i) for i in range(len(result.R))) for result in results)
+    )
+
+
+def _corner(result: RunResult, i: int) -> list[list[float | None]]:
+    """Return R as it was after task i."""
+    return [row[: i + 1] for row in result.R[: i + 1]]
+
+
+def mean_known(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the values that there are; None without any."""
+    known = _known(values)
+    return mean(known) if known else None
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def _look(number: int) -> dict[str, Any]:
+    """Return colour, marker and dashes of a line: no two of the first twelve look alike."""
+    if number >= _NAMED:
+        return {"color": LINE, "linewidth": 0.8, "zorder": 1}
+    colours = (INK, *PALETTE)
+    return {
+        "color": colours[number % len(colours)],
+        "marker": _MARKERS[number % len(_MARKERS)],
+        "linestyle": _DASHES[number // len(colours) % len(_DASHES)],
+        "markersize": 5,
+        "linewidth": 1.6,
+    }
+
+
+def _finish(axes: Axes, grid: Literal["x", "y"]) -> None:
+    axes.grid(axis=grid, linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,1 @@
+"""Records of runs and comparisons, and the statistics over them."""

@@ -1,0 +1,74 @@
+"""What became of the data of a run: which rows were read, left out, cut, or look suspicious."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cl_graft.data.encoded_task import EncodedTask
+from cl_graft.strategies.benchmark import TextStream
+
+__all__ = ["cut_note", "data_lines", "data_report", "source_notes"]
+
+_SUSPICIOUS = {
+    "train_test_overlap": "test rows also in train or dev",
+    "train_dev_overlap": "dev rows also in train",
+    "duplicates": "training rows repeated",
+    "conflicts": "training rows with contradicting labels",
+}
+
+
+def data_report(stream: TextStream) -> dict[str, dict[str, Any]]:
+    """Return as JSON what became of each task's data.
+
+    Returns:
+        By task: ``rows`` used of each split, ``cut`` (how many of them were longer than
+        ``max_length`` tokens), and ``source``: where the rows came from, how they were chosen,
+        which were ``left_out``, and how many are suspicious.
+    """
+    return {encoded.task.name: _report(encoded) for encoded in stream.tasks}
+
+
+def data_lines(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Say in a line a task what became of its data; tasks of which there is nothing to say lack."""
+    lines = []
+    for name, report in data.items():
+        said = []
+        cut, rows = sum(report["cut"].values()), sum(report["rows"].values())
+        if cut:
+            said.append(f"{cut:,} of {rows:,} rows cut at {report['max_length']} tokens")
+        said += source_notes(report["source"])
+        if said:
+            lines.append(f"data of {name}: {'; '.join(said)}")
+    return lines
+
+
+def source_notes(source: Mapping[str, Any]) -> list[str]:
+    """Say what a reader should know of a task's rows, from its `TextTask.source`."""
+    said = list(source["notes"]) if "notes" in source else _counted(source)
+    if "f1_of" in source:
+        said.append(f"its F1 is that of the label {source['f1_of']!r}")
+    return said
+
+
+def _counted(source: Mapping[str, Any]) -> list[str]:
+    """Say what results of version 0.1.0 count without a sentence on it."""
+    left_out = source.get("left_out", {}).items()
+    said = [f"{entry['rows']:,} rows of {file} left out" for file, entry in left_out]
+    return said + [f"{source[key]:,} {t}" for key, t in _SUSPICIOUS.items() if source.get(key)]
+
+
+def cut_note(data: Mapping[str, Mapping[str, Any]]) -> str:
+    """Say how many rows are cut, of all tasks; empty if none is."""
+    cut = sum(sum(report["cut"].values()) for report in data.values())
+    rows = sum(sum(report["rows"].values()) for report in data.values())
+    return f"; {cut:,} of {rows:,} rows are longer than that may be, and cut" if cut else ""
+
+
+def _report(encoded: EncodedTask) -> dict[str, Any]:
+    return {
+        "rows": {split: len(inputs) for split, (inputs, _) in encoded.splits.items()},
+        "cut": dict(encoded.cut),
+        "max_length": encoded.splits["train"][0].shape[-1],
+        "source": dict(encoded.task.source),
+    }

@@ -1,0 +1,317 @@
+"""What a run leaves behind: `results.json`, the form that everything else reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from cl_graft.errors import BankError, DamagedFile, InputError
+from cl_graft.grafts.hashing import environment, file_sha256
+from cl_graft.storage.bank_index import INDEX, bank_sha256
+from cl_graft.storage.checksums import read_sealed, sealed_json
+from cl_graft.storage.files import VERSION, check_json, replace_file, valid
+from cl_graft.storage.metadata_schema import check_name
+from cl_graft.storage.serialization import part
+from cl_graft.training.passes import Passes, total_passes
+
+__all__ = [
+    "BANK",
+    "BESIDE",
+    "RESULTS",
+    "Comparison",
+    "Failure",
+    "RunResult",
+    "command",
+    "machine",
+    "read_bank_record",
+    "read_hashes",
+    "read_result",
+    "versions",
+    "write_bank_record",
+    "write_result",
+]
+
+RESULTS = "results.json"
+BANK = "bank"
+"""The folder of a run's bank in the run's folder."""
+
+BESIDE = ("config.json", "metrics.csv", "summary.md")
+"""Files of a run whose SHA-256 `results.json` holds."""
+
+_FORMAT = "cl-graft-results"
+
+Matrix = list[list[float | None]]
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """The outcome of one strategy with one seed; fractions, seconds and bytes.
+
+    Attributes:
+        strategy: The strategy's name.
+        seed: The run's seed.
+        tasks: Task names in the order of the stream.
+        complete: Whether all tasks were learned.
+        R: R[i][j] is the score on task j after learning task i; null where there is no answer.
+        ece: Expected calibration errors, cells as in `R`.
+        average_accuracy: Mean of the last row of `R`.
+        backward_transfer: See `cl_graft.metrics.backward_transfer`.
+        forward_transfer: See `cl_graft.metrics.forward_transfer`; null where a task has a head of
+            its own that it trains.
+        forgetting: See `cl_graft.metrics.forgetting`.
+        metrics: What `R` holds, by task.
+        baseline: Scores before any training, for prompts and in the scenario ``"domain"``.
+        coordinates: Region sizes by task: claimed, owned, density, share lost to earlier tasks.
+        overlap: |γ_i ∩ γ_j| / |γ_j| in row i and column j, for grafting.
+        bytes: What each task adds to what must be stored.
+        seconds: Wall time by task and phase, as spent by this run.
+        seconds_saved: What the phases that the cache answered took when they were computed.
+        logit_hashes: SHA-256 over the test logits by task, right after it was ``"learned"`` and at
+            the ``"end"``, over the same batches.
+        schedules: Steps, batch size and learning rate by task.
+        data_fingerprints: By task.
+        model: Name, family, fingerprint and number of graftable coordinates of the base.
+        versions: Of the packages, and what bits depend on.
+        machine: Where it ran.
+        command: How it was started.
+        memory: Bytes of the model's ``"parameters"`` and of the ``"activations"`` that dense
+            training keeps of so many ``"rows"`` of so many ``"tokens"``.
+        passes: Rows that went through the model to learn each task, by task and phase:
+            ``"forward_backward"`` (differentiated) and ``"forward"`` (answered alone).
+        config: The resolved settings, all of them.
+        settings: Of these, the strategy's own, such as the weight of a penalty.
+        data: What became of each task's data; see `cl_graft.results.data_report`.
+        tuning: How the strategy's own values were chosen, see
+            `cl_graft.experiments.comparison.tuning.Tuning`; empty if they were not.
+        routed: Share of the test rows that their own task answered, cells as in `R`, if the
+            strategy picks tasks by itself; its answers are then among the labels of all tasks
+            learned so far, and what another task answers is wrong.
+        passes_per_row: How often a test row went through the model to be answered after the last
+            task.
+        reliability: At the end, by task: ``"counts"`` of test rows, mean ``"confidence"`` and
+            ``"accuracy"`` in each bin of confidence (see `cl_graft.metrics.reliability_bins`), null
+            where a bin is empty; tasks without labels lack.
+        processes: How many processes the run took: 1, and 1 more for each time that it went on.
+            Where it is above 1, `seconds` are those of the process that finished a phase.
+    """
+
+    strategy: str
+    seed: int
+    tasks: list[str]
+    complete: bool
+    R: Matrix
+    ece: Matrix
+    average_accuracy: float | None
+    backward_transfer: float | None
+    forward_transfer: float | None
+    forgetting: float | None
+    metrics: dict[str, str]
+    baseline: list[float | None]
+    coordinates: dict[str, dict[str, float]]
+    overlap: Matrix | None
+    bytes: dict[str, int]
+    seconds: dict[str, dict[str, float]]
+    seconds_saved: dict[str, dict[str, float]]
+    logit_hashes: dict[str, dict[str, str]]
+    schedules: dict[str, dict[str, Any]]
+    data_fingerprints: dict[str, str]
+    model: dict[str, Any]
+    versions: dict[str, str]
+    machine: dict[str, Any]
+    command: str = field(default="")
+    passes: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, dict[str, Any]] = field(default_factory=dict)
+    processes: int = 1
+    settings: dict[str, Any] = field(default_factory=dict)
+    tuning: dict[str, Any] = field(default_factory=dict)
+    routed: Matrix | None = None
+    passes_per_row: float = 1.0
+    reliability: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
+
+    @property
+    def sent_right(self) -> float | None:
+        """Mean of the last row of `routed`; None if the strategy was given the task."""
+        shares = [share for share in (self.routed[-1] if self.routed else []) if share is not None]
+        return sum(shares) / len(shares) if shares else None
+
+    @property
+    def total_passes(self) -> Passes:
+        """Rows of all tasks and phases, with those of phases that the cache answered."""
+        phases = (phases for task in self.passes.values() for phases in task.values())
+        return total_passes(Passes(**phase) for phase in phases)
+
+    @property
+    def total_seconds(self) -> float:
+        """Wall time of all phases, with what those took that the cache answered."""
+        kinds = (self.seconds, self.seconds_saved)
+        return sum(sum(phases.values()) for kind in kinds for phases in kind.values())
+
+
+_SCHEMA = TypeAdapter(RunResult)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A cell of a comparison that could not be finished."""
+
+    strategy: str
+    seed: int
+    error: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The outcome of several strategies and seeds.
+
+    Attributes:
+        out: The folder.
+        cells: The finished runs, by strategy and seed in the order of the config.
+        failed: The others.
+        summary: What `summary.json` holds.
+    """
+
+    out: Path
+    cells: tuple[RunResult, ...]
+    failed: tuple[Failure, ...]
+    summary: dict[str, Any]
+
+
+def write_result(result: RunResult, folder: Path) -> None:
+    """Write `results.json` into a run's folder, atomically, with hashes of what is beside it.
+
+    The bank is named by the hash of its list.
+    """
+    beside = {name: file_sha256(folder / name) for name in BESIDE if (folder / name).is_file()}
+    head = {"format": _FORMAT, "version": VERSION}
+    values = {**head, **asdict(result), "files": beside}
+    if (folder / BANK / INDEX).is_file():
+        sha256, entries = bank_sha256(folder / BANK)
+        values["bank"] = {"sha256": sha256, "entries": entries}
+    replace_file(folder / RESULTS, sealed_json(values))
+
+
+def read_result(folder: Path | str) -> RunResult:
+    """Read a run's `results.json`.
+
+    Raises:
+        InputError: If there is none, or it is something else.
+        BankError: If it is altered, holds what no run writes, or a newer package wrote it.
+    """
+    path = Path(folder) / RESULTS
+    # Results of earlier versions lack some of these.
+    kinds = ("passes", "memory", "config", "data", "settings", "tuning", "reliability")
+    others = {"processes": 1, "routed": None, "passes_per_row": 1.0}
+    values = {**{kind: {} for kind in kinds}, **others, **_read(path)}
+    try:
+        known = {one.name: values[one.name] for one in fields(RunResult)}
+        _SCHEMA.validate_json(json.dumps(known), strict=True)
+        for name in (known["strategy"], *known["tasks"]):
+            check_name(name, what="the name of a task or strategy")
+    except KeyError as error:
+        raise InputError(f"{path}: not the results of a run: {error} is missing") from None
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(map(str, fault["loc"]))
+        raise DamagedFile(f"{path} is damaged: {place}: {fault['msg']}") from None
+    except ValueError as error:
+        raise DamagedFile(f"{path} is damaged: {error}") from None
+    return RunResult(**known)
+
+
+def read_hashes(folder: Path) -> dict[str, str] | None:
+    """Return the SHA-256 of the files beside a run's results; None if none were recorded.
+
+    Raises:
+        InputError: As `read_result`.
+        BankError: As `read_result`.
+    """
+    return _read(folder / RESULTS).get("files")
+
+
+def read_bank_record(folder: Path) -> dict[str, Any] | None:
+    """Return which bank a run's results name; None if they name none.
+
+    Returns:
+        ``"sha256"`` and ``"entries"`` of the bank, and, while a change of it is under way, those
+        of the bank to come under ``"coming"``.
+
+    Raises:
+        InputError: As `read_result`.
+        BankError: As `read_result`, or if it is none.
+    """
+    path = folder / RESULTS
+    record = _read(path).get("bank")
+    if record is not None:
+        with valid(str(path)):
+            for one in (record, record.get("coming", record)):
+                for key, kind in (("sha256", str), ("entries", int)):
+                    part(one, key, kind)
+    return record
+
+
+def write_bank_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Replace which bank a run's results name, and leave the rest of them as it is.
+
+    Args:
+        folder: The run's folder.
+        record: As `read_bank_record` returns it.
+    """
+    values = _read(folder / RESULTS)
+    replace_file(folder / RESULTS, sealed_json({**values, "bank": dict(record)}))
+
+
+def versions(device: torch.device) -> dict[str, str]:
+    """Return the versions of the packages that results depend on, and what bits depend on."""
+    names = ("cl-graft", "transformers", "avalanche-lib", "datasets", "numpy", "torchvision")
+    found: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "from source" if name == "cl-graft" else "not installed"
+    return found | environment(device)
+
+
+def machine(device: torch.device) -> dict[str, Any]:
+    """Describe the machine."""
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": environment(device)["device_name"] if device.type == "cuda" else device.type,
+    }
+
+
+def command() -> str:
+    """Return the command line of this process, without the program's folder."""
+    program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
+    program = "cl-graft" if program == "__main__.py" else program
+    return shlex.join([program, *sys.argv[1:]])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """Return what stands in a `results.json`, once it matches its checksum."""
+    try:
+        values = read_sealed(path.read_bytes(), name=str(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the results: {error.strerror}") from None
+    except BankError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{path}: not the results of a run: {error}") from None
+    if "format" in values:
+        check_json(values, format=_FORMAT, name=str(path))
+    return values

@@ -1,0 +1,1 @@
+"""Foundations: seeds, cache and checkpoint protocols, signals, compatibility shims."""

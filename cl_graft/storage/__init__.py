@@ -1,0 +1,27 @@
+"""Graft banks and single grafts on disk: safetensors and JSON, nothing executable.
+
+A bank is a folder: `bank.json`, one file an entry under `entries/`, and the standalone grafts,
+where they are kept, under `standalone/`. Coordinates are packed (`elias_fano`), values keep the
+model's dtype and bits. Files are replaced atomically; what is damaged, foreign, newer than this
+package, or made for another model is refused, each with its own error of `cl_graft.errors`.
+"""
+
+from cl_graft.storage.bank_folder import append_entry, load_bank, save_bank
+from cl_graft.storage.disk_errors import free_bytes, told_of_full_disks, writing
+from cl_graft.storage.graft_file import StoredGraft, load_graft, save_graft
+from cl_graft.storage.locks import LOCK, OWNER, only_writer
+
+__all__ = [
+    "LOCK",
+    "OWNER",
+    "StoredGraft",
+    "append_entry",
+    "free_bytes",
+    "load_bank",
+    "load_graft",
+    "only_writer",
+    "save_bank",
+    "save_graft",
+    "told_of_full_disks",
+    "writing",
+]

@@ -1,0 +1,348 @@
+"""A bank in a folder, one file an entry.
+
+A file of an entry is named by the SHA-256 of its content, so a file that `bank.json` lists is never
+written again. Every change is: write the new files, replace `bank.json`, delete what it does not
+list. Before `bank.json` is replaced the old bank is in force, from then on the new one; files that
+a killed writer left are deleted by the next one. One process writes at a time (`only_writer`); any
+number may read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cl_graft.errors import BankError, DamagedFile, TruncatedFile
+from cl_graft.grafts.bank import Entry, GraftBank
+from cl_graft.grafts.region import Layout
+from cl_graft.storage.bank_index import (
+    DESCRIPTION,
+    DIGITS,
+    INDEX,
+    delete_unlisted,
+    list_files,
+    list_sha256,
+    read_description,
+    read_index,
+    refuse_links,
+    write_index,
+    write_once,
+)
+from cl_graft.storage.entry_file import pack_entry, unpack_entry
+from cl_graft.storage.files import sync_folder, valid
+from cl_graft.storage.graft_file import StoredGraft, pack_graft, unpack_graft
+from cl_graft.storage.locks import only_writer
+from cl_graft.storage.serialization import check_base, check_layout, part
+
+__all__ = [
+    "append_entry",
+    "holds_entry",
+    "list_entry",
+    "load_bank",
+    "read_entry",
+    "replace_entries",
+    "save_bank",
+    "write_entries",
+]
+
+
+def save_bank(bank: GraftBank, folder: Path | str) -> None:
+    """Write a bank to a folder; entries that the folder already holds are left alone.
+
+    Raises:
+        BankError: If the folder holds another bank, or one with more entries.
+        InUse: If another process writes to it.
+        ValueError: If values do not have the dtype that the base states.
+    """
+    folder = Path(folder)
+    with only_writer(folder):
+        records = _records(folder, bank)
+        if len(records) > len(bank):
+            raise BankError(
+                f"{folder} holds a bank of {len(records)} entries, this one has {len(bank)}"
+            )
+        held = load_bank(folder) if records else bank
+        for position, record in enumerate(records):
+            # Not the bytes on disk: an earlier version of the format may have written them.
+            if _files(bank, position) != _files(held, position):
+                raise BankError(
+                    f"{folder} holds another bank: its entry {position} is not the "
+                    f"{record['task']!r} of this one; choose another folder"
+                )
+        write_entries(bank, folder, kept=records)
+
+
+def append_entry(
+    bank: GraftBank, folder: Path | str, *, announce: Callable[[str, int], None] | None = None
+) -> None:
+    """Add the last entry of `bank` to a folder that holds the entries before it.
+
+    The files of earlier entries are not touched. A folder without a bank takes a bank of one entry.
+
+    Args:
+        bank: The bank, with the new entry.
+        folder: Its folder.
+        announce: As in `write_entries`.
+
+    Raises:
+        BankError: If the folder does not hold exactly the entries before the last one.
+        InUse: If another process writes to it.
+    """
+    folder = Path(folder)
+    with only_writer(folder):
+        records = _records(folder, bank)
+        if len(records) != len(bank) - 1:
+            raise BankError(
+                f"{folder} holds {len(records)} entries, so it cannot take entry number "
+                f"{len(bank)}; did another process add one?"
+            )
+        _check_same(records, bank, folder)
+        write_entries(bank, folder, kept=records, announce=announce)
+
+
+def replace_entries(
+    bank: GraftBank,
+    folder: Path | str,
+    *,
+    first: int,
+    announce: Callable[[str, int], None] | None = None,
+) -> None:
+    """Put the entries of `bank` from number `first` on in the place of those that a folder holds.
+
+    At every moment the folder is the old bank or the new one; afterwards it holds no byte of the
+    entries that went.
+
+    Args:
+        bank: What the folder is to hold; its entries below `first` are those of the folder.
+        folder: A bank of the same base.
+        first: The first entry to replace.
+        announce: As in `write_entries`.
+
+    Raises:
+        BankError: If the folder's entries below `first` are others.
+        InUse: If another process writes to it.
+    """
+    folder = Path(folder)
+    with only_writer(folder):
+        records = _records(folder, bank)
+        if not first <= min(len(records), len(bank)):
+            raise ValueError(f"first must be at most {min(len(records), len(bank))}, got {first}")
+        _check_same(records[:first], bank, folder)
+        write_entries(bank, folder, kept=records[:first], announce=announce)
+
+
+def write_entries(
+    bank: GraftBank,
+    folder: Path | str,
+    *,
+    kept: Sequence[Mapping[str, Any]],
+    announce: Callable[[str, int], None] | None = None,
+) -> None:
+    """Make a folder hold a bank; the caller is its only writer.
+
+    Args:
+        bank: The bank.
+        folder: Its folder.
+        kept: What `bank.json` says of the first entries, which stand in the folder.
+        announce: Called before `bank.json` is replaced, with the hash of its list and how many
+            entries that has.
+    """
+    folder = Path(folder)
+    refuse_links(folder)
+    new = [_write_entry(bank, place, folder) for place in range(len(kept), len(bank))]
+    records = [*kept, *new]
+    if announce is not None:
+        announce(list_sha256(records), len(records))
+    write_index(bank, records, folder)
+    delete_unlisted(folder, {name for record in records for name in list_files(record)})
+
+
+def holds_entry(bank: GraftBank, folder: Path | str) -> bool:
+    """Tell whether a folder holds the last entry of `bank` already, at its place and bit for bit.
+
+    Raises:
+        BankError: If the folder holds another entry at that place.
+    """
+    folder, position = Path(folder), len(bank) - 1
+    if position >= len(_records(folder, bank)):
+        return False
+    if _files(load_bank(folder), position) != _files(bank, position):
+        raise BankError(
+            f"{folder} holds another entry {position} than the one that was learned now; versions, "
+            "threads or the machine may have changed since, or the folder is another bank's"
+        )
+    return True
+
+
+def load_bank(
+    folder: Path | str, *, expect: str | None = None, layout: Layout | None = None
+) -> GraftBank:
+    """Read a bank; every byte of it is checked.
+
+    Args:
+        folder: What `save_bank` or `append_entry` wrote to.
+        expect: Fingerprint of the base model it must belong to; None takes any.
+        layout: The graftable parameters it must belong to; None takes any.
+
+    Raises:
+        InputError: If there is no such folder.
+        BankError: Its subclasses say why the bank is refused.
+    """
+    folder = Path(folder)
+    index, bank = read_index(folder)
+    check_layout(bank.layout, layout, name=str(folder))
+    check_base(bank.base, expect, name=str(folder))
+    try:
+        with valid(str(folder / INDEX)):
+            if (folder / DESCRIPTION).is_file():
+                read_description(folder)
+            records = enumerate(index["entries"])
+            return bank.extend([read_entry(r, folder, bank, position=p) for p, r in records])
+    except BankError:
+        if read_index(folder)[0] == index:
+            raise
+    # A writer took entries away in between.
+    return load_bank(folder, expect=expect, layout=layout)
+
+
+def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
+    """Return the entries that a folder lists, once it is sure that it is about the same base.
+
+    A folder without a bank lists none.
+    """
+    if not (folder / INDEX).exists():
+        return []
+    index, held = read_index(folder)
+    check_layout(held.layout, bank.layout, name=str(folder))
+    check_base(held.base, bank.base.fingerprint, name=str(folder))
+    if held.mode != bank.mode:
+        raise BankError(f"{folder} holds a bank in {held.mode} mode, this one is {bank.mode}")
+    return index["entries"]
+
+
+def _check_same(records: Sequence[Mapping[str, Any]], bank: GraftBank, folder: Path) -> None:
+    """Refuse a folder whose entries are not the first ones of `bank`.
+
+    Raises:
+        BankError: If they are others.
+    """
+    for record, entry in zip(records, bank.entries, strict=False):
+        if any(record[key] != value for key, value in _record(entry).items()):
+            raise BankError(
+                f"{folder} holds another bank: its {record['task']!r} is not the {entry.task!r} "
+                "that stands at the same place of this one"
+            )
+
+
+def _files(bank: GraftBank, position: int) -> dict[str, tuple[str, bytes]]:
+    """Return name and bytes of the files of an entry, by their folder."""
+    entry = bank.entries[position]
+    packed: dict[str, bytes] = {}
+    if entry.standalone is not None:
+        packed["standalone"] = pack_graft(StoredGraft(entry.standalone, bank.base, entry.task))
+    beside = _sha256(packed["standalone"]) if packed else None
+    packed["entries"] = pack_entry(entry, bank, position=position, standalone=beside)
+    return {
+        kind: (f"{kind}/{_sha256(data)[:DIGITS]}-{_safe(entry.task)}.safetensors", data)
+        for kind, data in packed.items()
+    }
+
+
+def _write_entry(bank: GraftBank, position: int, folder: Path) -> dict[str, Any]:
+    """Write the files of an entry, as `_files` calls them; return its line of `bank.json`."""
+    files = _files(bank, position)
+    for name, data in files.values():
+        place = (folder / name).parent
+        if not place.is_dir():
+            place.mkdir(parents=True)
+            sync_folder(folder)
+        write_once(folder / name, data)
+    return list_entry(bank.entries[position], files)
+
+
+def list_entry(entry: Entry, files: Mapping[str, tuple[str, bytes]]) -> dict[str, Any]:
+    """Return the line of an entry in `bank.json`.
+
+    Args:
+        entry: The entry.
+        files: Name and bytes of its files, by their folder.
+    """
+    listed = {
+        kind: {"file": name, "sha256": _sha256(data), "bytes": len(data)}
+        for kind, (name, data) in files.items()
+    }
+    return {**_record(entry), **listed.pop("entries"), **listed}
+
+
+def read_entry(
+    record: Mapping[str, Any], folder: Path | str, bank: GraftBank, *, position: int
+) -> Entry:
+    """Read the files that a line of `bank.json` names.
+
+    Args:
+        record: The line.
+        folder: The bank's folder.
+        bank: The bank; its entries play no part.
+        position: The entry's place in the bank.
+
+    Raises:
+        DamagedFile: If a file is missing, cut short or altered, or the line says otherwise.
+    """
+    folder = Path(folder)
+    name = str(folder / record["file"])
+    entry = unpack_entry(_bytes(record, folder), bank, name=name, position=position)
+    for key, value in _record(entry).items():
+        if record[key] != value:
+            raise ValueError(f"{key} of {record['file']} is {value!r}, not {record[key]!r}")
+    if "standalone" not in record:
+        return entry
+    listed = part(record, "standalone", dict)
+    stored = unpack_graft(
+        _bytes(listed, folder),
+        name=str(folder / listed["file"]),
+        expect=bank.base.fingerprint,
+        layout=bank.layout,
+        known=True,
+    )
+    return replace(entry, standalone=stored.graft)
+
+
+def _record(entry: Entry) -> dict[str, object]:
+    """Return what `bank.json` says of an entry beside its files."""
+    return {
+        "task": entry.task,
+        "label": entry.label,
+        "claimed": entry.size,
+        "owned": len(entry.owned),
+        "density": entry.density,
+        "weights_sha256": entry.weights_sha256,
+    }
+
+
+def _bytes(listed: Mapping[str, Any], folder: Path) -> bytes:
+    """Return the bytes of a listed file once they match their SHA-256."""
+    path = folder / listed["file"]
+    if not path.is_file():
+        raise DamagedFile(f"{path} is missing, though {INDEX} lists it")
+    size, declared = path.stat().st_size, part(listed, "bytes", int)
+    if size < declared:
+        raise TruncatedFile(f"{path} is cut short: {size} of {declared} bytes are left")
+    if size > declared:
+        raise DamagedFile(f"{path} is altered: it has {size} bytes, not {declared}")
+    data = path.read_bytes()
+    if _sha256(data) != listed["sha256"]:
+        raise DamagedFile(f"{path} is altered: its bytes do not match the SHA-256 in {INDEX}")
+    return data
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _safe(task: str) -> str:
+    """Return a task's name as part of a file name: letters, digits and ``. _ -`` only."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", task)[:64] or "task"

@@ -1,0 +1,303 @@
+"""The index of a bank: `bank.json`, which lists the files of its entries and seals the list.
+
+`base.json` beside it says once more what `bank.json` says beside its list, so that a bank whose
+`bank.json` is gone can be put together again from entries that are whole (`repair`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, get_args
+
+from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError, TruncatedFile
+from cl_graft.grafts.bank import GraftBank, Mode
+from cl_graft.storage.checksums import BLANK, JSON_START, checksum, intact
+from cl_graft.storage.disk_errors import writing
+from cl_graft.storage.files import (
+    VERSION,
+    check_json,
+    check_version_1,
+    is_partial,
+    replace_file,
+    to_json,
+    valid,
+)
+from cl_graft.storage.serialization import base_record, layout_record, part, read_base, read_layout
+
+__all__ = [
+    "DESCRIPTION",
+    "DIGITS",
+    "FILE",
+    "INDEX",
+    "KINDS",
+    "REMOVED",
+    "bank_sha256",
+    "delete_unlisted",
+    "list_files",
+    "list_sha256",
+    "read_description",
+    "read_index",
+    "refuse_links",
+    "staged_folder",
+    "write_description",
+    "write_index",
+    "write_once",
+]
+
+INDEX = "bank.json"
+DESCRIPTION = "base.json"
+"""What `bank.json` says beside its list, once more: with it and the entries `bank.json` can be made
+again."""
+KINDS = ("entries", "standalone")
+FILE = re.compile(
+    rf"({'|'.join(KINDS)})/([0-9]{{3,}}|[0-9a-f]{{16}})-[A-Za-z0-9._-]{{1,64}}\.safetensors"
+)
+"""Name of an entry's file: digits of its SHA-256 and the task's name. Before version 3 the entry's
+position stood in the place of the digits."""
+DIGITS = 16
+"""How many digits of its SHA-256 a file's name has."""
+
+REMOVED = "removed"
+"""Folder in a bank for files of entries that `repair` can no longer list."""
+
+_STAGED = ".staged"
+_FORMAT = "cl-graft-bank"
+_BASE_FORMAT = "cl-graft-bank-base"
+_LARGEST_INDEX = 2**26
+"""Bytes of `bank.json`, some 150,000 entries: it is parsed before it can be checked."""
+
+
+def read_index(folder: Path) -> tuple[dict[str, Any], GraftBank]:
+    """Return `bank.json` and the bank it describes, without entries.
+
+    Raises:
+        InputError: If there is no such folder.
+        BankError: If it holds no bank, or `bank.json` is damaged.
+    """
+    if not folder.is_dir():
+        raise InputError(f"there is no bank folder {folder}")
+    if not (folder / INDEX).is_file():
+        raise ForeignFile(f"{folder} is not a bank: it holds no {INDEX}")
+    index, bank = _read(folder / INDEX, format=_FORMAT)
+    with valid(str(folder / INDEX)):
+        records = part(index, "entries", list)
+        for record in records:
+            for listed in (record, *([record["standalone"]] if "standalone" in record else [])):
+                _check_name(listed["file"], listed["sha256"])
+        if index["version"] > 2:
+            count, digits = part(index, "count", int), part(index, "entries_sha256", str)
+            if (count, digits) != (len(records), list_sha256(records)):
+                raise ValueError("its list of entries is not the one that it counts and hashes")
+    return index, bank
+
+
+def read_description(folder: Path) -> GraftBank:
+    """Return the bank that `base.json` describes, without entries.
+
+    Raises:
+        BankError: If there is none, or it is damaged.
+    """
+    path = folder / DESCRIPTION
+    if not path.is_file():
+        raise ForeignFile(
+            f"{folder} holds no {DESCRIPTION}, without which its {INDEX} cannot be made "
+            f"again; take the {INDEX} of a copy of the bank"
+        )
+    return _read(path, format=_BASE_FORMAT)[1]
+
+
+def _read(path: Path, *, format: str) -> tuple[dict[str, Any], GraftBank]:
+    """Return what stands in a file that describes a bank, and that bank."""
+    if path.stat().st_size > _LARGEST_INDEX:
+        raise ForeignFile(f"{path} is not a file of cl_graft: it has {path.stat().st_size} bytes")
+    values = _parse(path.read_bytes(), format=format, name=str(path))
+    with valid(str(path)):
+        mode = part(values, "mode", str)
+        if mode not in get_args(Mode):
+            raise ValueError(f"no mode is called {mode!r}")
+        layout = read_layout(part(values, "layout", dict))
+        return values, GraftBank(layout, read_base(part(values, "base", dict)), mode)
+
+
+def _check_name(name: str, sha256: str) -> None:
+    """Refuse a name that is not an entry file's, or not that of a file with this SHA-256."""
+    if not (found := FILE.fullmatch(name)):
+        raise ValueError(f"{name!r} is no entry file's name")
+    if len(found[2]) == DIGITS and found[2] != sha256[:DIGITS]:
+        raise ValueError(f"{name!r} is not the name of a file with SHA-256 {sha256[:DIGITS]}…")
+
+
+def _parse(text: bytes, *, format: str, name: str) -> dict[str, Any]:
+    """Return what stands in a JSON file of ours, once it matches its checksum."""
+    try:
+        index = json.loads(text)
+    except (ValueError, RecursionError):
+        begin = text[: len(JSON_START)]
+        ours = b"cl-graft" in text or begin == JSON_START[: len(begin)]
+        if ours and text.rstrip()[-1:] != b"}":
+            raise TruncatedFile(f"{name} is cut short: it ends after {len(text)} bytes") from None
+        if ours:
+            raise DamagedFile(f"{name} is altered: it is no JSON any more") from None
+        raise ForeignFile(f"{name} is not a file of cl_graft: it is no JSON") from None
+    check_json(index, format=format, name=name)
+    if index["version"] == 1:
+        check_version_1(index, format=format, name=name)
+    elif not intact(text, start=JSON_START):
+        raise DamagedFile(f"{name} is altered: its content does not match its checksum")
+    return index
+
+
+def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """Replace `bank.json`, and before it `base.json` if that says something else.
+
+    Args:
+        bank: The bank; its entries play no part.
+        records: What `bank.json` is to say of each.
+        folder: The bank's folder.
+
+    Raises:
+        BankError: If there are too many.
+    """
+    rows = ",".join(f"\n  {to_json(record)}" for record in records)
+    listed = {
+        "count": to_json(len(records)),
+        "entries_sha256": to_json(list_sha256(records)),
+        "entries": f"[{rows}]",
+    }
+    data = _sealed({"format": to_json(_FORMAT), **_described(bank), **listed})
+    if len(data) > _LARGEST_INDEX:
+        raise BankError(f"a bank's {INDEX} holds {_LARGEST_INDEX} bytes at most, got {len(data)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_description(bank, folder)
+    replace_file(folder / INDEX, data)
+
+
+def write_description(bank: GraftBank, folder: Path) -> None:
+    """Write `base.json`, unless it is there."""
+    data = _sealed({"format": to_json(_BASE_FORMAT), **_described(bank)})
+    write_once(folder / DESCRIPTION, data)
+
+
+def _described(bank: GraftBank) -> dict[str, str]:
+    """Return what a bank says beside its entries, as JSON by key."""
+    return {
+        "mode": to_json(bank.mode),
+        "base": to_json(base_record(bank.base)),
+        "layout": to_json(layout_record(bank.layout)),
+    }
+
+
+def _sealed(parts: Mapping[str, str]) -> bytes:
+    """Return a JSON object, its checksum and then its version first, a line a key."""
+    head = {"format": parts["format"], "version": to_json(VERSION), **parts}
+    lines = "".join(f",\n{to_json(key)}: {value}" for key, value in head.items())
+
+    def sealed(digits: str) -> bytes:
+        return b"%s%s%s" % (JSON_START, digits.encode(), f'"{lines}}}'.encode())
+
+    return sealed(checksum(sealed(BLANK), start=JSON_START))
+
+
+def list_sha256(records: Sequence[Mapping[str, Any]]) -> str:
+    """Return the SHA-256 of the list of entries, as compact JSON."""
+    return hashlib.sha256(to_json(records).encode()).hexdigest()
+
+
+def write_once(path: Path, data: bytes) -> None:
+    """Write a file, unless it is there with these very bytes."""
+    with suppress(OSError):
+        if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+            return
+    replace_file(path, data)
+
+
+def list_files(record: Mapping[str, Any]) -> list[str]:
+    """Return the names of the files that a line of `bank.json` lists."""
+    standalone = record.get("standalone")
+    return [record["file"], *([standalone["file"]] if standalone else [])]
+
+
+@contextmanager
+def staged_folder(folder: Path) -> Iterator[Path]:
+    """Give a folder in a bank, empty, for what is to come into the bank, for a `with` block.
+
+    The caller is the bank's only writer. What a killed process leaves of it, the next writer
+    deletes.
+    """
+    _delete_staged(folder)
+    try:
+        yield folder / _STAGED
+    finally:
+        _delete_staged(folder)
+
+
+def _delete_staged(folder: Path) -> list[Path]:
+    """Delete the staged folder of a bank, where it has one; return what was deleted."""
+    staged = folder / _STAGED
+    if staged.is_symlink():
+        staged.unlink()
+    elif staged.is_dir():
+        shutil.rmtree(staged)
+    else:
+        return []
+    return [staged]
+
+
+def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
+    """Delete what killed writers left in a bank's folder, and return the names.
+
+    The caller is the folder's only writer.
+
+    Args:
+        folder: The bank's folder.
+        listed: The files that its `bank.json` lists, by their names there.
+    """
+    refuse_links(folder)
+    left = [path for path in folder.glob(".*") if is_partial(path)]
+    for path in [path for kind in KINDS for path in (folder / kind).glob("*")]:
+        name = f"{path.parent.name}/{path.name}"
+        if is_partial(path) or (FILE.fullmatch(name) and name not in listed):
+            left.append(path)
+    for path in left:
+        with writing(path):
+            path.unlink(missing_ok=True)
+    for kind in KINDS:
+        with suppress(OSError):  # it is not empty, or not there
+            (folder / kind).rmdir()
+    left += _delete_staged(folder)
+    return [path.relative_to(folder).as_posix() for path in left]
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse to write to a bank whose folders of files are links: files elsewhere would go.
+
+    Raises:
+        InputError: If one is a link.
+    """
+    for kind in (*KINDS, REMOVED):
+        if (folder / kind).is_symlink():
+            raise InputError(
+                f"{folder / kind} is a link; expected a folder, as files in it are deleted; move "
+                "the whole bank to where it leads instead"
+            )
+
+
+def bank_sha256(folder: Path | str, *, first: int | None = None) -> tuple[str, int]:
+    """Return the hash of a bank's list and how many entries it has, without reading their files.
+
+    Args:
+        folder: The bank's folder.
+        first: Hash the first so many entries only; None means all.
+
+    Raises:
+        InputError: If there is no such folder.
+        BankError: If the folder holds no bank, or its `bank.json` is damaged.
+    """
+    records = read_index(Path(folder))[0]["entries"][:first]
+    return list_sha256(records), len(records)

@@ -1,0 +1,99 @@
+"""A folder that keeps tokens, dense runs and rankings by the content that determines them.
+
+A file says under which key it was kept; one under another name is not taken for another outcome.
+
+Strategies, seeds, orders and densities that need the same dense run share it. A damaged file
+counts as a miss and is written anew.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from cl_graft.errors import BankError, CannotWrite
+from cl_graft.storage import writing
+from cl_graft.storage.files import pack, read_file, replace_file, unpack, valid
+from cl_graft.storage.serialization import part
+
+__all__ = ["DirectoryCache"]
+
+logger = logging.getLogger(__name__)
+
+_FORMAT = "cl-graft-cache"
+
+
+class DirectoryCache:
+    """Keep tensors and JSON facts in files, one a key; a `cl_graft.localization.learning.Cache`.
+
+    Attributes:
+        hits: How often a phase (the key's first word) was answered.
+        misses: How often it was not.
+        saved: Seconds that the answered outcomes took when they were computed, by phase.
+        spare: Bytes of the disk that are for others: what would take them is not kept.
+    """
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self.hits: Counter[str] = Counter()
+        self.misses: Counter[str] = Counter()
+        self.saved: Counter[str] = Counter()
+        self.spare = 0
+        self._asked: dict[str, float] = {}
+
+    def get(self, key: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """Return what was put under a key; None if nothing was, or its file is damaged."""
+        phase = key.split("-", 1)[0]
+        head, tensors = self._read(key)
+        if head is None:
+            self.misses[phase] += 1
+            self._asked[key] = time.perf_counter()
+            return None
+        self.hits[phase] += 1
+        self.saved[phase] += head["seconds"]
+        logger.info("cache: %s answered, %.1f s saved", key, head["seconds"])
+        return tensors, head["facts"]
+
+    def put(self, key: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Keep tensors and JSON facts under a key, and the time since it was asked for.
+
+        What has no room is not kept, and a warning says so: the outcome itself is not lost.
+        """
+        now = time.perf_counter()
+        seconds = now - self._asked.pop(key, now)
+        content = {"key": key, "facts": dict(facts), "seconds": seconds}
+        data = pack(tensors, content, format=_FORMAT)
+        path = self._path(key)
+        try:
+            with writing(self.folder):
+                self.folder.mkdir(parents=True, exist_ok=True)
+            replace_file(path, data, spare=self.spare)
+        except CannotWrite as error:
+            logger.warning("%s; going on without keeping it in the cache", error)
+        else:
+            logger.info("cache: %s kept, it took %.1f s", key, seconds)
+
+    def _read(self, key: str) -> tuple[dict[str, Any] | None, dict[str, Tensor]]:
+        path = self._path(key)
+        if not path.is_file():
+            return None, {}
+        try:
+            head, tensors = unpack(read_file(path, format=_FORMAT), format=_FORMAT, name=str(path))
+            with valid(str(path)):
+                for name, kind in (("facts", dict), ("seconds", float)):
+                    part(head, name, kind)
+                if (found := part(head, "key", str)) != key:
+                    raise ValueError(f"it is what was kept under {found!r}")
+        except (BankError, OSError) as error:
+            logger.warning("%s; it is computed again", error)
+            return None, {}
+        return head, tensors
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.safetensors"

@@ -1,0 +1,201 @@
+"""Checkpoints of a run in files: where its phases stand, so that a killed run can go on.
+
+    DIR/dense-12.safetensors    the dense run, the 12th checkpoint; the 11th is kept beside it
+    DIR/ranking-1.safetensors   localization
+    DIR/loop-3.safetensors      the strategy's own loop
+    DIR/run-2.safetensors       what is known between two tasks
+
+Each file is written whole or not at all and carries a checksum; of a kind of phase the last two
+are kept, and a damaged one gives way to the one before. All of them go when the run is finished.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cl_graft.errors import BankError
+from cl_graft.runtime.checkpoints import Checkpoint, State, joined, part_of
+from cl_graft.runtime.signals import Stop
+from cl_graft.storage.files import pack, read_file, replace_file, to_json, unpack
+
+__all__ = ["FileCheckpoints"]
+
+logger = logging.getLogger(__name__)
+
+_FORMAT = "cl-graft-checkpoint"
+_FILE = re.compile(r"([a-z-]+)-([0-9]+)\.safetensors")
+_KEPT = 2
+_REST = 100
+"""After a checkpoint that took t seconds none is written for 100 t: they cost 1 % of the time."""
+
+
+class FileCheckpoints:
+    """The checkpoints of one run; a `cl_graft.runtime.checkpoints.Checkpoints`.
+
+    Args:
+        folder: Where they lie; made when the first one is written.
+        seconds: An offered state is kept if the last one was kept so many seconds ago; None: never.
+        steps: An offered state is kept if it is the so manieth since; None: never.
+        spare: Bytes of the disk that are left for others.
+        stop: Asked after every offer; an offer is kept before the process stops.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        seconds: float | None = None,
+        steps: int | None = None,
+        spare: int = 0,
+        stop: Stop | None = None,
+    ) -> None:
+        self.folder = folder
+        self._spare = spare
+        self._seconds = seconds
+        self._steps = steps
+        self._stop = stop or Stop()
+        self._kept = time.perf_counter()
+        self._cost = 0.0
+        self._offers = 0
+
+    def at(self, key: str) -> Checkpoint:
+        """Return the place of a phase."""
+        return _Phase(self, key)
+
+    def poll(self) -> None:
+        """Stop the process if it was asked to."""
+        self._stop.check()
+
+    def offer(self, key: str, state: Callable[[], State], *, last: bool = False) -> None:
+        """Keep the state of a phase if it is time to, and stop the process if it was asked to.
+
+        Args:
+            key: The phase.
+            state: Its state.
+            last: Whether the phase is over, so that its state is kept earlier than others.
+
+        Raises:
+            Stopped: If the process was asked to stop; the state is kept.
+        """
+        self._offers += 1
+        if self._due(last):
+            self.keep(key, state)
+        self.poll()
+
+    def keep(self, key: str, state: Callable[[], State]) -> bool:
+        """Keep the state of a phase, whatever time it is; tell whether it could be written.
+
+        A state that cannot costs a warning, not the run: the one before stands.
+        """
+        started = time.perf_counter()
+        kind = _kind(key)
+        numbers = self._numbers(kind)
+        number = numbers[-1] + 1 if numbers else 1
+        try:
+            tensors, facts = state()
+            self.folder.mkdir(parents=True, exist_ok=True)
+            data = pack(_with_facts(tensors, facts), {"key": key}, format=_FORMAT)
+            replace_file(self._path(kind, number), data, spare=self._spare)
+            for old in numbers[: 1 - _KEPT]:
+                self._path(kind, old).unlink()
+            written = True
+        except OSError as error:
+            logger.warning("no checkpoint could be written, the one before stands: %s", error)
+            written = False
+        self._kept = time.perf_counter()
+        self._cost, self._offers = self._kept - started, 0
+        return written
+
+    def load(self, key: str) -> State | None:
+        """Return the last state of a phase that can be read; None if there is none."""
+        states = (state for found, state in self._read(_kind(key)) if found == key)
+        return next(states, None)
+
+    def latest(self, kind: str) -> State | None:
+        """Return the last state of a kind of phase that can be read, whatever its key."""
+        states = (state for _, state in self._read(kind))
+        return next(states, None)
+
+    def clear(self, *, but: str) -> None:
+        """Remove the checkpoints of all kinds of phases but that of one key."""
+        for kind in self._kinds() - {_kind(but)}:
+            for number in self._numbers(kind):
+                self._path(kind, number).unlink()
+
+    def _read(self, kind: str) -> Iterator[tuple[str, State]]:
+        """Yield key and state of the checkpoints of a kind that can be read, latest first."""
+        for number in reversed(self._numbers(kind)):
+            path = self._path(kind, number)
+            try:
+                data = read_file(path, format=_FORMAT)
+                head, tensors = unpack(data, format=_FORMAT, name=str(path))
+            except (BankError, OSError) as error:
+                logger.warning("%s; the checkpoint before it is taken", error)
+                continue
+            yield head["key"], _without_facts(tensors)
+
+    def _due(self, last: bool) -> bool:
+        if self._stop.asked is not None:
+            return True
+        if self._steps is not None and self._offers >= self._steps:
+            return True
+        passed = time.perf_counter() - self._kept
+        if self._seconds is None or passed < _REST * self._cost:
+            return False
+        return last or passed >= self._seconds
+
+    def _kinds(self) -> set[str]:
+        return {kind for kind, _ in self._files()}
+
+    def _numbers(self, kind: str) -> list[int]:
+        """Return the numbers of the files of a kind, ascending."""
+        return sorted(number for found, number in self._files() if found == kind)
+
+    def _files(self) -> list[tuple[str, int]]:
+        if not self.folder.is_dir():
+            return []
+        found = (_FILE.fullmatch(path.name) for path in self.folder.iterdir())
+        return [(name[1], int(name[2])) for name in found if name]
+
+    def _path(self, kind: str, number: int) -> Path:
+        return self.folder / f"{kind}-{number}.safetensors"
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """The place of one phase."""
+
+    checkpoints: FileCheckpoints
+    key: str
+
+    def load(self) -> State | None:
+        return self.checkpoints.load(self.key)
+
+    def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
+        self.checkpoints.offer(self.key, state, last=last)
+
+
+def _with_facts(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Put facts beside tensors as one more: they grow with a stream, and headers are bounded."""
+    text = torch.frombuffer(bytearray(to_json(facts), "ascii"), dtype=torch.uint8)
+    return joined(state=tensors, facts={"json": text})
+
+
+def _without_facts(tensors: Mapping[str, Tensor]) -> State:
+    """Return what `_with_facts` was given."""
+    text = part_of(tensors, "facts")["json"]
+    return part_of(tensors, "state"), json.loads(text.numpy().tobytes())
+
+
+def _kind(key: str) -> str:
+    return key.split("-", 1)[0]

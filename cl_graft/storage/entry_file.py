@@ -1,0 +1,131 @@
+"""The file of one entry: what a task owns, what it lost to earlier tasks, its head and canary."""
+
+from __future__ import annotations
+
+from cl_graft.errors import WrongArchitecture, WrongBase
+from cl_graft.grafts.bank import Entry, GraftBank
+from cl_graft.grafts.graft import Graft
+from cl_graft.storage.files import pack, unpack, valid
+from cl_graft.storage.metadata_schema import check_task_metadata
+from cl_graft.storage.serialization import (
+    canary_record,
+    check_dtype,
+    head_record,
+    layout_sha256,
+    part,
+    read_canary,
+    read_head,
+    read_region,
+    region_record,
+)
+
+__all__ = ["ENTRY_FORMAT", "pack_entry", "read_place", "unpack_entry"]
+
+ENTRY_FORMAT = "cl-graft-entry"
+_METADATA = ("task", "label", "weights_sha256", "facts")
+
+
+def pack_entry(
+    entry: Entry, bank: GraftBank, *, position: int, standalone: str | None = None
+) -> bytes:
+    """Return the bytes of an entry's file.
+
+    Args:
+        entry: The entry.
+        bank: Its bank.
+        position: Its place there.
+        standalone: SHA-256 of the file of its standalone graft, if it has one.
+
+    Raises:
+        ValueError: If its values do not have the dtype that the bank's base states, or its metadata
+            are none that `unpack_entry` would read.
+    """
+    check_task_metadata(
+        task=entry.task,
+        label=entry.label,
+        weights_sha256=entry.weights_sha256,
+        facts=dict(entry.facts),
+    )
+    check_dtype(entry.owned, bank.base, task=entry.task)
+    tensors = {"owned.values": entry.owned.values}
+    head_record(entry.head, tensors)
+    content: dict[str, object] = {
+        "task": entry.task,
+        "label": entry.label,
+        "position": position,
+        "claimed": entry.size,
+        "owned": region_record(entry.owned.region, "owned", tensors),
+        "lost": region_record(entry.lost, "lost", tensors),
+        "density": entry.density,
+        "base_fingerprint": bank.base.fingerprint,
+        "layout_sha256": layout_sha256(bank.layout),
+        "weights_sha256": entry.weights_sha256,
+        "facts": dict(entry.facts),
+    }
+    if standalone is not None:
+        content["standalone_sha256"] = standalone
+    if entry.canary is not None:
+        content["canary"] = canary_record(entry.canary, tensors)
+    return pack(tensors, content, format=ENTRY_FORMAT)
+
+
+def unpack_entry(data: bytes, bank: GraftBank, *, name: str, position: int) -> Entry:
+    """Read an entry of `bank` from the bytes of its file.
+
+    Args:
+        data: The bytes; they must have been compared with the SHA-256 that `bank.json` states.
+        bank: The bank; its entries play no part.
+        name: How to call the file in messages.
+        position: The entry's place in the bank.
+
+    Raises:
+        BankError: Its subclasses say why the file is refused.
+    """
+    head, tensors = unpack(data, format=ENTRY_FORMAT, name=name, known=True)
+    with valid(name):
+        if part(head, "layout_sha256", str) != layout_sha256(bank.layout):
+            raise WrongArchitecture(f"{name} belongs to another architecture than its bank")
+        if part(head, "base_fingerprint", str) != bank.base.fingerprint:
+            raise WrongBase(f"{name} belongs to another base model than its bank")
+        place = part(head, "position", int) if head["version"] > 2 else position
+        # Where entries stand alone, one before it may be lost.
+        if place != position and bank.mode == "prefix":
+            raise ValueError(f"it is entry {place}, and is listed as entry {position}")
+        owned = read_region(part(head, "owned", int), "owned", tensors, bank.layout)
+        lost = read_region(part(head, "lost", int), "lost", tensors, bank.layout)
+        if (held := len(owned) + len(lost)) != head["claimed"]:
+            raise ValueError(f"it claims {head['claimed']} coordinates and holds {held}")
+        check_task_metadata(**{key: head[key] for key in _METADATA})
+        entry = Entry(
+            task=part(head, "task", str),
+            label=part(head, "label", int),
+            owned=Graft(owned, tensors["owned.values"]),
+            lost=lost,
+            head=read_head(tensors),
+            weights_sha256=part(head, "weights_sha256", str),
+            canary=read_canary(part(head, "canary", dict), tensors) if "canary" in head else None,
+            facts=part(head, "facts", dict),
+        )
+        check_dtype(entry.owned, bank.base, task=entry.task)
+        return entry
+
+
+def read_place(data: bytes, *, name: str) -> tuple[int, str | None] | None:
+    """Read from an entry's file its place in its bank and the SHA-256 of its standalone graft.
+
+    Args:
+        data: The file's bytes; every one is checked.
+        name: How to call the file in messages.
+
+    Returns:
+        None before version 3, which kept neither.
+
+    Raises:
+        BankError: Its subclasses say why the file is refused.
+    """
+    head, _ = unpack(data, format=ENTRY_FORMAT, name=name)
+    if head["version"] < 3:
+        return None
+    with valid(name):
+        standalone = part(head, "standalone_sha256", str) if "standalone_sha256" in head else None
+        return part(head, "position", int), standalone

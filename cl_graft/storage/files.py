@@ -1,0 +1,296 @@
+"""Files of ours: safetensors whose header says what they are, written atomically.
+
+The header's metadata has one key, `cl-graft`, with a JSON object: a `checksum` of the whole file
+(`seals`), the `format` and its `version`, what the format adds, and the SHA-256 of every tensor.
+Sizes that a file declares are checked against its own before anything of that size is made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from cl_graft.errors import BankError, DamagedFile, ForeignFile, FutureVersion, TruncatedFile
+from cl_graft.grafts.hashing import hash_tensors, tensor_bytes
+from cl_graft.storage.checksums import BLANK, checksum, intact
+from cl_graft.storage.disk_errors import writing
+
+__all__ = [
+    "VERSION",
+    "check_json",
+    "check_version_1",
+    "is_partial",
+    "pack",
+    "read_file",
+    "replace_file",
+    "sync_folder",
+    "to_json",
+    "unpack",
+    "valid",
+]
+
+VERSION = 3
+"""The newest version of the formats that this package reads, and the one that it writes."""
+
+_KEY = "cl-graft"
+_START = b'{"__metadata__":{"cl-graft":"{\\"checksum\\":\\"'
+"""How a file's header begins, at byte 8; the 64 digits of the checksum follow."""
+
+_PARTIAL = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
+_COMPACT = json.JSONEncoder(separators=(",", ":"))
+_LARGEST_HEADER = 2**24
+"""Bytes: a header is parsed before it can be checked, and JSON grows in memory."""
+
+
+def pack(tensors: Mapping[str, Tensor], content: Mapping[str, object], *, format: str) -> bytes:
+    """Return the bytes of a file; the same content gives the same bytes.
+
+    Raises:
+        ValueError: If the content takes more than 16 MiB as JSON, without the tensors.
+    """
+    held = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    own = {"checksum", "format", "version", "tensors"}
+    head: dict[str, object] = {"checksum": BLANK, "format": format, "version": VERSION}
+    head |= {key: value for key, value in content.items() if key not in own}
+    head["tensors"] = _sha256s(held)
+    # Made twice, not filled in: a file may be as large as a model, and would be held twice.
+    head["checksum"] = checksum(_bytes(held, head), start=_START, at=8)
+    data = _bytes(held, head)
+    if int.from_bytes(data[:8], "little") > _LARGEST_HEADER:
+        raise ValueError(f"facts of {int.from_bytes(data[:8], 'little')} bytes fit in no file")
+    return data
+
+
+def unpack(
+    data: bytes, *, format: str, name: str, known: bool = False
+) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """Read back what `pack` made.
+
+    Args:
+        data: The file's bytes.
+        format: The format it must have.
+        name: How to call the file in messages.
+        known: Whether the bytes match a SHA-256 from elsewhere: its own are not computed then.
+
+    Raises:
+        ForeignFile: If it is no safetensors file, or not one of `format`.
+        TruncatedFile: If it is cut short.
+        DamagedFile: If it is altered.
+        FutureVersion: If a newer package wrote it.
+    """
+    header, head = _header(data, size=len(data), format=format, name=name)
+    sealed = head["version"] > 1
+    if sealed and not known and not intact(data, start=_START, at=8):
+        what = _altered(data, header, head)
+        raise DamagedFile(f"{name} is altered: {what} does not match its checksum")
+    try:
+        tensors = load(data)
+    except (SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
+        raise DamagedFile(f"{name} is damaged: {error}") from None
+    if known:
+        return head, tensors
+    if not sealed:
+        check_version_1(head, format=format, tensors=tensors, name=name)
+        return head, tensors
+    if head.get("tensors") != _sha256s(tensors):
+        raise DamagedFile(f"{name} is damaged: it holds other tensors than it lists")
+    return head, tensors
+
+
+def read_file(path: Path, *, format: str) -> bytes:
+    """Return the bytes of a file that `unpack` is to read.
+
+    Only the header is read of a file that declares another size than it has, or is not ours.
+
+    Raises:
+        BankError: As `unpack`.
+    """
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(8)
+        start += file.read(min(_LARGEST_HEADER, int.from_bytes(start, "little")))
+        _header(start, size=size, format=format, name=str(path))
+        return start + file.read()
+
+
+def check_json(head: object, *, format: str, name: str) -> None:
+    """Refuse a JSON object that is not of `format` or is newer than this package.
+
+    Raises:
+        ForeignFile: If it has another format.
+        FutureVersion: If its version is above `VERSION`.
+        DamagedFile: If its version is no number from 1.
+    """
+    found = head.get("format") if isinstance(head, dict) else None
+    if not isinstance(head, dict) or found != format:
+        raise ForeignFile(f"{name} is not a {format} file: its format is {found!r}")
+    version = head.get("version")
+    if not isinstance(version, int) or version < 1:
+        raise DamagedFile(f"{name} is damaged: its version is {version!r}")
+    if version > VERSION:
+        raise FutureVersion(
+            f"{name} has version {version} of its format, this package reads up to {VERSION}; "
+            "a newer cl_graft wrote it"
+        )
+
+
+def check_version_1(
+    head: Mapping[str, Any],
+    *,
+    format: str,
+    name: str,
+    tensors: Mapping[str, Tensor] | None = None,
+) -> None:
+    """Check the checksum of version 1: over the JSON object without it, and the tensors.
+
+    Raises:
+        DamagedFile: If it does not match.
+    """
+    own = {"format": format, "version": 1}
+    rest = {key: value for key, value in head.items() if key not in (*own, "checksum")}
+    digest = hashlib.sha256(to_json(own | rest).encode())
+    digest.update(hash_tensors(tensors or {}).encode())
+    if digest.hexdigest() != head.get("checksum"):
+        raise DamagedFile(f"{name} is altered: its content does not match its checksum")
+
+
+@contextmanager
+def valid(name: str) -> Iterator[None]:
+    """Turn what unexpected content raises inside the block into `DamagedFile`.
+
+    The errors of `cl_graft.errors` pass as they are.
+    """
+    try:
+        yield
+    except BankError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RuntimeError) as error:
+        what = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise DamagedFile(f"{name} is damaged: {what}") from error
+
+
+def to_json(value: object) -> str:
+    """Return compact JSON in ASCII, the same text for the same content."""
+    return _COMPACT.encode(value)
+
+
+def replace_file(path: Path, data: bytes, *, spare: int = 0) -> None:
+    """Write a file so that a reader, or a crash, sees its old or its new content, never a part.
+
+    Args:
+        path: The file.
+        data: Its content.
+        spare: How many bytes of the disk have to be left for others.
+
+    Raises:
+        CannotWrite: If the disk is full or read-only; the old content stays.
+    """
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with writing(path, size=len(data), spare=spare):
+            with temporary.open("xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force to disk which files a folder holds, where the system can."""
+    if os.name != "posix":  # a folder cannot be opened
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _sha256s(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the SHA-256 of every tensor, by name."""
+    names = sorted(tensors)
+    return {name: hashlib.sha256(tensor_bytes(tensors[name])).hexdigest() for name in names}
+
+
+def _bytes(held: dict[str, Tensor], head: Mapping[str, object]) -> bytes:
+    return save(held, metadata={_KEY: to_json(head)})
+
+
+def _header(
+    data: bytes, *, size: int, format: str, name: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the header at the beginning of a file of `size` bytes, and our part of it.
+
+    Raises:
+        BankError: As `unpack`.
+    """
+    length = int.from_bytes(data[:8], "little")
+    ours = f'"{_KEY}":'.encode() in data[:1000]
+    if size < 9 or (data[8:9] == b"{" and size < 8 + length <= _LARGEST_HEADER):
+        raise TruncatedFile(f"{name} is cut short: it ends after {size} bytes, in its header")
+    try:
+        if length > _LARGEST_HEADER:
+            raise ValueError("the header is larger than any of ours")
+        header = json.loads(data[8 : 8 + length])
+        head = json.loads(header["__metadata__"][_KEY])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        if ours:
+            raise DamagedFile(f"{name} is damaged: its header cannot be read") from None
+        raise ForeignFile(f"{name} is not a file of cl_graft: expected a {format} file") from None
+    check_json(head, format=format, name=name)
+    with valid(name):
+        ends = [int(end) for _, end in (row["data_offsets"] for row in _rows(header).values())]
+    declared = 8 + length + max(ends, default=0)
+    if size < declared:
+        raise TruncatedFile(f"{name} is cut short: {size} of {declared} bytes are left")
+    if size > declared:
+        raise DamagedFile(f"{name} is altered: {size - declared} bytes follow its end")
+    return header, head
+
+
+def _rows(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a header says of each tensor."""
+    return {key: value for key, value in header.items() if key != "__metadata__"}
+
+
+def _altered(data: bytes, header: Mapping[str, Any], head: Mapping[str, Any]) -> str:
+    """Say which part of a damaged file does not match, as far as its header can be believed."""
+    with suppress(KeyError, TypeError, ValueError):
+        body = memoryview(data)[8 + int.from_bytes(data[:8], "little") :]
+        for tensor, row in _rows(header).items():
+            begin, end = row["data_offsets"]
+            if hashlib.sha256(body[begin:end]).hexdigest() != head["tensors"][tensor]:
+                return f"tensor {tensor!r}"
+    return "its header"
+
+
+def is_partial(path: Path) -> bool:
+    """Tell by its name whether a file is what a killed `replace_file` left."""
+    return _PARTIAL.fullmatch(path.name) is not None
+
+
+def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Copy the tensors that share memory: safetensors refuses them."""
+    seen: set[int] = set()
+    apart = {}
+    for name, tensor in tensors.items():
+        place = tensor.untyped_storage().data_ptr()
+        apart[name] = tensor.clone() if place in seen else tensor
+        seen.add(place)
+    return apart

@@ -1,0 +1,125 @@
+"""One graft in one file: to share, to merge, to take apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from torch import Tensor
+
+from cl_graft.errors import InputError
+from cl_graft.grafts.bank import BaseIdentity
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.region import Layout
+from cl_graft.storage.files import pack, read_file, replace_file, unpack, valid
+from cl_graft.storage.metadata_schema import check_task_metadata
+from cl_graft.storage.serialization import (
+    base_record,
+    check_base,
+    check_dtype,
+    check_layout,
+    head_record,
+    layout_record,
+    part,
+    read_base,
+    read_head,
+    read_layout,
+    read_region,
+    region_record,
+)
+
+__all__ = ["GRAFT_FORMAT", "StoredGraft", "load_graft", "pack_graft", "save_graft", "unpack_graft"]
+
+GRAFT_FORMAT = "cl-graft-graft"
+
+
+@dataclass(frozen=True, eq=False)
+class StoredGraft:
+    """A graft and what it belongs to.
+
+    Attributes:
+        graft: The coordinates and values.
+        base: The model they belong to.
+        task: The task's name.
+        head: State of the task's head, names relative to the head; empty for prompts.
+        facts: Label names, scores…; JSON values only.
+    """
+
+    graft: Graft
+    base: BaseIdentity
+    task: str
+    head: Mapping[str, Tensor] = field(default_factory=dict)
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+
+def save_graft(stored: StoredGraft, path: Path | str) -> None:
+    """Write one graft to a file, atomically; `load_graft` gives it back bit for bit.
+
+    Raises:
+        ValueError: If the values do not have the dtype that the base states, or the metadata are
+            none that `load_graft` would read.
+    """
+    replace_file(Path(path), pack_graft(stored))
+
+
+def load_graft(
+    path: Path | str, *, expect: str | None = None, layout: Layout | None = None
+) -> StoredGraft:
+    """Read what `save_graft` wrote.
+
+    Args:
+        path: The file.
+        expect: Fingerprint of the base model it must belong to; None takes any.
+        layout: The graftable parameters it must belong to; None takes any.
+
+    Raises:
+        InputError: If there is no such file.
+        BankError: Its subclasses say why the file is refused.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise InputError(f"there is no graft file {path}")
+    data = read_file(path, format=GRAFT_FORMAT)
+    return unpack_graft(data, name=str(path), expect=expect, layout=layout)
+
+
+def pack_graft(stored: StoredGraft) -> bytes:
+    """Return the bytes of a graft file.
+
+    Raises:
+        ValueError: If the values do not have the dtype that the base states, or the metadata are
+            none that `unpack_graft` would read.
+    """
+    check_task_metadata(task=stored.task, facts=dict(stored.facts))
+    check_dtype(stored.graft, stored.base, task=stored.task)
+    tensors = {"graft.values": stored.graft.values}
+    head_record(stored.head, tensors)
+    content = {
+        "task": stored.task,
+        "count": region_record(stored.graft.region, "graft", tensors),
+        "density": stored.graft.region.density,
+        "base": base_record(stored.base),
+        "layout": layout_record(stored.graft.region.layout),
+        "facts": dict(stored.facts),
+    }
+    return pack(tensors, content, format=GRAFT_FORMAT)
+
+
+def unpack_graft(
+    data: bytes, *, name: str, expect: str | None, layout: Layout | None, known: bool = False
+) -> StoredGraft:
+    """Read the bytes of a graft file; `known` as for `unpack`."""
+    head, tensors = unpack(data, format=GRAFT_FORMAT, name=name, known=known)
+    with valid(name):
+        base = read_base(part(head, "base", dict))
+        found = read_layout(part(head, "layout", dict))
+    check_layout(found, layout, name=name)
+    check_base(base, expect, name=name)
+    with valid(name):
+        region = read_region(part(head, "count", int), "graft", tensors, layout or found)
+        graft = Graft(region, tensors["graft.values"])
+        check_task_metadata(task=head["task"], facts=head["facts"])
+        task = part(head, "task", str)
+        check_dtype(graft, base, task=task)
+        return StoredGraft(graft, base, task, read_head(tensors), part(head, "facts", dict))

@@ -1,0 +1,261 @@
+"""Saving, pushing and reading a bank in the manner of the Hugging Face hub.
+
+A repository holds what a bank's folder holds, and a README. One push is one commit, so whoever
+reads sees the old bank or the new one; a revision pins it. A token is used for the requests and
+written nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, snapshot_download
+from huggingface_hub.errors import (
+    HfHubHTTPError,
+    HFValidationError,
+    LocalEntryNotFoundError,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from cl_graft.errors import InputError
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.storage import load_bank, save_bank
+from cl_graft.storage.files import replace_file
+from cl_graft.storage.model_card import is_hub_name, model_card
+
+__all__ = ["Pushed", "download_bank", "from_pretrained", "push_to_hub", "save_pretrained"]
+
+_FOLDERS = ("entries/", "standalone/")
+_FILES = ["bank.json", "base.json", "README.md", *(f"{folder}*" for folder in _FOLDERS)]
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """Where a bank went.
+
+    Attributes:
+        repo_id: The repository.
+        revision: The commit, which pins what was pushed.
+        url: The commit's page.
+    """
+
+    repo_id: str
+    revision: str
+    url: str
+
+
+def save_pretrained(
+    bank: GraftBank,
+    folder: Path | str,
+    *,
+    name: str | None = None,
+    base_model: str | None = None,
+    license: str | None = None,
+    recorded_rows: bool = True,
+) -> None:
+    """Write a bank and its model card to a folder.
+
+    Args:
+        bank: The bank.
+        folder: A new folder, or one that holds this bank or its first entries.
+        name: What the card calls the bank; None means the folder's name.
+        base_model: The name under which others find the base; None means the recorded one.
+        license: The bank's licence, as the hub spells it.
+        recorded_rows: Whether to write the rows (token ids of texts of each task) whose logits
+            `cl-graft verify` compares.
+
+    Raises:
+        BankError: If the folder holds another bank.
+    """
+    folder = Path(folder)
+    shared = _shared(bank, base_model, recorded_rows=recorded_rows)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_bank(shared, folder)
+    card = model_card(shared, name=name or folder.absolute().name, license=license)
+    replace_file(folder / "README.md", card.encode())
+
+
+def push_to_hub(
+    bank: GraftBank,
+    repo_id: str,
+    *,
+    base_model: str | None = None,
+    license: str | None = None,
+    recorded_rows: bool = True,
+    private: bool | None = None,
+    branch: str | None = None,
+    message: str = "Push a bank of grafts",
+    token: str | bool | None = None,
+    endpoint: str | None = None,
+) -> Pushed:
+    """Put a bank and its model card on the hub, in one commit.
+
+    The repository is made if it does not exist; files of entries that the bank does not have are
+    removed from it.
+
+    Args:
+        bank: The bank.
+        repo_id: Owner and name.
+        base_model: As in `save_pretrained`; needed where the bank recorded a folder.
+        license: As in `save_pretrained`.
+        recorded_rows: As in `save_pretrained`.
+        private: Whether a new repository is private; None leaves it to the owner's settings.
+        branch: The branch; None means the main one.
+        message: The commit's message.
+        token: For the hub; None means the one that is logged in.
+        endpoint: Another hub than the public one.
+
+    Raises:
+        InputError: If the base has no name on the hub, or the hub refuses.
+    """
+    if not is_hub_name(base_model or bank.base.model):
+        raise InputError(
+            f"the bank's base is recorded as {bank.base.model!r}, which others cannot load from "
+            "the hub; pass base_model='owner/name'"
+        )
+    api = HfApi(endpoint=endpoint, token=token)
+    with _telling(repo_id), TemporaryDirectory() as place:
+        save_pretrained(
+            bank,
+            place,
+            name=repo_id,
+            base_model=base_model,
+            license=license,
+            recorded_rows=recorded_rows,
+        )
+        api.create_repo(repo_id, private=private, exist_ok=True)
+        if branch is not None:
+            api.create_branch(repo_id, branch=branch, exist_ok=True)
+        files = [path for path in sorted(Path(place).rglob("*")) if path.is_file()]
+        added = {path.relative_to(place).as_posix(): path for path in files}
+        added = {name: path for name, path in added.items() if not name.startswith(".")}
+        there = api.list_repo_files(repo_id, revision=branch)
+        stale = [name for name in there if name.startswith(_FOLDERS) and name not in added]
+        commit = api.create_commit(
+            repo_id,
+            [
+                *(CommitOperationAdd(name, path) for name, path in added.items()),
+                *(CommitOperationDelete(name) for name in stale),
+            ],
+            commit_message=message,
+            revision=branch,
+        )
+    return Pushed(repo_id, commit.oid, commit.commit_url)
+
+
+def download_bank(
+    repo_id: str,
+    *,
+    revision: str | None = None,
+    cache_dir: Path | str | None = None,
+    local_files_only: bool = False,
+    token: str | bool | None = None,
+    endpoint: str | None = None,
+) -> Path:
+    """Fetch a bank from the hub into the local cache, and return its folder there.
+
+    Args:
+        repo_id: Owner and name.
+        revision: A commit, a tag or a branch; a commit gives the same bits for ever.
+        cache_dir: The cache; None means that of the hub's client.
+        local_files_only: Take what the cache has, and ask nobody.
+        token: For the hub; None means the one that is logged in.
+        endpoint: Another hub than the public one.
+
+    Raises:
+        InputError: If there is no such repository or revision, or the hub cannot be reached and
+            the cache has no copy.
+    """
+    with _telling(repo_id, revision):
+        folder = snapshot_download(
+            repo_id,
+            revision=revision,
+            cache_dir=cache_dir,
+            local_files_only=local_files_only,
+            token=token,
+            endpoint=endpoint,
+            allow_patterns=_FILES,
+        )
+    return Path(folder)
+
+
+def from_pretrained(
+    name: Path | str,
+    *,
+    revision: str | None = None,
+    cache_dir: Path | str | None = None,
+    local_files_only: bool = False,
+    token: str | bool | None = None,
+    endpoint: str | None = None,
+) -> GraftBank:
+    """Read a bank from a folder, or from the hub where there is no such folder.
+
+    Args:
+        name: A folder, or owner and name.
+        revision: As all that follows, in `download_bank`; not for folders.
+        cache_dir: The cache.
+        local_files_only: Whether to take what the cache has.
+        token: For the hub.
+        endpoint: Another hub than the public one.
+
+    Raises:
+        InputError: As `download_bank`, or if a folder is to have a revision.
+        BankError: If the bank is damaged.
+    """
+    if Path(name).is_dir():
+        if revision is not None:
+            raise InputError(f"{name} is a folder, which has no revision {revision!r}")
+        return load_bank(name)
+    return load_bank(
+        download_bank(
+            str(name),
+            revision=revision,
+            cache_dir=cache_dir,
+            local_files_only=local_files_only,
+            token=token,
+            endpoint=endpoint,
+        )
+    )
+
+
+def _shared(bank: GraftBank, base_model: str | None, *, recorded_rows: bool) -> GraftBank:
+    """Return the bank as others are to get it."""
+    base = replace(bank.base, model=base_model or bank.base.model)
+    entries = bank.entries
+    if not recorded_rows:
+        entries = tuple(replace(entry, canary=None) for entry in entries)
+    return replace(bank, base=base, entries=entries)
+
+
+@contextmanager
+def _telling(repo_id: str, revision: str | None = None) -> Iterator[None]:
+    """Say in one sentence what the hub's client says in many."""
+    try:
+        yield
+    except RevisionNotFoundError as error:
+        raise InputError(f"{repo_id} on the hub has no revision {revision!r}") from error
+    except RepositoryNotFoundError as error:
+        raise InputError(
+            f"there is no {repo_id!r} on the hub, or it is private and the token does not open it"
+        ) from error
+    except HFValidationError as error:
+        raise InputError(
+            f"{repo_id!r} is no folder here, and no name on the hub (owner/name)"
+        ) from error
+    except LocalEntryNotFoundError as error:
+        at = f" at {revision!r}" if revision else ""
+        raise InputError(
+            f"the local cache has no copy of {repo_id!r}{at}, and the hub was not asked or did not "
+            "answer"
+        ) from error
+    except HfHubHTTPError as error:
+        status = error.response.status_code
+        raise InputError(
+            f"the hub refused {repo_id!r} (HTTP {status}): "
+            f"{error.server_message or 'no reason given'}"
+        ) from error

@@ -1,0 +1,262 @@
+"""One writer a folder: `filelock` keeps the others out, and a file beside its lock says who writes.
+
+The lock ends with its process, however that ends: the kernel holds it, or, where a file system has
+no `flock`, its file names the process. The file beside it is read to say who holds a folder, and
+because two hosts may share a folder without sharing locks: what another host left is never taken
+over. No file that is there already is opened for writing, so a link or a file that somebody
+put in a lock's place harms nothing.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import logging
+import os
+import socket
+import stat
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+
+from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
+
+from cl_graft.errors import InputError, InUse
+from cl_graft.runtime.escaping import for_terminal
+from cl_graft.storage.disk_errors import writing
+from cl_graft.storage.files import replace_file
+
+__all__ = ["LOCK", "OWNER", "only_writer"]
+
+logger = logging.getLogger(__name__)
+
+LOCK = ".cl-graft.lock"
+"""The lock file's name in its folder."""
+
+OWNER = ".cl-graft.lock.json"
+"""The name of the file beside it that says who holds the folder."""
+
+_LARGEST = 2**16
+"""Bytes of it that are read."""
+
+_WAIT = 0.2
+"""Seconds to wait for a lock: the one that gives it back may be about to."""
+
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
+_held: set[tuple[int, int, Path]] = set()
+"""Process, thread and folder: a holder may ask for its folder again, a forked child holds none."""
+
+
+@dataclass(frozen=True)
+class _Owner:
+    """Who writes.
+
+    Attributes:
+        pid: The process.
+        host: Its host's name.
+        machine: What tells hosts of one name apart, where there is something.
+        since: When it took the lock, seconds since 1970 by its own clock.
+        command: How it was started.
+    """
+
+    pid: int
+    host: str
+    machine: str
+    since: float
+    command: str
+
+
+@contextmanager
+def only_writer(folder: Path | str) -> Iterator[None]:
+    """Be the only process that writes to a folder, for the length of a `with` block.
+
+    The folder is made where it is missing, and goes again if nothing was written to it. Blocks of
+    one thread may be nested. What a process left that ended without giving the folder back is
+    taken over, which is logged.
+
+    Raises:
+        InUse: If another process writes to it, or one of another host may.
+        CannotWrite: If the folder cannot be written to.
+        InputError: If there is a file in its place, or something else in the place of its lock.
+    """
+    folder = Path(folder)
+    made: list[Path] = []
+    try:
+        with writing(folder / LOCK):
+            made += _make(folder)
+            place = os.getpid(), threading.get_ident(), folder.resolve()
+            lock = None if place in _held else _acquire(folder)
+        if lock is not None:
+            _held.add(place)
+        try:
+            yield
+        finally:
+            # A forked child holds nothing, so it gives nothing back.
+            if lock is not None and os.getpid() == place[0]:
+                _held.discard(place)
+                with suppress(OSError):
+                    (folder / OWNER).unlink()
+                _unlock(folder, lock)
+    finally:
+        for empty in made:
+            with suppress(OSError):
+                empty.rmdir()
+
+
+def _make(folder: Path) -> list[Path]:
+    """Make a folder and those above it; return the new ones, innermost first."""
+    new = [place for place in (folder, *folder.parents) if not place.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(f"{folder}: there is a file in the way; choose another folder") from None
+    return new
+
+
+def _acquire(folder: Path) -> BaseFileLock:
+    """Return the lock of a folder, held, and say beside it that it is ours."""
+    path = folder / LOCK
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=_WAIT)
+    except Timeout:
+        raise _in_use(folder, _read(folder)) from None
+    except OSError as error:
+        fault = _in_the_way(path)
+        if fault is None and error.errno in _NO_LOCKS:
+            fault = InputError(
+                f"{folder} lies on a file system without locks ({error.strerror}), where nothing "
+                "keeps two processes from writing; choose a folder on another one"
+            )
+        if fault is None:
+            raise
+        raise fault from error
+    if (fault := _in_the_way(path)) is not None:
+        lock.release()
+        raise fault
+    try:
+        _refuse_or_take_over(folder, _read(folder))
+        for left in folder.glob(f".{OWNER}.*.tmp"):  # by a process that was killed while writing it
+            left.unlink()
+        replace_file(folder / OWNER, f"{json.dumps(asdict(_me()))}\n".encode())
+    except BaseException:
+        _unlock(folder, lock)
+        raise
+    return lock
+
+
+def _in_the_way(path: Path) -> InputError | None:
+    """Say what stands in the place of a lock file, if it is none of ours."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        return None
+    what = "link" if stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode) else "special file"
+    what = "folder" if stat.S_ISDIR(found.st_mode) else what
+    return InputError(
+        f"{path} is a {what}; expected nothing or the lock file of cl_graft, so somebody put it "
+        "there; look where it comes from, and delete it"
+    )
+
+
+def _unlock(folder: Path, lock: BaseFileLock) -> None:
+    """Give a lock back: its file goes while it is still held, so that nobody finds a free one."""
+    if not isinstance(lock, SoftFileLock):  # whose file goes by itself
+        with suppress(OSError):  # Windows deletes no open file
+            (folder / LOCK).unlink()
+    lock.release()
+
+
+def _refuse_or_take_over(folder: Path, owner: _Owner | None) -> None:
+    """Refuse a folder whose owner may still write; log that it is taken over otherwise.
+
+    Raises:
+        InUse: If the owner is of another host.
+    """
+    if owner is None:
+        return
+    if (owner.host, owner.machine) != (_host(), _machine()):
+        raise _in_use(folder, owner)
+    logger.warning(
+        "%s: taking over from %s, which ended without giving the folder back", folder, _named(owner)
+    )
+
+
+def _in_use(folder: Path, owner: _Owner | None) -> InUse:
+    who = "another process" if owner is None else f"{_named(owner)}{_age(owner)}"
+    hint = "wait for it, or stop it"
+    if owner is not None and (owner.host, owner.machine) != (_host(), _machine()):
+        files = f"{folder / OWNER} and {folder / LOCK}"
+        hint = f"whether it still runs cannot be seen from here; if it does not, delete {files}"
+    return InUse(f"{folder} is in use by {who}; {hint}")
+
+
+def _named(owner: _Owner) -> str:
+    command = f" ({owner.command})" if owner.command else ""
+    return f"process {owner.pid} on {owner.host}{command}"
+
+
+def _age(owner: _Owner) -> str:
+    """Say since when, and for how long unless a clock was set back since."""
+    try:
+        since = datetime.fromtimestamp(owner.since).isoformat(" ", "minutes")
+    except (ValueError, OverflowError, OSError):
+        return ""
+    seconds = time.time() - owner.since
+    if seconds < 0:
+        return f" since {since} by its clock"
+    spans = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+    size, name = next((span for span in spans if seconds >= span[0]), spans[-1])
+    count = int(seconds // size)
+    return f" since {since} ({count} {name}{'' if count == 1 else 's'})"
+
+
+def _me() -> _Owner:
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv else ""
+    return _Owner(os.getpid(), _host(), _machine(), time.time(), command)
+
+
+def _read(folder: Path) -> _Owner | None:
+    """Return whom the file beside a lock names; None if there is none, or none that can be read."""
+    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+    try:
+        opened = os.open(folder / OWNER, flags)
+    except OSError:
+        return None
+    try:
+        known = json.loads(os.read(opened, _LARGEST))
+        return _Owner(
+            pid=int(known["pid"]),
+            host=_line(known["host"]),
+            machine=str(known["machine"]),
+            since=float(known["since"]),
+            command=_line(known["command"]),
+        )
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
+        return None
+    finally:
+        os.close(opened)
+
+
+def _line(text: object) -> str:
+    """Return text from a file that anyone may have written as part of a line of ours."""
+    return for_terminal(" ".join(str(text)[:200].split()))[:200]
+
+
+def _host() -> str:
+    return socket.gethostname()
+
+
+def _machine() -> str:
+    """Return what tells this host from others of its name; empty where it has nothing."""
+    with suppress(OSError):
+        return hashlib.sha256(Path("/etc/machine-id").read_bytes()).hexdigest()[:16]
+    return ""

@@ -1,0 +1,284 @@
+"""The schema of metadata: what a file may say of a base model, an entry and a recorded batch.
+
+A checksum says that a file is whole, not that its author meant well. Whatever a bank or a graft
+file says beside its tensors is checked here, once, when the file is read and before it is written.
+Keys that are not in the schema may hold any JSON of a bounded size.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    ValidationError,
+)
+
+from cl_graft.runtime.escaping import control_in
+
+__all__ = [
+    "LARGEST_LENGTH",
+    "LONGEST_NAME",
+    "check_base_metadata",
+    "check_environment",
+    "check_exported_metadata",
+    "check_name",
+    "check_task_metadata",
+]
+
+LONGEST_NAME = 200
+"""Characters of the name of a task, a label, a metric or a localizer."""
+
+LARGEST_LENGTH = 2**17
+"""Most tokens a row."""
+
+_LONGEST_PATH = 4096
+_LONGEST_TEXT = 100_000
+_MOST_VALUES = 100_000
+_DEEPEST = 16
+
+
+def _named(text: str) -> str:
+    if found := control_in(text):
+        raise ValueError(f"a name holds no control characters such as {found}")
+    return text
+
+
+def _printable(text: str) -> str:
+    _named(text.replace("\n", " ").replace("\t", " "))
+    return text
+
+
+def _different(names: list[str]) -> list[str]:
+    if len(set(names)) != len(names):
+        raise ValueError("names must differ from each other")
+    return names
+
+
+def _no_path(name: str) -> str:
+    if "/" in name or "\\" in name or name in (".", ".."):
+        raise ValueError("a file's name holds no path")
+    return name
+
+
+_Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_named)]
+_Path = Annotated[str, Field(min_length=1, max_length=_LONGEST_PATH), AfterValidator(_named)]
+_HeadPath = Annotated[str, Field(max_length=_LONGEST_PATH), AfterValidator(_named)]
+_File = Annotated[_Name, AfterValidator(_no_path)]
+_Template = Annotated[
+    str, Field(min_length=1, max_length=_LONGEST_TEXT), AfterValidator(_printable)
+]
+_Word = Annotated[str, Field(min_length=1, max_length=_LONGEST_TEXT), AfterValidator(_named)]
+_Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_Count = Annotated[int, Field(ge=0, le=2**62)]
+_Length = Annotated[int, Field(ge=1, le=LARGEST_LENGTH)]
+_Share = Annotated[float, Field(ge=0, le=1)]
+_Dtype = Literal["float32", "bfloat16", "float16", "float64"]
+_Score = float | None
+"""A score on dev rows; NaN where a measure has no value."""
+
+
+class _Schema(BaseModel):
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
+class _Prompt(_Schema):
+    template: _Template
+    words: Annotated[dict[_Name, _Word], Field(max_length=10_000)]
+
+
+class _Temperature(_Schema):
+    value: Annotated[float, Field(gt=0, le=1000)]
+    rows: _Count
+    ece_before: _Share
+    ece_after: _Share
+
+
+class _BaseFacts(_Schema):
+    """What rebuilding a base model needs."""
+
+    family: Literal["encoder", "masked_lm", "causal_lm"] | None = None
+    pooling: Literal["mean", "first"] = "mean"
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    trust_remote_code: bool = False
+    max_length: _Length | None = None
+    seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] = 0
+    weights_sha256: _Sha256 | None = None
+    heads: Annotated[list[_HeadPath], Field(max_length=10_000)] | None = None
+    tokenizer_sha256: _Sha256 | None = None
+    files: Annotated[dict[_File, _Sha256], Field(max_length=10_000)] | None = None
+    revision: _Name | None = None
+    settings: dict[str, Any] | None = None
+
+
+class _Base(_Schema):
+    """A base model's identity."""
+
+    fingerprint: _Name
+    model: Annotated[str, Field(max_length=_LONGEST_PATH), AfterValidator(_named)]
+    dtype: _Dtype
+    facts: _BaseFacts
+
+
+class _EntryFacts(_Schema):
+    """What answering a task's texts needs, and what was measured of it."""
+
+    label_names: (
+        Annotated[list[_Name], Field(max_length=10_000), AfterValidator(_different)] | None
+    ) = None
+    pair: bool | None = None
+    prompt: _Prompt | None = None
+    max_length: _Length | None = None
+    metric: _Name | None = None
+    localizer: _Name | None = None
+    activation: Literal["tanh", "relu", "gelu"] | None = None
+    dense_dev: _Score = None
+    graft_dev: _Score = None
+    trained_dev: _Score = None
+    temperature: _Temperature | None = None
+    data_fingerprint: _Name | None = None
+    settings_sha256: _Sha256 | None = None
+
+
+class _Entry(_Schema):
+    task: _Name
+    label: Annotated[int, Field(ge=0, lt=2**62)]
+    weights_sha256: _Sha256 | Literal[""]
+    facts: _EntryFacts
+
+
+class _Environment(_Schema):
+    """Where a batch was recorded."""
+
+    __pydantic_extra__: dict[str, _Name]  # pyright: ignore[reportIncompatibleVariableOverride]
+    threads: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")] = "1"
+
+
+class _ExportedBase(_Schema):
+    model: _Path
+    dtype: _Dtype
+    fingerprint: _Name
+    revision: _Name | None = None
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+
+
+class _Exported(_EntryFacts):
+    """What a `task.json` beside an export says."""
+
+    family: Literal["encoder", "masked_lm", "causal_lm"] | None = None
+    pooling: Literal["mean", "first"] | None = None
+    base: _ExportedBase | None = None
+
+
+def check_base_metadata(record: Mapping[str, object]) -> None:
+    """Check fingerprint, model, dtype and facts of a base model.
+
+    Raises:
+        ValueError: It names what came and what was expected.
+    """
+    _check(_Base, record)
+
+
+def check_task_metadata(
+    *, task: object, label: object = 0, weights_sha256: object = "", facts: object
+) -> None:
+    """Check what describes a task.
+
+    Raises:
+        ValueError: It names what came and what was expected.
+    """
+    _check(_Entry, {"task": task, "label": label, "weights_sha256": weights_sha256, "facts": facts})
+
+
+def check_environment(environment: Mapping[str, object]) -> None:
+    """Check what describes the environment of a recorded batch.
+
+    Raises:
+        ValueError: It names what came and what was expected.
+    """
+    _check(_Environment, environment)
+
+
+def check_exported_metadata(record: Mapping[str, object]) -> None:
+    """Check what a `task.json` beside an exported task says.
+
+    Raises:
+        ValueError: It names what came and what was expected.
+    """
+    _check(_Exported, record)
+
+
+def check_name(name: str, *, what: str) -> str:
+    """Return a name that a file may hold.
+
+    Raises:
+        ValueError: If it is empty, too long or holds control characters.
+    """
+    if not 0 < len(name) <= LONGEST_NAME:
+        raise ValueError(f"{what} must have 1 to {LONGEST_NAME} characters, got {len(name):,}")
+    if found := control_in(name):
+        raise ValueError(f"{what} must hold no control characters, got {found} in {name!r}")
+    return name
+
+
+def _check(schema: type[BaseModel], record: Mapping[str, object]) -> None:
+    _check_size(record)
+    try:
+        # As it is read from a file, where there are no tuples.
+        schema.model_validate(json.loads(json.dumps(record)))
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(_shown(str(part)) for part in fault["loc"])
+        message = str(fault["msg"]).removeprefix("Value error, ")
+        raise ValueError(f"{place}: {message}, got {_shortened(fault['input'])}") from None
+
+
+def _check_size(value: object) -> None:
+    """Refuse what is no JSON, or more of it than metadata have."""
+    count, level, depth = 0, [value], 0
+    while level:
+        count += len(level)
+        if depth > _DEEPEST or count > _MOST_VALUES:
+            raise ValueError(
+                f"metadata hold at most {_MOST_VALUES:,} values, {_DEEPEST} levels deep"
+            )
+        level = [inner for outer in level for inner in _inside(outer)]
+        depth += 1
+
+
+def _inside(value: object) -> list[Any]:
+    """Return the values in a JSON value, its keys among them."""
+    if isinstance(value, Mapping):
+        return [*value.keys(), *value.values()]
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, str):
+        if len(value) > _LONGEST_TEXT:
+            raise ValueError(f"a text of {len(value):,} characters, expected {_LONGEST_TEXT:,}")
+        if any("\ud800" <= character <= "\udfff" for character in value):
+            raise ValueError(f"a text holds half a character: {value[:40]!r}")
+    elif isinstance(value, int) and not isinstance(value, bool):
+        if abs(value) >= 2**64:
+            raise ValueError("a whole number has more than 64 bits")
+    elif value is not None and not isinstance(value, float | bool):
+        raise ValueError(f"a {type(value).__name__} is no JSON value")
+    return []
+
+
+def _shown(key: str) -> str:
+    """Return a key as a message can hold it: keys come from the file, too."""
+    return key if key.isprintable() and len(key) <= 80 else ascii(key[:80])
+
+
+def _shortened(value: object) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    text = repr(value) if isinstance(value, str | int | float | bool) else type(value).__name__
+    return text if len(text) <= 80 else f"{text[:77]}…"

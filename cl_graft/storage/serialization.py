@@ -1,0 +1,243 @@
+"""How regions, heads, canaries, layouts and base models stand in a file, and back.
+
+Each `…_record` function returns the JSON part of a thing and adds its tensors to a dictionary
+under names that begin with `key`; the function beside it reads them back, and raises
+`ValueError`, `KeyError` or `TypeError` for what it would not have written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cl_graft.errors import WrongArchitecture, WrongBase
+from cl_graft.grafts.bank import BaseIdentity, Canary
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.runtime.escaping import control_in
+from cl_graft.storage.elias_fano import decode, encode
+from cl_graft.storage.files import to_json
+from cl_graft.storage.metadata_schema import check_base_metadata, check_environment
+
+__all__ = [
+    "base_record",
+    "canary_record",
+    "check_base",
+    "check_dtype",
+    "check_layout",
+    "head_record",
+    "layout_record",
+    "layout_sha256",
+    "part",
+    "read_base",
+    "read_canary",
+    "read_head",
+    "read_layout",
+    "read_region",
+    "region_record",
+]
+
+_LARGEST_CANARY = 2**23
+"""Most elements of a canary's inputs that a padded width may unfold to."""
+
+_LONGEST_NAME = 1000
+"""Characters of a parameter's name."""
+
+_MOST_DIMENSIONS = 64
+"""As many as torch has."""
+
+
+def region_record(region: Region, key: str, tensors: dict[str, Tensor]) -> int:
+    """Return the number of coordinates; the packed index is tensor ``key.index``."""
+    tensors[f"{key}.index"] = encode(region.index, total=region.layout.total)
+    return len(region)
+
+
+def read_region(count: int, key: str, tensors: Mapping[str, Tensor], layout: Layout) -> Region:
+    """Read a region of `layout` that `region_record` wrote."""
+    index = decode(tensors[f"{key}.index"], count=int(count), total=layout.total)
+    return Region(layout, index)
+
+
+def canary_record(canary: Canary, tensors: dict[str, Tensor]) -> dict[str, object]:
+    """Return the canary's environment and how its inputs were packed.
+
+    Encoded text (int64, (rows, 2, width): token ids; 0 for padding, else the segment + 1) is kept
+    as two tensors of narrow integers without the columns that are padding in all rows; any other
+    input is kept as it is.
+    """
+    record: dict[str, object] = {"environment": dict(canary.environment)}
+    tensors["canary.logits"] = canary.logits
+    inputs = canary.inputs.cpu()
+    if not _is_encoded_text(inputs):
+        tensors["canary.inputs"] = inputs
+        return record
+    tokens, segments = inputs[:, 0], inputs[:, 1]
+    width = int(segments.any(0).nonzero().max()) + 1 if bool(segments.any()) else 0
+    padding = int(tokens[0, -1])
+    if bool((tokens[:, width:] != padding).any()) or inputs.numel() > _LARGEST_CANARY:
+        width = inputs.shape[2]
+    narrow = torch.uint16 if int(tokens.max()) < 2**16 else torch.int32
+    tensors["canary.tokens"] = tokens[:, :width].to(narrow)
+    tensors["canary.segments"] = segments[:, :width].to(torch.uint8)
+    return {**record, "width": inputs.shape[2], "padding": padding}
+
+
+def read_canary(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Canary:
+    """Read a canary that `canary_record` wrote."""
+    if "canary.inputs" in tensors:
+        inputs = tensors["canary.inputs"]
+    else:
+        tokens, segments = tensors["canary.tokens"], tensors["canary.segments"]
+        rows, kept = tokens.shape
+        width = int(record["width"])
+        if width < kept or (width > kept and 2 * rows * width > _LARGEST_CANARY):
+            raise ValueError(f"{kept} columns cannot be padded to {width}")
+        inputs = torch.zeros(rows, 2, width, dtype=torch.int64)
+        inputs[:, 0] = int(record["padding"])
+        inputs[:, 0, :kept] = tokens.to(torch.int64)
+        inputs[:, 1, :kept] = segments.to(torch.int64)
+    environment = part(record, "environment", dict)
+    check_environment(environment)
+    return Canary(inputs, tensors["canary.logits"], dict(environment))
+
+
+def layout_record(layout: Layout) -> dict[str, object]:
+    """Return names and shapes."""
+    return {"names": list(layout.names), "shapes": [list(shape) for shape in layout.shapes]}
+
+
+def read_layout(record: Mapping[str, Any]) -> Layout:
+    """Read a layout that `layout_record` wrote."""
+    names, shapes = part(record, "names", list), part(record, "shapes", list)
+    if len(names) != len(shapes) or len(set(names)) != len(names):
+        raise ValueError(f"a layout of {len(names)} names and {len(shapes)} shapes")
+    if not all(isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME for name in names):
+        raise ValueError(f"a layout's names must be texts of 1 to {_LONGEST_NAME} characters")
+    if strange := next((name for name in names if control_in(name)), None):
+        raise ValueError(f"a layout's names must hold no control characters, got {strange!r}")
+    if any(len(shape) > _MOST_DIMENSIONS for shape in shapes):
+        raise ValueError(f"a layout's shapes must have {_MOST_DIMENSIONS} dimensions at most")
+    sizes = [size for shape in shapes for size in shape]
+    if not all(type(size) is int and size >= 0 for size in sizes):
+        raise ValueError("a layout's shapes must hold integers from 0")
+    total = sum(math.prod(shape) for shape in shapes)  # torch's own product wraps around
+    if not (total > 0 or not names) or total > 2**62:
+        raise ValueError(f"a layout of {total} coordinates")
+    return Layout(tuple(names), tuple(tuple(shape) for shape in shapes))
+
+
+@lru_cache(maxsize=8)
+def layout_sha256(layout: Layout) -> str:
+    """Return the SHA-256 over names and shapes."""
+    return hashlib.sha256(to_json(layout_record(layout)).encode()).hexdigest()
+
+
+def base_record(base: BaseIdentity) -> dict[str, object]:
+    """Return a base model's identity as JSON.
+
+    Raises:
+        ValueError: If it is none that `read_base` would read.
+    """
+    record = {
+        "fingerprint": base.fingerprint,
+        "model": base.model,
+        "dtype": base.dtype,
+        "facts": dict(base.facts),
+    }
+    check_base_metadata(record)
+    return record
+
+
+def read_base(record: Mapping[str, Any]) -> BaseIdentity:
+    """Read an identity that `base_record` wrote."""
+    check_base_metadata(record)
+    return BaseIdentity(
+        fingerprint=part(record, "fingerprint", str),
+        model=part(record, "model", str),
+        dtype=part(record, "dtype", str),
+        facts=part(record, "facts", dict),
+    )
+
+
+def check_layout(found: Layout, expected: Layout | None, *, name: str) -> None:
+    """Refuse a file of another architecture.
+
+    Raises:
+        WrongArchitecture: If `expected` is given and differs.
+    """
+    if expected is None or found == expected:
+        return
+    sizes = [f"{len(o.names)} parameters with {o.total} coordinates" for o in (found, expected)]
+    here = dict(zip(expected.names, expected.shapes, strict=True))
+    pairs = zip(found.names, found.shapes, strict=True)
+    other = next(((name, shape) for name, shape in pairs if here.get(name) != shape), None)
+    detail = "names or their order differ"
+    if other:
+        there = here.get(other[0])
+        detail = f"{other[0]} has shape {other[1]} there and "
+        detail += f"{there} here" if there is not None else "does not exist here"
+    raise WrongArchitecture(
+        f"{name} belongs to a model of {sizes[0]}, this model has {sizes[1]}: {detail}"
+    )
+
+
+def check_base(found: BaseIdentity, expected: str | None, *, name: str) -> None:
+    """Refuse a file of another base model.
+
+    Raises:
+        WrongBase: If a fingerprint is expected and differs.
+    """
+    if expected is not None and found.fingerprint != expected:
+        raise WrongBase(
+            f"{name} belongs to another base model: its base {found.model!r} has fingerprint "
+            f"{found.fingerprint[:12]}…, this model has {expected[:12]}…; other weights, another "
+            "dtype or another tokenizer cause this"
+        )
+
+
+def part(record: Mapping[str, Any], key: str, kind: type) -> Any:
+    """Return an element of a JSON object that must have a certain type."""
+    value = record[key]
+    if not isinstance(value, kind):
+        raise TypeError(f"{key} must be {kind.__name__}, got {value!r}")
+    return value
+
+
+def check_dtype(graft: Graft, base: BaseIdentity, *, task: str) -> None:
+    """Refuse values in another dtype than the base model states.
+
+    Raises:
+        ValueError: If they differ.
+    """
+    if str(graft.values.dtype) != f"torch.{base.dtype}":
+        raise ValueError(
+            f"the graft values of {task!r} must be {base.dtype} as the base model is, "
+            f"got {graft.values.dtype}"
+        )
+
+
+def head_record(head: Mapping[str, Tensor], tensors: dict[str, Tensor]) -> None:
+    """Add the state of a task's head to `tensors`."""
+    tensors |= {f"head.{name}": tensor for name, tensor in head.items()}
+
+
+def read_head(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the head's tensors, names relative to the head."""
+    prefix = "head."
+    return {n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)}
+
+
+def _is_encoded_text(inputs: Tensor) -> bool:
+    if inputs.dtype != torch.int64 or inputs.dim() != 3 or inputs.shape[1] != 2:
+        return False
+    if not inputs.numel():
+        return False
+    low, high = inputs.amin((0, 2)), inputs.amax((0, 2))
+    return bool((low >= 0).all()) and int(high[0]) < 2**31 and int(high[1]) < 2**8

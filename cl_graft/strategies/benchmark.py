@@ -1,0 +1,150 @@
+"""A stream of text tasks as an Avalanche benchmark.
+
+One sample is one LongTensor (2, L): token ids, and 0 for padding, 1 for the first segment, 2 for
+the second. It is the form under which nearly all of Avalanche's strategies run unmodified. The
+streams are ``train``, ``valid`` (the dev rows) and ``test``; experience i of each is task i, with
+task label i.
+
+Training rows stand in the task's order. Dev and test rows stand in the order of their lengths, the
+longest first, so that a pass over them pads little; `EncodedTask.rows` says which row is which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from avalanche.benchmarks import benchmark_from_datasets, with_task_labels
+from avalanche.benchmarks.utils import DataAttribute, TaskLabels
+from avalanche.benchmarks.utils.classification_dataset import (
+    TaskAwareSupervisedClassificationDataset,
+)
+from avalanche.benchmarks.utils.data_attribute import ConstantSequence
+from torch import Tensor
+from torch.utils.data import TensorDataset
+
+from cl_graft.data.encoded_task import EncodedTask, encode_task
+from cl_graft.data.encoding import Family
+from cl_graft.data.text_task import TextTask
+from cl_graft.errors import InputError
+from cl_graft.runtime.cache import Cache
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+__all__ = ["TextStream", "text_stream"]
+
+
+@dataclass(frozen=True, eq=False)
+class TextStream:
+    """An ordered stream of tasks and the Avalanche benchmark over it.
+
+    Attributes:
+        tasks: The encoded tasks; task label i is ``first_label + i``.
+        benchmark: Avalanche's benchmark with ``train_stream``, ``valid_stream``, ``test_stream``.
+        first_label: Label of the first task; above 0 when a bank grows.
+        one_head: Whether all tasks are answered by one head, so that their labels mean the same.
+    """
+
+    tasks: tuple[EncodedTask, ...]
+    benchmark: Any
+    first_label: int = 0
+    one_head: bool = False
+
+    def __repr__(self) -> str:
+        heads = ", one head" if self.one_head else ""
+        return f"TextStream({', '.join(self.names)}{heads})"
+
+    @property
+    def names(self) -> list[str]:
+        """The tasks' names in order."""
+        return [encoded.task.name for encoded in self.tasks]
+
+
+def text_stream(
+    tasks: Sequence[TextTask],
+    tokenizer: Tokenizer,
+    *,
+    family: Family,
+    max_length: int | None = None,
+    first_label: int = 0,
+    one_head: bool = False,
+    cache: Cache | None = None,
+) -> TextStream:
+    """Encode tasks and make the Avalanche benchmark over them.
+
+    Args:
+        tasks: The tasks in the order of the stream.
+        tokenizer: The model's tokenizer.
+        family: ``"encoder"``, ``"masked_lm"`` or ``"causal_lm"``.
+        max_length: Tokens a sample for all tasks; None means the largest of the tasks' own.
+        first_label: Task label of the first task.
+        one_head: Whether all tasks share one head; a task's classes are then those of its rows.
+        cache: Keeps the tokens of tasks, which are then not tokenized again.
+
+    Raises:
+        InputError: If a prompt does not fit the family, a label word has several tokens, or tasks
+            that share a head have other classes or label words.
+        ValueError: If there is no task.
+    """
+    if not tasks:
+        raise ValueError("a stream needs at least one task, got none")
+    length = max_length or max(task.max_length for task in tasks)
+    encoded = tuple(
+        encode_task(task, tokenizer, family=family, max_length=length, cache=cache)
+        for task in tasks
+    )
+    if one_head:
+        _check_head(encoded)
+    benchmark: Any = with_task_labels(
+        benchmark_from_datasets(
+            **{
+                name: [
+                    _dataset(*task.splits[name], label=first_label + position)
+                    for position, task in enumerate(encoded)
+                ]
+                for name in ("train", "valid", "test")
+            }
+        )
+    )
+    for stream in benchmark.streams.values():
+        seen: list[int] = []
+        for experience, task in zip(stream, encoded, strict=True):
+            experience.encoded = task.splits[stream.name]
+            classes = list(range(task.task.num_classes))
+            if one_head:
+                classes = sorted({int(label) for label in task.splits["train"][1]})
+            experience.classes_in_this_experience = classes
+            experience.previous_classes = list(seen)
+            seen = sorted({*seen, *classes})
+            experience.classes_seen_so_far = list(seen)
+            experience.future_classes = []
+    return TextStream(encoded, benchmark, first_label, one_head)
+
+
+def _check_head(tasks: Sequence[EncodedTask]) -> None:
+    """Raise an InputError unless one head can answer all tasks."""
+    first = tasks[0]
+    for task in tasks[1:]:
+        if task.task.num_classes != first.task.num_classes:
+            raise InputError(
+                f"one head for all tasks: {first.task.name!r} has {first.task.num_classes} "
+                f"classes, {task.task.name!r} has {task.task.num_classes}"
+            )
+        if task.label_tokens != first.label_tokens:
+            raise InputError(
+                f"one head for all tasks: the prompts of {first.task.name!r} and "
+                f"{task.task.name!r} have other label words"
+            )
+
+
+def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:
+    labels: Any = targets.tolist()
+    return TaskAwareSupervisedClassificationDataset(
+        [TensorDataset(inputs, targets)],
+        data_attributes=[
+            DataAttribute(labels, "targets"),
+            TaskLabels(ConstantSequence(label, len(targets))),
+        ],
+    )

@@ -1,0 +1,257 @@
+"""One experience as a problem: what dense fine-tuning and localization need to know of it.
+
+`GraftingPlugin` and independent fine-tuning build their problems here, so what determines the
+outcome of a dense run is the same text for both and they share its cached outcome.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.errors import InputError
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.localization.learning import TaskProblem
+from cl_graft.metrics import score
+from cl_graft.runtime.seeding import derive
+from cl_graft.strategies.computation import describe, describe_model
+from cl_graft.strategies.heads import (
+    Head,
+    carrier_of,
+    graftable_outside_heads,
+    has_task_heads,
+    head_paths,
+    heads_of,
+)
+from cl_graft.strategies.task_labels import TaskLabels, label_of
+from cl_graft.training.examples import Examples, compute_logits
+
+__all__ = ["Problems", "set_aside", "task_problem"]
+
+_DEV_SHARE = 0.05
+_NO_SETTINGS = {"_name_or_path", "architectures", "transformers_version"}
+"""Of a model's config: where it came from, not how it computes."""
+
+
+class Problems:
+    """What a plugin was told beside the experiences that it learns, to make problems of them.
+
+    Args:
+        dev: Experiences with the rows for choosing, matched by task label; where one is missing,
+            5 % of the training rows are set aside.
+        metrics: The dev score by task label; ``"accuracy"`` where a task is not named.
+        task_labels: Where the labels of `dev` come from.
+    """
+
+    def __init__(
+        self,
+        dev: Any = None,
+        metrics: Mapping[int, str] | None = None,
+        *,
+        task_labels: TaskLabels = "stream",
+    ) -> None:
+        self._dev = {label_of(each, task_labels): each for each in dev or ()}
+        self._metrics = dict(metrics or {})
+
+    def set_aside_(self, strategy: Any, *, label: int, seed: int) -> None:
+        """Make a strategy train without the rows for choosing, where no experience brings them.
+
+        Call it in ``before_train_dataset_adaptation``: data, loaders and other plugins then see an
+        experience without these rows until the strategy turns to the next one.
+        """
+        if label not in self._dev:
+            strategy.experience = set_aside(strategy.experience, seed=seed)
+
+    def dev_rows(self, strategy: Any, label: int) -> Examples:
+        """Return the rows for choosing of a task; without dev, those of the task in training."""
+        dev = self._dev.get(label)
+        return _dev_rows(strategy.experience.set_aside if dev is None else dev)
+
+    def dev_score(self, strategy: Any, label: int) -> float:
+        """Score a strategy's model as it is now on the rows for choosing of a task."""
+        logits, targets = compute_logits(
+            _forward(strategy.model, label),
+            self.dev_rows(strategy, label),
+            device=strategy.device,
+        )
+        return score(logits, targets, self._metrics.get(label, "accuracy"))
+
+    def of(
+        self,
+        strategy: Any,
+        experience: Any,
+        *,
+        label: int,
+        base: str,
+        seed: int,
+        keep: Callable[[str], bool] | None = None,
+    ) -> TaskProblem:
+        """Make the problem of learning an experience with a strategy's model, as `task_problem`."""
+        return task_problem(
+            strategy.model,
+            experience,
+            label=label,
+            criterion=strategy._criterion,
+            base=base,
+            device=strategy.device,
+            dev=self._dev.get(label),
+            metric=self._metrics.get(label, "accuracy"),
+            keep=keep,
+            seed=seed,
+        )
+
+
+def task_problem(
+    model: nn.Module,
+    experience: Any,
+    *,
+    label: int,
+    criterion: Callable[[Tensor, Tensor], Tensor],
+    base: str,
+    device: torch.device,
+    dev: Any = None,
+    metric: str = "accuracy",
+    keep: Callable[[str], bool] | None = None,
+    seed: int = 0,
+) -> TaskProblem:
+    """Make the problem of learning an experience on a model that stands at its base.
+
+    Args:
+        model: The model, with the task's head.
+        experience: The training experience.
+        label: Its task label.
+        criterion: (logits, targets) to the mean loss.
+        base: Fingerprint of the base.
+        device: Where batches go.
+        dev: An experience with the rows for choosing; None takes those that `set_aside` parts off.
+        metric: The dev score, a name that `cl_graft.metrics.score` knows.
+        keep: Said of a parameter's name: False makes it no part of any region.
+        seed: Draws the rows set aside.
+    """
+    if dev is None:
+        experience = set_aside(experience, seed=seed)
+        dev = experience.set_aside
+    carrier = carrier_of(model)
+    heads = heads_of(carrier, label)
+    named = {
+        f"{head.path}.{name}" if head.path else name: parameter
+        for head in heads
+        for name, parameter in head.module.named_parameters()
+    }
+    train = Examples(experience.dataset.train(), tensors=getattr(experience, "encoded", None))
+    chosen_on = _dev_rows(dev)
+    parameters = graftable_outside_heads(carrier, keep=keep)
+    return TaskProblem(
+        precision=getattr(carrier, "precision", "fp32"),
+        recomputes=getattr(carrier, "recomputes", False),
+        model=carrier,
+        parameters=parameters,
+        head=named,
+        forward=_forward(model, label),
+        criterion=criterion,
+        score=lambda logits, targets: score(logits, targets, metric),
+        train=train,
+        dev=chosen_on,
+        device=device,
+        content="|".join(
+            [base, train.fingerprint(), chosen_on.fingerprint(), metric, _head_hash(named)]
+        ),
+        reading=_reading(carrier, heads, parameters=parameters, criterion=criterion),
+        head_module=heads[0].module if len(heads) == 1 else None,
+    )
+
+
+def set_aside(experience: Any, *, seed: int) -> Any:
+    """Return a copy of an experience without 5 % of its rows, at least one.
+
+    The copy's `set_aside` is another copy, with these rows alone. The experience itself stays as it
+    is; one that `set_aside` returned is returned again.
+
+    Args:
+        experience: A training experience.
+        seed: Draws the rows.
+
+    Raises:
+        InputError: If it has a single row.
+    """
+    if hasattr(experience, "set_aside"):
+        return experience
+    rows = Examples(experience.dataset)
+    if len(rows) < 2:
+        raise InputError(
+            f"an experience of {len(rows)} rows has none to set aside for choosing on dev; pass "
+            "`dev`, or give it 2 rows at least"
+        )
+    rest, part = rows.split(_DEV_SHARE, seed=derive(seed, "dev"))
+    trained = _with_rows(experience, rest.rows)
+    trained.set_aside = _with_rows(experience, part.rows)
+    return trained
+
+
+def _with_rows(experience: Any, rows: Sequence[int]) -> Any:
+    """Copy an experience with some of its rows, as Avalanche copies experiences."""
+    part = copy.copy(experience)
+    part._dataset = experience.dataset.subset(rows)
+    encoded = getattr(experience, "encoded", None)
+    if encoded is not None:
+        part.encoded = tuple(tensor[torch.tensor(rows)] for tensor in encoded)
+    return part
+
+
+def _dev_rows(dev: Any) -> Examples:
+    return Examples(dev.dataset.eval(), tensors=getattr(dev, "encoded", None))
+
+
+def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
+    if has_task_heads(model):
+        return lambda inputs: model(inputs, label)
+    return model
+
+
+def _reading(
+    carrier: nn.Module,
+    heads: Sequence[Head],
+    *,
+    parameters: Mapping[str, nn.Parameter],
+    criterion: Callable[[Tensor, Tensor], Tensor],
+) -> str:
+    """Hash what determines an outcome where no weight tells.
+
+    That is the config, the code and the precision of the model, which parameters may move, words
+    and masks of the task's heads, and the loss.
+    """
+    config: Any = getattr(getattr(carrier, "backbone", carrier), "config", None)
+    settings = config.to_dict() if hasattr(config, "to_dict") else {}
+    settings = {name: value for name, value in settings.items() if name not in _NO_SETTINGS}
+    words = hash_tensors(
+        {
+            f"{place}.{name}" if place else name: tensor
+            for place, head in enumerate(heads)
+            for name, tensor in head.buffers().items()
+        }
+    )
+    text = json.dumps(
+        [
+            settings,
+            words,
+            describe_model(carrier, exclude=head_paths(carrier)),
+            [describe_model(head.module) for head in heads],
+            [[name, list(tensor.shape)] for name, tensor in parameters.items()],
+            getattr(carrier, "precision", "fp32"),
+            describe(criterion),
+        ],
+        sort_keys=True,
+        default=str,
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _head_hash(head: Mapping[str, nn.Parameter]) -> str:
+    """Hash a head's first values under names that do not depend on the task label."""
+    return hash_tensors({str(place): p for place, p in enumerate(head.values())})

@@ -1,0 +1,145 @@
+"""What grafting asks of the strategy it is plugged into."""
+
+from __future__ import annotations
+
+import inspect
+import warnings
+from collections.abc import Callable, Iterator
+from types import CodeType
+from typing import Any
+
+from avalanche.models import (
+    PNN,
+    CosineIncrementalClassifier,
+    FeCAMClassifier,
+    NCMClassifier,
+    TrainEvalModel,
+)
+from avalanche.models.packnet import PackNetModule
+from avalanche.training.plugins import MIRPlugin, RWalkPlugin, SynapticIntelligencePlugin
+from torch import nn
+
+from cl_graft.strategies.heads import carrier_of, head_paths
+from cl_graft.strategies.loop.best_step import KeepBest
+
+__all__ = ["check_model", "check_plugins", "reads_parameters"]
+
+_NEED_EVERY_GRADIENT = (SynapticIntelligencePlugin, MIRPlugin)
+_IN_A_STEP = (
+    *("before_training_iteration", "before_forward", "after_forward", "before_backward"),
+    *("after_backward", "before_update", "after_update", "after_training_iteration"),
+)
+_READERS = {"parameters", "named_parameters"}
+_REFUSED: tuple[tuple[type[nn.Module], str], ...] = (
+    (PNN, "adds a column of parameters for every task and forgets nothing by itself"),
+    (PackNetModule, "keeps every task's weights apart by itself"),
+    (NCMClassifier, "answers by class means that no gradient trains"),
+    (FeCAMClassifier, "answers by class means and covariances that no gradient trains"),
+    (CosineIncrementalClassifier, "keeps the order of its classes outside of its tensors"),
+)
+"""Modules whose answers depend on more than parameters that a graft or a head can hold."""
+
+
+def check_model(model: nn.Module) -> None:
+    """Refuse a model whose answers depend on more than a graft and a head can hold.
+
+    Raises:
+        ValueError: It names the module and the reason.
+    """
+    for module in model.modules():
+        for kind, reason in _REFUSED:
+            if isinstance(module, kind):
+                raise ValueError(
+                    f"grafting cannot learn with {type(module).__name__}: it {reason}; take a "
+                    "plain classifier, IncrementalClassifier or MultiHeadClassifier in its place"
+                )
+        if isinstance(module, TrainEvalModel) and (
+            module.train_classifier is not module.eval_classifier
+        ):
+            raise ValueError(
+                "grafting cannot learn with a TrainEvalModel of two classifiers: the one that "
+                "answers is not the one that trains; give it one classifier for both"
+            )
+
+
+def check_plugins(strategy: Any) -> None:
+    """Warn of plugins that cannot act on a region, and refuse those that fail on it.
+
+    Raises:
+        ValueError: If a plugin needs gradients of the model's own parameters, or chooses among
+            steps.
+    """
+    plugins = strategy.plugins
+    failing = _names(p for p in plugins if isinstance(p, _NEED_EVERY_GRADIENT))
+    if failing:
+        raise ValueError(
+            f"{failing} needs the gradient of every parameter, but under grafting only "
+            "the region has one; take the plugin out"
+        )
+    failing = _names(p for p in plugins if isinstance(p, RWalkPlugin))
+    if failing and not head_paths(carrier_of(strategy.model)):
+        raise ValueError(
+            f"{failing} needs the gradient of one parameter at least, but under grafting a model "
+            "without task heads has none of its own; take the plugin out"
+        )
+    if any(isinstance(plugin, KeepBest) for plugin in plugins):
+        raise ValueError(
+            "KeepBest puts the optimiser's values back, but a region's values stand in the model; "
+            "take the plugin out and let regions choose: GraftingSettings(look_every=...)"
+        )
+    reaching = _names(plugin for plugin in plugins if reads_parameters(type(plugin)))
+    if reaching:
+        warnings.warn(
+            f"{reaching} look at the model's own parameters, which stay frozen under "
+            "grafting: they cannot act on a region",
+            stacklevel=2,
+        )
+
+
+def reads_parameters(kind: type) -> bool:
+    """Tell whether a plugin asks modules for their parameters while a step is trained.
+
+    Read is the code of its hooks in a step, and of its own methods and of functions of Avalanche or
+    its own package that they call.
+
+    Args:
+        kind: The plugin's class.
+    """
+    waiting: list[Any] = [getattr(kind, hook, None) for hook in _IN_A_STEP]
+    seen: set[Any] = set()
+    while waiting:
+        function = _python_function(waiting.pop())
+        if function is None or function in seen:
+            continue
+        seen.add(function)
+        names = set(_names_in(function.__code__))
+        if names & _READERS:
+            return True
+        near = {"avalanche", kind.__module__.partition(".")[0]}
+        for name in names:
+            waiting.append(getattr(kind, name, None))
+            called = function.__globals__.get(name)
+            if str(getattr(called, "__module__", "")).partition(".")[0] in near:
+                waiting.append(called)
+    return False
+
+
+def _python_function(found: Any) -> Any:
+    """Return the function behind a hook, a method or a decorated function; None if it is none."""
+    if not callable(found):
+        return None
+    function: Callable[..., Any] = inspect.unwrap(found)
+    function = getattr(function, "__func__", function)
+    return function if inspect.isfunction(function) else None
+
+
+def _names_in(code: CodeType) -> Iterator[str]:
+    """Yield the global names and attributes that code asks for, inner functions included."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names_in(constant)
+
+
+def _names(plugins: Iterator[Any]) -> str:
+    return ", ".join(sorted({type(plugin).__name__ for plugin in plugins}))

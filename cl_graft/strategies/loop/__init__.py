@@ -1,0 +1,1 @@
+"""Plugins for any strategy's training loop: batches, budgets, precision, resuming."""

@@ -1,0 +1,158 @@
+"""KeepBest: the best of a few evaluations on dev, in any strategy's loop.
+
+Dense runs and regions choose among as many steps (`cl_graft.training.fine_tuning`), so methods are
+compared with the same choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from avalanche.core import SupervisedPlugin
+from torch import Tensor
+
+from cl_graft.grafts.graft import copy_, snapshot
+from cl_graft.grafts.model_state import keeping_modes
+from cl_graft.runtime.checkpoints import State
+from cl_graft.strategies.experience_tasks import Problems
+from cl_graft.training.fine_tuning import beats, evaluated_steps
+
+__all__ = ["KeepBest"]
+
+
+class KeepBest(SupervisedPlugin, supports_distributed=True):
+    """Score dev a few times while an experience trains, and end it with the values that did best.
+
+    Of equal scores the later one is kept, as in a dense run. Kept are one copy of the parameters
+    that the optimiser trains and of the model's floating-point buffers; a strategy that holds more
+    of a step (prototypes, say) cannot be put back to it. Give it before all plugins that use the
+    trained values when the experience ends, and before those that add to a step what it is to
+    score. Where one step alone would be scored, nothing is.
+
+    Runs at: before_train_dataset_adaptation, before_training_exp, before_training_iteration,
+    after_training_epoch, after_training_exp.
+
+    Args:
+        steps: Steps of an experience.
+        evaluations: How often dev is scored, evenly spaced over the steps; 0 keeps the last step.
+        dev: Experiences with the rows for choosing, matched by task label; None sets 5 % of an
+            experience's training rows aside.
+        metrics: The dev score by task label; ``"accuracy"`` where a task is not named.
+        seed: Draws the rows that are set aside.
+
+    Attributes:
+        labels: The tasks on whose dev rows the experience at hand is chosen, by their mean score.
+        first: The step up to which nothing may be kept; evaluations are spread over those after it.
+        rows: Rows that were scored in the latest experience.
+        chosen: The kept step, from 1, and its dev score, by task label.
+    """
+
+    def __init__(
+        self,
+        steps: int,
+        evaluations: int = 5,
+        *,
+        dev: Sequence[Any] | None = None,
+        metrics: Mapping[int, str] | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        self.steps = steps
+        self.evaluations = evaluations
+        self.labels: list[int] = []
+        self.first = 0
+        self.rows = 0
+        self.chosen: dict[int, tuple[int, float]] = {}
+        self._problems = Problems(dev, metrics)
+        self._seed = seed
+        self._best: dict[str, Tensor] = {}
+        self._found: tuple[int, float] | None = None
+        self._scored = 0
+        self._over = False
+
+    def before_train_dataset_adaptation(self, strategy: Any, **kwargs: Any) -> None:
+        """Set the rows for choosing aside, before the strategy makes its loader."""
+        if self.evaluations > 1:
+            self._problems.set_aside_(strategy, label=_label(strategy), seed=self._seed)
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Begin with nothing kept."""
+        self.labels, self.first, self.rows = [_label(strategy)], 0, 0
+        self._best, self._found, self._scored, self._over = {}, None, 0, False
+
+    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Score the values after the step before, which other plugins have finished by now."""
+        self._score(strategy, last=False)
+
+    def after_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+        """End with the best values, if this was the last epoch."""
+        if strategy._stop_training or strategy.clock.train_exp_iterations >= self.steps:
+            self._end(strategy)
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """End with the best values, if the training was cut short; note the choice."""
+        self._end(strategy)
+        if self._found is not None:
+            self.chosen[_label(strategy)] = self._found
+
+    def loop_state(self) -> State:
+        """Return what is kept so far."""
+        facts = {"rows": self.rows, "scored": self._scored, "found": self._found}
+        return self._best, {**facts, "over": self._over}
+
+    def load_loop_state_(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Go on with what another loop has kept."""
+        self._best, self.rows, self._scored = dict(tensors), facts["rows"], facts["scored"]
+        self._found = None if facts["found"] is None else tuple(facts["found"])
+        self._over = facts["over"]
+
+    def _score(self, strategy: Any, *, last: bool) -> None:
+        """Score dev where the step that is done asks for it, and keep the best values."""
+        step = strategy.clock.train_exp_iterations
+        asked = {
+            self.first + later
+            for later in evaluated_steps(max(0, self.steps - self.first), self.evaluations)
+        }
+        if len(asked) < 2 or step <= max(self._scored, self.first):
+            return
+        if not (last or step in asked):
+            return
+        with keeping_modes(strategy.model):
+            strategy.model.eval()
+            scores = [self._problems.dev_score(strategy, label) for label in self.labels]
+        score = sum(scores) / len(scores)
+        self._scored = step
+        self.rows += sum(len(self._problems.dev_rows(strategy, label)) for label in self.labels)
+        if self._found is not None and not beats(score, self._found[1]):
+            return
+        self._found = step, score
+        now = dict(_values(strategy))
+        if self._best:
+            copy_(self._best, now)  # one copy is held, not two
+        else:
+            self._best = snapshot(now)
+
+    def _end(self, strategy: Any) -> None:
+        """Put the best values in place, once."""
+        if self._over:
+            return
+        self._score(strategy, last=True)
+        self._over = True
+        copy_(dict(_values(strategy)), self._best)
+        self._best = {}
+
+
+def _label(strategy: Any) -> int:
+    return int(min(getattr(strategy.experience, "task_labels", None) or [0]))
+
+
+def _values(strategy: Any) -> Iterator[tuple[str, Tensor]]:
+    """Yield what training changes in a model: what the optimiser trains, and running statistics."""
+    held = {id(p): p for group in strategy.optimizer.param_groups for p in group["params"]}
+    trained = [p for p in held.values() if p.requires_grad]
+    for place, parameter in enumerate(trained):
+        yield f"parameter{place}", parameter.detach()
+    for name, buffer in strategy.model.named_buffers():
+        if buffer.is_floating_point():
+            yield f"buffer {name}", buffer

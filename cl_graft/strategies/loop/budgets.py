@@ -1,0 +1,135 @@
+"""Budgets and seeds for any strategy's loop."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+from avalanche.core import SupervisedPlugin
+from torch import nn
+
+from cl_graft.runtime.seeding import derive
+from cl_graft.training.examples import Examples
+
+__all__ = ["ClipGradient", "LinearDecay", "SeededLoop", "StopAfter"]
+
+
+class StopAfter(SupervisedPlugin, supports_distributed=True):
+    """Stop every experience after a number of optimiser steps.
+
+    Runs at: after_training_iteration, after_training_exp. Give the strategy enough epochs to get
+    there.
+    """
+
+    def __init__(self, steps: int) -> None:
+        super().__init__()
+        if steps < 1:
+            raise ValueError(f"steps must be at least 1, got {steps}")
+        self.steps = steps
+
+    def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Stop when the steps of this experience are done."""
+        if strategy.clock.train_exp_iterations + 1 >= self.steps:
+            strategy.stop_training()
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Take back a stop that nobody saw: it would skip the next experience.
+
+        Avalanche looks at it before a batch, so a stop after the last one of the last epoch stands.
+        """
+        strategy._stop_training = False
+
+
+class SeededLoop(SupervisedPlugin, supports_distributed=True):
+    """Make data order and dropout functions of (seed, experience, epoch or step).
+
+    Runs at: before_training, before_training_exp, before_training_epoch,
+    before_training_iteration, after_training_exp. So a run trains with the same bits with and
+    without evaluation in between. An experience that `text_stream` made is known by its rows, so
+    its draws do not depend on the place of its task in the stream; another by its place. What
+    other plugins draw between experiences, such as the rows that they keep, is seeded too: give it
+    before them. `GraftingPlugin` does this by itself.
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        self._experience: int | str = 0
+
+    def before_training(self, strategy: Any, **kwargs: Any) -> None:
+        """Seed what a strategy draws when it is given an experience."""
+        self._seed_all(strategy, "before")
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Look which experience is trained."""
+        tensors = getattr(strategy.experience, "encoded", None)
+        self._experience = strategy.clock.train_exp_counter
+        if tensors is not None:
+            self._experience = Examples(range(len(tensors[1])), tensors=tensors).fingerprint()
+
+    def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+        """Seed the epoch's data order."""
+        epoch = strategy.clock.train_exp_epochs
+        torch.manual_seed(derive(self.seed, self._experience, "epoch", epoch))
+
+    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Seed the step's dropout."""
+        step = strategy.clock.train_exp_iterations
+        torch.manual_seed(derive(self.seed, self._experience, "step", step))
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Seed what plugins draw of an experience that is learned."""
+        self._seed_all(strategy, "after")
+
+    def _seed_all(self, strategy: Any, phase: str) -> None:
+        seed = derive(self.seed, strategy.clock.train_exp_counter, phase)
+        torch.manual_seed(seed)
+        # Avalanche's A-GEM picks its rows with Python's own generator.
+        random.seed(seed)
+
+
+class ClipGradient(SupervisedPlugin, supports_distributed=True):
+    """Clip the norm of the optimiser's gradients before every step.
+
+    Runs at: before_update. What is clipped is what the optimiser holds: under grafting, the region
+    and the head.
+    """
+
+    def __init__(self, norm: float) -> None:
+        super().__init__()
+        self.norm = norm
+
+    def before_update(self, strategy: Any, **kwargs: Any) -> None:
+        """Clip."""
+        held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
+        moved = [p for p in held if p.grad is not None]
+        if not moved:
+            return
+        norms = torch.stack([torch.linalg.vector_norm(p.grad) for p in moved])
+        # A penalty gives finished heads a gradient, of 0 if its weight is 0: how many terms a sum
+        # has decides its last digit, and without weight a penalty is Naive to the bit.
+        norm = torch.linalg.vector_norm(norms[norms != 0])
+        nn.utils.clip_grads_with_norm_(moved, self.norm, norm)
+
+
+class LinearDecay(SupervisedPlugin, supports_distributed=True):
+    """Let the learning rate fall linearly to 0 over the steps of every experience.
+
+    Runs at: before_training_iteration.
+
+    Args:
+        lr: The rate at the first step, of all groups.
+        steps: Steps until it is 0.
+    """
+
+    def __init__(self, lr: float, steps: int) -> None:
+        super().__init__()
+        self.lr = lr
+        self.steps = steps
+
+    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Set the step's rate."""
+        left = max(0.0, 1 - strategy.clock.train_exp_iterations / self.steps)
+        for group in strategy.optimizer.param_groups:
+            group["lr"] = self.lr * left

@@ -1,0 +1,143 @@
+"""SplitBatches: one training on several processes, each with a part of every batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from avalanche.core import SupervisedPlugin
+from torch import Tensor
+
+from cl_graft.grafts.hashing import hash_tensors
+
+__all__ = ["SplitBatches"]
+
+
+class SplitBatches(SupervisedPlugin, supports_distributed=True):
+    """Compute each training batch on all processes of a `torch.distributed` group.
+
+    Runs at: before_training_exp, before_forward, before_backward, before_update, after_update. What
+    is summed up over the processes is the gradient of what the optimiser holds, in one message a
+    step: under grafting that is the region and the head, a few kilobytes, where distributed
+    training of a whole model sends all its weights. Every process then takes the same step, so
+    their models stay equal to the bit.
+
+    Start the script with ``torchrun --nproc-per-node N``, call
+    ``torch.distributed.init_process_group``, and give every process the same model, data and seeds.
+    Where the loader gives all processes the same batch (`TextBatches`), each computes its share of
+    the rows, and the training is that of one process up to float rounding, if nothing is drawn
+    (dropout) or computed over rows (BatchNorm). Where Avalanche's loader has already dealt the rows
+    out, `train_mb_size` is that of one process, and a step is that of all parts together. Dropout
+    is drawn anew on each process.
+
+    What is not in the strategy's loop (grafting's dense run and localizer) every process computes
+    for itself, with the same result.
+
+    Give it before other plugins, `MicroBatches` among them. After a step the strategy holds the
+    whole batch, its outputs and its mean loss, where the processes had the same batch. Without a
+    group, or with a group of one, it does nothing.
+
+    Attributes:
+        bytes_a_step: What a process sent in the last step.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes_a_step = 0
+        self._alike: bool | None = None
+        self._whole: list[Tensor] | None = None
+        self._part = slice(0)
+        self._share = 1.0
+        self._outputs = torch.empty(0)
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Look anew at how the loader deals with several processes."""
+        self._alike = None
+
+    def before_forward(self, strategy: Any, **kwargs: Any) -> None:
+        """Keep the rows of this process."""
+        self._whole = None
+        if _processes() == 1:
+            return
+        whole = list(strategy.mbatch)
+        rows = len(whole[0])
+        if self._alike is None:
+            self._alike = _alike(whole)
+        if not self._alike:
+            count = torch.tensor(float(rows), device=whole[0].device)
+            dist.all_reduce(count)
+            self._share = rows / float(count)
+        else:
+            first, last = (rows * place // _processes() for place in (_rank(), _rank() + 1))
+            self._share = (last - first) / rows
+            # A process without a row computes one that counts for nothing.
+            first = min(first, rows - 1)
+            self._part = slice(first, max(last, first + 1))
+            strategy.mbatch = [tensor[self._part] for tensor in whole]
+            self._whole = whole
+        # Not the same dropout for the first rows of every part.
+        torch.manual_seed(torch.initial_seed() + _rank())
+
+    def before_backward(self, strategy: Any, **kwargs: Any) -> None:
+        """Keep the outputs, whose loss may be changed from here on."""
+        self._outputs = strategy.mb_output.detach()
+
+    def before_update(self, strategy: Any, **kwargs: Any) -> None:
+        """Sum gradients, outputs and the loss up over all processes."""
+        if _processes() == 1:
+            return
+        groups = strategy.optimizer.param_groups
+        held = [p for group in groups for p in group["params"] if p.requires_grad]
+        # After an overflow a process has none: then nobody takes the step.
+        known = torch.tensor([float(p.grad is not None) for p in held])
+        share = self._share
+        parts = [known.to(held[0].device), strategy.loss.detach() * share]
+        parts += [torch.zeros_like(p) if p.grad is None else p.grad * share for p in held]
+        if self._whole is not None:
+            outputs = self._outputs
+            everyone = outputs.new_zeros(len(self._whole[0]), *outputs.shape[1:])
+            everyone[self._part] = outputs * float(share > 0)
+            parts.append(everyone)
+        summed, self.bytes_a_step = _summed(parts)
+        known, strategy.loss = summed[0], summed[1].reshape(())
+        for place, parameter in enumerate(held):
+            told = float(known[place]) == _processes()
+            parameter.grad = summed[2 + place] if told else None
+        if self._whole is not None:
+            self._outputs = summed[-1]
+
+    def after_update(self, strategy: Any, **kwargs: Any) -> None:
+        """Give the strategy its whole batch back."""
+        if self._whole is not None:
+            strategy.mbatch, self._whole = self._whole, None
+            strategy.mb_output = self._outputs
+
+
+def _summed(parts: Sequence[Tensor]) -> tuple[list[Tensor], int]:
+    """Sum tensors up over all processes, in one message; return its bytes, too."""
+    message = torch.cat([part.reshape(-1).float() for part in parts])
+    dist.all_reduce(message)
+    pieces = message.split([part.numel() for part in parts])
+    summed = [
+        piece.view(part.shape).to(part.dtype) for piece, part in zip(pieces, parts, strict=True)
+    ]
+    return summed, message.numel() * message.element_size()
+
+
+def _alike(batch: Sequence[Tensor]) -> bool:
+    """Tell whether all processes have the same batch."""
+    digest = torch.tensor(bytearray.fromhex(hash_tensors({"batch": batch[0]})[:32]))
+    mine = torch.cat([digest.float(), -digest.float()]).to(batch[0].device)
+    dist.all_reduce(mine, op=dist.ReduceOp.MAX)
+    most, least = mine.chunk(2)
+    return bool(torch.equal(most, -least))
+
+
+def _processes() -> int:
+    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+
+
+def _rank() -> int:
+    return dist.get_rank()

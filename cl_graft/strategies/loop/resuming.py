@@ -1,0 +1,156 @@
+"""Resuming: a strategy's own loop, taken up at the step where another process left it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from avalanche.core import SupervisedPlugin
+
+from cl_graft.errors import InputError
+from cl_graft.grafts.graft import copy_
+from cl_graft.runtime.checkpoints import (
+    NOWHERE,
+    Checkpoints,
+    Resumable,
+    State,
+    joined,
+    load_optimizer_,
+    optimizer_state,
+    part_of,
+)
+from cl_graft.strategies.loop.text_batches import BatchLoader
+
+__all__ = ["LOOP", "Resuming", "clock_of", "loop_key", "set_clock_"]
+
+LOOP = "loop"
+"""The kind of the keys that `loop_key` makes."""
+
+
+class Resuming(SupervisedPlugin, supports_distributed=False):
+    """Offer the state of a strategy's loop after every step, and go on from what was kept.
+
+    Kept are what the optimiser trains and knows, the clock, and what plugins that are `Resumable`
+    hold; so other plugins must hold nothing from one step to the next. The batches must be those of
+    `TextBatches`, which can begin anywhere. Give it after all plugins that set the training up.
+
+    Runs at: before_training_exp, before_training_epoch, before_training_iteration,
+    after_training_epoch, after_eval_iteration.
+
+    Args:
+        checkpoints: Where states are kept.
+        aside: Returns what else to keep with every state, as JSON can hold it: where the log and
+            the run stand.
+    """
+
+    def __init__(self, checkpoints: Checkpoints, aside: Callable[[], Mapping[str, Any]]) -> None:
+        super().__init__()
+        self._checkpoints = checkpoints
+        self._aside = aside
+        self._checkpoint = NOWHERE
+        self._clock: dict[str, int] | None = None
+        self._moved = False
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Put the loop where it was left, if it was.
+
+        Raises:
+            InputError: If it was left with other plugins.
+        """
+        self._clock, self._moved, self._checkpoint = None, False, NOWHERE
+        if not isinstance(strategy.dataloader, BatchLoader):
+            return
+        self._checkpoint = self._checkpoints.at(loop_key(strategy.clock.train_exp_counter))
+        left = self._checkpoint.load()
+        if left is None:
+            return
+        tensors, facts = left
+        held = {str(place): tensor for place, tensor in enumerate(_held(strategy))}
+        copy_(held, part_of(tensors, "held"))
+        load_optimizer_(strategy.optimizer, part_of(tensors, "optimizer"), facts["optimizer"])
+        plugins = dict(_resumable(strategy))
+        if set(plugins) != set(facts["plugins"]):
+            raise InputError(
+                "the checkpoint of this loop was written by another version of cl_graft, whose "
+                f"plugins are {sorted(facts['plugins'])}, not {sorted(plugins)}; go on with that "
+                "one, or choose another output folder"
+            )
+        for place, plugin in plugins.items():
+            plugin.load_loop_state_(part_of(tensors, place), facts["plugins"][place])
+        clock = facts["clock"]
+        strategy.dataloader.skip_(clock["train_exp_iterations"])
+        strategy.train_epochs -= clock["train_exp_epochs"]
+        if facts["over"]:
+            strategy.stop_training()
+        self._clock = clock
+
+    def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+        """Set the clock, which is put to 0 between the hook before and this one."""
+        if self._clock is not None:
+            set_clock_(strategy, self._clock)
+            self._clock = None
+
+    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Offer the state after the step before, which is logged by now."""
+        if self._moved:
+            self._checkpoint.offer(lambda: self._state(strategy, over=False))
+            # Where nothing is kept, an offer does not let the process stop.
+            self._checkpoints.poll()
+        self._moved = True
+
+    def after_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+        """Offer the state after the last step."""
+        if self._moved and strategy._stop_training:
+            self._checkpoint.offer(lambda: self._state(strategy, over=True), last=True)
+
+    def after_eval_iteration(self, strategy: Any, **kwargs: Any) -> None:
+        """Let the process stop."""
+        self._checkpoints.poll()
+
+    def _state(self, strategy: Any, *, over: bool) -> State:
+        moments, rates = optimizer_state(strategy.optimizer)
+        plugins = {place: plugin.loop_state() for place, plugin in _resumable(strategy)}
+        tensors = joined(
+            held={str(place): tensor for place, tensor in enumerate(_held(strategy))},
+            optimizer=moments,
+            **{place: state[0] for place, state in plugins.items()},
+        )
+        facts = {
+            "clock": clock_of(strategy),
+            "over": over,
+            "optimizer": rates,
+            "plugins": {place: state[1] for place, state in plugins.items()},
+            **self._aside(),
+        }
+        return tensors, facts
+
+
+def clock_of(strategy: Any) -> dict[str, int]:
+    """Return the counters of a strategy, by name."""
+    return {name: n for name, n in vars(strategy.clock).items() if isinstance(n, int)}
+
+
+def set_clock_(strategy: Any, clock: Mapping[str, int]) -> None:
+    """Set the counters of a strategy to what `clock_of` returned."""
+    for name, count in clock.items():
+        setattr(strategy.clock, name, count)
+
+
+def loop_key(learned: int) -> str:
+    """Name the loop that learns the next task after so many."""
+    return f"{LOOP}-{learned}"
+
+
+def _held(strategy: Any) -> list[torch.Tensor]:
+    """Return what the optimiser trains."""
+    return [p.detach() for group in strategy.optimizer.param_groups for p in group["params"]]
+
+
+def _resumable(strategy: Any) -> list[tuple[str, Resumable]]:
+    """Return the plugins with a state in the middle of the loop, by name and place."""
+    return [
+        (f"{type(plugin).__name__}{place}", plugin)
+        for place, plugin in enumerate(strategy.plugins)
+        if isinstance(plugin, Resumable)
+    ]

@@ -1,0 +1,139 @@
+"""TextBatches: the batches of a text stream, straight from its tensors, in any strategy's loop.
+
+Avalanche's own loader fetches and stacks a batch row by row. The rows of a text stream stand in
+memory, so a batch is picked at once, and training batches can be made of rows of similar length.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from avalanche.core import SupervisedPlugin
+from torch import Tensor
+
+from cl_graft.runtime.seeding import BatchOrder, derive
+from cl_graft.training.examples import Examples
+
+__all__ = ["BatchLoader", "TextBatches", "shuffled_batches"]
+
+
+class TextBatches(SupervisedPlugin, supports_distributed=True):
+    """Replace the loader of experiences that `text_stream` made.
+
+    Runs at: before_training_exp, before_eval_exp. As Avalanche's `ReplayPlugin` does, it sets the
+    strategy's `dataloader`; give it before plugins that bring a loader of their own, which then
+    stands. Training batches are those of a `BatchOrder`: all equally large, and a function of the
+    seed, the task's rows and the step. Experiences without rows in memory, or whose data another
+    plugin changed, keep Avalanche's loader.
+
+    Args:
+        seed: Draws the order of training rows.
+        group_by_length: Make training batches of rows of similar length.
+    """
+
+    def __init__(self, seed: int, *, group_by_length: bool = False) -> None:
+        super().__init__()
+        self.seed = seed
+        self.group_by_length = group_by_length
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Train on shuffled batches."""
+        rows = _rows(strategy)
+        if rows is None:
+            return
+        strategy.dataloader = shuffled_batches(
+            rows,
+            _labels(strategy, rows),
+            size=strategy.train_mb_size,
+            seed=self.seed,
+            group_by_length=self.group_by_length,
+        )
+
+    def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Evaluate on all rows in order."""
+        rows = _rows(strategy)
+        if rows is None:
+            return
+        size = strategy.eval_mb_size
+        batches = [
+            range(first, min(first + size, len(rows))) for first in range(0, len(rows), size)
+        ]
+
+        def in_order(step: int) -> range:
+            return batches[step % len(batches)]
+
+        labels = _labels(strategy, rows)
+        strategy.dataloader = BatchLoader(rows, labels, size=size, places=in_order)
+
+
+def shuffled_batches(
+    rows: Examples, labels: Tensor, *, size: int, seed: int, group_by_length: bool = False
+) -> BatchLoader:
+    """Make training batches, all equally large, a function of the seed, the rows and the step.
+
+    Args:
+        rows: The rows.
+        labels: Their task labels, (n,).
+        size: Rows a batch.
+        seed: Draws the order, together with the rows themselves.
+        group_by_length: Make batches of rows of similar length.
+    """
+    seed = derive(seed, rows.fingerprint(), "train")
+    lengths = rows.lengths if group_by_length else None
+    order = BatchOrder(len(rows), size, seed, lengths=lengths)
+    return BatchLoader(rows, labels, size=size, places=order)
+
+
+class BatchLoader:
+    """Yields an epoch's batches whenever it is walked through: inputs, targets, task labels.
+
+    Args:
+        rows: The rows.
+        labels: Their task labels, (n,).
+        size: Rows a batch.
+        places: The rows of the batch of a step.
+    """
+
+    def __init__(
+        self, rows: Examples, labels: Tensor, *, size: int, places: Callable[[int], Sequence[int]]
+    ) -> None:
+        self._rows = rows
+        self._labels = labels
+        self._places = places
+        self._batches = math.ceil(len(rows) / size)
+        self._epoch = self._begun = 0
+
+    def skip_(self, steps: int) -> None:
+        """Begin with the batch of this step (from 0), in the middle of an epoch if need be."""
+        self._epoch, self._begun = divmod(steps, self._batches)
+
+    def __len__(self) -> int:
+        return self._batches
+
+    def __iter__(self) -> Iterator[list[Tensor]]:
+        first = self._epoch * self._batches
+        begun, self._begun = self._begun, 0
+        self._epoch += 1
+        for step in range(first + begun, first + self._batches):
+            places = self._places(step)
+            inputs, targets = self._rows.batch(places)
+            yield [inputs, targets, self._labels[list(places)]]
+
+
+def _rows(strategy: Any) -> Examples | None:
+    """Return the experience's rows in memory; None if the strategy's data are others."""
+    encoded = getattr(strategy.experience, "encoded", None)
+    data = strategy.adapted_dataset
+    if encoded is None or len(data) != len(encoded[1]):
+        return None
+    labels = getattr(data, "targets_task_labels", None)
+    if labels is not None and set(labels.uniques) != {int(strategy.experience.task_label)}:
+        return None
+    return Examples(data, tensors=encoded)
+
+
+def _labels(strategy: Any, rows: Examples) -> Tensor:
+    return torch.full((len(rows),), int(strategy.experience.task_label))

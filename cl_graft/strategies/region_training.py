@@ -1,0 +1,339 @@
+"""One task in training: the region is open, the host's loop runs.
+
+A session starts with the model carrying the bank's prefix and ends in `commit` (a new entry) or
+`abandon` (as if the task had never come). In between, evaluation may send the model to another
+task's answer and back.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.errors import DivergedError, InputError
+from cl_graft.grafts.bank import Canary, Entry, GraftBank
+from cl_graft.grafts.graft import copy_, extract, gather, named, snapshot, write_
+from cl_graft.grafts.hashing import environment, hash_tensors
+from cl_graft.grafts.model_state import keeping_modes, only_training
+from cl_graft.grafts.region import Region
+from cl_graft.inference.task_switch import Switch
+from cl_graft.localization.learning import GraftingSettings, Measure, TaskProblem, unmeasured
+from cl_graft.localization.region_search import Located
+from cl_graft.metrics import fit_temperature
+from cl_graft.runtime.checkpoints import State, joined, part_of
+from cl_graft.runtime.seeding import derive, hold_generators
+from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
+from cl_graft.storage.metadata_schema import check_task_metadata
+from cl_graft.strategies.heads import HeldHeads, head_paths, head_state
+from cl_graft.training.dropout import dropout_off
+from cl_graft.training.fine_tuning import beats
+from cl_graft.training.passes import Passes
+from cl_graft.training.region_parameters import RegionParameters
+
+__all__ = ["Session", "TaskFacts"]
+
+_CANARY_ROWS = 8
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What to record of a task.
+
+    Attributes:
+        name: The task's name.
+        metric: Its score, a name that `cl_graft.metrics.score` knows.
+        facts: More to store with the entry; JSON values only.
+
+    Raises:
+        InputError: If a bank cannot hold it, as a name with control characters.
+    """
+
+    name: str
+    metric: str = "accuracy"
+    facts: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        try:
+            check_task_metadata(task=self.name, facts={**self.facts, "metric": self.metric})
+        except ValueError as error:
+            raise InputError(f"no bank can record the task {self.name[:80]!r}: {error}") from error
+
+
+class Session:
+    """Hold a task's open region while the host's loop trains it.
+
+    Attributes:
+        switch: What moves the model from one answer to another.
+    """
+
+    def __init__(
+        self,
+        strategy: Any,
+        carrier: nn.Module,
+        switch: Switch,
+        *,
+        label: int,
+        free: Region,
+        located: Located,
+        task: TaskProblem,
+        settings: GraftingSettings,
+        measure: Measure = unmeasured,
+    ) -> None:
+        self.label = label
+        self.seconds = dict(located.seconds)
+        self.passes = {**located.passes, "region": Passes()}
+        self._carrier = carrier
+        self.switch = switch
+        self._position = switch.position
+        self._located = located
+        self._task = task
+        self._settings = settings
+        self._measure = measure
+        self._away = False
+        self._started = time.perf_counter()
+        self._seed = derive(settings.seed, task.content, "region")
+        self._rest = _hash_rest(carrier)
+        self._base = extract(carrier, free)
+        self._model = strategy.model
+        self._head_before = snapshot(task.head)
+        starts_tuned = settings.region_start == "tuned" or not settings.retrain
+        if starts_tuned and located.tuned is not None:
+            write_(carrier, gather(located.tuned, free))
+        copy_(task.head, located.head)
+        self._until_closed = ExitStack()
+        # No open `with` block: one that is forgotten ends, and seeds, when memory is freed.
+        self._until_closed.callback(hold_generators())
+        self._until_closed.enter_context(only_training(strategy.model))
+        if not settings.region_dropout:
+            self._until_closed.enter_context(dropout_off(strategy.model))
+        self._live = self._until_closed.enter_context(RegionParameters(carrier, free))
+        self._heads = HeldHeads(carrier, label, values=False)
+        head_parameters = list(task.head.values())
+        for parameter in head_parameters:
+            parameter.requires_grad_(True)
+        self._optimizer = strategy.optimizer
+        self._groups = [list(group["params"]) for group in self._optimizer.param_groups]
+        vectors = [self._live.vector] if len(free) else []
+        for place, group in enumerate(self._optimizer.param_groups):
+            group["params"] = [*vectors, *head_parameters] if place == 0 else []
+        self._optimizer.state = defaultdict(dict)
+        strategy.model.train()
+        self._seen = self._versions()
+        self._steps = 0
+        self._best: tuple[float, Tensor, dict[str, Tensor]] | None = None
+
+    def seed(self, what: str, number: int) -> None:
+        """Make torch's global generator a function of (seed, task, what, number)."""
+        torch.manual_seed(derive(self._seed, what, number))
+
+    def write_(self) -> None:
+        """Write the region's current values into the model."""
+        self._live.write_()
+        self._seen = self._versions()
+
+    def look(self, *, rows: int) -> None:
+        """Count a step; every `look_every` steps score dev and remember the best values."""
+        self._steps += 1
+        self.passes["region"] += Passes(forward_backward=rows)
+        every = self._settings.look_every
+        if every and self._steps % every == 0:
+            self._remember()
+
+    def state(self) -> State:
+        """Return what the session holds beside the values that the optimiser trains."""
+        score, vector, head = self._best or (None, None, {})
+        tensors = joined(
+            best={"vector": vector} if vector is not None else {},
+            head={str(place): tensor for place, tensor in enumerate(head.values())},
+        )
+        passes = asdict(self.passes["region"])
+        return tensors, {"steps": self._steps, "passes": passes, "score": score}
+
+    def load_state_(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+        """Go on where another session of the task stood, with the values that are trained now."""
+        self._steps = facts["steps"]
+        self.passes["region"] = Passes(**facts["passes"])
+        if facts["score"] is not None:
+            vector = part_of(tensors, "best")["vector"].to(self._live.vector.device)
+            kept = part_of(tensors, "head")
+            head = {
+                name: kept[str(place)].to(parameter.device)
+                for place, (name, parameter) in enumerate(self._task.head.items())
+            }
+            self._best = (facts["score"], vector, head)
+        self.write_()
+
+    def read_(self) -> None:
+        """Take over what another plugin wrote into the model, as early stopping does."""
+        if not self._away and self._versions() != self._seen:
+            self._live.read_()
+            self._seen = self._versions()
+
+    def leave(self) -> None:
+        """Carry the prefix alone, so that the switch may be moved for an evaluation."""
+        foreign = self._versions() != self._seen
+        self.read_()
+        write_(self._carrier, self._base)
+        if not foreign:
+            self.switch.accept()
+        self._away = True
+
+    def home(self) -> None:
+        """Carry the prefix, the live region and the live head, also if Avalanche grew it."""
+        self._heads.put_back_()
+        if self._away:
+            self.switch.to(self._position)
+            self._away = False
+            self.write_()
+
+    def commit(self, facts: TaskFacts) -> GraftBank:
+        """Close the session and return the bank with the task's entry.
+
+        Raises:
+            RuntimeError: If any bit outside the region and the head changed in training.
+            DivergedError: If a value of the region or the head is NaN or infinite; the session is
+                abandoned then.
+        """
+        self.home()
+        self._live.read_()
+        trained_dev = self._recall_()
+        owned = self._live.graft()
+        if not all(bool(t.isfinite().all()) for t in (owned.values, *self._task.head.values())):
+            self.abandon()
+            raise DivergedError(
+                f"weights are NaN or infinite after {self._steps} steps of region training; a "
+                "lower lr usually helps"
+            )
+        self._close()
+        self._model.eval()
+        self._check_rest()
+        write_(self._carrier, owned)
+        bank = self.switch.bank
+        layout = bank.layout
+        self.seconds["region"] = time.perf_counter() - self._started
+        located = self._located
+        entry = Entry(
+            task=facts.name,
+            label=self.label,
+            owned=owned,
+            lost=located.claimed - owned.region,
+            head=head_state(self._carrier, self.label),
+            standalone=gather(located.tuned, located.claimed)
+            if self._settings.keep_standalone and located.tuned is not None
+            else None,
+            weights_sha256=hash_tensors(named(self._carrier, layout)),
+            canary=self._canary(),
+            facts={
+                **facts.facts,
+                "metric": facts.metric,
+                "localizer": self._settings.localizer,
+                "dense_dev": located.dense_dev,
+                "graft_dev": located.graft_dev,
+                "trained_dev": trained_dev,
+                "temperature": self._temperature(),
+            },
+        )
+        grown = bank.append(entry)
+        self.switch.extend(grown, base=self._base)
+        self._model.train()
+        return grown
+
+    def abandon(self) -> None:
+        """Put model, head, optimiser and generator back to how the session found them."""
+        self._close()
+        copy_(self._task.head, self._head_before)
+
+    def _close(self) -> None:
+        """Put back everything but the head."""
+        self.home()
+        self._until_closed.close()
+        write_(self._carrier, self._base)
+        for group, parameters in zip(self._optimizer.param_groups, self._groups, strict=True):
+            group["params"] = parameters
+        self._optimizer.state = defaultdict(dict)
+
+    def _check_rest(self) -> None:
+        """Raise RuntimeError if a bit outside the region and the heads changed in training."""
+        now = _hash_rest(self._carrier)
+        changed = [name for name, digest in now.items() if digest != self._rest.get(name)]
+        if not changed:
+            return
+        parameters = parameters_by_name(self._carrier)
+        if any(name in parameters for name in changed):
+            raise RuntimeError(
+                f"weights outside the region changed while the region trained ({len(changed)} "
+                f"tensors, {changed[0]} first); is another plugin or callback writing into the "
+                "model?"
+            )
+        raise RuntimeError(
+            f"buffers changed while the region trained ({len(changed)}, {changed[0]} first): the "
+            "model writes them itself in train mode, or another plugin does; earlier tasks are "
+            "answered with their values of that time, so keep the module that writes them in eval "
+            "mode"
+        )
+
+    def _remember(self) -> None:
+        with keeping_modes(self._model):
+            self._model.eval()
+            score = self._task.dev_score()
+        self._measure("region", "DevScore", self._steps, score)
+        self.passes["region"] += Passes(forward=len(self._task.dev))
+        if self._best is None or beats(score, self._best[0]):
+            vector = self._live.vector.detach().clone()
+            self._best = (score, vector, snapshot(self._task.head))
+
+    def _recall_(self) -> float | None:
+        """Take the values that scored best on dev, the last ones among them; return that score.
+
+        Without looks at dev the last values stay, and nobody has scored them.
+        """
+        every = self._settings.look_every
+        if not every:
+            return None
+        if self._steps % every or not self._steps:
+            self._remember()
+        if self._best is None:
+            return None
+        score, vector, head = self._best
+        with torch.no_grad():
+            self._live.vector.copy_(vector)
+        copy_(self._task.head, head)
+        self._live.write_()
+        return score
+
+    def _versions(self) -> list[int]:
+        """Return torch's counts of in-place writes into the graftable parameters."""
+        return [parameter._version for parameter in self._task.parameters.values()]
+
+    def _temperature(self) -> dict[str, Any] | None:
+        """Fit the temperature that makes confidence honest on dev; None where there is none."""
+        fitted = fit_temperature(*self._task.dev_logits())
+        self.passes["region"] += Passes(forward=len(self._task.dev))
+        return asdict(fitted) if fitted else None
+
+    def _canary(self) -> Canary:
+        dev = self._task.dev
+        count = min(_CANARY_ROWS, len(dev))
+        # Evenly spaced, as rows in the order of their lengths would be all alike at one end.
+        inputs, _ = dev.batch([place * len(dev) // count for place in range(count)])
+        with torch.no_grad():
+            logits: Tensor = self._task.forward(inputs.to(self._task.device))
+        return Canary(inputs, logits.float().cpu(), environment(self._task.device))
+
+
+def _hash_rest(carrier: nn.Module) -> dict[str, str]:
+    """Hash each parameter and buffer outside the task heads, as the model stands."""
+    prefixes = tuple(f"{path}." if path else "" for path in head_paths(carrier))
+    tensors = tensors_by_name(carrier)
+    return {
+        name: hash_tensors({name: tensor})
+        for name, tensor in tensors.items()
+        if not (prefixes and name.startswith(prefixes))
+    }

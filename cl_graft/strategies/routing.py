@@ -1,0 +1,233 @@
+"""Answers without task labels: a router picks the task of every text that is to be answered.
+
+Tasks are learned as ever, with their labels. In evaluation the label of an experience is not
+looked at: the router says of each row which entry it belongs to, and that entry answers it. So an
+answer is one of the labels of all tasks learned so far. A task label that was learned twice has two
+entries, and the router picks between them as between any others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, cast
+
+import torch
+from avalanche.core import SupervisedPlugin
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor, nn
+
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.grafts.model_state import keeping_modes
+from cl_graft.inference.routing_by_features import ClassStatistics
+from cl_graft.models import TaskModel
+from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.multi_head import widened
+from cl_graft.training.examples import Examples
+from cl_graft.training.passes import Passes
+
+__all__ = ["AnswerRouter", "FeatureRouter", "FeatureRule", "Learner", "RoutedText", "Router"]
+
+Answers = tuple[Tensor, Tensor]
+"""The task label that answers each row, (n,), and logits as wide as the widest task's."""
+
+
+FeatureRule = Callable[[Tensor, ClassStatistics], Tensor]
+"""From features, (n, d), and what is known of classes to positions of entries, (n,)."""
+
+
+class Learner(Protocol):
+    """A plugin that learns tasks into a bank, such as `GraftingPlugin`."""
+
+    bank: GraftBank | None
+    seconds: dict[int, dict[str, float]]
+    passes: dict[int, dict[str, Passes]]
+
+    @property
+    def learning(self) -> bool:
+        """Whether an experience is training."""
+        ...
+
+    def carry(self, model: nn.Module, position: int | None) -> None:
+        """Make the model carry the answer of an entry; None: the base."""
+        ...
+
+
+class Router(Protocol):
+    """Picks entries, and has them answer."""
+
+    def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
+        """Answer a batch of texts."""
+        ...
+
+
+class RoutedText(SupervisedTemplate):
+    """A strategy that is not told in evaluation which task a text belongs to.
+
+    What is evaluated while a task trains is answered with the label given: a router knows finished
+    tasks only.
+
+    Args:
+        learner: Learns the tasks: a plugin.
+        router: Picks the tasks; a plugin where it learns, too.
+        plugins: More plugins; they run after these.
+        **host: As for `SupervisedTemplate`; the model is a `MultiTaskText`.
+
+    Attributes:
+        answered_by: The task label that answered each row of the batch, (n,); None if the label
+            was given.
+    """
+
+    def __init__(
+        self, *, learner: Learner, router: Router, plugins: Sequence[Any] = (), **host: Any
+    ) -> None:
+        own = [plugin for plugin in (learner, router) if isinstance(plugin, SupervisedPlugin)]
+        super().__init__(plugins=[*own, *plugins], **host)
+        self.answered_by: Tensor | None = None
+        self.learner = learner
+        self.router = router
+
+    @property
+    def bank(self) -> GraftBank | None:
+        """What was learned so far; None before the first task."""
+        return self.learner.bank
+
+    def labels(self) -> list[int]:
+        """Return the task labels that can be answered, in the order in which they were learned."""
+        return list(dict.fromkeys(entry.label for entry in self.bank.entries)) if self.bank else []
+
+    def label_of(self, position: int) -> int:
+        """Return the task label that an entry answers."""
+        if self.bank is None:
+            raise ValueError("nothing was learned yet")
+        return self.bank.entries[position].label
+
+    def positions(self) -> range:
+        """Return the entries that can be answered."""
+        return range(len(self.bank) if self.bank else 0)
+
+    def carry(self, position: int | None) -> None:
+        """Make the model carry the answer of an entry; None: the base."""
+        self.learner.carry(self.model, position)
+
+    def forward(self) -> Tensor:
+        """Return the logits of the batch; in evaluation from the tasks that the router picks."""
+        self.answered_by = None
+        if self.is_training or self.learner.learning or not self.positions():
+            return super().forward()
+        self.answered_by, logits = self.router.answer(self, self.mb_x)
+        return logits
+
+
+class FeatureRouter(SupervisedPlugin, supports_distributed=False):
+    """Pick tasks by the features that the frozen base gives a text.
+
+    A text costs two forward passes: one of the base, one of its task. Training rows of a task go
+    through the base once, when it is learned; only sums over them are kept.
+
+    Runs at: after_training_exp. Give it after the plugin that learns the tasks.
+
+    Args:
+        rule: Picks tasks.
+        size: Number of features.
+        depth: Where in the base features are taken, see `TaskModel.features_at`.
+        scatter: Whether the rule needs the scatter of the classes.
+
+    Attributes:
+        known: What is kept.
+    """
+
+    def __init__(
+        self,
+        rule: FeatureRule,
+        *,
+        size: int,
+        depth: float,
+        scatter: bool,
+    ) -> None:
+        super().__init__()
+        self.rule = rule
+        self.depth = depth
+        self.known = ClassStatistics.empty(size, scatter=scatter)
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Learn the task's classes."""
+        started = time.perf_counter()
+        experience = strategy.experience
+        label = int(experience.task_label)
+        position = len(strategy.positions()) - 1
+        if position < 0 or strategy.label_of(position) != label:
+            return
+        tensors = getattr(experience, "encoded", None)
+        rows = Examples(experience.dataset.eval(), tensors=tensors)
+        order, size = rows.alike(range(len(rows))), strategy.eval_mb_size
+        batches = [rows.batch(order[first : first + size]) for first in range(0, len(order), size)]
+        strategy.carry(None)
+        with keeping_modes(strategy.model), torch.no_grad():
+            strategy.model.eval()
+            features = [
+                self._features(strategy, inputs.to(strategy.device)) for inputs, _ in batches
+            ]
+        strategy.carry(position)
+        targets = torch.cat([targets for _, targets in batches])
+        self.known = self.known.with_rows(torch.cat(features), targets, task=position)
+        strategy.learner.passes[label]["router"] = Passes(forward=len(rows))
+        strategy.learner.seconds[label]["router"] = time.perf_counter() - started
+
+    def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
+        """Pick tasks, then have each answer its own rows."""
+        strategy.carry(None)
+        picked = self.rule(self._features(strategy, x), self.known).to(x.device)
+        labels = _labels(strategy, picked)
+        parts = {place: (picked == place).nonzero().squeeze(1) for place in strategy.positions()}
+        answers: list[Tensor] = []
+        for position, part in parts.items():
+            if len(part):
+                strategy.carry(position)
+                answers.append(strategy.model(x[part], labels[part]))
+        order = torch.cat(list(parts.values())).argsort()
+        return labels, torch.cat(answers)[order]
+
+    def _features(self, strategy: Any, x: Tensor) -> Tensor:
+        return cast(TaskModel, carrier_of(strategy.model)).features_at(x, self.depth)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what is kept, by name; nothing before the first task."""
+        known = vars(self.known) if len(self.known.counts) else {}
+        return {name: tensor for name, tensor in known.items() if tensor is not None}
+
+    def load_(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `tensors` returned."""
+        self.known = replace(self.known, **dict(tensors))
+
+
+class AnswerRouter:
+    """Pick tasks by the answers of all of them.
+
+    A text costs as many forward passes as there are tasks; nothing is kept.
+
+    Args:
+        rule: From each entry's own logits, by position, to positions, (n,).
+    """
+
+    def __init__(self, rule: Callable[[Mapping[int, Tensor]], Tensor]) -> None:
+        self.rule = rule
+
+    def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
+        """Have every task answer all rows, and keep the answers of those picked."""
+        model: Any = strategy.model
+        answers: dict[int, Tensor] = {}
+        for position in strategy.positions():
+            strategy.carry(position)
+            label = strategy.label_of(position)
+            answers[position] = model.forward_single_task(x, label)
+        picked = self.rule(answers).to(x.device)
+        wide = torch.stack([widened(own, model.max_class_label) for own in answers.values()])
+        return _labels(strategy, picked), wide[picked, torch.arange(len(x), device=x.device)]
+
+
+def _labels(strategy: RoutedText, positions: Tensor) -> Tensor:
+    """Return the task labels that entries answer."""
+    labels = [strategy.label_of(position) for position in strategy.positions()]
+    return torch.tensor(labels, device=positions.device)[positions]

@@ -1,0 +1,373 @@
+"""The measures of a stream as a metric plugin of Avalanche.
+
+`StreamScores` fills R[i][j], the score on the test rows of the experience that was trained j-th,
+after the i-th training, and with it calibration and a hash of the logits: on the task's own classes
+where each task has a head of its own, on all classes where tasks share one.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from avalanche.evaluation import PluginMetric
+from avalanche.evaluation.metric_results import MetricValue
+from avalanche.models import MultiTaskModule
+from torch import Tensor
+
+from cl_graft.figures.diagrams import reliability_diagram
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.metrics.calibration import ece, reliability_bins
+from cl_graft.metrics.continual import ScoreMatrix, average_accuracy, backward_transfer, forgetting
+from cl_graft.metrics.score_cells import Cells
+from cl_graft.metrics.task_score import score
+
+__all__ = ["StreamScores"]
+
+logger = logging.getLogger(__name__)
+
+_BASE = -1
+"""Row of what was measured before any training."""
+
+_NOT_ANSWERED = -1e4
+"""Logit of what was not answered: its probability is exactly 0 in fp32."""
+
+
+class StreamScores(PluginMetric[ScoreMatrix]):
+    """Score every experience of a test stream whenever the stream is evaluated.
+
+    Goes into Avalanche's `EvaluationPlugin`. Emits ``Score`` and ``ECE`` of every evaluated
+    experience, and ``AverageAccuracy``, ``BackwardTransfer`` and ``Forgetting`` once a row of R is
+    complete. What is measured while an experience trains (``eval_every``, early stopping) is
+    emitted, but is no part of R: row i holds the state after the i-th training.
+
+    Rows and columns of R are in the order of training, whatever the order in the stream, and hold
+    only what was trained. An experience of the test stream belongs to that of the training stream
+    with the same number, as Avalanche has it; that their task labels are equal is checked. An
+    experience that is not evaluated after a training has no score there, and measures that need it
+    are None. No R is given where an experience was trained twice.
+
+    Runs at: before_training, before_training_exp, after_training_exp, before_eval_exp,
+    after_eval_iteration, after_eval_exp, after_eval.
+
+    A strategy that picks the task of each row says so with its attribute ``answered_by``: the task
+    labels that answered the batch, (n,).
+
+    Args:
+        metrics: The score of a task, by task label: a name that `cl_graft.metrics.score` knows.
+            A task that is not named has ``"accuracy"``.
+        stream: The stream to measure; others are passed over.
+        zero_shot: Keep R[i][j] for j > i, too. Only for models that can answer a task before
+            they learned it (prompts): an untrained head answers by chance, so its cells are
+            None otherwise.
+        diagrams: Emit a reliability diagram of every experience at the end of its training and
+            later.
+
+    Attributes:
+        order: Numbers in the stream of the experiences trained so far, one a training.
+    """
+
+    def __init__(
+        self,
+        metrics: Mapping[int, str] | None = None,
+        *,
+        stream: str = "test",
+        zero_shot: bool = False,
+        diagrams: bool = False,
+    ) -> None:
+        super().__init__()
+        self.stream = stream
+        self.zero_shot = zero_shot
+        self.diagrams = diagrams
+        self._metrics = dict(metrics or {})
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget everything measured so far."""
+        self.order: list[int] = []
+        self._labels: dict[int, int] = {}
+        self._training = False
+        self._batches: list[tuple[Tensor, Tensor, Tensor | None]] = []
+        self._scores: Cells[float] = Cells()
+        self._ece: Cells[float] = Cells()
+        self._hashes: Cells[str] = Cells()
+        self._routed: Cells[float] = Cells()
+        self._latest: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def result(self) -> ScoreMatrix:
+        """Return R over the experiences trained so far."""
+        return self.R(len(self.order))
+
+    def state(self) -> dict[str, Any]:
+        """Return what was measured so far as JSON can hold it.
+
+        Left out are predictions, and hashes but those of the last row and of each experience right
+        after its training.
+        """
+        hashes = (
+            (i, row if i == self._row else self._own_cell(i, row)) for i, row in self._hashes.rows()
+        )
+        kinds = {
+            "scores": self._scores.rows(),
+            "ece": self._ece.rows(),
+            "hashes": hashes,
+            "routed": self._routed.rows(),
+        }
+        return {
+            "order": list(self.order),
+            "labels": [[j, label] for j, label in self._labels.items()],
+            **{name: [[*row] for row in held] for name, held in kinds.items()},
+        }
+
+    def load_state_(self, state: Mapping[str, Any]) -> None:
+        """Know again what `state` returned; predictions come with the next evaluation."""
+        self.reset()
+        # Before there was an order, experiences were taken to be trained in that of the stream.
+        self.order = list(state.get("order", range(state.get("row", _BASE) + 1)))
+        self._labels = dict(state.get("labels", ()))
+        kinds = {
+            "scores": self._scores,
+            "ece": self._ece,
+            "hashes": self._hashes,
+            "routed": self._routed,
+        }
+        for name, cells in kinds.items():
+            cells.load_(state[name])
+
+    # What was measured.
+
+    def R(self, size: int) -> list[list[float | None]]:  # noqa: N802
+        """Return R as `size` rows of `size` cells; None where nothing was measured.
+
+        Rows and columns are in the order of training, see `order`.
+
+        Raises:
+            ValueError: If an experience was trained twice, so that R has no one row for it.
+        """
+        return self._matrix(self._scores, size)
+
+    def ece(self, size: int) -> list[list[float | None]]:
+        """Return the calibration errors, cells as in `R`; None for regression, too."""
+        return self._matrix(self._ece, size)
+
+    def routed(self, size: int) -> list[list[float | None]] | None:
+        """Return the shares of rows that their own task answered, cells as in `R`.
+
+        None if the strategy was given the task labels.
+        """
+        cells = self._matrix(self._routed, size)
+        return cells if any(cell is not None for row in cells for cell in row) else None
+
+    def baseline(self, size: int) -> list[float | None]:
+        """Return the scores before any training, for forward transfer, in the order of training.
+
+        None where unknown.
+        """
+        return [self._scores.get(_BASE, j) for j in self._columns(size)]
+
+    def logit_hash(self, i: int, j: int) -> str:
+        """Return the SHA-256 over the logits in a cell of `R`; row -1 is before any training.
+
+        Raises:
+            KeyError: If that was not measured.
+        """
+        found = self._hashes.get(i, self._columns(j + 1)[j])
+        if found is None:
+            raise KeyError(f"experience {j} was not evaluated after training on experience {i}")
+        return found
+
+    def predictions(self, j: int) -> tuple[Tensor, Tensor]:
+        """Return the latest logits, (n, own classes), and targets, (n,), of experience j.
+
+        Here j is the experience's number in the stream. Targets are places among the task's own
+        classes. Where a strategy picks tasks, columns of other tasks' classes follow.
+
+        Raises:
+            KeyError: If experience j was not evaluated.
+        """
+        if j not in self._latest:
+            raise KeyError(f"experience {j} of the {self.stream} stream was not evaluated")
+        return self._latest[j]
+
+    # The hooks, in the order in which a strategy calls them.
+
+    def before_training(self, strategy: Any) -> None:
+        """Leave behind what an exception interrupted."""
+        self._training = False
+
+    def before_training_exp(self, strategy: Any) -> None:
+        """Stop filling R while an experience trains."""
+        self._training = True
+
+    def after_training_exp(self, strategy: Any) -> None:
+        """Go on to the next row."""
+        self._training = False
+        number = int(strategy.experience.current_experience)
+        if number in self.order:
+            logger.warning(
+                "experience %d was trained before: no R, transfer or forgetting of this stream is "
+                "given, as they have one row and one column an experience",
+                number,
+            )
+        self.order.append(number)
+        self._labels[number] = _label(strategy.experience)
+
+    def before_eval_exp(self, strategy: Any) -> None:
+        """Start with no batches."""
+        self._batches = []
+
+    def after_eval_iteration(self, strategy: Any) -> None:
+        """Keep the logits of a batch."""
+        if self._measured(strategy):
+            logits, targets = strategy.mb_output.detach(), strategy.mb_y
+            answered_by = getattr(strategy, "answered_by", None)
+            here = None if answered_by is None else answered_by == _label(strategy.experience)
+            self._batches.append(
+                (logits.cpu(), targets.cpu(), None if here is None else here.cpu())
+            )
+
+    def after_eval_exp(self, strategy: Any) -> list[MetricValue]:
+        """Score the experience."""
+        if not self._measured(strategy) or not self._batches:
+            return []
+        experience = strategy.experience
+        j = int(experience.current_experience)
+        label = _label(experience)
+        if self._labels.get(j, label) != label:
+            raise ValueError(
+                f"experience {j} of the {self.stream} stream has task label {label}, the training "
+                f"experience with this number had {self._labels[j]}: scores of experiences are "
+                "matched by their number, so both streams must come from one benchmark"
+            )
+        logits = torch.cat([batch[0] for batch in self._batches])
+        targets = torch.cat([batch[1] for batch in self._batches])
+        parts = [batch[2] for batch in self._batches if batch[2] is not None]
+        here = torch.cat(parts) if parts else None
+        self._batches = []
+        everything = logits
+        # Where tasks share a head, columns would tell the task.
+        one_head = getattr(strategy.model, "one_head", False)
+        if isinstance(strategy.model, MultiTaskModule) and not one_head:
+            logits, targets = _own(logits, targets, experience)
+        classes = logits.shape[1]
+        if here is not None:
+            logits = _beside(logits, everything, here)
+        self._latest[j] = logits, targets
+        name = f"eval_phase/{self.stream}_stream/Task{label:03d}/Exp{j:03d}"
+        step = strategy.clock.train_iterations
+        metric = self._metrics.get(label, "accuracy")
+        value = score(logits.float(), targets, metric, classes=classes)
+        cells = {"Score": value}
+        if here is not None:
+            cells["Routed"] = float(here.double().mean())
+        values = [MetricValue(self, f"Score/{name}", value, step)]
+        if not targets.is_floating_point():
+            probabilities = logits.double().softmax(dim=1)
+            cells["ECE"] = ece(probabilities, targets)
+            values.append(MetricValue(self, f"ECE/{name}", cells["ECE"], step))
+            if self.diagrams and not self._training and j in self.order:
+                figure = reliability_diagram(reliability_bins(probabilities, targets))
+                values.append(MetricValue(self, f"Reliability/{name}", figure, step))
+        self._keep(j, cells, logits)
+        return values
+
+    def after_eval(self, strategy: Any) -> list[MetricValue]:
+        """Summarise the row of R, if it is complete."""
+        if self._training or self._repeated() is not None:
+            return []
+        if any((self._row, j) not in self._scores for j in self.order):
+            return []
+        R = self.result()
+        summary = {
+            "AverageAccuracy": average_accuracy(R),
+            "BackwardTransfer": backward_transfer(R),
+            "Forgetting": forgetting(R),
+        }
+        where = f"eval_phase/{self.stream}_stream"
+        step = strategy.clock.train_iterations
+        return [
+            MetricValue(self, f"{name}/{where}", value, step)
+            for name, value in summary.items()
+            if value is not None
+        ]
+
+    def __str__(self) -> str:
+        return "StreamScores"
+
+    @property
+    def _row(self) -> int:
+        """Row of what is measured now."""
+        return len(self.order) - 1
+
+    def _repeated(self) -> int | None:
+        """Return an experience that was trained twice; None if there is none."""
+        return next((j for j, times in Counter(self.order).items() if times > 1), None)
+
+    def _columns(self, size: int) -> list[int]:
+        """Return the experiences of columns: those trained, in order, then those that were not."""
+        trained = list(dict.fromkeys(self.order))
+        left = (j for j in range(size + len(trained)) if j not in trained)
+        return [*trained, *left][:size]
+
+    def _matrix(self, cells: Cells[float], size: int) -> list[list[float | None]]:
+        repeated = self._repeated()
+        if repeated is not None:
+            raise ValueError(
+                f"experience {repeated} was trained more than once (in the order {self.order}), "
+                "so there is no R with one row and one column an experience; measure each pass "
+                "through the stream with StreamScores of its own, or after reset()"
+            )
+        return cells.matrix(self._columns(size))
+
+    def _own_cell(self, i: int, row: list[str | None]) -> list[str | None]:
+        """Return a row with the cell alone of the experience that was trained just before."""
+        own = self.order[i] if i >= 0 else None
+        return [cell if j == own else None for j, cell in enumerate(row)]
+
+    def _measured(self, strategy: Any) -> bool:
+        return strategy.experience.origin_stream.name == self.stream
+
+    def _keep(self, j: int, cells: Mapping[str, float], logits: Tensor) -> None:
+        untrained = j not in self.order and not self.zero_shot and self._row != _BASE
+        if self._training or untrained:
+            return
+        self._scores.set(self._row, j, cells["Score"])
+        if "ECE" in cells:
+            self._ece.set(self._row, j, cells["ECE"])
+        if "Routed" in cells:
+            self._routed.set(self._row, j, cells["Routed"])
+        self._hashes.set(self._row, j, hash_tensors({"logits": logits}))
+
+
+def _label(experience: Any) -> int:
+    labels = getattr(experience, "task_labels", None) or (0,)
+    return int(labels[0])
+
+
+def _own(logits: Tensor, targets: Tensor, experience: Any) -> tuple[Tensor, Tensor]:
+    """Keep the columns of the experience's own classes, and renumber the targets to match."""
+    if targets.is_floating_point():
+        return logits[:, :1], targets
+    classes = sorted(int(c) for c in getattr(experience, "classes_in_this_experience", None) or ())
+    if not classes:
+        return logits, targets
+    own = torch.tensor(classes)
+    return logits[:, own].contiguous(), torch.searchsorted(own, targets)
+
+
+def _beside(own: Tensor, others: Tensor, here: Tensor) -> Tensor:
+    """Put what other tasks answered beside a task's own columns: each row is in one of the two.
+
+    Args:
+        own: The logits in the task's own columns, (n, K).
+        others: The logits as they were given, (n, columns).
+        here: Which rows the task itself answered, (n,).
+    """
+    answered = here[:, None]
+    return torch.cat(
+        [own.masked_fill(~answered, _NOT_ANSWERED), others.masked_fill(answered, _NOT_ANSWERED)],
+        dim=1,
+    )

@@ -1,0 +1,122 @@
+"""TensorBoard without double points.
+
+Avalanche evaluates before training, while an experience trains, after it, and when the user asks
+to; at the end of an experience several of these fall on one step, and TensorBoard draws a zigzag
+through them. Nor are there doubles in the log of a run that went on in another process: the log is
+cut back to where the run goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from avalanche.logging import TensorboardLogger
+from matplotlib.figure import Figure
+
+from cl_graft.storage.files import replace_file
+
+__all__ = ["OncePerStepTensorboardLogger", "cut_log"]
+
+logger = logging.getLogger(__name__)
+
+_FILES = "events.out.tfevents.*"
+
+
+class OncePerStepTensorboardLogger(TensorboardLogger):
+    """Write every metric to TensorBoard, at most once a step: the first value stays.
+
+    Args:
+        tb_log_dir: The folder for the event files; made where it is missing.
+        filename_suffix: Goes to the end of an event file's name.
+        resume: Go on with what the folder's event files hold: it counts as written.
+    """
+
+    def __init__(
+        self,
+        tb_log_dir: str | Path = "./tb_data",
+        filename_suffix: str = "",
+        *,
+        resume: bool = False,
+    ) -> None:
+        # The last step by metric: steps only grow, and a stream has many metrics.
+        self._written = _last_steps(Path(tb_log_dir)) if resume else {}
+        super().__init__(tb_log_dir, filename_suffix)
+
+    def position(self) -> dict[str, int]:
+        """Bring all that was logged to the disk and return the size of every event file by name.
+
+        What is logged later can be taken back by `cut_log`.
+        """
+        self.writer.flush()
+        sizes = {}
+        for path in sorted(Path(self.writer.log_dir).glob(_FILES)):
+            with path.open("rb") as file:
+                os.fsync(file.fileno())
+                sizes[path.name] = os.fstat(file.fileno()).st_size
+        return sizes
+
+    def log_single_metric(self, name: str, value: Any, x_plot: int) -> None:
+        """Write a value, unless this metric has one at this step already."""
+        if self._written.get(name) == x_plot:
+            return
+        self._written[name] = x_plot
+        super().log_single_metric(name, value, x_plot)
+
+    def add_figure(self, name: str, figure: Figure, step: int) -> None:
+        """Write a picture, unless there is one of this name at this step already."""
+        self.log_single_metric(name, figure, step)
+
+    def __getstate__(self) -> Any:
+        """Keep what was written, so that a resumed run draws no doubles either."""
+        return super().__getstate__(), self._written
+
+    def __setstate__(self, state: Any) -> None:
+        where, self._written = state
+        super().__setstate__(where)
+
+
+def cut_log(folder: Path | str, position: Mapping[str, int]) -> None:
+    """Take back what was logged after a `OncePerStepTensorboardLogger.position`.
+
+    No process may be writing to the folder.
+
+    Args:
+        folder: The folder of the event files.
+        position: Sizes of its files then; files that it does not name are removed.
+    """
+    folder = Path(folder)
+    for path in sorted(folder.glob(_FILES)):
+        size = position.get(path.name)
+        if size is None:
+            path.unlink()
+        elif path.is_file() and path.stat().st_size > size:
+            # Not in place: what links to it, or what it links to, keeps its bytes.
+            replace_file(path, path.read_bytes()[:size])
+    short = [
+        name
+        for name, size in position.items()
+        if not (folder / name).is_file() or (folder / name).stat().st_size < size
+    ]
+    if short:
+        logger.warning(
+            "%s: the curves have a gap, as %s was cut or taken away by others",
+            folder,
+            ", ".join(short),
+        )
+
+
+def _last_steps(folder: Path) -> dict[str, int]:
+    """Return the last step of everything that event files hold, by tag."""
+    # Imported here: only a run that goes on reads its log.
+    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
+
+    return {
+        value.tag: event.step
+        for path in sorted(folder.glob(_FILES))
+        for event in LegacyEventFileLoader(str(path)).Load()
+        for value in event.summary.value
+    }

@@ -1,0 +1,1 @@
+"""How weights learn: dense fine-tuning, a region's parameters, precision and penalties."""

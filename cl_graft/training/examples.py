@@ -1,0 +1,114 @@
+"""Training and dev rows of one task, batched by row number."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import default_collate
+
+from cl_graft.runtime.batching import text_lengths
+from cl_graft.runtime.seeding import permutation
+
+__all__ = ["Examples", "compute_logits"]
+
+
+class Examples:
+    """The rows of a dataset whose items start with (input, target), batched by row number.
+
+    Args:
+        dataset: Items start with (input, target).
+        rows: Which of them, in which order; None means all.
+        tensors: Inputs and targets of the whole dataset, where they stand in memory and items are
+            nothing else: a batch is then picked at once, not stacked item by item.
+    """
+
+    def __init__(
+        self,
+        dataset: Any,
+        rows: Sequence[int] | None = None,
+        *,
+        tensors: tuple[Tensor, Tensor] | None = None,
+    ) -> None:
+        self._dataset = dataset
+        self._tensors = tensors
+        self.rows = list(range(len(dataset)) if rows is None else rows)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    @cached_property
+    def lengths(self) -> Tensor | None:
+        """Tokens of every row, (n,), of encoded texts in memory; None of anything else."""
+        lengths = text_lengths(self._tensors[0]) if self._tensors is not None else None
+        return None if lengths is None else lengths[self.rows]
+
+    def batch(self, places: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Stack the inputs and the targets of some rows."""
+        rows = [self.rows[place] for place in places]
+        if self._tensors is not None:
+            picked = torch.tensor(rows)
+            return self._tensors[0][picked], self._tensors[1][picked]
+        items = [self._dataset[row] for row in rows]
+        return default_collate([i[0] for i in items]), default_collate([i[1] for i in items])
+
+    def alike(self, places: Sequence[int]) -> list[int]:
+        """Order places so that rows of similar length are neighbours; others stay as they are."""
+        if self.lengths is None:
+            return list(places)
+        lengths = self.lengths.tolist()
+        return sorted(places, key=lambda place: -lengths[place])
+
+    def split(self, share: float, *, seed: int) -> tuple[Examples, Examples]:
+        """Split off a share of the rows at random, at least one; returns (rest, part)."""
+        order = permutation(len(self), seed, "split").tolist()
+        cut = max(1, round(share * len(self)))
+        part, rest = sorted(order[:cut]), sorted(order[cut:])
+        return self.pick(rest), self.pick(part)
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 over inputs and targets of all rows in order."""
+        digest = hashlib.sha256()
+        for first in range(0, len(self), 256):
+            inputs, targets = self.batch(range(first, min(first + 256, len(self))))
+            for tensor in (inputs, targets):
+                digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+                digest.update(tensor.contiguous().numpy().tobytes())
+        return digest.hexdigest()
+
+    def pick(self, places: Sequence[int]) -> Examples:
+        """Return some of the rows, in the order in which they are named."""
+        rows = [self.rows[place] for place in places]
+        return Examples(self._dataset, rows, tensors=self._tensors)
+
+
+def compute_logits(
+    forward: Callable[[Tensor], Tensor],
+    examples: Examples,
+    *,
+    device: torch.device,
+    places: Sequence[int] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Answer rows without gradients, 64 at a time.
+
+    Args:
+        forward: Inputs to logits.
+        examples: The rows.
+        device: Where inputs go.
+        places: Which of the rows; None means all.
+
+    Returns:
+        Logits, (n, K), and their targets, on the CPU.
+    """
+    logits, targets = [], []
+    places = examples.alike(range(len(examples)) if places is None else places)
+    with torch.no_grad():
+        for first in range(0, len(places), 64):
+            inputs, target = examples.batch(places[first : first + 64])
+            logits.append(forward(inputs.to(device)).float().cpu())
+            targets.append(target)
+    return torch.cat(logits), torch.cat(targets)

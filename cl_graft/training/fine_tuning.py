@@ -1,0 +1,409 @@
+"""Dense fine-tuning: the independent run from which a task's region is found.
+
+The defaults are those of the grafting paper and its code (App. A.2): SGD without momentum at a
+constant rate, weight decay 1e-4 on everything but biases and LayerNorm weights, the gradient's
+norm clipped to 1, the best checkpoint on dev kept and ties given to the later one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass, field, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.spectral_norm import SpectralNorm
+
+from cl_graft.errors import DivergedError, NotFinite
+from cl_graft.grafts.graft import copy_, snapshot
+from cl_graft.grafts.model_state import only_training
+from cl_graft.grafts.region import Parameters
+from cl_graft.runtime.checkpoints import (
+    NOWHERE,
+    Checkpoint,
+    State,
+    joined,
+    load_optimizer_,
+    optimizer_state,
+    part_of,
+)
+from cl_graft.runtime.seeding import seeded
+from cl_graft.training.l1_penalty import shrink_movement_
+from cl_graft.training.mixout import mixed_training
+from cl_graft.training.precision import LossScale
+
+__all__ = [
+    "FineTuned",
+    "FineTuning",
+    "backpropagate",
+    "beats",
+    "evaluated_steps",
+    "fine_tune",
+    "freeze_statistics",
+]
+
+_NOTHING: Parameters = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class FineTuning:
+    """How to fine-tune densely.
+
+    Attributes:
+        steps: Optimiser steps, at least 1.
+        batch_size: Rows a step.
+        lr: Learning rate.
+        optimizer: ``"sgd"`` (the paper's) or ``"adamw"`` (linear decay, as in the paper's code).
+        momentum: Of SGD.
+        weight_decay: Its strength.
+        decay: What decays: ``"matrices"``, all but biases and one-dimensional weights (LayerNorms)
+            as in the paper's code, or ``"all"`` as in its text.
+        clip: Largest norm of the gradient; 0 switches clipping off, of which the paper's text
+            knows nothing.
+        l1: Strength of the L1 penalty on the movement from the base
+            (`cl_graft.training.l1_penalty`), against the loss before clipping: a step whose
+        gradient is clipped shrinks by as much less.
+        mixout: Chance of a weight to fall back to the base in a step (`cl_graft.training.mixout`),
+            in [0, 1).
+        micro_batch: Rows computed at a time; None computes a batch at once. The gradient is the
+            batch's, up to float rounding.
+        group_by_length: Make batches of rows of similar length, where lengths are known.
+        evaluations: How often to look at dev in the run, evenly spaced; the best point is kept.
+            0 keeps the last.
+    """
+
+    steps: int = 500
+    batch_size: int = 8
+    lr: float = 0.05
+    optimizer: Literal["sgd", "adamw"] = "sgd"
+    momentum: float = 0.0
+    weight_decay: float = 1e-4
+    decay: Literal["matrices", "all"] = "matrices"
+    clip: float = 1.0
+    l1: float = 0.0
+    mixout: float = 0.0
+    micro_batch: int | None = None
+    group_by_length: bool = False
+    evaluations: int = 5
+
+    def __post_init__(self) -> None:
+        if self.steps < 1 or self.batch_size < 1 or self.lr <= 0:
+            raise ValueError(
+                "steps and batch_size must be at least 1 and lr above 0, got "
+                f"{self.steps}, {self.batch_size} and {self.lr}"
+            )
+        if self.micro_batch is not None and self.micro_batch < 1:
+            raise ValueError(f"micro_batch must be at least 1, got {self.micro_batch}")
+        if self.l1 < 0 or not 0 <= self.mixout < 1:
+            raise ValueError(
+                f"l1 must be at least 0 and mixout in [0, 1), got {self.l1} and {self.mixout}"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class FineTuned:
+    """The outcome of a dense run.
+
+    Attributes:
+        tensors: The trained parameters at the kept step, by name.
+        step: The step that was kept, 1-based.
+        dev: Its score on dev; None if dev was not looked at.
+        losses: The training loss of every step.
+        path: Σ −g·Δθ up to the kept step by name, fp32, where g is the gradient of a step's batch
+            (before clipping) and Δθ the step's move; empty if it was not gathered.
+    """
+
+    tensors: dict[str, Tensor]
+    step: int
+    dev: float | None
+    losses: list[float] = field(default_factory=list)
+    path: dict[str, Tensor] = field(default_factory=dict)
+
+
+def fine_tune(
+    model: nn.Module,
+    parameters: Mapping[str, nn.Parameter],
+    *,
+    loss: Callable[[int], Tensor | Iterable[Tensor]],
+    settings: FineTuning,
+    seed: int,
+    path: bool = False,
+    anchor: Parameters = _NOTHING,
+    scale: LossScale | None = None,
+    dev_score: Callable[[], float] | None = None,
+    on_step: Callable[[int, float], None] | None = None,
+    on_look: Callable[[int, float], None] | None = None,
+    checkpoint: Checkpoint = NOWHERE,
+    through: Iterable[nn.Parameter] = (),
+    falling: bool | None = None,
+    phase: str = "dense fine-tuning",
+) -> FineTuned:
+    """Train `parameters` of a model; every other parameter is frozen meanwhile.
+
+    The model is left at its last step; the tensors of the kept step are returned.
+
+    Args:
+        model: The model, put into train mode.
+        parameters: What to train, by name.
+        loss: Returns the mean loss of the batch of a step (from 0), or the terms of which it is the
+            sum, computed one by one.
+        settings: Schedule and optimiser.
+        seed: Dropout at step t is a function of (seed, t).
+        path: Whether to gather `FineTuned.path`, which takes two more copies of the parameters.
+        anchor: Base values of the parameters that `settings.l1` and `settings.mixout` act on.
+        scale: Scales the loss, for fp16; steps that overflow are skipped.
+        dev_score: Score on dev, higher is better; called in eval mode.
+        on_step: Called after every step with its number (from 1) and its loss.
+        on_look: Called after every look at dev with the step's number and the score.
+        checkpoint: Where the run was left, if it was, and where its steps are offered.
+        through: Other parameters of the model that require gradients, as hooks carry these on to
+            `parameters` (`cl_graft.training.region_parameters`).
+        falling: Whether the learning rate falls linearly to 0; None means with AdamW alone.
+        phase: What errors call the run.
+
+    Raises:
+        DivergedError: If a loss or a weight that would be returned is NaN or infinite.
+    """
+    optimizer = _optimizer(parameters, settings)
+    looks = evaluated_steps(settings.steps, settings.evaluations) if dev_score else set()
+    best: FineTuned | None = None
+    losses: list[float] = []
+    walked = _Path(parameters) if path else None
+    falling = settings.optimizer == "adamw" if falling is None else falling
+
+    def diverged(what: str, step: int) -> DivergedError:
+        lr = settings.lr * (1 - (step - 1) / settings.steps) if falling else settings.lr
+        return _diverged(what, step, phase, lr)
+
+    left = checkpoint.load()
+    if left is not None:
+        best, losses = _take_up_(left, parameters, optimizer, walked, scale)
+    with ExitStack() as after:
+        after.callback(model.eval)
+        after.enter_context(only_training(model, [*parameters.values(), *through]))
+        for step in range(len(losses), settings.steps):
+            model.train()
+            freeze_statistics(model)
+            optimizer.zero_grad()
+            mixed = mixed_training(parameters, anchor, p=settings.mixout, seed=seed, step=step)
+            with seeded(seed, "dropout", step), mixed if settings.mixout else nullcontext():
+                losses.append(backpropagate(loss(step), scale))
+            if not math.isfinite(losses[-1]):
+                raise diverged(f"the loss is {losses[-1]}", step + 1)
+            if scale is None or scale.unscale_(parameters.values()):
+                _move(optimizer, parameters, anchor, settings, walked)
+            if falling:
+                for group in optimizer.param_groups:
+                    group["lr"] = settings.lr * (1 - (step + 1) / settings.steps)
+            if on_step:
+                on_step(step + 1, losses[-1])
+            if dev_score and step + 1 in looks:
+                optimizer.zero_grad()  # as large as the weights, and of no use any more
+                model.eval()
+                try:
+                    score = dev_score()
+                except NotFinite as error:
+                    raise diverged(str(error), step + 1) from error
+                if on_look:
+                    on_look(step + 1, score)
+                if best is None or best.dev is None or beats(score, best.dev):
+                    best = _keep(best, parameters, walked, step=step + 1, dev=score)
+            checkpoint.offer(partial(_state, parameters, optimizer, walked, scale, best, losses))
+    if best is None:
+        gathered = walked.total if walked is not None else {}
+        best = FineTuned(snapshot(parameters), settings.steps, None, path=gathered)
+    if not all(bool(tensor.isfinite().all()) for tensor in best.tensors.values()):
+        raise diverged("weights are NaN or infinite", best.step)
+    return replace(best, losses=losses)
+
+
+def beats(score: float, best: float) -> bool:
+    """Tell whether a score is as good as the best so far; a number beats NaN."""
+    return math.isnan(best) or score >= best
+
+
+def _diverged(what: str, step: int, phase: str, lr: float) -> DivergedError:
+    cause = (
+        "no step was taken yet, so the base or the data are not finite"
+        if step == 1 and what.startswith("the loss")
+        else "a lower lr usually helps"
+    )
+    return DivergedError(f"{what} at step {step} of {phase} with lr {lr:g}; {cause}")
+
+
+class _Path:
+    """The sum of −g·Δθ over the steps of a run."""
+
+    def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
+        self._parameters = parameters
+        self._before = snapshot(parameters)
+        self.total = {
+            name: torch.zeros_like(tensor, dtype=torch.float32)
+            for name, tensor in self._before.items()
+        }
+
+    def leave(self) -> None:
+        """Note where a step starts."""
+        for name, parameter in self._parameters.items():
+            self._before[name].copy_(parameter.detach())
+
+    def arrive(self, *, scale: float) -> None:
+        """Add a step's part, whose gradients are to be multiplied by `scale`."""
+        for name, parameter in self._parameters.items():
+            if parameter.grad is not None:
+                moved = parameter.detach().float() - self._before[name].float()
+                self.total[name].addcmul_(parameter.grad.float(), moved, value=-scale)
+
+
+def _keep(
+    before: FineTuned | None,
+    parameters: Mapping[str, nn.Parameter],
+    walked: _Path | None,
+    *,
+    step: int,
+    dev: float,
+) -> FineTuned:
+    """Copy what was trained as it is now, over what was kept before: one copy is held, not two."""
+    total = walked.total if walked is not None else {}
+    if before is None:
+        return FineTuned(snapshot(parameters), step, dev, path=snapshot(total))
+    copy_(before.tensors, parameters)
+    copy_(before.path, total)
+    return replace(before, step=step, dev=dev)
+
+
+def _state(
+    parameters: Mapping[str, nn.Parameter],
+    optimizer: torch.optim.Optimizer,
+    walked: _Path | None,
+    scale: LossScale | None,
+    best: FineTuned | None,
+    losses: list[float],
+) -> State:
+    """Return all that the next step of a run depends on, and what it has found so far."""
+    moments, rates = optimizer_state(optimizer)
+    tensors = joined(
+        now={name: parameter.detach() for name, parameter in parameters.items()},
+        optimizer=moments,
+        walked=walked.total if walked is not None else {},
+        best=best.tensors if best is not None else {},
+        path=best.path if best is not None else {},
+    )
+    facts = {
+        "losses": losses,
+        "optimizer": rates,
+        "scale": scale.state() if scale is not None else None,
+        "best": {"step": best.step, "dev": best.dev} if best is not None else None,
+    }
+    return tensors, facts
+
+
+def _take_up_(
+    state: State,
+    parameters: Mapping[str, nn.Parameter],
+    optimizer: torch.optim.Optimizer,
+    walked: _Path | None,
+    scale: LossScale | None,
+) -> tuple[FineTuned | None, list[float]]:
+    """Put a run where `_state` saw it; return the best point and the losses so far."""
+    tensors, facts = state
+    copy_(parameters, part_of(tensors, "now"))
+    load_optimizer_(optimizer, part_of(tensors, "optimizer"), facts["optimizer"])
+    if walked is not None:
+        copy_(walked.total, part_of(tensors, "walked"))
+    if scale is not None:
+        scale.load_state_(facts["scale"])
+    if facts["best"] is None:
+        return None, list(facts["losses"])
+    device = next(iter(parameters.values())).device
+    tuned, path = (
+        {name: tensor.to(device) for name, tensor in part_of(tensors, group).items()}
+        for group in ("best", "path")
+    )
+    return FineTuned(tuned, **facts["best"], path=path), list(facts["losses"])
+
+
+def backpropagate(loss: Tensor | Iterable[Tensor], scale: LossScale | None = None) -> float:
+    """Add the gradient of a loss, or of the terms of one, to the parameters'; return the loss."""
+    parts: list[Tensor] = []
+    for part in [loss] if isinstance(loss, Tensor) else loss:
+        (part if scale is None else part * scale.value).backward()
+        parts.append(part.detach().float())
+    return float(sum(parts))  # once a step: a GPU is waited for here
+
+
+def _move(
+    optimizer: torch.optim.Optimizer,
+    parameters: Mapping[str, nn.Parameter],
+    anchor: Parameters,
+    settings: FineTuning,
+    walked: _Path | None,
+) -> None:
+    """Take a step along the gradients, clipped, and shrink the movement by as much less."""
+    clipped = 1.0
+    if settings.clip:
+        norm = nn.utils.clip_grad_norm_(list(parameters.values()), settings.clip)
+        if settings.l1 or walked is not None:  # a GPU is waited for here
+            clipped = min(1.0, settings.clip / (float(norm) + 1e-6))  # as torch computes it
+    if walked is not None:
+        walked.leave()
+    optimizer.step()
+    if settings.l1:
+        shrink_movement_(parameters, anchor, optimizer, strength=clipped * settings.l1)
+    if walked is not None:
+        walked.arrive(scale=1 / clipped)
+
+
+def freeze_statistics(model: nn.Module) -> None:
+    """Put layers that keep statistics in train mode into eval mode, so that they cannot forget.
+
+    Those are BatchNorm's running statistics and the power iteration of spectral norms.
+    """
+    for module in model.modules():
+        if _keeps_statistics(module):
+            module.eval()
+
+
+def _keeps_statistics(module: nn.Module) -> bool:
+    if isinstance(module, nn.modules.batchnorm._NormBase):
+        return module.track_running_stats
+    hooks = module._forward_pre_hooks.values()  # of torch's older spectral norm
+    return isinstance(module, _SpectralNorm) or any(isinstance(h, SpectralNorm) for h in hooks)
+
+
+def _optimizer(
+    parameters: Mapping[str, nn.Parameter], settings: FineTuning
+) -> torch.optim.Optimizer:
+    every = settings.decay == "all"
+    decayed = [p for n, p in parameters.items() if every or _is_matrix(n, p)]
+    kept = {id(p) for p in decayed}
+    plain = [p for p in parameters.values() if id(p) not in kept]
+    groups = [
+        {"params": decayed, "weight_decay": settings.weight_decay},
+        {"params": plain, "weight_decay": 0.0},
+    ]
+    groups = [group for group in groups if group["params"]]
+    if settings.optimizer == "adamw":
+        return torch.optim.AdamW(groups, lr=settings.lr)
+    return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
+
+
+def _is_matrix(name: str, parameter: nn.Parameter) -> bool:
+    return parameter.dim() > 1 and not name.endswith("bias")
+
+
+def evaluated_steps(steps: int, evaluations: int) -> set[int]:
+    """Return the steps, from 1, after which dev is looked at: evenly spaced, the last among them.
+
+    Args:
+        steps: Of the whole run.
+        evaluations: How many are asked for; there are no more than steps.
+    """
+    count = min(evaluations, steps)
+    return {round(steps * (i + 1) / count) for i in range(count)} if count else set()

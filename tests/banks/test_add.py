@@ -1,0 +1,209 @@
+"""A bank grows in a later process, and nothing that it held changes by a bit."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny_runs import file_hashes, tiny_run
+
+from cl_graft import InputError, load_bank
+from cl_graft.banks.add import add_task
+from cl_graft.banks.opening import open_bank
+from cl_graft.banks.predict import entry_notes
+from cl_graft.banks.verify import verify
+from cl_graft.errors import WrongArchitecture
+from cl_graft.experiments.folders import writing_to
+from cl_graft.runtime.progress import Step
+
+
+@pytest.fixture(scope="module")
+def learned(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("add"), tiny_bert, ["sentiment", "topic"]) / "bank"
+
+
+@pytest.fixture
+def bank(learned: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(learned, tmp_path / "bank")
+
+
+def test_the_files_of_earlier_entries_keep_every_byte_and_all_entries_verify(bank):
+    before = file_hashes(bank / "entries")
+    added = add_task(bank, "paraphrase")
+    after = file_hashes(bank / "entries")
+    assert {name: after[name] for name in before} == before
+    assert len(after) == len(before) + 1
+    assert (added.task, added.label, added.position) == ("paraphrase", 2, 2)
+    assert verify(bank).ok
+
+
+def test_a_new_task_takes_coordinates_that_nobody_owns(bank):
+    taken = load_bank(bank).owned()
+    added = add_task(bank, "paraphrase")
+    entry = load_bank(bank).entries[added.position]
+    assert len(entry.owned.region & taken) == 0
+    assert len(entry.owned) == added.owned > 0
+
+
+def test_what_is_not_said_is_as_in_the_banks_own_run(bank):
+    added = add_task(bank, "paraphrase")
+    entry = load_bank(bank).entries[added.position]
+    assert entry.claimed.density == pytest.approx(0.01, abs=1e-4)
+    assert entry.facts["shots"] == 8
+    assert entry.facts["max_length"] == 24
+    assert added.test_rows == 20
+
+
+def test_a_task_is_learned_to_the_bits_of_a_run_that_had_it_in_its_stream(
+    bank, tiny_bert, tmp_path
+):
+    add_task(bank, "paraphrase")
+    run = tiny_run(tmp_path / "run", tiny_bert, ["sentiment", "topic", "paraphrase"])
+    assert file_hashes(bank) == file_hashes(run / "bank")
+
+
+def test_settings_can_be_changed_by_name_and_as_text(bank):
+    added = add_task(bank, "paraphrase", settings={"density": 0.02}, sets=["max_test=10"])
+    assert added.density == pytest.approx(0.02, abs=1e-4)
+    assert added.test_rows == 10
+    with pytest.raises(InputError, match="did you mean 'density'"):
+        add_task(bank, "paraphrase", sets=["densty=0.1"])
+
+
+def test_the_test_score_is_that_of_the_reopened_bank(bank, tmp_path):
+    rows = [
+        {"text": f"{word} {n}", "label": label}
+        for n in range(20)
+        for word, label in (("good", "yes"), ("bad", "no"))
+    ]
+    for split, lines in (("train", rows), ("test", rows[:10])):
+        path = tmp_path / "words" / f"{split}.jsonl"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    added = add_task(bank, "words", settings={"data": tmp_path})
+    answers = open_bank(bank).answer([row["text"] for row in rows[:10]], task="words")
+    right = sum(a.label == row["label"] for a, row in zip(answers, rows[:10], strict=True))
+    assert added.test == pytest.approx(right / 10)
+
+
+def test_a_task_seen_again_becomes_a_new_entry_that_answers_its_label(bank):
+    added = add_task(bank, "sentiment", sets=["data_seed=5"])
+    grown = load_bank(bank)
+    assert (added.label, added.position) == (0, 2)
+    assert grown.find(label=0) == 2
+    assert [entry.task for entry in grown.entries] == ["sentiment", "topic", "sentiment"]
+    assert verify(bank).ok
+    texts, opened = ["It was a delight.", "It was a bore."], open_bank(bank)
+    answers = {task: opened.answer(texts, task=task) for task in ("sentiment", 0, "0", 2)}
+    assert [each.entry for each in answers["sentiment"]] == [2, 2]
+    assert answers["sentiment"] == answers[2]
+    assert [each.entry for each in answers[0]] == [0, 0]
+    assert answers["0"] == answers[0] != answers[2]
+    assert entry_notes(grown, ["sentiment", "topic", "sentiment"]) == [
+        "sentiment: entry 2 answers, the latest of this name; ask an earlier one by its position "
+        "(0)"
+    ]
+
+
+def test_an_entry_that_was_added_later_is_not_taken_for_the_one_that_the_run_measured(
+    learned, tmp_path
+):
+    folder = shutil.copytree(learned.parent, tmp_path / "run")
+    add_task(folder, "sentiment", sets=["data_seed=5"])
+    report = verify(folder)
+    assert [(each.position, each.task, each.run) for each in report.entries] == [
+        (0, "sentiment", "same bits"),
+        (1, "topic", "same bits"),
+        (2, "sentiment", "not recorded"),
+    ]
+
+
+@pytest.mark.parametrize("task", ["sentiment", "paraphrase"])
+def test_the_same_task_again_is_said_to_be_there_and_changes_nothing(bank, task):
+    first = add_task(bank, task)  # sentiment was learned by the run that made the bank
+    assert first.new is (task == "paraphrase")
+    before = file_hashes(bank)
+    again = add_task(bank, task)
+    assert file_hashes(bank) == before
+    assert not again.new
+    assert again.seconds == {}
+    assert (again.position, again.label, again.test) == (first.position, first.label, first.test)
+    assert (again.owned, again.metric, again.notes) == (first.owned, first.metric, first.notes)
+
+
+def test_an_addition_that_is_killed_once_its_entry_is_listed_is_done_when_it_is_called_again(
+    bank, monkeypatch
+):
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("cl_graft.banks.add._test_score", killed)
+        with pytest.raises(KeyboardInterrupt):
+            add_task(bank, "paraphrase")
+    before = file_hashes(bank)
+    again = add_task(bank, "paraphrase")
+    assert (again.position, again.new) == (2, False)
+    assert file_hashes(bank) == before
+    assert [entry.task for entry in load_bank(bank).entries] == ["sentiment", "topic", "paraphrase"]
+
+
+@pytest.mark.parametrize("sets", [["data_seed=5"], ["steps=5"], ["seeds=[3]"], ["max_length=20"]])
+def test_the_same_task_from_other_data_or_with_other_settings_is_learned(bank, sets):
+    assert add_task(bank, "sentiment", sets=sets).new
+    assert not add_task(bank, "sentiment", sets=sets).new
+    assert len(load_bank(bank)) == 3
+
+
+def test_a_known_name_with_other_labels_is_refused(bank, tmp_path):
+    (tmp_path / "topic.jsonl").write_text(
+        "".join(f'{{"text": "text {n}", "label": "{"ab"[n % 2]}"}}\n' for n in range(60))
+    )
+    before = file_hashes(bank)
+    with pytest.raises(InputError, match="give the new task another name"):
+        add_task(bank, "topic", settings={"data": tmp_path})
+    assert file_hashes(bank) == before
+
+
+def test_the_mode_of_a_bank_cannot_change(bank):
+    with pytest.raises(InputError, match="cannot change"):
+        add_task(bank, "paraphrase", sets=["mode=isolated"])
+
+
+def test_a_bank_whose_entries_stand_alone_grows_too(tiny_bert, tmp_path):
+    bank = tiny_run(tmp_path / "run", tiny_bert, ["sentiment"], mode="isolated") / "bank"
+    add_task(bank, "paraphrase")
+    assert load_bank(bank).mode == "isolated"
+    assert verify(bank).ok
+
+
+def test_another_base_is_refused_and_the_bank_left_alone(bank, tiny_distilbert):
+    before = file_hashes(bank)
+    with pytest.raises(WrongArchitecture):
+        add_task(bank, "paraphrase", model=str(tiny_distilbert))
+    assert file_hashes(bank) == before
+
+
+def test_prompted_models_grow_without_heads(tiny_gpt2, tmp_path):
+    bank = tiny_run(tmp_path, tiny_gpt2, ["sentiment"], family="causal_lm", max_length=48) / "bank"
+    before = file_hashes(bank / "entries")
+    add_task(bank, "paraphrase")
+    assert before.items() <= file_hashes(bank / "entries").items()
+    assert verify(bank).ok
+
+
+def test_progress_names_the_task_and_its_phases(bank):
+    steps: list[Step] = []
+    add_task(bank, "paraphrase", progress=steps.append)
+    assert {step.task for step in steps} == {"paraphrase"}
+    assert list(dict.fromkeys(step.phase for step in steps)) == ["dense", "localize", "train"]
+
+
+def test_what_a_killed_writer_left_in_the_run_goes_with_the_next_one(tmp_path):
+    run, bank = tmp_path / "run", tmp_path / "run" / "bank"
+    bank.mkdir(parents=True)
+    (run / "config.json").write_text("{}")
+    left = run / ".results.json.0123abcd.tmp"
+    left.write_text("half")
+    with writing_to(bank):
+        assert not left.exists()

@@ -1,0 +1,147 @@
+"""A bank forgets a task without a trace, or says what stands on it and trains that again."""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_runs import file_hashes, tiny_run
+
+from cl_graft import InputError, load_bank
+from cl_graft.banks.add import add_task
+from cl_graft.banks.forget import forget
+from cl_graft.banks.verify import verify
+
+TASKS = ("sentiment", "topic", "paraphrase")
+
+
+@pytest.fixture(scope="module")
+def learn(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Return a function that learns tasks, each stream once, and gives its run's folder."""
+    out = tmp_path_factory.mktemp("forget")
+    done: dict[str, Path] = {}
+
+    def run(tasks: Sequence[str], mode: str) -> Path:
+        name = "-".join([mode, *tasks])
+        if name not in done:
+            done[name] = tiny_run(out / name, tiny_bert, tasks, mode=mode)
+        return done[name]
+
+    return run
+
+
+@pytest.fixture
+def copied(learn: Any, tmp_path: Path):
+    """Return a function that gives a copy of a run of its own."""
+
+    def copy(mode: str, tasks: Sequence[str] = TASKS) -> Path:
+        return shutil.copytree(learn(tasks, mode), tmp_path / "out" / "grafting" / "seed0")
+
+    return copy
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_where_entries_stand_alone_the_bank_becomes_the_one_that_never_saw_the_task(
+    copied, learn, task
+):
+    run = copied("isolated")
+    report = forget(run, task)
+    assert (report.exact, report.done, report.dependents) == (True, True, ())
+    never = learn([name for name in TASKS if name != task], "isolated")
+    assert file_hashes(run / "bank") == file_hashes(never / "bank")
+    assert verify(run).ok
+
+
+def test_the_last_task_of_a_prefix_goes_without_a_trace_and_no_model_is_loaded(
+    copied, learn, tiny_bert, monkeypatch
+):
+    run = copied("prefix")
+    monkeypatch.setattr("cl_graft.banks.forget.open_bank", None)
+    assert forget(run / "bank", "paraphrase").exact
+    assert file_hashes(run / "bank") == file_hashes(learn(TASKS[:2], "prefix") / "bank")
+    assert verify(run).ok
+
+
+def test_what_stands_on_a_task_is_told_and_nothing_is_changed(copied):
+    run = copied("prefix")
+    before = file_hashes(run)
+    report = forget(run, "sentiment")
+    assert (report.exact, report.done) == (False, False)
+    assert [(one.position, one.task) for one in report.dependents] == [
+        (1, "topic"),
+        (2, "paraphrase"),
+    ]
+    assert all(one.rows == 8 and (one.difference or 0) > 0 for one in report.dependents)
+    assert {one.before for one in report.dependents} == {None}
+    assert file_hashes(run) == before
+
+
+def test_what_stands_on_a_task_is_trained_again_to_the_bits_of_a_bank_that_never_saw_it(
+    copied, learn
+):
+    run = copied("prefix")
+    report = forget(run, "topic", retrain=True)
+    assert (report.exact, report.done) == (True, True)
+    assert report.labels == {2: 1}
+    assert file_hashes(run / "bank") == file_hashes(learn(TASKS[::2], "prefix") / "bank")
+    (again,) = report.dependents
+    assert (again.task, again.test_rows, again.metric) == ("paraphrase", 20, "accuracy")
+    assert again.before is not None
+    assert again.retrained is not None
+    assert verify(run).ok
+
+
+def test_a_dry_run_says_the_same_and_changes_nothing(copied, tmp_path):
+    run = copied("prefix")
+    before = file_hashes(run)
+    report = forget(run, "topic", retrain=True, dry_run=True)
+    assert (report.exact, report.done) == (True, False)
+    assert report.dependents[0].without is not None
+    assert report.dependents[0].retrained is None
+    assert forget(run, "paraphrase", dry_run=True).exact
+    scored = forget(run, "sentiment", dry_run=True, data=tmp_path)
+    assert [one.test_rows for one in scored.dependents] == [20, 20]
+    assert file_hashes(run) == before
+
+
+def test_all_entries_of_a_task_go_and_traces_beside_the_bank_are_named(copied, learn):
+    run = copied("isolated", TASKS[:2])
+    add_task(run, "sentiment", sets=["data_seed=5"])
+    (run.parent.parent / "cache").mkdir()
+    report = forget(run, "sentiment")
+    assert report.positions == (0, 2)
+    assert report.traces == (run, run.parent.parent / "cache")
+    assert file_hashes(run / "bank") == file_hashes(learn(TASKS[1:2], "isolated") / "bank")
+
+
+def test_a_bank_that_forgot_its_only_task_learns_the_next(copied):
+    run = copied("prefix", TASKS[:1])
+    forget(run, "sentiment")
+    assert len(load_bank(run / "bank")) == 0
+    added = add_task(run / "bank", "topic")
+    assert (added.position, added.label) == (0, 0)
+
+
+def test_an_unknown_task_and_a_run_that_goes_on_are_refused(copied):
+    run = copied("isolated")
+    before = file_hashes(run)
+    with pytest.raises(InputError, match="did you mean 'topic'"):
+        forget(run, "topik")
+    assert file_hashes(run) == before
+    (run / "results.json").unlink()
+    with pytest.raises(InputError, match=r"is not finished; go on with it .*--resume"):
+        forget(run, "topic")
+
+
+def test_other_data_than_an_entry_was_trained_on_are_refused(tiny_bert, tmp_path):
+    rows = [f"{['wet', 'fine'][n % 2]} day {n},{['rain', 'sun'][n % 2]}" for n in range(60)]
+    data = tmp_path / "days.csv"
+    data.write_text("\n".join(["text,label", *rows]) + "\n")
+    run = tiny_run(tmp_path / "out", tiny_bert, ["sentiment", str(data)])
+    assert forget(run, "sentiment", retrain=True, dry_run=True).dependents[0].test_rows
+    data.write_text("\n".join(["text,label", *rows[2:], "dry day,sun", "wet day,rain"]) + "\n")
+    before = file_hashes(run / "bank")
+    with pytest.raises(InputError, match="data found for 'days' are not those"):
+        forget(run, "sentiment", retrain=True)
+    assert file_hashes(run / "bank") == before

@@ -1,0 +1,70 @@
+"""Inspection reads files alone, and its numbers are those of the bank."""
+
+from pathlib import Path
+
+import pytest
+from tiny_runs import tiny_run
+
+from cl_graft import load_bank, save_graft
+from cl_graft.banks.inspect import inspect_bank, inspect_graft
+from cl_graft.errors import ForeignFile, InputError
+from cl_graft.storage import StoredGraft
+
+
+@pytest.fixture(scope="module")
+def run(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("inspect")
+    return tiny_run(out, tiny_bert, ["sentiment", "topic"], refill=False, density=0.3)
+
+
+def test_counts_are_those_of_the_bank(run):
+    bank, found = load_bank(run / "bank"), inspect_bank(run)
+    assert found.coordinates == bank.layout.total
+    assert found.owned == sum(entry.owned for entry in found.entries) == len(bank.owned())
+    for entry, facts in zip(bank.entries, found.entries, strict=True):
+        assert (facts.task, facts.label) == (entry.task, entry.label)
+        assert (facts.claimed, facts.owned) == (len(entry.claimed), len(entry.owned))
+        assert facts.density == entry.claimed.density
+        assert facts.label_names == tuple(entry.facts["label_names"])  # type: ignore[arg-type]
+
+
+def test_what_a_task_lost_is_what_it_shares_with_earlier_ones(run):
+    first, second = inspect_bank(run).entries
+    assert first.lost == 0
+    assert second.lost == pytest.approx(inspect_bank(run).overlap[0][1])
+    assert second.lost > 0
+
+
+def test_bytes_are_those_of_the_files(run):
+    found = inspect_bank(run / "bank")
+    files = [path for path in (run / "bank").rglob("*") if path.is_file()]
+    assert found.bytes == sum(path.stat().st_size for path in files)
+    for facts in found.entries:
+        (file,) = (run / "bank" / "entries").glob(f"*-{facts.task}.safetensors")
+        assert facts.bytes == file.stat().st_size
+
+
+def test_no_base_is_needed(run, tmp_path, monkeypatch):
+    moved = tmp_path / "moved"
+    (run / "bank").rename(moved)
+    try:
+        monkeypatch.setattr("cl_graft.models.load_model", None)
+        assert len(inspect_bank(moved).entries) == 2
+    finally:
+        moved.rename(run / "bank")
+
+
+def test_the_file_of_a_single_graft_is_described_too(run, tmp_path):
+    bank = load_bank(run / "bank")
+    entry = bank.entries[0]
+    save_graft(StoredGraft(entry.owned, bank.base, entry.task), tmp_path / "one.safetensors")
+    found = inspect_graft(tmp_path / "one.safetensors")
+    assert (found.task, found.coordinates) == ("sentiment", len(entry.owned))
+    assert found.fingerprint == bank.base.fingerprint
+
+
+def test_what_is_no_bank_is_refused(tmp_path):
+    with pytest.raises(InputError, match="there is no folder"):
+        inspect_bank(tmp_path / "nowhere")
+    with pytest.raises(ForeignFile, match=r"no bank\.json"):
+        inspect_bank(tmp_path)

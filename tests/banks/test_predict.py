@@ -1,0 +1,168 @@
+"""Texts from anywhere are answered in their order, with the bits that `verify` proves."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_runs import tiny_run
+
+import cl_graft as package
+from cl_graft import InputError
+from cl_graft.banks.file_checks import recorded_config
+from cl_graft.banks.opening import OpenedBank, open_bank
+from cl_graft.banks.predict import calibration_notes, predict
+from cl_graft.banks.questions import Question, questions_in, questions_of, read_questions
+from cl_graft.data import encode
+from cl_graft.data.columns import Columns
+from cl_graft.data.synthetic import generate
+from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.results.run_results import read_result
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("asked")
+
+
+@pytest.fixture(scope="module")
+def run(there: Path, tiny_bert: Path) -> Path:
+    rows = generate("answer_entailment", split="train", rows=60, seed=0)
+    lines = [
+        {"text": r.text, "text_pair": r.text_pair, "label": ["no", "yes"][int(r.label) % 2]}
+        for r in rows
+    ]
+    data = there / "answers.jsonl"
+    data.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return tiny_run(there / "run", tiny_bert, ["sentiment", str(data), "topic"])
+
+
+@pytest.fixture(scope="module")
+def opened(run: Path) -> OpenedBank:
+    return open_bank(run / "bank")
+
+
+def texts_of(opened: OpenedBank, questions: list[Question], **settings: int) -> list[str | float]:
+    return [answer.label for _, answer in predict(opened, questions, **settings)]
+
+
+def test_the_recorded_texts_get_the_recorded_logits_bit_for_bit(run, opened):
+    task = load_tasks(recorded_config(run, read_result(run)), seed=0)[0]
+    canary = opened.bank.entries[0].canary
+    rows = {}
+    for row in task.dev:
+        inputs = encode([row], opened.loaded.tokenizer, family="encoder", max_length=24)
+        rows[tuple(inputs[0, 0][inputs[0, 1] > 0].tolist())] = row.text
+    asked = [rows[tuple(ids[kinds > 0].tolist())] for ids, kinds in canary.inputs]
+    answers = [a for _, a in predict(opened, questions_of(asked, task="sentiment"))]
+    assert torch.equal(torch.tensor([a.logits for a in answers]), canary.logits)
+
+
+def test_a_mixed_file_is_answered_row_by_row_as_its_tasks_alone(opened, there):
+    mixed = there / "mixed.jsonl"
+    rows = [
+        {"task": "sentiment", "text": "It was a delight."},
+        {"task": "answers", "text": "Who is it?", "text_pair": "It is a man."},
+        {"task": "topic", "text": "The team won."},
+        {"task": "sentiment", "text": "It was a bore."},
+    ]
+    mixed.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = list(predict(opened, read_questions(mixed)))
+    assert [question.place for question, _ in found] == [f"{mixed}:{n}" for n in (1, 2, 3, 4)]
+    own = opened.answer([rows[0]["text"], rows[3]["text"]], task="sentiment")
+    assert [found[0][1].logits, found[3][1].logits] == [answer.logits for answer in own]
+    (pair,) = opened.answer(["Who is it?"], task="answers", pairs=["It is a man."])
+    assert found[1][1] == pair
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 7])
+def test_order_and_labels_do_not_depend_on_the_batches(opened, batch_size):
+    texts = [f"{word} film number {n}." for n in range(70) for word in ("Good", "Bad")]
+    tasks = ["sentiment", "topic"]
+    asked = [q for n, t in enumerate(texts) for q in questions_of([t], task=tasks[n % 2])]
+    found = list(predict(opened, asked, batch_size=batch_size))
+    assert [question for question, _ in found] == asked
+    assert [a.label for _, a in found] == texts_of(opened, asked, batch_size=32)
+
+
+def test_forms_of_a_file_and_of_stdin_ask_the_same(there):
+    csv = "sentence1,sentence2\nA man.,He is here.\n"
+    forms = {
+        "csv": csv.encode(),
+        "tsv": csv.replace(",", "\t").encode(),
+        "jsonl": b'{"sentence1": "A man.", "sentence2": "He is here."}\n',
+        "txt": b"\nA man.\tHe is here.\r\n",
+    }
+    for form, data in forms.items():
+        path = there / f"pairs.{form}"
+        path.write_bytes(data)
+        (one,) = read_questions(path, task="answers")
+        (two,) = questions_in(data, form, task="answers")
+        assert (one.text, one.pair) == (two.text, two.pair) == ("A man.", "He is here.")
+        assert one.place.startswith(f"{path}:")
+        assert two.place.startswith("stdin:")
+    only = read_questions(there / "pairs.csv", task="topic", columns=Columns(text="sentence2"))
+    assert (only[0].text, only[0].pair) == ("He is here.", None)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "task", "said"),
+    [
+        ("a.csv", "text,task\nFine.,sentiment\nFine.,weather\n", None, r"a\.csv:3: no task 'weath"),
+        ("b.csv", "text,task\nFine.,\n", None, r"b\.csv:2: column 'task' is empty"),
+        ("c.csv", "text\nFine.\n", None, r"c\.csv: no task is named"),
+        ("d.txt", "Fine.\n\nFine.\tToo.\n", "topic", r"d\.txt:3: .* single texts, got a pair"),
+        ("e.jsonl", '{"text": "Fine."}\n{"text": 3}\n', "topic", r"e\.jsonl:2: .* must hold text"),
+        ("f.csv", 'text,id\nFine.,1\n"",2\n', "topic", r"f\.csv:3: the text is empty"),
+        ("g.csv", "text\nFine.\n", "answers", r"g\.csv:2: .* pairs of texts, got one text"),
+        ("h.txt", "\n\n", "topic", r"h\.txt: there is no text"),
+        ("i.pdf", "text", "topic", r"i\.pdf: unknown kind of file; .* a document"),
+        ("j.txt", "Fine.", None, "say which task"),
+    ],
+)
+def test_what_cannot_be_asked_is_named_with_file_and_line(opened, there, name, text, task, said):
+    path = there / name
+    path.write_text(text)
+    with pytest.raises(InputError, match=said):
+        predict(opened, read_questions(path, task=task))
+
+
+def test_other_refusals_say_what_is_expected(opened, there):
+    with pytest.raises(InputError, match="there is no such file"):
+        read_questions(there / "none.txt", task="topic")
+    with pytest.raises(InputError, match="unknown form 'xml' of stdin: expected one of txt"):
+        questions_in(b"a", "xml", task="topic")
+    with pytest.raises(InputError, match="2 texts and 1 second texts"):
+        questions_of(["a", "b"], task="answers", pairs=["c"])
+    with pytest.raises(InputError, match="batch_size must be at least 1"):
+        predict(opened, [], batch_size=0)
+
+
+def test_confidence_is_calibrated_by_the_temperature_that_the_bank_holds(opened):
+    entry = opened.bank.entries[0]
+    fitted = entry.facts["temperature"]
+    assert fitted["rows"] == entry.facts["rows"]["dev"]
+    (answer,) = opened.answer(["It was a delight."], task="sentiment")
+    assert answer.temperature == fitted["value"]
+    shares = (torch.tensor(answer.logits, dtype=torch.float64) / fitted["value"]).softmax(0)
+    assert list(answer.probabilities.values()) == pytest.approx(shares.tolist())
+    assert answer.confidence == pytest.approx(float(shares.max()))
+    (note,) = calibration_notes(opened.bank, ["sentiment", "sentiment"])
+    assert "confidence is calibrated" in note
+
+
+def test_a_bank_without_temperatures_answers_by_plain_softmax_and_says_so(run, there):
+    bank = package.load_bank(run / "bank")
+    entries = tuple(
+        replace(e, facts={k: v for k, v in e.facts.items() if k != "temperature"})
+        for e in bank.entries
+    )
+    package.save_bank(replace(bank, entries=entries), there / "older")
+    older = open_bank(there / "older")
+    (answer,) = older.answer(["It was a delight."], task="sentiment")
+    assert answer.temperature is None
+    plain = torch.tensor(answer.logits, dtype=torch.float64).softmax(0)
+    assert list(answer.probabilities.values()) == pytest.approx(plain.tolist())
+    (note,) = calibration_notes(older.bank, ["sentiment"])
+    assert "not calibrated, but the model's plain softmax" in note

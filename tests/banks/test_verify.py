@@ -1,0 +1,428 @@
+"""Verification sees every difference, and nothing but differences."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_runs import QUICK, file_hashes, tiny_run
+
+from cl_graft import load_bank, save_bank
+from cl_graft.banks.add import add_task
+from cl_graft.banks.forget import forget
+from cl_graft.banks.inspect import repair_folder
+from cl_graft.banks.opening import load_base
+from cl_graft.banks.verify import VerifyReport, bank_folder, verify
+from cl_graft.errors import (
+    BankError,
+    DamagedFile,
+    InputError,
+    WrongArchitecture,
+    WrongBase,
+    WrongTokenizer,
+)
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.folders import run_folder
+from cl_graft.experiments.run import run as run_strategy
+from cl_graft.grafts.bank import Canary, Entry, GraftBank
+from cl_graft.grafts.graft import Graft
+from cl_graft.models import load_model
+from cl_graft.storage.checksums import read_sealed, sealed_json
+
+
+@pytest.fixture(scope="module")
+def run(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("verify"), tiny_bert, ["sentiment", "topic"])
+
+
+def changed(run: Path, folder: Path, position: int, **fields: object) -> Path:
+    """Save the run's bank with one entry made otherwise; its files are all in order."""
+    bank = load_bank(run / "bank")
+    entries = list(bank.entries)
+    entries[position] = replace(entries[position], **fields)  # type: ignore[arg-type]
+    save_bank(GraftBank(bank.layout, bank.base, bank.mode, tuple(entries)), folder)
+    return folder
+
+
+def change_results(run: Path, folder: Path, change: Callable[[Any], object]) -> None:
+    """Write a run's results to a folder with something in them made otherwise, sealed again."""
+    values = read_sealed((run / "results.json").read_bytes(), name="results")
+    change(values)
+    (folder / "results.json").write_bytes(sealed_json(values))
+
+
+def canary_of(run: Path, position: int) -> Canary:
+    entry: Entry = load_bank(run / "bank").entries[position]
+    assert entry.canary is not None
+    return entry.canary
+
+
+def test_a_bank_answers_in_a_rebuilt_model_with_the_bits_it_was_learned_with(run):
+    report = verify(run)
+    assert report.ok
+    assert [(e.task, e.weights, e.canary, e.run) for e in report.entries] == [
+        ("sentiment", "same bits", "same bits", "same bits"),
+        ("topic", "same bits", "same bits", "same bits"),
+    ]
+    assert all(entry.difference == 0 for entry in report.entries)
+
+
+def test_a_bank_alone_is_verified_too(run, tmp_path):
+    bank = load_bank(run / "bank")
+    save_bank(bank, tmp_path / "alone")
+    report = verify(tmp_path / "alone")
+    assert report.ok
+    assert {entry.run for entry in report.entries} == {"not recorded"}
+
+
+def test_weights_that_are_not_the_recorded_ones_are_seen_in_their_entry_alone(run, tmp_path):
+    report = verify(changed(run, tmp_path / "bank", 1, weights_sha256="0" * 64))
+    assert not report.ok
+    assert [entry.weights for entry in report.entries] == ["same bits", "differs"]
+
+
+def test_another_value_changes_weights_and_logits_of_its_entry_and_of_all_later_ones(run, tmp_path):
+    owned = load_bank(run / "bank").entries[0].owned
+    report = verify(
+        changed(run, tmp_path / "bank", 0, owned=replace(owned, values=owned.values + 1))
+    )
+    assert [entry.weights for entry in report.entries] == ["differs", "differs"]
+    assert [entry.canary for entry in report.entries] == ["differs", "differs"]
+
+
+def test_in_the_recorded_environment_the_last_bit_of_a_logit_counts(run, tmp_path):
+    canary = canary_of(run, 0)
+    logits = torch.nextafter(canary.logits, torch.full_like(canary.logits, 9.0))
+    report = verify(changed(run, tmp_path / "bank", 0, canary=replace(canary, logits=logits)))
+    assert report.entries[0].canary == "differs"
+    assert report.entries[0].elsewhere == ()
+
+
+@pytest.mark.parametrize(
+    ("by", "outcome", "ok"), [(1e-6, "within tolerance", True), (1e-1, "differs", False)]
+)
+def test_from_another_environment_logits_are_compared_to_a_tolerance(
+    run, tmp_path, by, outcome, ok
+):
+    canary = canary_of(run, 0)
+    elsewhere = Canary(
+        canary.inputs, canary.logits + by, {**canary.environment, "torch": "1.0", "threads": "1"}
+    )
+    report = verify(changed(run, tmp_path / "bank", 0, canary=elsewhere))
+    assert report.entries[0].canary == outcome
+    assert report.entries[0].elsewhere[-1] == f"torch 1.0, here {torch.__version__}"
+    assert report.ok is ok
+
+
+def test_the_recorded_number_of_threads_is_used_and_given_back(run, tmp_path):
+    before = torch.get_num_threads()
+    canary = canary_of(run, 0)
+    other = Canary(canary.inputs, canary.logits, {**canary.environment, "threads": "2"})
+    report = verify(changed(run, tmp_path / "bank", 0, canary=other))
+    assert report.entries[0].elsewhere == ()
+    assert torch.get_num_threads() == before
+
+
+def test_a_number_of_threads_that_no_machine_starts_is_another_environment(run, tmp_path):
+    canary = canary_of(run, 0)
+    environment = {**canary.environment, "threads": "1000000"}
+    bank = changed(run, tmp_path / "bank", 0, canary=replace(canary, environment=environment))
+    report = verify(bank)
+    here = torch.get_num_threads()
+    assert report.entries[0].elsewhere == (f"threads 1000000, here {here}",)
+    assert report.ok
+
+
+def test_an_entry_that_the_model_cannot_answer_with_is_refused(run, tmp_path):
+    entry = load_bank(run / "bank").entries[0]
+    canary = canary_of(run, 0)
+    nothing = Graft(entry.owned.region, entry.owned.values * float("nan"))
+    for number, fields in enumerate([
+        {"owned": nothing},
+        {"head": {**entry.head, "bias": entry.head["bias"] * float("nan")}},
+        {"head": {}},
+        {"canary": replace(canary, inputs=canary.inputs + 10**6)},
+        {"canary": replace(canary, inputs=canary.inputs[:0], logits=canary.logits[:0])},
+        {"canary": replace(canary, logits=canary.logits.long())},
+    ]):  # fmt: skip
+        bank = changed(run, tmp_path / str(number), 0, **fields)
+        with pytest.raises(DamagedFile, match="task 'sentiment' is damaged"):
+            verify(bank)
+
+
+def test_an_entry_without_a_recorded_batch_is_verified_by_its_weights(run, tmp_path):
+    report = verify(changed(run, tmp_path / "bank", 0, canary=None))
+    assert report.ok
+    assert report.entries[0].canary == "not recorded"
+    assert report.entries[0].difference is None
+
+
+def test_a_run_that_measured_other_logits_at_the_end_is_seen(run, tmp_path):
+    save_bank(load_bank(run / "bank"), tmp_path / "bank")
+    change_results(run, tmp_path, lambda results: results["logit_hashes"]["topic"].update(end="0"))
+    report = verify(tmp_path)
+    assert [entry.run for entry in report.entries] == ["same bits", "differs"]
+    assert not report.ok
+
+
+def test_the_base_may_have_moved_but_must_be_the_same(run, tiny_bert, tiny_distilbert, tmp_path):
+    bank = load_bank(run / "bank")
+    base = replace(bank.base, model=str(tmp_path / "gone"))
+    save_bank(GraftBank(bank.layout, base, bank.mode, bank.entries), tmp_path / "bank")
+    with pytest.raises(InputError, match="gone"):
+        verify(tmp_path / "bank")
+    assert verify(tmp_path / "bank", model=str(tiny_bert)).ok
+    with pytest.raises(WrongArchitecture, match="belongs to another model"):
+        verify(tmp_path / "bank", model=str(tiny_distilbert))
+    loaded = load_base(bank.base)
+    with torch.no_grad():
+        next(loaded.model.backbone.parameters())[0, 0] += 1.0
+    loaded.model.backbone.save_pretrained(tmp_path / "other")
+    loaded.tokenizer.save_pretrained(tmp_path / "other")
+    with pytest.raises(WrongBase, match="fingerprint"):
+        verify(tmp_path / "bank", model=str(tmp_path / "other"))
+
+
+def test_a_cut_entry_file_is_refused(run, tmp_path):
+    bank = tmp_path / "bank"
+    save_bank(load_bank(run / "bank"), bank)
+    entry = next((bank / "entries").iterdir())
+    entry.write_bytes(entry.read_bytes()[:-5])
+    with pytest.raises(DamagedFile, match="cut short"):
+        verify(bank)
+
+
+def test_where_there_is_no_bank_it_is_said_what_there_is(run, tmp_path):
+    with pytest.raises(InputError, match="there is no folder"):
+        verify(tmp_path / "nowhere")
+    with pytest.raises(InputError, match=r"name one of them: .*grafting/seed0"):
+        verify(run.parent.parent)
+    (tmp_path / "results.json").write_text("{}")
+    with pytest.raises(InputError, match="not the results of a run"):
+        verify(tmp_path)
+    with pytest.raises(InputError, match="holds no bank"):
+        bank_folder(tmp_path)
+
+
+def test_progress_goes_through_the_entries(run):
+    steps = []
+    verify(run, progress=lambda *step: steps.append(step))
+    assert steps == [("verify sentiment", 1, 2), ("verify topic", 2, 2)]
+
+
+def outcomes(report: VerifyReport) -> dict[str, str]:
+    return {finding.what: finding.outcome for finding in report.findings}
+
+
+def test_everything_that_a_run_recorded_is_compared(run):
+    found = outcomes(verify(run))
+    assert set(found.values()) == {"same"}
+    assert {"results.json", "config.json", "metrics.csv", "summary.md", "settings"} <= set(found)
+    assert {"base model", "data of sentiment", "data of topic"} <= set(found)
+    assert {"base config.json", "base model.safetensors", "base tokenizer.json"} <= set(found)
+
+
+def test_a_run_without_a_bank_is_verified_by_all_the_rest(tiny_bert, tmp_path):
+    config = config_from({**QUICK, "model": str(tiny_bert), "tasks": ["sentiment"]})
+    run_strategy(config, strategy="naive", seed=0, out=tmp_path)
+    folder = run_folder(tmp_path, "naive", 0)
+    report = verify(folder)
+    assert report.ok
+    assert report.entries == ()
+    assert set(outcomes(report).values()) == {"same"}
+    with pytest.raises(WrongBase, match="another base model"):
+        verify(folder, model=str(other_weights(tiny_bert, tmp_path / "other")))
+
+
+@pytest.mark.parametrize("name", ["results.json", "config.json"])
+def test_a_flipped_bit_of_results_or_config_is_refused(run, tmp_path, name):
+    copied = shutil.copytree(run, tmp_path / "run")
+    data = bytearray((copied / name).read_bytes())
+    for place in (40, len(data) // 2, len(data) - 3):
+        changed = bytearray(data)
+        changed[place] ^= 4
+        (copied / name).write_bytes(changed)
+        with pytest.raises(BankError, match=rf"{name} is (cut short or )?altered"):
+            verify(copied)
+
+
+@pytest.mark.parametrize("name", ["metrics.csv", "summary.md"])
+def test_a_changed_table_is_a_difference(run, tmp_path, name):
+    copied = shutil.copytree(run, tmp_path / "run")
+    (copied / name).write_text((copied / name).read_text() + "\n")
+    report = verify(copied)
+    assert outcomes(report)[name] == "differs"
+    assert not report.ok
+    (copied / name).unlink()
+    assert outcomes(verify(copied))[name] == "differs"
+
+
+def test_a_config_put_in_the_place_of_another_is_a_difference(run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    values = read_sealed((copied / "config.json").read_bytes(), name="config")
+    (copied / "config.json").write_bytes(sealed_json({**values, "shots": 9}))
+    found = outcomes(verify(copied))
+    assert (found["config.json"], found["settings"]) == ("differs", "differs")
+
+
+@pytest.fixture
+def grown(run, tmp_path):
+    """A run whose bank gained a task and lost it again, and copies of the bank in between."""
+    copied = shutil.copytree(run, tmp_path / "grafting" / "seed0")
+    shutil.copytree(copied / "bank", tmp_path / "two")
+    add_task(copied, "paraphrase")
+    shutil.copytree(copied / "bank", tmp_path / "three")
+    return copied
+
+
+def test_a_bank_that_grew_and_forgot_belongs_to_its_run(grown):
+    assert outcomes(verify(grown))["bank"] == "same"
+    assert verify(grown).ok
+    forget(grown, "paraphrase")
+    assert outcomes(verify(grown / "bank"))["bank"] == "same"
+    assert forget(grown, "topic").done
+    assert forget(grown, "topic").positions == ()
+    assert verify(grown).ok
+
+
+def test_a_rolled_back_bank_is_a_difference_until_it_is_accepted(grown):
+    two, three = grown.parents[1] / "two", grown.parents[1] / "three"
+    for place, said in ((two, "holds 2 entries where results.json names 3"), (three, "")):
+        shutil.rmtree(grown / "bank")
+        shutil.copytree(place, grown / "bank")
+        report = verify(grown)
+        (finding,) = (f for f in report.findings if f.what == "bank")
+        assert (finding.outcome, report.ok) == ("differs" if said else "same", not said)
+        assert said in finding.detail
+    forget(grown, "paraphrase")
+    shutil.rmtree(grown / "bank")
+    shutil.copytree(three, grown / "bank")
+    assert outcomes(verify(grown))["bank"] == "differs"
+    add_task(grown, "urgency")
+    assert outcomes(verify(grown))["bank"] == "differs"  # no change makes it the run's own
+    repair_folder(grown)
+    assert verify(grown).ok
+
+
+def test_a_bank_that_is_gone_and_results_that_are_gone_are_differences(run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "grafting" / "seed0")
+    (copied / "bank").rename(tmp_path / "moved")
+    report = verify(copied)
+    assert (outcomes(report)["bank"], report.ok) == ("differs", False)
+    (tmp_path / "moved").rename(copied / "bank")
+    (copied / "results.json").unlink()
+    for place in (copied, copied / "bank"):
+        report = verify(place)
+        assert (outcomes(report)["results.json"], report.ok) == ("differs", False)
+    (copied / "checkpoints").mkdir()
+    assert outcomes(verify(copied))["results.json"] == "not checked"
+    shutil.rmtree(copied / "bank")
+    with pytest.raises(InputError, match=r"holds no results\.json: it is not finished"):
+        verify(copied)
+
+
+@pytest.mark.parametrize("task", ["paraphrase", None])
+def test_a_change_of_the_bank_that_is_killed_at_any_write_is_not_called_tampering(
+    run, tmp_path, monkeypatch, task
+):
+    """Killed between two writes of `add` or `forget`; the same call again ends as undisturbed."""
+    really = os.replace
+
+    def change(folder):
+        return add_task(folder, task) if task else forget(folder, "topic")
+
+    undisturbed = shutil.copytree(run, tmp_path / "undisturbed" / "seed0")
+    change(undisturbed)
+    expected = file_hashes(undisturbed / "bank"), (undisturbed / "results.json").read_bytes()
+    for crash_at in range(30):
+        copied = shutil.copytree(run, tmp_path / str(crash_at) / "seed0")
+        calls = 0
+
+        def crash(source, target, limit=crash_at):
+            nonlocal calls
+            calls += 1
+            if calls > limit:
+                raise KeyboardInterrupt
+            really(source, target)
+
+        killed = False
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "replace", crash)
+            try:
+                change(copied)
+            except KeyboardInterrupt:
+                killed = True
+        assert verify(copied).ok
+        change(copied)
+        assert (file_hashes(copied / "bank"), (copied / "results.json").read_bytes()) == expected
+        assert verify(copied).ok
+        if not killed:
+            assert crash_at >= 5
+            return
+    raise AssertionError("the change never ended")
+
+
+def test_other_data_are_a_difference_and_missing_data_are_said(tiny_bert, tmp_path):
+    rows = [f"{['wet', 'fine'][n % 2]} day {n},{['rain', 'sun'][n % 2]}" for n in range(60)]
+    data = tmp_path / "days.csv"
+    data.write_text("\n".join(["text,label", *rows]) + "\n")
+    folder = tiny_run(tmp_path / "out", tiny_bert, [str(data)])
+    assert outcomes(verify(folder))["data of days"] == "same"
+    data.write_text("\n".join(["text,label", *rows[2:], "dry day,sun", "wet day,rain"]) + "\n")
+    report = verify(folder)
+    assert (outcomes(report)["data of days"], report.ok) == ("differs", False)
+    data.unlink()
+    report = verify(folder)
+    assert (outcomes(report)["data"], report.ok) == ("not checked", True)
+
+
+def test_other_versions_are_said_and_are_no_fault(run, tmp_path):
+    copied = shutil.copytree(run, tmp_path / "run")
+    change_results(run, copied, lambda results: results["versions"].update(datasets="1.0"))
+    report = verify(copied)
+    assert outcomes(report)["datasets"] == "other here"
+    assert report.ok
+
+
+def other_weights(model: Path, folder: Path) -> Path:
+    loaded = load_model(str(model))
+    with torch.no_grad():
+        next(loaded.model.backbone.parameters())[0, 0] += 1.0
+    loaded.model.backbone.save_pretrained(folder)
+    loaded.tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_another_tokenizer_on_the_same_weights_is_refused_as_such(run, tiny_bert, tmp_path):
+    other = shutil.copytree(tiny_bert, tmp_path / "other")
+    tokenizer = json.loads((other / "tokenizer.json").read_text())
+    tokenizer["normalizer"]["lowercase"] = not tokenizer["normalizer"]["lowercase"]
+    (other / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(WrongTokenizer, match="the weights are the same, but its tokenizer"):
+        verify(run, model=str(other))
+
+
+def test_a_bit_of_the_checkpoint_that_no_weight_depends_on_is_a_difference(
+    run, tiny_bert, tmp_path
+):
+    other = shutil.copytree(tiny_bert, tmp_path / "other")
+    config = (other / "config.json").read_text()
+    (other / "config.json").write_text(config.replace("0.1", "0.5", 1))
+    report = verify(run, model=str(other))
+    assert outcomes(report)["base config.json"] == "differs"
+    assert not report.ok
+    assert all(entry.ok for entry in report.entries)
+
+
+def test_code_of_a_checkpoint_is_not_run_because_a_bank_says_so(run, tiny_bert, tmp_path):
+    bank = load_bank(run / "bank")
+    base = replace(bank.base, facts={**bank.base.facts, "trust_remote_code": True})
+    save_bank(GraftBank(bank.layout, base, bank.mode, bank.entries), tmp_path / "bank")
+    with pytest.raises(InputError, match="runs only with trust_remote_code=True"):
+        verify(tmp_path / "bank")
+    assert verify(tmp_path / "bank", trust_remote_code=True).ok

@@ -1,0 +1,74 @@
+"""Doubled, contradicting and leaked rows are counted."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from cl_graft.data.audit import audit, shared_rows, told
+from cl_graft.data.load import load_task
+from cl_graft.data.text_task import Row, TextTask
+
+
+def rows(*given: tuple[str, int]) -> tuple[Row, ...]:
+    return tuple(Row(text, None, label) for text, label in given)
+
+
+def task(train, dev, test) -> TextTask:
+    return TextTask("mine", ("no", "yes"), rows(*train), rows(*dev), rows(*test))
+
+
+def test_clean_rows_count_nothing():
+    clean = task([("a", 0), ("b", 1)], [("c", 0)], [("d", 1)])
+    assert told(clean, audit(clean)) == []
+    assert set(audit(clean).values()) == {0}
+
+
+def test_each_kind_is_counted_once_for_each_row():
+    train = [("a", 0), ("a", 0), ("a", 1), ("b", 1), ("b", 1), ("c", 0)]
+    found = task(train, [("a", 0), ("x", 1)], [("b", 0), ("x", 0), ("y", 1)])
+    counts = audit(found)
+    assert counts == {
+        "train_test_overlap": 2,
+        "train_dev_overlap": 1,
+        "duplicates": 2,
+        "conflicts": 3,
+    }
+    said = "\n".join(told(found, counts))
+    assert "2 of 3 test rows also stand in train or dev" in said
+    assert "3 of 6 training rows have texts that also stand in train with another" in said
+
+
+def test_rows_that_differ_in_a_blank_are_different_rows():
+    found = task([("a b", 0), ("a  b", 1), ("a b ", 0)], [(" a b", 0)], [("a b\t", 1)])
+    assert set(audit(found).values()) == {0}
+
+
+def test_the_second_text_counts_as_part_of_a_row():
+    pair = (Row("a", "b", 0), Row("a", "c", 1))
+    found = TextTask("mine", ("no", "yes"), pair, pair[:1], (Row("a", "d", 0),))
+    assert audit(found)["conflicts"] == 0
+    assert audit(found)["train_test_overlap"] == 0
+
+
+def test_test_rows_that_another_task_of_the_stream_learns_from_are_counted_by_task():
+    clean = task([("a", 0), ("b", 1)], [("c", 0)], [("d", 1)])
+    leaking = task([("d", 0), ("e", 1)], [("f", 0)], [("a", 1), ("c", 0), ("g", 1)])
+    both = task([("g", 0), ("h", 1)], [("a", 0)], [("x", 1)])
+    named = [replace(each, name=name) for each, name in ((clean, "one"), (leaking, "two"))]
+    assert shared_rows([*named, both]) == [
+        ("1 of its 1 test rows also stand in train or dev of two",),
+        (
+            "2 of its 3 test rows also stand in train or dev of one",
+            "2 of its 3 test rows also stand in train or dev of mine",
+        ),
+        (),
+    ]
+    assert shared_rows([clean]) == [()]
+
+
+def test_real_tasks_of_one_family_are_noticed_in_a_stream(data_dir: Path):
+    tasks = [load_task(name, data=data_dir) for name in ("sst2_sent", "mr", "cr")]
+    notes = shared_rows(tasks)
+    assert re.fullmatch(r"[0-9]+ of its 872 test rows .* of mr", notes[0][0])
+    assert re.fullmatch(r"[0-9,]+ of its 2,000 test rows .* of sst2_sent", notes[1][0])
+    assert notes[2] == ()

@@ -1,0 +1,191 @@
+"""k rows a class, a dev split that always exists, and nothing in two splits."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cl_graft.data.few_shot import few_shot, hold_out_test
+from cl_graft.data.text_task import Row
+from cl_graft.errors import InputError
+
+NAMES = ("no", "yes", "perhaps")
+
+
+def rows_of(*counts: int) -> list[Row]:
+    """Rows with `counts[c]` of class c, the classes mixed."""
+    left = list(counts)
+    rows: list[Row] = []
+    while any(left):
+        for label, count in enumerate(left):
+            if count:
+                left[label] -= 1
+                rows.append(Row(f"row {len(rows)}", None, label))
+    return rows
+
+
+def counts(rows) -> dict:
+    return dict(Counter(row.label for row in rows))
+
+
+def test_k_rows_a_class_train_and_the_next_k_are_dev():
+    chosen = few_shot(rows_of(50, 60, 70), label_names=NAMES, shots=16, data_seed=0)
+    assert counts(chosen.train) == counts(chosen.dev) == {0: 16, 1: 16, 2: 16}
+    assert chosen.rule["train_rows"] == {"no": 16, "yes": 16, "perhaps": 16}
+    assert chosen.rule["dev"] == "the next 16 rows a class"
+    assert "note" not in chosen.rule
+
+
+def test_dev_takes_of_each_class_what_the_smallest_has_left_if_that_makes_enough_rows():
+    chosen = few_shot(rows_of(40, 35), label_names=NAMES[:2], shots=20, data_seed=0)
+    assert counts(chosen.train) == {0: 20, 1: 20}
+    assert counts(chosen.dev) == {0: 15, 1: 15}
+    assert chosen.rule["dev"] == "the next 15 rows a class"
+
+
+def test_dev_never_holds_the_rows_of_one_class_alone_because_the_other_is_used_up():
+    # As in CR, where the smaller class has 367 rows and the larger one 1,402.
+    for shots in (350, 360, 366, 367):
+        chosen = few_shot(rows_of(367, 1402), label_names=NAMES[:2], shots=shots, data_seed=0)
+        negative, positive = counts(chosen.dev)[0], counts(chosen.dev)[1]
+        assert negative == positive >= 17
+    assert counts(chosen.train) == {0: 349, 1: 349}
+    assert chosen.rule["dev"] == "5% of the training rows"
+    assert "the smallest class has 0 rows left" in chosen.rule["note"]
+
+
+def test_dev_is_5_percent_of_train_if_too_few_rows_are_left():
+    rows = rows_of(105, 110)
+    chosen = few_shot(rows, label_names=NAMES[:2], shots=100, data_seed=0)
+    assert counts(chosen.train) == {0: 95, 1: 95}
+    assert counts(chosen.dev) == {0: 5, 1: 5}
+    assert chosen.rule["dev"] == "5% of the training rows"
+
+
+def test_few_shots_keep_their_k_dev_rows_a_class_where_the_data_has_them():
+    chosen = few_shot(rows_of(100, 100), label_names=NAMES[:2], shots=4, data_seed=0)
+    assert counts(chosen.train) == counts(chosen.dev) == {0: 4, 1: 4}
+
+
+def test_all_rows_train_but_for_5_percent_without_shots():
+    chosen = few_shot(rows_of(200, 100), label_names=NAMES[:2], shots=None, data_seed=0)
+    assert counts(chosen.train) == {0: 190, 1: 95}
+    assert counts(chosen.dev) == {0: 10, 1: 5}
+
+
+def test_the_datas_own_dev_split_is_used_as_it_is_and_cut_to_the_shots():
+    dev = [Row(f"dev {number}", None, number % 2) for number in range(20)]
+    rows = rows_of(30, 30)
+    whole = few_shot(rows, label_names=NAMES[:2], shots=None, data_seed=0, dev=dev)
+    assert (list(whole.train), list(whole.dev)) == (rows, dev)
+    few = few_shot(rows, label_names=NAMES[:2], shots=30, data_seed=0, dev=dev)
+    assert counts(few.train) == {0: 30, 1: 30}
+    assert set(few.dev) == set(dev)
+    fewer = few_shot(rows, label_names=NAMES[:2], shots=4, data_seed=0, dev=dev)
+    assert counts(fewer.dev) == {0: 4, 1: 4}
+
+
+def test_too_few_rows_are_an_error_that_says_how_many_there_are():
+    with pytest.raises(InputError, match=r"no 9, yes 30\. Ask for fewer, .* shots_short 'all'"):
+        few_shot(rows_of(9, 30), label_names=NAMES[:2], shots=10, data_seed=0, short="error")
+
+
+def test_short_all_takes_every_row_of_a_class_that_is_too_small():
+    chosen = few_shot(rows_of(9, 90), label_names=NAMES[:2], shots=40, data_seed=0, short="all")
+    assert counts(chosen.train) == {0: 8, 1: 38}
+    assert counts(chosen.dev) == {0: 1, 1: 2}
+    assert chosen.rule["shots_short"] == "all"
+    assert chosen.rule["note"].startswith("fewer than 40 rows, all of which serve: no 9; dev is 5%")
+
+
+def test_a_dev_split_of_ones_own_with_one_class_alone_is_not_used_and_one_that_lacks_a_class_is():
+    one = [Row(f"dev {number}", None, 1) for number in range(40)]
+    chosen = few_shot(rows_of(40, 40), label_names=NAMES[:2], shots=20, data_seed=0, dev=one)
+    assert counts(chosen.dev) == {0: 1, 1: 1}
+    assert "own dev split are of the class 'yes'" in chosen.rule["note"]
+    two = [*one, Row("dev 40", None, 0)]
+    chosen = few_shot(rows_of(9, 9, 9), label_names=NAMES, shots=None, data_seed=0, dev=two)
+    assert set(chosen.dev) == set(two)
+    assert chosen.rule["note"] == "dev has no row of perhaps"
+
+
+def test_a_class_of_a_single_row_is_named_as_one_that_dev_lacks():
+    chosen = few_shot(rows_of(1, 90), label_names=NAMES[:2], shots=40, data_seed=0, short="all")
+    assert counts(chosen.train)[0] == 1
+    assert chosen.rule["note"].endswith("dev has no row of no")
+
+
+def test_a_class_without_rows_is_an_error_even_if_short_classes_are_allowed():
+    for short in ("error", "all"):
+        with pytest.raises(InputError, match=r"no training row at all; .*perhaps 0"):
+            few_shot(rows_of(9, 9), label_names=NAMES, shots=2, data_seed=0, short=short)
+
+
+def test_shots_below_1_an_unknown_rule_and_rows_without_any_to_spare_are_refused():
+    with pytest.raises(InputError, match="at least 1 row a class, got 0"):
+        few_shot(rows_of(9, 9), label_names=NAMES[:2], shots=0, data_seed=0)
+    with pytest.raises(InputError, match="'error' or 'all', got 'some'"):
+        few_shot(rows_of(9, 9), label_names=NAMES[:2], shots=1, data_seed=0, short="some")
+    with pytest.raises(InputError, match="too few to hold out"):
+        few_shot(rows_of(1, 1), label_names=NAMES[:2], shots=1, data_seed=0)
+
+
+def test_a_regression_counts_all_rows_together():
+    rows = [Row(f"row {number}", None, number / 7) for number in range(100)]
+    chosen = few_shot(rows, label_names=(), shots=40, data_seed=0)
+    assert (len(chosen.train), len(chosen.dev)) == (40, 40)
+    assert chosen.rule["train_rows"] == {"all": 40}
+
+
+def test_a_smaller_k_is_a_part_of_a_larger_one_and_another_seed_is_another_sample():
+    rows = rows_of(300, 300)
+    samples = {
+        k: set(few_shot(rows, label_names=NAMES[:2], shots=k, data_seed=7).train)
+        for k in (16, 64, 128)
+    }
+    assert samples[16] < samples[64] < samples[128]
+    assert samples[16] != set(few_shot(rows, label_names=NAMES[:2], shots=16, data_seed=8).train)
+
+
+def test_the_sample_does_not_depend_on_the_order_of_the_label_names():
+    rows = rows_of(100, 100)
+    turned = [Row(row.text, None, 1 - int(row.label)) for row in rows]
+    one = few_shot(rows, label_names=("no", "yes"), shots=16, data_seed=0)
+    other = few_shot(turned, label_names=("yes", "no"), shots=16, data_seed=0)
+    assert [row.text for row in one.train] == [row.text for row in other.train]
+
+
+@given(
+    sizes=st.lists(st.integers(2, 60), min_size=2, max_size=3),
+    shots=st.none() | st.integers(1, 70),
+    seed=st.integers(0, 5),
+)
+def test_train_and_dev_are_never_empty_never_share_a_row_and_keep_the_files_order(
+    sizes, shots, seed
+):
+    rows = rows_of(*sizes)
+    names = NAMES[: len(sizes)]
+    chosen = few_shot(rows, label_names=names, shots=shots, data_seed=seed, short="all")
+    assert chosen.dev
+    assert not set(chosen.train) & set(chosen.dev)
+    assert set(counts(chosen.train)) == set(range(len(sizes)))
+    # Every class stands in dev, each with the same share of its training rows but for one row.
+    assert set(counts(chosen.dev)) == set(range(len(sizes)))
+    shares = [counts(chosen.dev)[label] / count for label, count in counts(chosen.train).items()]
+    for label, count in counts(chosen.train).items():
+        assert counts(chosen.dev)[label] <= max(1, min(shares) * count + 1)
+    for part in (chosen.train, chosen.dev):
+        places = [rows.index(row) for row in part]
+        assert places == sorted(places)
+
+
+def test_a_held_out_test_split_is_a_fifth_and_shares_no_text_with_train():
+    rows = [Row(f"text {number // 2}", None, number % 2) for number in range(200)]
+    train, test = hold_out_test(rows, data_seed=0)
+    assert (len(train), len(test)) == (160, 40)
+    assert not {row.text for row in train} & {row.text for row in test}
+    assert (train, test) == hold_out_test(rows, data_seed=0)
+    assert test != hold_out_test(rows, data_seed=1)[1]
+    with pytest.raises(InputError, match="two different texts"):
+        hold_out_test(rows[:2], data_seed=0)

@@ -1,0 +1,205 @@
+"""A small file whose rows would fill the memory is refused before they are built."""
+
+import gzip
+import json
+import time
+import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cl_graft.data.columns import Columns
+from cl_graft.data.readers import read_rows
+from cl_graft.data.record_files import read_records
+from cl_graft.data.text_files import MAX_LINE, Reading
+from cl_graft.errors import InputError
+
+SMALL = Reading(max_megabytes=2)
+LONG = "a" * 900_000
+
+
+@contextmanager
+def little_memory(most: int = 60_000_000) -> Iterator[None]:
+    """Make sure that a `with` block takes less than `most` bytes, of Python's and of Arrow's."""
+    pool = pa.proxy_memory_pool(pa.default_memory_pool())
+    before = pa.default_memory_pool()
+    pa.set_memory_pool(pool)
+    tracemalloc.start()
+    try:
+        yield
+        taken = tracemalloc.get_traced_memory()[1] + pool.max_memory()
+    finally:
+        tracemalloc.stop()
+        pa.set_memory_pool(before)
+    assert taken < most, f"{taken:,} bytes"
+
+
+def repeated(kind: pa.DataType, rows: int = 2000) -> pa.Array:
+    """One long value in a dictionary, which every row has."""
+    return pa.DictionaryArray.from_arrays(pa.array([0] * rows, pa.int32()), pa.array([LONG], kind))
+
+
+class Wrapped(pa.ExtensionType):
+    """Texts under another name."""
+
+    def __init__(self) -> None:
+        super().__init__(pa.string(), "cl_graft.tests.wrapped")
+
+    def __arrow_ext_serialize__(self) -> bytes:
+        return b""
+
+    @classmethod
+    def __arrow_ext_deserialize__(cls, storage_type: pa.DataType, serialized: bytes) -> "Wrapped":
+        return cls()
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
+@pytest.mark.parametrize("stored", [True, False])
+def test_a_parquet_dictionary_counts_as_often_as_rows_have_its_values(tmp_path, kind, stored):
+    path = tmp_path / "a.parquet"
+    table = pa.table({"text": repeated(kind), "label": [0, 1] * 1000})
+    pq.write_table(table, path, compression="zstd", store_schema=stored)
+    assert path.stat().st_size < 2000
+    with little_memory(), pytest.raises(InputError, match="larger than 2 MB when unpacked"):
+        read_records(path, reading=SMALL)
+
+
+def test_parquet_of_large_plain_values_is_refused_by_what_it_declares(tmp_path):
+    path = tmp_path / "a.parquet"
+    texts = [LONG] * 300
+    pq.write_table(pa.table({"text": texts}), path, compression="zstd", use_dictionary=False)
+    assert path.stat().st_size < 100_000
+    with little_memory(), pytest.raises(InputError, match="larger than 2 MB when unpacked"):
+        read_records(path, reading=SMALL)
+
+
+def test_lists_and_large_fixed_values_of_parquet_are_passed_over(tmp_path):
+    path = tmp_path / "a.parquet"
+    table = pa.table(
+        {
+            "text": ["one", "two"] * 500,
+            "label": ["x", "y"] * 500,
+            "long": pa.array([[0] * 20_000] * 1000, pa.list_(pa.int8())),
+            "wide": pa.array([b"a" * 100_000] * 1000, pa.binary(100_000)),
+            "inner": pa.array([{"a": 1}] * 1000),
+        }
+    )
+    pq.write_table(table, path, compression="zstd")
+    with little_memory():
+        read = read_records(path, reading=SMALL)
+    assert read.columns == ("text", "label")
+    assert read.records[1].values == {"text": "two", "label": "y"}
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_texts_of_an_extension_type_are_counted_or_passed_over(tmp_path, known):
+    path = tmp_path / "a.parquet"
+    kind = pa.json_() if known and hasattr(pa, "json_") else Wrapped()
+    with suppress(pa.ArrowKeyError):  # this type is registered already
+        pa.register_extension_type(kind)
+    texts = pa.ExtensionArray.from_storage(kind, pa.array([f'"{LONG}"'] * 300))
+    pq.write_table(pa.table({"text": texts, "label": [0] * 300}), path, compression="zstd")
+    assert path.stat().st_size < 2000
+    columns: tuple[str, ...] = ("label",)
+    with little_memory(), suppress(InputError):
+        columns = read_records(path, reading=SMALL).columns
+    assert columns == ("label",)
+
+
+def test_dictionaries_of_parquet_give_the_rows_that_they_stand_for(tmp_path):
+    labels = pa.array(["good", "bad", None, "good"]).dictionary_encode()
+    numbers = pa.DictionaryArray.from_arrays(pa.array([1, 0, 1, 0]), pa.array([7, 8]))
+    table = pa.table({"text": list("abcd"), "label": labels, "number": numbers})
+    pq.write_table(table, tmp_path / "a.parquet")
+    values = [r.values for r in read_records(tmp_path / "a.parquet").records]
+    assert values == table.to_pylist()
+
+
+def test_more_parquet_rows_than_may_be_are_refused_before_one_is_built(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": pa.nulls(3_000_000, pa.string())}), path)
+    assert path.stat().st_size < 10_000
+    start = time.perf_counter()
+    with little_memory(), pytest.raises(InputError, match="more than 20,000 rows"):
+        read_records(path, reading=SMALL)
+    assert time.perf_counter() - start < 5
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_saved_data_set_with_a_dictionary_is_refused_before_it_is_unpacked(tmp_path, inside):
+    datasets.disable_progress_bars()
+    path = tmp_path / "saved"
+    datasets.Dataset.from_dict({"text": ["a"] * 2000, "label": [0, 1] * 1000}).save_to_disk(path)
+    (file,) = path.glob("*.arrow")
+    text = repeated(pa.string())
+    if inside:
+        text = pa.ListArray.from_arrays(pa.array(range(2001), pa.int32()), text)
+    table = pa.table({"text": text, "label": [0, 1] * 1000})
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    with little_memory(), pytest.raises(InputError, match="the datasets library does not write"):
+        read_rows(path, reading=SMALL)
+
+
+def test_columns_of_a_saved_data_set_that_are_no_single_values_are_passed_over(tmp_path):
+    datasets.disable_progress_bars()
+    columns = {"text": ["a", "b"] * 20, "label": [0, 1] * 20, "words": [["c"] * 9] * 40}
+    datasets.Dataset.from_dict(columns).save_to_disk(tmp_path / "saved")
+    read = read_rows(tmp_path / "saved")
+    assert (read.columns.text, len(read.splits["train"])) == ("text", 40)
+    with pytest.raises(InputError, match="no column 'words'"):
+        read_rows(tmp_path / "saved", columns=Columns(label="words"))
+
+
+def test_a_saved_data_set_whose_offsets_lead_nowhere_is_an_error(tmp_path):
+    datasets.disable_progress_bars()
+    path = tmp_path / "saved"
+    datasets.Dataset.from_dict({"text": ["a"] * 3, "label": [0, 1, 0]}).save_to_disk(path)
+    (file,) = path.glob("*.arrow")
+    offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, 1, 2_000_000_000, 3)))
+    text = pa.StringArray.from_buffers(3, offsets, pa.py_buffer(b"abc"))
+    table = pa.table({"text": text, "label": [0, 1, 0]})
+    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(InputError, match=r"saved\[train\]: the rows cannot be read"):
+        read_rows(path)
+
+
+def test_rows_are_counted_as_the_memory_that_they_take(tmp_path):
+    """Thousands of empty objects in a line, or hundreds of columns, are small in the file alone."""
+    empty = json.dumps({"text": "a", "label": 0, "more": [{}] * 300})
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress((f"{empty}\n" * 1500).encode()))
+    header = ",".join(["text", "label", *(f"c{n}" for n in range(500))])
+    row = ",".join(["a", "0", *["1"] * 500])
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress("\n".join([header, *[row] * 900]).encode()))
+    for path in tmp_path.iterdir():
+        with little_memory(100_000_000), pytest.raises(InputError, match="16 MB of memory, 8 time"):
+            read_records(path, reading=SMALL)
+
+
+def test_a_line_beyond_any_row_is_refused_before_it_is_parsed(tmp_path):
+    objects = "{}," * (MAX_LINE // 3)
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": 0, "more": [' + objects + "{}]}\n")
+    with little_memory(), pytest.raises(InputError, match=r"a\.jsonl:1: the line has 8,000,0.."):
+        read_records(tmp_path / "a.jsonl")
+    for name, content in {
+        "header.csv": "," * (MAX_LINE + 1),
+        "row.csv": "text,label\na,b\n" + "," * (MAX_LINE + 1),
+        "field.tsv": 'text\tlabel\n"' + "a" * (MAX_LINE + 1) + '"\tb\n',
+    }.items():
+        (tmp_path / name).write_text(content)
+        with little_memory(), pytest.raises(InputError, match=r"a line of 8,000,0.. characters"):
+            read_records(tmp_path / name)
+
+
+def test_an_open_quote_before_many_lines_takes_the_time_of_one_pass(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('text,label\n"open,x\n' + "a,b\n" * 400_000)
+    start = time.perf_counter()
+    with pytest.raises(InputError, match=r"a\.csv:2: not a readable row"):
+        read_records(path)
+    assert time.perf_counter() - start < 20

@@ -1,0 +1,334 @@
+"""A name becomes a task: preset, path, generated or hub; and every wrong name is answered."""
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cl_graft.data.load import load_task
+from cl_graft.data.prompts import PROMPTS, Prompt
+from cl_graft.data.synthetic import GENERATED
+from cl_graft.errors import InputError
+
+
+def write(path: Path, texts: list[str], labels: tuple = ("ham", "spam"), **columns: str) -> Path:
+    text, label = columns.get("text", "text"), columns.get("label", "label")
+    lines = [
+        json.dumps({text: value, label: labels[number % len(labels)]})
+        for number, value in enumerate(texts)
+    ]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(lines))
+    return path
+
+
+def texts(count: int, start: int = 0) -> list[str]:
+    return [f"message number {number}" for number in range(start, start + count)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of data sets: `mail` with train and test, `notes.jsonl`, and the preset `cr`."""
+    write(tmp_path / "mail" / "train.jsonl", texts(200))
+    write(tmp_path / "mail" / "test.jsonl", texts(60, 200))
+    write(tmp_path / "notes.jsonl", texts(100))
+    write(tmp_path / "cr" / "train.jsonl", texts(100), (1, 0))
+    write(tmp_path / "cr" / "test.jsonl", texts(40, 100), ("positive", "negative"))
+    return tmp_path
+
+
+def test_a_name_is_looked_for_among_the_folders_and_files_of_the_data(folder: Path):
+    mail = load_task("mail", data=folder, shots=20)
+    assert (mail.name, len(mail.train), len(mail.dev), len(mail.test)) == ("mail", 40, 40, 60)
+    assert mail.source["test_split"] == "the data's own test split"
+    notes = load_task("notes", data=folder)
+    assert (notes.name, len(notes.train), len(notes.dev), len(notes.test)) == ("notes", 76, 4, 20)
+    assert notes.source["test_split"] == "80/20 of all rows, by data seed 0"
+    assert notes.source["rows_read"] == {"train": 100}
+
+
+def test_a_path_is_a_task_named_after_its_last_part(folder: Path):
+    assert load_task(str(folder / "mail")).name == "mail"
+    assert load_task(str(folder / "notes.jsonl")).name == "notes"
+    assert load_task(str(folder / "mail")).fingerprint == (
+        load_task("mail", data=folder).fingerprint
+    )
+
+
+def test_data_that_holds_rows_itself_is_the_task_of_the_given_name(folder: Path):
+    task = load_task("letters", data=folder / "mail")
+    assert (task.name, task.label_names) == ("letters", ("ham", "spam"))
+    assert load_task("letters", data=folder / "notes.jsonl").name == "letters"
+
+
+def test_a_preset_brings_names_and_prompts_to_data_that_declares_none(folder: Path):
+    task = load_task("cr", data=folder)
+    assert task.label_names == ("negative", "positive")
+    assert task.prompt == PROMPTS["cr"]
+    assert {task.train[0].label, task.train[1].label} == {0, 1}
+
+
+def test_a_presets_labels_declared_in_another_order_mend_class_ids_and_keep_the_prompts(
+    folder: Path,
+):
+    write(folder / "cr" / "test.jsonl", texts(40, 100), (1, 0))
+    given = load_task("cr", data=folder)
+    mended = load_task("cr", data=folder, label_names=("positive", "negative"))
+    assert mended.prompt == given.prompt
+    for one, other in zip(given.test, mended.test, strict=True):
+        assert given.label_names[one.label] != mended.label_names[other.label]
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "declared"),
+    [
+        ("cr", ("ham", "spam"), False),
+        ("cr", ("ham", "spam"), True),
+        ("imdb", ("negative", "neutral", "positive"), False),
+        ("imdb", ("negative", "neutral", "positive"), True),
+        ("imdb", (1, 2, 3, 4, 5), False),
+        ("trec", ("ABBR", "bug", "feature"), False),
+        ("trec", ("ABBR", "bug", "feature"), True),
+        ("trec", (0, 1, 2), False),
+        ("copa", ("A", "B"), True),
+        ("qqp", ("different", "same"), True),
+        ("rte", (0, 1), False),
+        ("stsb", ("bad", "good"), False),
+        ("stsb", ("bad", "good"), True),
+    ],
+)
+def test_data_of_ones_own_that_have_a_presets_name_are_read_as_under_any_other_name(
+    tmp_path: Path, name: str, given: tuple, declared: bool, caplog: pytest.LogCaptureFixture
+):
+    for own in (name, "mine"):
+        write(tmp_path / own / "train.jsonl", texts(100), given)
+        if declared:
+            (tmp_path / own / "meta.json").write_text(json.dumps({"label_names": given[::-1]}))
+    with caplog.at_level(logging.WARNING):
+        task = load_task(name, data=tmp_path)
+    mine = load_task("mine", data=tmp_path)
+    assert caplog.text.count(f"these data are not the known data set {name!r}") == 1
+    for part in ("label_names", "train", "dev", "test", "metric", "max_length", "prompt"):
+        assert getattr(task, part) == getattr(mine, part)
+    assert task.label_names == tuple(str(label) for label in (given[::-1] if declared else given))
+
+
+def test_a_few_faulty_labels_do_not_make_a_presets_data_ones_own(tmp_path: Path):
+    write(tmp_path / "cr" / "train.jsonl", texts(100), (*[1, 0] * 10, "positve"))
+    with pytest.raises(InputError, match=r"'positve' is not among .* did you mean 'positive'"):
+        load_task("cr", data=tmp_path)
+    task = load_task("cr", data=tmp_path, on_bad_row="skip")
+    assert (task.label_names, task.prompt) == (("negative", "positive"), PROMPTS["cr"])
+
+
+def test_one_row_in_twenty_may_have_another_label_in_a_presets_data(tmp_path: Path):
+    write(tmp_path / "cr" / "train.jsonl", texts(200), (*[1, 0] * 9, 0, "x"))
+    with pytest.raises(InputError, match="'x' is not among"):
+        load_task("cr", data=tmp_path)
+    write(tmp_path / "cr" / "train.jsonl", texts(190), (*[1, 0] * 9, "x"))
+    assert load_task("cr", data=tmp_path).label_names == ("0", "1", "x")
+
+
+def test_labels_of_ones_own_that_the_caller_declares_need_no_note(tmp_path: Path):
+    write(tmp_path / "cr" / "train.jsonl", texts(100))
+    task = load_task("cr", data=tmp_path, label_names=("spam", "ham"))
+    assert task.label_names == ("spam", "ham")
+    assert task.prompt is not None
+    assert task.prompt.words == {"spam": "spam", "ham": "ham"}
+    assert task.source["notes"] == []
+
+
+@pytest.mark.parametrize("name", ["copa", "imdb", "qqp", "rte", "mnli"])
+def test_real_data_of_another_benchmark_with_a_presets_name_load_under_it(
+    data_dir: Path, name: str
+):
+    task = load_task(name, data=data_dir / "long15", shots=8, max_test=20)
+    declared = json.loads((data_dir / "long15" / name / "meta.json").read_text())["label_names"]
+    assert list(task.label_names) == declared
+    assert bool(task.source["notes"]) == (name != "mnli")
+
+
+def test_an_f1_is_of_the_label_that_is_positive_wherever_it_stands(tmp_path: Path):
+    pairs = [{"text": t, "text_pair": t, "label": n % 2} for n, t in enumerate(texts(100))]
+    rows = "\n".join(json.dumps(pair) for pair in pairs)
+    for name in ("qqp", "mine"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "train.jsonl").write_text(rows)
+
+    def scored(name: str, **settings) -> tuple:
+        task = load_task(name, data=tmp_path, **settings)
+        return task.metric, task.scored_by, task.source.get("f1_of")
+
+    turned = ("duplicate", "not_duplicate")
+    assert scored("qqp") == ("f1", "f1", "duplicate")
+    assert scored("qqp", label_names=turned) == ("f1", "f1_of_class_0", "duplicate")
+    assert scored("qqp", positive="not_duplicate") == ("f1", "f1_of_class_0", "not_duplicate")
+    assert scored("mine") == ("accuracy", "accuracy", None)
+    assert scored("mine", metric="f1") == ("f1", "f1", "1")
+    meta = {"label_names": ["same", "other"], "positive": "same"}
+    (tmp_path / "mine" / "meta.json").write_text(json.dumps(meta))
+    assert scored("mine") == ("accuracy", "accuracy", None)
+    assert scored("mine", metric="f1") == ("f1", "f1_of_class_0", "same")
+    assert scored("mine", metric="f1", positive="other") == ("f1", "f1", "other")
+    with pytest.raises(InputError, match="positive 'neither' is for the metric 'f1' of two labels"):
+        load_task("mine", data=tmp_path, metric="f1", positive="neither")
+    with pytest.raises(InputError, match="the metric is 'accuracy'"):
+        load_task("mine", data=tmp_path, positive="same")
+    (tmp_path / "mine" / "meta.json").write_text('{"positive": 1}')
+    with pytest.raises(InputError, match="positive must be a label's name, got 1"):
+        load_task("mine", data=tmp_path)
+
+
+def test_a_dev_split_serves_as_test_split_where_there_is_none(tmp_path: Path):
+    write(tmp_path / "mail" / "train.jsonl", texts(200))
+    write(tmp_path / "mail" / "dev.jsonl", texts(60, 200))
+    task = load_task("mail", data=tmp_path)
+    assert [row.text for row in task.test] == texts(60, 200)
+    assert task.source["test_split"] == "the data's dev split serves as test split"
+    assert not {row.text for row in task.dev} & {row.text for row in task.test}
+
+
+def test_settings_of_the_caller_override_what_is_found(folder: Path):
+    prompt = Prompt("{text} {mask}", {"ham": "fine", "spam": "junk"})
+    causal = Prompt("{text} is", {"ham": "fine", "spam": "junk"})
+    task = load_task(
+        "mail",
+        data=folder,
+        metric="f1",
+        max_length=40,
+        prompt=prompt,
+        causal_prompt=causal,
+        max_train=50,
+        max_test=10,
+    )
+    assert (task.metric, task.max_length, len(task.train), len(task.test)) == ("f1", 40, 50, 10)
+    assert (task.prompt, task.causal_prompt) == (prompt, causal)
+
+
+def test_columns_and_a_regression_can_be_named(tmp_path: Path):
+    path = write(tmp_path / "a.jsonl", texts(60), (0.5, 1.5, 2.0), text="body", label="score")
+    task = load_task(str(path), text="body", label="score", label_names=())
+    assert (task.label_names, task.metric, task.prompt) == ((), "pearson", None)
+
+
+def test_the_data_seed_decides_the_sample_and_nothing_else_does(folder: Path):
+    one = load_task("mail", data=folder, shots=20, data_seed=1)
+    assert one == load_task("mail", data=folder, shots=20, data_seed=1)
+    assert one.fingerprint != load_task("mail", data=folder, shots=20, data_seed=2).fingerprint
+
+
+def test_test_rows_that_stand_in_train_are_counted_and_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    write(tmp_path / "mail" / "train.jsonl", texts(100))
+    write(tmp_path / "mail" / "test.jsonl", texts(20, 90))
+    with caplog.at_level(logging.WARNING):
+        task = load_task("mail", data=tmp_path)
+    assert task.source["train_test_overlap"] == 10
+    assert "10 of 20 test rows also stand in train or dev" in caplog.text
+
+
+def test_too_few_rows_name_the_task_and_the_way_out(folder: Path):
+    with pytest.raises(InputError, match=r"task 'mail': .* ham 100, spam 100.*shots_short 'all'"):
+        load_task("mail", data=folder, shots=101, shots_short="error")
+    task = load_task("mail", data=folder, shots=101)
+    assert (len(task.train), len(task.dev)) == (190, 10)
+
+
+def test_a_dev_split_that_train_has_to_give_is_told_in_a_note(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    write(tmp_path / "mail.jsonl", texts(120), ("ham", "ham", "spam"))
+    with caplog.at_level(logging.WARNING):
+        task = load_task("mail", data=tmp_path, shots=40, shots_short="all")
+    assert {row.label for row in task.dev} == {0, 1}
+    (note,) = task.source["notes"]
+    assert note.startswith("fewer than 40 rows, all of which serve: spam 35; dev is 5% of the ")
+    assert f"task mail: {note}" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("name", "shots"), [("cr", 367), ("cola", 2514), ("mrpc", 1194), ("mpqa", 1520)]
+)
+def test_dev_of_real_data_holds_every_class_where_the_smaller_one_is_used_up(
+    data_dir: Path, name: str, shots: int
+):
+    task = load_task(name, data=data_dir, shots=shots)
+    counts = [sum(row.label == label for row in task.dev) for label in (0, 1)]
+    assert counts[0] == counts[1] == round(0.05 * shots)
+
+
+def test_a_generated_task_has_as_many_rows_as_asked_for():
+    task = load_task("generated:sentiment", shots=30, data_seed=5)
+    classes = len(GENERATED["sentiment"].label_names)
+    assert (task.name, len(task.train)) == ("sentiment", 30 * classes)
+    assert len(task.test) == 1000
+    assert len(task.dev) >= 32
+    assert task.source["train_test_overlap"] == 0
+    assert task.prompt is not None
+    assert task.causal_prompt is not None
+    other = load_task("sentiment", shots=30, data_seed=6)
+    assert (other.train == task.train, other.test == task.test) == (False, True)
+
+
+def test_the_datas_own_folder_goes_before_a_generated_task_of_that_name(tmp_path: Path):
+    write(tmp_path / "sentiment" / "train.jsonl", texts(100))
+    assert load_task("sentiment", data=tmp_path).label_names == ("ham", "spam")
+    assert load_task("topic", data=tmp_path, shots=8).source["from"] == "generated:topic"
+    generated = load_task("generated:sentiment", data=tmp_path, shots=8)
+    assert generated.source["from"] == "generated:sentiment"
+
+
+def test_a_folder_without_rows_does_not_hide_the_known_task_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "sentiment").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert load_task("sentiment", shots=8).source["from"] == "generated:sentiment"
+    write(tmp_path / "sentiment" / "train.jsonl", texts(100))
+    assert load_task("sentiment", shots=8).label_names == ("ham", "spam")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("qnly", r"unknown task 'qnly'; did you mean 'qnli'\?"),
+        ("generated:sentimant", r"no generated task 'sentimant'; did you mean 'sentiment'\?"),
+        ("./nothing.csv", r"nothing\.csv: there is no such file or folder"),
+        ("nothing.csv", r"nothing\.csv: there is no such file or folder"),
+        ("copa", "not on the hub in a form that is read here"),
+        (" ", "name is empty"),
+        ("a/b c", "cannot name a file"),
+    ],
+)
+def test_an_unknown_name_is_answered(name: str, message: str):
+    with pytest.raises(InputError, match=message):
+        load_task(name)
+
+
+def test_a_name_unknown_to_the_data_folder_is_answered_with_what_it_holds(folder: Path):
+    with pytest.raises(InputError, match=r"no data for task 'mial'; did you mean 'mail'\?.*notes"):
+        load_task("mial", data=folder)
+    with pytest.raises(InputError, match="no data for task 'qnli'"):
+        load_task("qnli", data=folder)
+    with pytest.raises(InputError, match="there is no such file or folder"):
+        load_task("mail", data=folder / "none")
+
+
+def test_a_file_whose_name_cannot_name_a_task_is_refused(tmp_path: Path):
+    path = write(tmp_path / "my mail.jsonl", texts(50))
+    with pytest.raises(InputError, match="task name 'my mail' cannot name a file"):
+        load_task(str(path))
+
+
+def test_importing_the_tasks_imports_neither_transformers_nor_datasets():
+    code = (
+        "import sys, cl_graft.data; "
+        "print([m for m in ('transformers', 'datasets', 'avalanche', 'pyarrow') "
+        "if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

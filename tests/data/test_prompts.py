@@ -1,0 +1,130 @@
+"""Templates are checked when they are written, and filled as LM-BFF fills them."""
+
+import pickle
+
+import pytest
+
+from cl_graft.data.presets import PRESETS
+from cl_graft.data.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts, fill_field
+from cl_graft.data.synthetic import GENERATED, label_names
+from cl_graft.errors import InputError
+
+WORDS = {"a": "Yes", "b": "No"}
+
+
+@pytest.mark.parametrize(
+    ("field", "filled"),
+    [
+        ("text", "Is it Late?"),
+        ("text-", "Is it Late"),
+        ("text_lower", "is it Late?"),
+        ("text_lower-", "is it Late"),
+        ("text_pair", "Yes it is"),
+        ("text_pair-", "Yes it is"),
+        ("text_pair_lower", "yes it is"),
+    ],
+)
+def test_a_field_stands_for_its_text(field: str, filled: str):
+    assert fill_field(field, "Is it Late?", "Yes it is") == filled
+    assert Prompt(f"{{text}} {{{field}}} {{mask}}", WORDS).masked
+
+
+@pytest.mark.parametrize(
+    ("template", "message"),
+    [
+        ("{txt} {mask}", r"unknown field \{txt\}; did you mean 'text'"),
+        ("{mask} only", r"holds no \{text\}"),
+        ("{text} {mask} {mask}", "more than once"),
+        ("{text {mask}", "prompt template"),
+        ("{text:>10} {mask}", "bare name"),
+        ("{} {text}", "bare name"),
+        ("{text!r}", "bare name"),
+    ],
+)
+def test_a_faulty_template_is_refused(template: str, message: str):
+    with pytest.raises(InputError, match=message):
+        Prompt(template, WORDS).words_for(())
+
+
+def test_words_that_are_empty_or_shared_are_refused():
+    with pytest.raises(InputError, match="is empty"):
+        Prompt("{text} {mask}", {"a": " "})
+    with pytest.raises(InputError, match="share the prompt word 'Yes'"):
+        Prompt("{text} {mask}", {"a": "Yes", "b": "Yes"})
+
+
+def test_words_come_in_the_order_of_the_label_names():
+    prompt = Prompt("{text} {mask}", WORDS)
+    assert prompt.words_for(("b", "a")) == ("No", "Yes")
+    with pytest.raises(InputError, match="no word for label 'c'"):
+        prompt.words_for(("a", "c"))
+
+
+def test_a_prompt_survives_pickling_and_does_not_follow_its_callers_dictionary():
+    words = dict(WORDS)
+    prompt = Prompt("{text} {mask}", words)
+    words["a"] = "Perhaps"
+    assert prompt.words == WORDS
+    assert pickle.loads(pickle.dumps(prompt)) == prompt
+
+
+def test_double_braces_are_braces():
+    assert Prompt("{{x}} {text} {mask}", WORDS).pieces[0].literal.startswith("{")
+
+
+@pytest.mark.parametrize("name", sorted(set(PRESETS) - {"stsb"}))
+def test_every_classification_preset_has_a_prompt_of_both_kinds_with_its_label_names(name: str):
+    preset = PRESETS[name]
+    masked, causal = PROMPTS[name], CAUSAL_PROMPTS[name]
+    assert masked.masked
+    assert not causal.masked
+    for prompt in (masked, causal):
+        assert set(prompt.words) == set(preset.label_names)
+        assert prompt.uses_pair == preset.pair
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_every_generated_task_has_a_prompt_of_both_kinds_with_its_label_names(name: str):
+    for prompt in (PROMPTS[name], CAUSAL_PROMPTS[name]):
+        assert set(prompt.words) == set(label_names(name))
+        assert prompt.uses_pair == GENERATED[name].pair
+
+
+def test_no_prompt_is_without_a_task():
+    assert set(PROMPTS) == set(CAUSAL_PROMPTS) == (set(PRESETS) - {"stsb"}) | set(GENERATED)
+
+
+# Expected templates and words: LM-BFF (https://arxiv.org/abs/2012.15723), tables 1 and C.1.
+@pytest.mark.parametrize(
+    ("name", "template", "words"),
+    [
+        ("sst2", "{text} It was {mask}.", {"negative": "terrible", "positive": "great"}),
+        ("trec", "{mask}: {text}", {"abbreviation": "Expression", "number": "Number"}),
+        ("ag_news", "{mask}: {text}", {"World": "World", "Sci/Tech": "Tech"}),
+        (
+            "snli",
+            "{text-}? {mask}, {text_pair_lower}",
+            {"entailment": "Yes", "neutral": "Maybe", "contradiction": "No"},
+        ),
+        ("mrpc", "{text} {mask}, {text_pair_lower}", {"equivalent": "Yes", "not_equivalent": "No"}),
+    ],
+)
+def test_prompts_are_the_published_ones(name: str, template: str, words: dict):
+    assert PROMPTS[name].template == template
+    assert words.items() <= PROMPTS[name].words.items()
+
+
+def test_a_task_of_ones_own_is_asked_for_its_label_names():
+    masked, causal = default_prompts(("spam", "no_spam"), pair=False)
+    assert masked.words_for(("no_spam", "spam")) == ("no spam", "spam")
+    assert masked.masked
+    assert not causal.masked
+    assert not masked.uses_pair
+    assert all(prompt.uses_pair for prompt in default_prompts(("a", "b"), pair=True))
+
+
+def test_a_prompt_holds_lines_but_no_control_characters():
+    assert Prompt("{text}\n\tIt was", {"a": "x"}).masked is False
+    for template, word in [("{text} \x1b[2J", "x"), ("{text} \u202e", "x"), ("{text}", "a\nb")]:
+        with pytest.raises(InputError, match=r"holds the control U\+"):
+            Prompt(template, {"a": word})

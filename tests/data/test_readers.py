@@ -1,0 +1,389 @@
+"""Every form of data gives the same rows, and every fault one sentence with file and line."""
+
+import csv
+import gzip
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from cl_graft.data.bad_rows import BadRows
+from cl_graft.data.columns import Columns
+from cl_graft.data.readers import has_rows, read_hub_rows, read_rows
+from cl_graft.data.text_files import Reading
+from cl_graft.data.text_task import Row
+from cl_graft.errors import InputError
+
+TEXTS = ["Good, very good", 'She said "no"', "tab\there", "Zoë — 漢字", "two\nlines", "plain"]
+RECORDS = [
+    {"text": text, "label": label}
+    for text, label in zip(TEXTS, ["good", "bad", "good", "bad", "good", "bad"], strict=True)
+]
+ROWS = tuple(Row(r["text"], None, int(r["label"] == "good")) for r in RECORDS)
+
+
+def write_lines(path: Path, records: list[dict]) -> Path:
+    text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+    path.parent.mkdir(exist_ok=True)
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text, encoding="utf-8")
+    return path
+
+
+def write_table(path: Path, records: list[dict], delimiter: str, encoding: str = "utf-8") -> Path:
+    with path.open("w", newline="", encoding=encoding) as file:
+        writer = csv.DictWriter(file, list(records[0]), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(records)
+    return path
+
+
+def write_parquet(path: Path, records: list[dict]) -> Path:
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
+    return path
+
+
+def write_any(folder: Path, name: str) -> Path:
+    path = folder / name
+    if "jsonl" in name:
+        return write_lines(path, RECORDS)
+    if name.endswith("parquet"):
+        return write_parquet(path, RECORDS)
+    if name == "semicolon.csv":
+        return write_table(path, RECORDS, ";")
+    if name == "bom.csv":
+        return write_table(path, RECORDS, ",", "utf-8-sig")
+    return write_table(path, RECORDS, "\t" if "tsv" in name else ",")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a.jsonl", "a.jsonl.gz", "a.csv", "a.tsv", "a.parquet", "bom.csv", "semicolon.csv", "A.CSV"],
+)
+def test_every_format_gives_the_same_rows(tmp_path: Path, name: str):
+    path = write_any(tmp_path, name)
+    read = read_rows(path)
+    assert read.splits == {"train": ROWS}
+    assert read.label_names == ("bad", "good")
+    assert has_rows(path)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.tsv", "a.parquet"])
+def test_texts_are_read_as_they_are(tmp_path: Path, name: str):
+    texts = [
+        "هذا نص עברית \u202e\u200f.",
+        "👩‍👩‍👧‍👦 🇪🇺 👍🏽",
+        "Z\u0351\u036b\u0343a\u0302\u0323l\u0336g\u0321o",
+        "a\x01b\x1b[31mc\x7f, zero\u200bwidth",
+        "[SEP] [MASK] </s> <|endoftext|>",
+    ]
+    records = [{"text": text, "label": n % 2} for n, text in enumerate(texts)]
+    path = tmp_path / name
+    if name == "a.jsonl":
+        write_lines(path, records)
+    elif name == "a.parquet":
+        write_parquet(path, records)
+    else:
+        write_table(path, records, "," if name == "a.csv" else "\t")
+    assert [row.text for row in read_rows(path).splits["train"]] == texts
+
+
+def test_a_folder_gives_its_splits_in_any_formats(tmp_path: Path):
+    write_lines(tmp_path / "train.jsonl.gz", RECORDS)
+    write_table(tmp_path / "validation.csv", RECORDS[:4], ",")
+    write_parquet(tmp_path / "test.parquet", RECORDS[:2])
+    (tmp_path / "README.md").write_text("notes")
+    read = read_rows(tmp_path)
+    assert read.splits == {"train": ROWS, "dev": ROWS[:4], "test": ROWS[:2]}
+
+
+@pytest.mark.parametrize("split", ["dev", "valid", "val", "validation"])
+def test_a_dev_file_has_many_names(tmp_path: Path, split: str):
+    write_lines(tmp_path / "train.jsonl", RECORDS)
+    write_lines(tmp_path / f"{split}.jsonl", RECORDS)
+    assert set(read_rows(tmp_path).splits) == {"train", "dev"}
+
+
+def test_a_folders_meta_file_declares_label_names_and_their_order(tmp_path: Path):
+    write_lines(tmp_path / "train.jsonl", [{"text": "a", "label": 0}, {"text": "b", "label": "x"}])
+    (tmp_path / "meta.json").write_text(json.dumps({"label_names": ["z", "x"]}))
+    read = read_rows(tmp_path)
+    assert read.label_names == ("z", "x")
+    assert [row.label for row in read.splits["train"]] == [0, 1]
+    (tmp_path / "meta.json").write_text("{")
+    with pytest.raises(InputError, match=r"meta\.json: not a readable JSON object"):
+        read_rows(tmp_path)
+    (tmp_path / "meta.json").write_text('{"label_names": "z, x"}')
+    with pytest.raises(InputError, match="must be a list of texts, got 'z, x'"):
+        read_rows(tmp_path)
+
+
+def test_data_sets_saved_to_disk_give_rows_and_label_names(tmp_path: Path):
+    import datasets
+
+    datasets.disable_progress_bars()
+    features = datasets.Features(
+        {"sentence": datasets.Value("string"), "label": datasets.ClassLabel(names=["good", "bad"])}
+    )
+    columns = {"sentence": TEXTS, "label": [r["label"] for r in RECORDS]}
+    table = datasets.Dataset.from_dict(columns, features=features)
+    table.save_to_disk(tmp_path / "one")
+    datasets.DatasetDict({"train": table, "validation": table.select([0, 1])}).save_to_disk(
+        tmp_path / "many"
+    )
+    table.to_parquet(tmp_path / "table.parquet")
+    expected = tuple(Row(row.text, None, 1 - int(row.label)) for row in ROWS)
+    for name in ("one", "many", "table.parquet"):
+        read = read_rows(tmp_path / name)
+        assert has_rows(tmp_path / name)
+        assert read.label_names == ("good", "bad")
+        assert read.splits["train"] == expected
+    assert read_rows(tmp_path / "many").splits["dev"] == expected[:2]
+    assert read_rows(tmp_path / "many").columns.text == "sentence"
+
+
+def test_rows_marked_unlabelled_by_the_datasets_library_are_left_out_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    import datasets
+
+    datasets.disable_progress_bars()
+    features = datasets.Features(
+        {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["a", "b"])}
+    )
+    table = datasets.Dataset.from_dict(
+        {"text": ["x", "y", "z"], "label": [0, -1, 1]}, features=features
+    )
+    table.save_to_disk(tmp_path / "saved")
+    with caplog.at_level(logging.WARNING):
+        assert [row.text for row in read_rows(tmp_path / "saved").splits["train"]] == ["x", "z"]
+    assert "left out 1 row: without a label" in caplog.text
+
+
+def test_a_test_split_with_hidden_labels_is_named_and_left_out(tmp_path: Path):
+    write_lines(tmp_path / "train.jsonl", RECORDS)
+    write_lines(tmp_path / "dev.jsonl", RECORDS)
+    write_lines(tmp_path / "test.jsonl", [{"text": "a", "label": -1}, {"text": "b", "label": -1}])
+    read = read_rows(tmp_path)
+    assert set(read.splits) == {"train", "dev"}
+    assert read.without_labels == ("test",)
+
+
+def test_an_unreachable_hub_is_an_error_within_seconds_that_names_the_local_forms(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    import time
+
+    from huggingface_hub import constants
+
+    # Port 9 of this machine answers nobody: a hub that cannot be reached, wherever the test runs.
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    start = time.monotonic()
+    with pytest.raises(InputError, match=r"cannot be reached .*\.parquet.*save_to_disk"):
+        read_hub_rows("someone/some_data")
+    assert time.monotonic() - start < 8
+
+
+def test_what_the_datasets_library_loads_by_name_becomes_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    import datasets
+    from huggingface_hub import constants
+
+    # Offline the library loads only what is on this machine: here a folder under its full path.
+    datasets.disable_progress_bars()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    write_lines(tmp_path / "named" / "train.jsonl", RECORDS)
+    write_lines(tmp_path / "named" / "test.jsonl", RECORDS[:2])
+    read = read_hub_rows(str(tmp_path / "named"))
+    assert read.splits == {"train": ROWS, "test": ROWS[:2]}
+    with pytest.raises(InputError, match=r"hub data set 'someone/absent' cannot be loaded"):
+        read_hub_rows("someone/absent")
+
+
+def test_usual_column_names_are_found_pairs_before_single_texts(tmp_path: Path):
+    for text, text_pair in [
+        ("text", "text_pair"),
+        ("sentence1", "sentence2"),
+        ("premise", "hypothesis"),
+        ("question1", "question2"),
+        ("question", "sentence"),
+        ("sentence", None),
+    ]:
+        record = {"idx": "1", text: "one", "label": "a"} | ({text_pair: "two"} if text_pair else {})
+        path = write_lines(tmp_path / "a.jsonl", [record, {**record, "label": "b"}])
+        read = read_rows(path)
+        assert (read.columns.text, read.columns.text_pair) == (text, text_pair)
+        assert read.splits["train"][0] == Row("one", "two" if text_pair else None, 0)
+
+
+def test_columns_that_are_named_override_those_that_would_be_found(tmp_path: Path):
+    records = [
+        {"text": "t", "headline": f"h{n}", "body": "b", "label": "x", "stars": n} for n in range(3)
+    ]
+    path = write_lines(tmp_path / "a.jsonl", records)
+    read = read_rows(path, columns=Columns(text="headline", text_pair="body", label="stars"))
+    assert read.splits["train"][2] == Row("h2", "b", 2)
+    read = read_rows(path, columns=Columns(text="headline", label="stars"))
+    assert read.splits["train"][2] == Row("h2", None, 2)
+
+
+def test_labels_without_declared_names_become_names_sorted_as_numbers_or_as_text(tmp_path: Path):
+    records = [{"text": "t", "label": label} for label in (10, 2, 10, 1)]
+    read = read_rows(write_lines(tmp_path / "a.jsonl", records))
+    assert read.label_names == ("1", "2", "10")
+    assert [row.label for row in read.splits["train"]] == [2, 1, 2, 0]
+    records = [{"text": "t", "label": label} for label in (True, False)]
+    assert read_rows(write_lines(tmp_path / "a.jsonl", records)).label_names == ("false", "true")
+    records = [{"text": "t", "label": label} for label in ("10", "9")]
+    assert read_rows(write_table(tmp_path / "a.csv", records, ",")).label_names == ("9", "10")
+
+
+def test_no_label_names_mean_a_regression(tmp_path: Path):
+    records = [{"text": "t", "label": label} for label in (0.5, 3, "2.25")]
+    read = read_rows(write_lines(tmp_path / "a.jsonl", records), label_names=())
+    assert [row.label for row in read.splits["train"]] == [0.5, 3.0, 2.25]
+    records = [{"text": "t", "label": label} for label in (0.5, "high")]
+    path = write_lines(tmp_path / "a.jsonl", records)
+    with pytest.raises(InputError, match=r"a\.jsonl:2: label 'high' is not a number"):
+        read_rows(path, label_names=())
+
+
+def test_a_tsv_with_lone_quotes_is_read_literally(tmp_path: Path):
+    path = tmp_path / "a.tsv"
+    path.write_text('text\tlabel\n"lone quote\tx\nanother " one\ty\n')
+    assert [row.text for row in read_rows(path).splits["train"]] == ['"lone quote', 'another " one']
+
+
+GOOD = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", GOOD + '{"text": "c", }\n', r"a\.jsonl:3: not valid JSON \(.* at column 15\)"),
+        ("a.jsonl", GOOD + '["c", 1]\n', r"a\.jsonl:3: .* one JSON object, got list"),
+        ("a.jsonl", GOOD + '\n{"text": "c"}\n', r"a\.jsonl:4: there is no column 'label'"),
+        ("a.jsonl", GOOD + '{"text": "  ", "label": "x"}\n', r"a\.jsonl:3: .*'text' is empty"),
+        ("a.jsonl", GOOD + '{"text": null, "label": "x"}\n', r"a\.jsonl:3: .*'text' is empty"),
+        (
+            "a.jsonl",
+            GOOD + '{"text": 7, "label": "x"}\n',
+            r"a\.jsonl:3: .* must hold text, got int",
+        ),
+        ("a.jsonl", GOOD + '{"text": "c", "label": [1]}\n', r"a\.jsonl:3: label \[1\] is neither"),
+        ("a.jsonl", '{"text": "a", "label": "x"}\n', r"a\.jsonl: all rows have the same label 'x'"),
+        ("a.jsonl", "\n \n", r"a\.jsonl: the file is empty"),
+        ("a.jsonl", "", r"a\.jsonl: the file is empty"),
+        ("a.jsonl", '{"words": "a", "label": 1}', r"no text column found among words, label"),
+        ("a.jsonl", '{"text": "a", "lab": 1}', r"no label column found among text, lab"),
+        ("a.csv", "text,label\na,x\nb,y,z\n", r"a\.csv:3: 3 fields, but the header has 2"),
+        ("a.csv", 'text,label\n"a\nb",x\nc\n', r"a\.csv:4: 1 fields, but the header has 2"),
+        ("a.csv", 'text,label\na,x\n"b,y\n', r"a\.csv:3: not a readable row"),
+        ("a.csv", "text,text\na,x\n", r"a\.csv:1: the header names a column twice"),
+        ("a.csv", "text,label\n", r"a\.csv: the file has a header but no rows"),
+        ("a.csv", "text,label\n ,x\nb,y\n", r"a\.csv:2: column 'text' is empty"),
+        ("a.tsv", "text\tlabel\na\tx\nb\n", r"a\.tsv:3: 1 fields, but the header has 2"),
+        ("a.txt", "text", r"a\.txt: unknown kind of file; read are \.jsonl"),
+        ("a.jsonl.gz", GOOD, r"a\.jsonl\.gz: not an intact gzip archive"),
+        ("a.parquet", GOOD, r"a\.parquet: not an intact parquet file"),
+    ],
+)
+def test_a_fault_in_a_file_is_one_sentence_with_its_place(
+    tmp_path: Path, name: str, content: str, message: str
+):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InputError, match=message) as caught:
+        read_rows(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_a_folder_without_train_are_errors(tmp_path: Path):
+    with pytest.raises(InputError, match=r"none\.csv: there is no such file"):
+        read_rows(tmp_path / "none.csv")
+    with pytest.raises(InputError, match="the folder has no train file"):
+        read_rows(tmp_path)
+    assert not has_rows(tmp_path)
+    write_lines(tmp_path / "train.jsonl", RECORDS)
+    write_lines(tmp_path / "train.jsonl.gz", RECORDS)
+    with pytest.raises(InputError, match=r"both train\.jsonl and train\.jsonl\.gz are train files"):
+        read_rows(tmp_path)
+
+
+def test_a_truncated_archive_is_an_error(tmp_path: Path):
+    path = write_lines(tmp_path / "a.jsonl.gz", RECORDS * 50)
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match="ends too early"):
+        read_rows(path)
+
+
+def test_another_encoding_than_the_named_one_is_an_error_that_names_the_line_and_the_byte(
+    tmp_path: Path,
+):
+    path = tmp_path / "a.csv"
+    path.write_bytes("text,label\nplain,x\ncafé,y\n".encode("latin-1"))
+    with pytest.raises(InputError, match=r"a\.csv:3: byte 0xe9 is not UTF-8"):
+        read_rows(path, reading=Reading(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("encoding", "found"),
+    [
+        ("utf-8-sig", None),
+        ("utf-16", "utf-16"),
+        ("utf-16-le", "utf-16-le"),
+        ("utf-32", "utf-32"),
+        ("cp1252", "cp1252"),
+    ],
+)
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.tsv.gz"])
+def test_an_encoding_that_nobody_named_is_found_and_told(
+    tmp_path: Path, name: str, encoding: str, found: str | None
+):
+    rows = [
+        {"text": f"They had “{word}” there – for €5 a day", "label": word[0]}
+        for word in ("café", "née", "naïve")
+    ] * 9
+    kind = name.removesuffix(".gz")[-3:]
+    sign = {"csv": ",", "tsv": "\t"}.get(kind, "")
+    table = [sign.join(("text", "label")), *(sign.join(row.values()) for row in rows)]
+    lines = table if sign else [json.dumps(row, ensure_ascii=False) for row in rows]
+    content = "\r\n".join(lines).encode(encoding)
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    bad = BadRows()
+    read = read_rows(path, bad_rows=bad)
+    assert [row.text for row in read.splits["train"]] == [row["text"] for row in rows]
+    said = [f"{path}: not UTF-8, read as {found}; if that is wrong, name its encoding"]
+    assert [note.split(" (")[0] for note in bad.notes] == (said if found else [])
+
+
+def test_an_unknown_column_is_an_error_that_lists_those_there_are(tmp_path: Path):
+    path = write_lines(tmp_path / "a.jsonl", RECORDS)
+    for columns in (Columns(text="txt"), Columns(text_pair="txt"), Columns(label="txt")):
+        with pytest.raises(
+            InputError, match=r"no column 'txt'; did you mean 'text'\?.*label, text"
+        ):
+            read_rows(path, columns=columns)
+
+
+@pytest.mark.parametrize("label", [2, -1, "maybe", 0.5, "7"])
+def test_a_label_outside_the_declared_names_is_an_error(tmp_path: Path, label: object):
+    records = [{"text": "a", "label": 1}, {"text": "b", "label": label}]
+    path = write_lines(tmp_path / "a.jsonl", records)
+    with pytest.raises(InputError, match=r"a\.jsonl:2: label .* declared"):
+        read_rows(path, label_names=("no", "yes"))
+
+
+def test_a_column_of_identifiers_is_no_label(tmp_path: Path):
+    records = [{"text": "a", "label": f"id-{number}"} for number in range(60)]
+    with pytest.raises(InputError, match="60 different values in 60 rows"):
+        read_rows(write_lines(tmp_path / "a.jsonl", records))

@@ -1,0 +1,87 @@
+"""Text files are unpacked up to a limit, decoded, and cut into lines by any system's line ends."""
+
+import gzip
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from cl_graft.data.text_files import Reading, decode, detect_encoding, lines, read_text
+from cl_graft.errors import InputError
+
+
+@pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
+def test_lines_end_as_on_any_system_and_nowhere_else(ends):
+    text = f"a\u2028b{ends}{ends}\x0bc\x85d{ends}last"
+    assert [found[0].rstrip("\r\n") for found in lines(text)] == [
+        "a\u2028b",
+        "",
+        "\x0bc\x85d",
+        "last",
+    ]
+    assert "".join(found[0] for found in lines(text)) == text
+
+
+def test_a_bomb_is_refused_without_unpacking_it(tmp_path: Path):
+    path = tmp_path / "bomb.csv.gz"
+    path.write_bytes(gzip.compress(bytes(10_000_000)) * 100)
+    assert path.stat().st_size < 2_000_000
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"larger than 3 MB when unpacked.*raise max_megabytes"):
+        read_text(path, Reading(max_megabytes=3))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+def test_the_limit_is_the_largest_size_that_is_read(tmp_path: Path):
+    assert Reading().max_megabytes == 500
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"a" * 1_000_000)
+    assert len(read_text(path, Reading(max_megabytes=1))) == 1_000_000
+    path.write_bytes(b"a" * 1_000_001)
+    with pytest.raises(InputError, match="larger than 1 MB, the limit for a file"):
+        read_text(path, Reading(max_megabytes=1))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
+def test_a_named_encoding_gives_the_text_without_its_mark(encoding):
+    assert decode("café\n".encode(encoding), "a.csv", encoding) == "café\n"
+
+
+def test_bytes_of_another_encoding_can_become_surrogates():
+    text = decode("a\ncafé".encode("latin-1"), "a.csv", escape=True)
+    assert text == "a\ncaf\udce9"
+    with pytest.raises(InputError, match=r"a\.csv:2: byte 0xe9 is not UTF-8 \(offset 5\)"):
+        decode("a\ncafé".encode("latin-1"), "a.csv")
+
+
+@pytest.mark.parametrize(
+    ("text", "written", "found"),
+    [
+        ("Das Möbel war schön, die Tür aber nicht. " * 9, "latin-1", "cp1252"),
+        ("The “menu” was fine.", "cp1252", "cp1252"),
+        ("a strange \x81 control character", "latin-1", "latin-1"),
+        ("plain", "ascii", "utf-8"),
+        ("漢字とかな", "utf-16-be", "utf-8"),
+        ("some text, with 漢", "utf-16-be", "utf-16-be"),
+        # A guess would be as bad as none: the error asks for the name.
+        ("Все хорошо, спасибо", "cp1251", "utf-8"),
+        ("これは日本語の文です", "shift_jis", "utf-8"),
+    ],
+)
+def test_an_encoding_is_found_where_it_is_plain_and_not_guessed_elsewhere(text, written, found):
+    assert detect_encoding(text.encode(written)) == found
+
+
+def test_a_faulty_byte_in_a_file_of_utf8_does_not_make_it_another_encoding():
+    assert detect_encoding("café, naïve, née ".encode() * 9 + b"\xe9") == "utf-8"
+    far = b"a" * 300_000 + b"caf\xe9"
+    assert detect_encoding(far) == "cp1252"
+
+
+def test_settings_that_make_no_sense_are_refused():
+    with pytest.raises(InputError, match="unknown encoding 'utf9'; did you mean 'utf-8'"):
+        Reading(encoding="utf9")
+    with pytest.raises(InputError, match="max_megabytes must be at least 1, got 0"):
+        Reading(max_megabytes=0)

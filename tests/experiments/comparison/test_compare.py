@@ -1,0 +1,135 @@
+"""Comparisons: everything is written, nothing is computed twice, no failure loses the rest."""
+
+import csv
+import json
+
+import pytest
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.results.run_results import RESULTS, read_result
+
+
+def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):
+    out = comparison.out
+    assert comparison.failed == ()
+    assert [cell.strategy for cell in comparison.cells] == ["grafting", "naive", "independent"]
+    for cell in comparison.cells:
+        folder = out / cell.strategy / "seed0"
+        assert {path.name for path in folder.iterdir()} - {"bank"} == {
+            "config.json",
+            "results.json",
+            "metrics.csv",
+            "summary.md",
+            "tensorboard",
+        }
+        assert (folder / "bank").exists() == (cell.strategy == "grafting")
+        assert read_result(folder) == cell
+    assert json.loads((out / "summary.json").read_text()) == comparison.summary
+    text = (out / "summary.md").read_text()
+    for word in ("grafting", "naive", "independent", *tiny_config.tasks, "machine", "torch 2"):
+        assert word in text
+    share = comparison.summary["strategies"]["naive"]["of_independent"]
+    (row,) = [line for line in text.splitlines() if line.startswith("| naive | ")][:1]
+    assert row.split(" | ")[2] == f"{share:.3f}"
+
+
+def test_grafting_forgets_exactly_nothing(comparison):
+    (cell,) = [cell for cell in comparison.cells if cell.strategy == "grafting"]
+    assert cell.backward_transfer == 0.0
+    assert cell.forgetting == 0.0
+    for hashes in cell.logit_hashes.values():
+        assert hashes["learned"] == hashes["end"]
+
+
+def test_naive_changes_the_answers_of_earlier_tasks(comparison):
+    (cell,) = [cell for cell in comparison.cells if cell.strategy == "naive"]
+    first, _, last = cell.logit_hashes.values()
+    assert first["learned"] != first["end"]
+    assert last["learned"] == last["end"]
+
+
+def test_independent_answers_each_task_with_its_own_model_from_then_on(comparison):
+    (cell,) = [cell for cell in comparison.cells if cell.strategy == "independent"]
+    for j in range(3):
+        assert [row[j] for row in cell.R[:j]] == [None] * j
+        assert len({row[j] for row in cell.R[j:]}) == 1
+        assert cell.R[j][j] is not None
+
+
+def test_independent_uses_the_dense_runs_of_grafting(comparison):
+    by_name = {cell.strategy: cell for cell in comparison.cells}
+    for task in by_name["grafting"].tasks:
+        assert "dense" not in by_name["grafting"].seconds_saved[task]
+        assert by_name["independent"].seconds_saved[task]["dense"] > 0
+    dense = [p for p in (comparison.out / "cache").iterdir() if p.name.startswith("dense")]
+    assert len(dense) == 3
+
+
+def test_an_encoder_has_no_scores_before_a_task_was_learned(comparison):
+    for cell in comparison.cells:
+        for i, row in enumerate(cell.R):
+            assert [value is None for value in row] == [j > i for j in range(3)]
+        assert cell.forward_transfer is None
+
+
+def test_the_table_has_one_row_for_every_score(comparison):
+    for cell in comparison.cells:
+        with (comparison.out / cell.strategy / "seed0" / "metrics.csv").open() as file:
+            rows = list(csv.DictReader(file))
+        assert len(rows) == 6
+        for row in rows:
+            j = cell.tasks.index(row["task"])
+            assert float(row["score"]) == cell.R[int(row["experience"])][j]
+
+
+def test_a_finished_comparison_is_read_and_not_computed_again(comparison, tiny_config):
+    paths = [comparison.out / s / "seed0" / RESULTS for s in tiny_config.strategies]
+    before = [path.stat().st_mtime_ns for path in paths]
+    steps = []
+    again = compare(tiny_config, out=comparison.out, progress=steps.append)
+    assert [step.phase for step in steps] == ["reused"] * 3
+    assert again.cells == comparison.cells
+    assert [path.stat().st_mtime_ns for path in paths] == before
+
+
+def test_another_config_is_refused_and_told_apart(comparison, tiny_config):
+    other = tiny_config.model_copy(update={"shots": 8})
+    with pytest.raises(InputError, match="shots 16 there, 8 here"):
+        compare(other, out=comparison.out)
+
+
+def test_files_of_others_are_left_alone(tmp_path, tiny_config):
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(InputError, match=r"thesis\.tex"):
+        compare(tiny_config, out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_cell_that_fails_leaves_the_others_and_can_be_done_again(tmp_path, tiny_config):
+    config = tiny_config.model_copy(
+        update={"tasks": ["sentiment", "topic"], "strategies": ["naive", "independent"]}
+    )
+
+    def stumble(step):
+        if step.strategy == "naive" and step.task == "topic":
+            raise RuntimeError("the power is gone")
+
+    first = compare(config, out=tmp_path, progress=stumble)
+    assert [cell.strategy for cell in first.cells] == ["independent"]
+    assert [(f.strategy, f.seed) for f in first.failed] == [("naive", 0)]
+    assert "the power is gone" in first.failed[0].error
+    assert "the power is gone" in (tmp_path / "summary.md").read_text()
+    left = read_result(tmp_path / "naive" / "seed0")
+    assert (left.complete, len(left.R)) == (False, 1)
+
+    second = compare(config, out=tmp_path)
+    assert second.failed == ()
+    assert [cell.strategy for cell in second.cells] == ["naive", "independent"]
+
+
+def test_wrong_data_is_told_before_anything_is_written(tmp_path, tiny_config):
+    wrong = tiny_config.model_copy(update={"tasks": ["sentiment", "topik"]})
+    with pytest.raises(InputError, match="topic"):
+        compare(wrong, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,131 @@
+"""Sizing: every strategy as large as a number of bytes a task allows, and really no larger."""
+
+import json
+
+import pytest
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.base_model import load_base_model
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.comparison.matched_bytes import Sized, largest_within, sized, sizes_within
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.run import run
+from cl_graft.strategies.registry import available
+
+BUDGET = 12_000
+GRAFTS = ["grafting", "lt_sft", "grafting_by_prototypes", "grafting_by_discriminant"]
+SIZED = [*GRAFTS, "merging_by_average", "lora", "o_lora", "adapters", "prompt_tuning"]
+ROWS = ["replay", "er_ace", "mir", "der", "agem", "cope"]
+FIXED = ["bitfit", "piggyback", "supsup", "wsn", "packnet"]
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch):
+    monkeypatch.setattr("cl_graft.experiments.run.draw_end", lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def config(tiny_config):
+    small = {"tasks": ["sentiment", "topic"], "steps": 4, "shots": 8, "max_test": 20}
+    return tiny_config.model_copy(update=small | {"strategies": available()})
+
+
+@pytest.fixture(scope="module")
+def fits(config):
+    """Sizes and refusals of all strategies at a budget."""
+    loaded, tasks = load_base_model(config), load_tasks(config, seed=0)
+
+    def at(budget, **changed):
+        return sizes_within(budget, config.model_copy(update=changed), loaded, tasks)
+
+    return at
+
+
+@pytest.mark.parametrize(("budget", "largest"), [(6.9, 2), (7.0, 2), (0, None), (1e9, 50)])
+def test_the_largest_within_a_budget_is_found(budget, largest):
+    if largest is None:
+        with pytest.raises(InputError, match="at its smallest a task adds 3 bytes"):
+            largest_within(budget, lambda value: 3 * value, least=1, most=50)
+    else:
+        assert largest_within(budget, lambda value: 3 * value, least=1, most=50) == largest
+
+
+def test_what_fits_has_a_size_and_what_does_not_a_reason(fits):
+    sizes, unmet = fits(BUDGET)
+    assert {*sizes, *unmet} == set(available())
+    for name in SIZED + ROWS:
+        assert sizes[name].setting
+        assert 0 < sizes[name].bytes <= BUDGET
+    for name in ("naive", "joint", "independent"):
+        assert sizes[name] == Sized()
+    assert unmet["ewc"] == "there is no size to set: it adds two copies of all weights"
+    larger, _ = fits(2 * BUDGET)
+    for name in SIZED + ROWS:
+        assert larger[name].value > sizes[name].value
+
+
+def test_what_is_too_large_at_its_smallest_says_how_large_that_is(fits):
+    _, unmet = fits(1_700)
+    for name in ("grafting", "lora"):
+        assert unmet[name].startswith("at its smallest a task adds ")
+    for name in ("wsn", "packnet"):
+        assert "and that is not for us to set" in unmet[name]
+
+
+def test_a_size_that_the_config_gives_stays(fits):
+    given = {"adapters": {"size": 2}, "lora": {"rank": 500}}
+    sizes, unmet = fits(BUDGET, strategy_settings=given)
+    assert sizes["adapters"].value == 2
+    assert "not for us to set" in unmet["lora"]
+
+
+def test_where_nothing_fits_that_is_an_error(fits):
+    with pytest.raises(InputError, match="no strategy can be sized to 10 bytes a task: grafting:"):
+        fits(10, strategies=["grafting", "naive"])
+
+
+@pytest.mark.parametrize("name", [*SIZED, *ROWS, *FIXED])
+def test_what_is_stored_is_what_was_reckoned(fits, config, tmp_path, name):
+    budget = 60_000 if name in FIXED else BUDGET
+    if name in ROWS:
+        budget = 3_500  # less than all rows there are
+    sizes, unmet = fits(budget)
+    assert name in sizes, unmet
+    own = sized(config, name, sizes[name])
+    stored = run(own, strategy=name, seed=0, out=tmp_path, tasks=load_tasks(config, seed=0)).bytes
+    mean = sum(stored.values()) / len(stored)
+    assert mean <= budget
+    # A smaller head than the widest; of an entry also the padding of its canary.
+    assert mean > sizes[name].bytes - (1_200 if name in GRAFTS else 600)
+
+
+def test_a_comparison_at_equal_bytes_tells_sizes_stored_bytes_and_refusals(tmp_path, config):
+    names = ["naive", "bitfit", "adapters", "ewc"]
+    equal = config.model_copy(update={"strategies": names, "bytes_per_task": BUDGET})
+    comparison = compare(equal, out=tmp_path)
+    assert [cell.strategy for cell in comparison.cells] == names[:3]
+    assert comparison.failed == ()
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["budget"]["bytes_per_task"] == BUDGET
+    assert set(summary["budget"]["unmet"]) == {"ewc"}
+    size = summary["budget"]["sizes"]["adapters"]
+    adapters = comparison.cells[2]
+    assert adapters.settings["size"] == size["value"]
+    assert max(adapters.bytes.values()) <= BUDGET
+    told = (tmp_path / "summary.md").read_text()
+    assert "## At most 12,000 bytes a task" in told
+    assert "- ewc: there is no size to set: it adds two copies of all weights" in told
+
+    steps = []
+    compare(equal, out=tmp_path, progress=steps.append)
+    assert {step.phase for step in steps} == {"reused"}
+
+
+def test_bytes_are_written_with_their_unit(config, tmp_path):
+    sized = config_from({"tasks": ["sentiment"], "bytes_per_task": "100kB"})
+    assert sized.bytes_per_task == 100_000
+    with pytest.raises(InputError, match="cl-graft compare takes them"):
+        run(sized, strategy="naive", seed=0, out=tmp_path)
+    with pytest.raises(InputError, match="no size of memory: 'much'"):
+        config_from({"tasks": ["sentiment"], "bytes_per_task": "much"})

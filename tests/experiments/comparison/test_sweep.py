@@ -1,0 +1,211 @@
+"""Orders and sweeps: every one is a comparison of its own, and one table is over all of them."""
+
+import json
+
+import pytest
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.comparison.sweep import orders_of, points_of
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.resume import resume_comparison
+from cl_graft.experiments.run import run
+from cl_graft.reporting.collected_runs import gather
+from cl_graft.results.run_results import read_result
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch):
+    monkeypatch.setattr("cl_graft.experiments.run.draw_end", lambda *_: None)
+
+
+def config(orders, tasks="a,b,c"):
+    return config_from({"tasks": tasks, "orders": orders, "strategies": "naive"})
+
+
+def test_orders_begin_with_the_given_one_and_are_all_different():
+    assert orders_of(config(1)) == [["a", "b", "c"]]
+    assert config("3").orders == 3  # as the command line gives it
+    every = orders_of(config("all"))
+    assert every[0] == ["a", "b", "c"]
+    assert len({tuple(order) for order in every}) == 6
+    some = orders_of(config(4))
+    assert some[0] == ["a", "b", "c"]
+    assert len({tuple(order) for order in some}) == 4
+    assert orders_of(config(4)) == some
+    assert len(orders_of(config(5, "a,b,c,d,e,f,g"))) == 5
+
+
+def test_orders_that_there_are_not_are_refused(tmp_path):
+    with pytest.raises(InputError, match="3 tasks have 6 orders, got orders: 7"):
+        orders_of(config(7))
+    with pytest.raises(InputError, match="6 tasks have 720 orders: say how many"):
+        orders_of(config("all", "a,b,c,d,e,f"))
+    with pytest.raises(InputError, match="must be at least 1 or 'all', got 0"):
+        config(0)
+    with pytest.raises(InputError, match="cl-graft compare takes them"):
+        run(config(2), strategy="naive", seed=0, out=tmp_path)
+
+
+def test_measures_are_over_all_orders_and_what_is_done_is_not_done_again(tmp_path, tiny_config):
+    small = {"tasks": ["sentiment", "topic"], "steps": 4, "shots": 8, "max_test": 20}
+    both = {"orders": "all", "strategies": ["naive", "independent"]}
+    own = tiny_config.model_copy(update=small | both)
+    comparison = compare(own, out=tmp_path)
+    assert [cell.tasks for cell in comparison.cells] == 2 * [
+        ["sentiment", "topic"],
+        ["topic", "sentiment"],
+    ]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["orders"] == [["sentiment", "topic"], ["topic", "sentiment"]]
+    naive = [cell for cell in comparison.cells if cell.strategy == "naive"]
+    row = summary["strategies"]["naive"]
+    # Two orders of one seed are one sample: no interval, no deviation and no test.
+    assert row["average_accuracy"]["n"] == 1
+    assert row["average_accuracy"]["interval"] is None
+    assert summary["differences"] == []
+    assert row["by_order"] == [cell.average_accuracy for cell in naive]
+    final = [cell.R[-1][cell.tasks.index("topic")] for cell in naive]
+    assert row["final"]["topic"]["mean"] == pytest.approx(sum(final) / 2)
+    text = (tmp_path / "summary.md").read_text()
+    assert "# sentiment, topic in 2 orders" in text
+    assert "With fewer than three seeds nothing can be said" in text
+    assert "## Average accuracy by order" in text
+    assert "| topic → sentiment |" in text
+    dense = [path for path in (tmp_path / "cache").iterdir() if path.name.startswith("dense")]
+    assert len(dense) == 2  # of each task one, whatever the order
+
+    steps = []
+    again = resume_comparison(tmp_path, progress=steps.append)
+    assert {step.phase for step in steps} == {"reused"}
+    assert again.cells == comparison.cells
+
+
+def sweeping(sweep, strategies="grafting,naive", **more):
+    return config_from({"tasks": "a,b", "strategies": strategies, "sweep": sweep, **more})
+
+
+def names_of(config):
+    return {point.name: point.config.strategies for point in points_of(config)}
+
+
+def test_a_strategy_is_run_with_the_values_that_change_something_about_it():
+    assert names_of(sweeping({"density": ["1e-3", 0.01]})) == {
+        "density=0.001": ["grafting"],
+        "density=0.01": ["grafting"],
+        "unswept": ["naive"],
+    }
+    assert names_of(sweeping({"lr": "0.1,0.2"})) == {
+        "lr=0.1": ["grafting", "naive"],
+        "lr=0.2": ["grafting", "naive"],
+    }
+    both = {"ewc": {"ewc_lambda": [1, 10]}, "refill": False}
+    assert names_of(sweeping(both, "grafting,ewc")) == {
+        "refill=False": ["grafting"],
+        "ewc.ewc_lambda=1": ["ewc"],
+        "ewc.ewc_lambda=10": ["ewc"],
+    }
+    # What a strategy imposes cannot be swept.
+    assert names_of(sweeping({"localizer": ["movement", "fisher"]}, "grafting,lt_sft")) == {
+        "localizer=movement": ["grafting"],
+        "localizer=fisher": ["grafting"],
+        "unswept": ["lt_sft"],
+    }
+
+
+def test_points_are_configs_of_one_order_and_no_sweep():
+    swept = {"density": [0.1], "ewc.ewc_lambda": [2]}
+    points = points_of(sweeping(swept, "grafting,ewc", orders=2))
+    assert [point.name for point in points] == [
+        "density=0.1,order0",
+        "density=0.1,order1",
+        "ewc.ewc_lambda=2,order0",
+        "ewc.ewc_lambda=2,order1",
+    ]
+    assert all(point.config.orders == 1 and not point.config.sweep for point in points)
+    assert points[0].config.density == 0.1
+    assert points[2].config.strategy_settings == {"ewc": {"ewc_lambda": 2}}
+    assert [point.config.tasks for point in points[:2]] == [["a", "b"], ["b", "a"]]
+    assert points[1].row("grafting") == "grafting density=0.1"
+    assert points[1].shown("grafting") == "grafting density=0.1 order1"
+    (alone,) = points_of(config(1))
+    assert (alone.name, alone.row("naive"), alone.shown("naive")) == ("", "naive", "naive")
+    assert alone.config == config(1)
+
+
+def test_what_cannot_be_swept_is_refused(tmp_path):
+    for sweep, more, said in [
+        ({"densty": [0.1]}, {}, "'densty' cannot be swept: did you mean 'density'"),
+        ({"model": ["a", "b"]}, {}, "'model' cannot be swept"),
+        ({"density": []}, {}, "density has no values"),
+        ({"density": [0.1]}, {"bytes_per_task": "10kB"}, "a sweep would change that"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            sweeping(sweep, **more)
+    for sweep, more, said in [
+        ({"density": [2.0]}, {}, r"sweep of density=2.0: density.* must be in \(0, 1\]"),
+        ({"density": [0.01, "1e-2"]}, {}, "the sweep holds density=0.01 twice"),
+        ({"density": [0.01]}, {"strategies": "naive"}, "density changes nothing about naive"),
+        ({"ewc.lambda": [0.01]}, {"strategies": "ewc"}, "did you mean 'ewc_lambda'"),
+        ({"ewc.ewc_lambda": [1]}, {}, "ewc.ewc_lambda changes nothing about grafting, naive"),
+        ({"ewc.ewc_lambda": [-1]}, {"strategies": "ewc"}, "ewc_lambda"),
+        ({"region_lr": [1]}, {"tune": True}, "both choose region_lr of grafting"),
+        ({"nobody.x": [1]}, {}, "unknown strategy 'nobody'"),
+    ]:
+        with pytest.raises(InputError, match=said):
+            points_of(sweeping(sweep, **more))
+    with pytest.raises(InputError, match="cl-graft compare takes them"):
+        run(sweeping({"lr": [0.1]}), strategy="naive", seed=0, out=tmp_path)
+
+
+def test_a_sweep_is_one_table_that_can_grow(tmp_path, tiny_config):
+    small = {"tasks": ["sentiment", "topic"], "steps": 4, "shots": 8, "max_test": 20}
+    own = {"sweep": {"density": [0.01, 0.1]}, "strategies": ["grafting", "naive"]}
+    config = tiny_config.model_copy(update=small | own)
+    out = tmp_path / "sweep"
+    comparison = compare(config, out=out)
+    rows = ["grafting density=0.01", "grafting density=0.1", "naive"]
+    assert [cell.strategy for cell in comparison.cells] == rows
+    one = read_result(out / "density=0.1" / "grafting" / "seed0")
+    assert one.config["density"] == 0.1
+    alone = compare(points_of(config)[1].config, out=tmp_path / "alone")
+    assert alone.cells[0].logit_hashes == one.logit_hashes
+    summary = json.loads((out / "summary.json").read_text())
+    assert list(summary["strategies"]) == rows
+    assert summary["sweep"][rows[1]] == {"strategy": "grafting", "values": {"density": 0.1}}
+    assert (out / "sweep-density.png").is_file()
+    few = summary["strategies"][rows[0]]["bytes_per_task"]["mean"]
+    assert few < summary["strategies"][rows[1]]["bytes_per_task"]["mean"]
+    dense = [path for path in (out / "cache").iterdir() if path.name.startswith("dense")]
+    assert len(dense) == 2  # whatever the density
+
+    steps = []
+    wider = config.model_copy(update={"sweep": {"density": [0.01, 0.1, 0.2]}})
+    again = compare(wider, out=out, progress=steps.append)
+    assert {step.strategy for step in steps if step.phase == "train"} == {"grafting density=0.2"}
+    assert [cell.strategy for cell in again.cells] == [*rows[:2], "grafting density=0.2", "naive"]
+    assert resume_comparison(out).cells == again.cells
+    with pytest.raises(InputError, match="sweep of density there"):
+        compare(config.model_copy(update={"sweep": {"lr": [0.1]}}), out=out)
+    with pytest.raises(InputError, match="sweep of density there"):
+        compare(config.model_copy(update={"sweep": {}}), out=out)
+
+
+def test_a_sweep_that_cannot_run_leaves_nothing_in_the_way(tmp_path, tiny_config):
+    small = {"tasks": ["sentiment"], "steps": 2, "shots": 8, "max_test": 20}
+    own = {"strategies": ["naive"], "sweep": {"max_length": [16, 4096]}}
+    config = tiny_config.model_copy(update=small | own)
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match="max_length must be at most"):
+        compare(config, out=out)
+    config = config.model_copy(update={"sweep": {"max_length": [16, 24]}})
+    assert len(compare(config, out=out).cells) == 2
+
+
+def test_a_report_shows_a_sweep_by_its_values(tmp_path, tiny_config):
+    small = {"tasks": ["sentiment"], "steps": 4, "shots": 8, "max_test": 20, "seeds": [0, 1]}
+    own = {"strategies": ["naive"], "sweep": {"lr": [0.01, 0.1]}}
+    compare(tiny_config.model_copy(update=small | own), out=tmp_path)
+    material = gather([tmp_path])
+    assert sorted(material.strategies) == ["naive lr=0.01", "naive lr=0.1"]
+    assert len(material.of("naive lr=0.1")) == 2

@@ -1,0 +1,149 @@
+"""Tuning: small grids, chosen on dev rows of the first two tasks and nothing else."""
+
+import json
+import math
+
+import pytest
+
+from cl_graft.errors import DivergedError, InputError
+from cl_graft.experiments.comparison import tuning
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.comparison.tuning import best, candidates_of, on_dev, with_values
+from cl_graft.experiments.config import ExperimentConfig, config_from
+from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.run import run
+from cl_graft.reporting.markdown import at_an_edge
+from cl_graft.results.run_results import read_result
+from cl_graft.strategies.method_settings import resolved
+from cl_graft.strategies.registry import STRATEGIES
+
+
+@pytest.fixture(autouse=True)
+def _no_pictures(monkeypatch):
+    monkeypatch.setattr("cl_graft.experiments.run.draw_end", lambda *_: None)
+
+
+@pytest.fixture
+def config(tiny_config):
+    """Three tasks, and a strategy with two values to choose among beside one without."""
+    cells = {"strategies": ["naive", "der"], "strategy_settings": {"der": {"alpha": 0.1}}}
+    small = {"tune": True, "steps": 4, "shots": 8, "max_test": 20}
+    return tiny_config.model_copy(update=cells | small)
+
+
+def test_a_grid_names_settings_or_fields_and_holds_their_defaults():
+    for row in STRATEGIES.values():
+        own = resolved(row.settings, {}, owner=row.name)
+        for name, values in row.grid.items():
+            fields = ExperimentConfig.model_fields
+            default = own[name] if name in own else fields[name].default
+            assert default in values
+            for value in values:
+                if name in own:
+                    assert resolved(row.settings, {name: value}, owner=row.name)[name] == value
+                else:
+                    config_from({"tasks": ["sentiment"], name: value})
+        assert math.prod(map(len, row.grid.values())) <= 8
+
+
+def test_what_may_be_stored_is_in_no_grid():
+    sizes = {"mem_size", "patterns_per_experience", "rank", "size", "tokens", "density"}
+    for row in STRATEGIES.values():
+        assert not sizes & set(row.grid)
+
+
+def test_dev_rows_stand_where_test_rows_stood(tiny_config):
+    tasks = load_tasks(tiny_config, seed=0)
+    first, second = on_dev(tasks)
+    for own, task in zip((first, second), tasks, strict=False):
+        assert own.test == own.dev == task.dev
+        assert own.train == task.train
+
+
+def test_the_best_is_the_first_of_the_highest():
+    assert best([0.1, 0.5, 0.5]) == 1
+    assert best([None, 0.0]) == 1
+    with pytest.raises(ValueError, match="expected a score"):
+        best([None])
+
+
+def test_what_the_config_gives_is_not_tuned():
+    grid, candidates = candidates_of(STRATEGIES["der"], {"alpha": 0.2})
+    assert grid == {"beta": (0.5, 1.0)}
+    assert candidates == [{"beta": 0.5}, {"beta": 1.0}]
+    assert candidates_of(STRATEGIES["ewc"], {"ewc_lambda": 3.0})[1] == []
+
+
+def test_chosen_values_are_settings_of_its_own_or_fields(tiny_config):
+    own = with_values(tiny_config, STRATEGIES["ewc"], {"ewc_lambda": 10.0})
+    assert own.strategy_settings == {"ewc": {"ewc_lambda": 10.0}}
+    assert with_values(tiny_config, STRATEGIES["grafting"], {"region_lr": 0.3}).region_lr == 0.3
+
+
+def test_a_comparison_chooses_runs_and_tells(tmp_path, config):
+    comparison = compare(config, out=tmp_path)
+    assert comparison.failed == ()
+    naive, der = comparison.cells
+    assert naive.tuning == {}
+    assert list(der.tuning["grid"]) == ["beta"]
+    assert der.tuning["tasks"] == config.tasks[:2]
+    assert der.settings["beta"] == der.tuning["chosen"]["beta"]
+    scores = [one["score"] for one in der.tuning["scores"]]
+    assert der.tuning["chosen"] == der.tuning["scores"][best(scores)]["values"]
+    tried = read_result(tmp_path / "tuning" / "der" / "beta=0.5" / "der" / "seed0")
+    assert tried.tasks == config.tasks[:2]
+    assert tried.average_accuracy == scores[0]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["strategies"]["der"]["tuning"] == der.tuning
+    assert "## Tuned values" in (tmp_path / "summary.md").read_text()
+
+    steps = []
+    again = compare(config, out=tmp_path, progress=steps.append)
+    assert {step.phase for step in steps} == {"reused"}
+    assert again.cells == comparison.cells
+
+
+def test_a_choice_that_was_stopped_goes_on_with_the_value_that_is_left(tmp_path, config):
+    config = config.model_copy(update={"strategies": ["der"]})
+
+    def stumble(step):
+        if "beta=1.0" in step.strategy and step.phase == "train":
+            raise RuntimeError("the power is gone")
+
+    first = compare(config, out=tmp_path, progress=stumble)
+    assert "the power is gone" in first.failed[0].error
+    steps = []
+    second = compare(config, out=tmp_path, progress=steps.append)
+    assert second.failed == ()
+    trained = {step.strategy for step in steps if step.phase == "train"}
+    assert trained == {"der beta=1.0", "der"}
+
+
+def test_a_value_at_an_edge_of_its_grid_is_marked():
+    tuning = {
+        "grid": {"lr": [0.1, 1.0, 10.0], "beta": [1, 2, 3]},
+        "chosen": {"lr": 10.0, "beta": 2},
+    }
+    assert at_an_edge(tuning) == {"lr"}
+    tuning["chosen"]["lr"] = 0.1
+    assert at_an_edge(tuning) == {"lr"}
+
+
+def test_values_that_diverge_are_passed_over(tmp_path, config, monkeypatch, caplog):
+    config = config.model_copy(update={"strategies": ["der"]})
+
+    def diverge(given, **more):
+        if given.strategy_settings["der"]["beta"] == 0.5:
+            raise DivergedError("the loss is NaN")
+        return run(given, **more)
+
+    monkeypatch.setattr(tuning, "run", diverge)
+    (cell,) = compare(config, out=tmp_path).cells
+    assert cell.tuning["scores"][0]["score"] is None
+    assert cell.settings["beta"] == 1.0
+    assert "the loss is NaN; the choice goes on without it" in caplog.text
+
+
+def test_a_single_run_does_not_tune(tmp_path, config):
+    with pytest.raises(InputError, match="cl-graft compare takes them"):
+        run(config, strategy="der", seed=0, out=tmp_path)

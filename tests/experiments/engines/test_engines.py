@@ -1,0 +1,288 @@
+"""Cells on other processes end on the bits of cells here, whatever happens to their workers."""
+
+import json
+import os
+import signal
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+from interrupted import outcome_of
+from tiny_runs import cl_graft
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.comparison.jobs import Job
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.engines.dispatch import ATTEMPTS, Spread
+from cl_graft.experiments.engines.message_board import Board
+from cl_graft.experiments.engines.ray import ray_pool
+from cl_graft.experiments.engines.slurm import slurm_pool
+from cl_graft.runtime.progress import Step
+from cl_graft.runtime.signals import Stop, Stopped
+from cl_graft.storage import OWNER
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """Compute here as the workers do."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="module")
+def settings(tiny_bert):
+    return {
+        "tasks": ["sentiment", "topic"],
+        "model": str(tiny_bert),
+        "strategies": ["naive", "lora"],
+        "shots": 8,
+        "steps": 6,
+        "batch_size": 8,
+        "max_length": 24,
+        "max_test": 20,
+        "evaluations": 1,
+        "device": "cpu",
+        "checkpoint_steps": 1,
+    }
+
+
+@pytest.fixture(scope="module")
+def long(settings):
+    """One cell that takes long enough to be killed in its middle."""
+    return config_from(settings | {"strategies": ["naive"], "steps": 200})
+
+
+@pytest.fixture(scope="module")
+def long_here(long, tmp_path_factory):
+    out = tmp_path_factory.mktemp("here")
+    compare(long, out=out)
+    return outcome_of(out / "naive" / "seed0")
+
+
+def local_jobs(folder: Path, **more):
+    return closing(slurm_pool(folder, cluster="local", **more))
+
+
+def wait_for_pid(folder: Path) -> int:
+    """Return the process that works on a run, once it has a checkpoint."""
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        if any((folder / "checkpoints").glob("*")):
+            return json.loads((folder / OWNER).read_text())["pid"]
+        time.sleep(0.01)
+    raise TimeoutError(f"nothing ran in {folder}")
+
+
+def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, tmp_path):
+    config = config_from(settings | {"tune": True, "seeds": [0, 1]})
+    here = compare(config, out=tmp_path / "here")
+    seen: list[Step] = []
+    with closing(ray_pool(workers=2)) as pool:
+        there = compare(config, out=tmp_path / "there", engine=Spread(pool), progress=seen.append)
+    assert here.failed == there.failed == ()
+    assert len(there.cells) == 4
+    for cell in here.cells:
+        folder = Path(cell.strategy) / f"seed{cell.seed}"
+        assert outcome_of(tmp_path / "there" / folder) == outcome_of(tmp_path / "here" / folder)
+    over = [step.job for step in seen if step.phase == "over"]
+    assert sorted(over) == [
+        *("lora, seed 0", "lora, seed 1", "lora, tuning", "naive, seed 0", "naive, seed 1"),
+    ]
+    assert over.index("lora, tuning") < over.index("lora, seed 0")
+
+
+def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_path):
+    strategies = ["independent", "naive", "grafting_movement", "grafting"]
+    quick = {"mask_steps": 2, "mask_batch": 8, "density": 0.01}
+    config = config_from(settings | quick | {"strategies": strategies})
+    compare(config, out=tmp_path / "here")
+    seen: list[Step] = []
+    with closing(ray_pool(workers=2)) as pool:
+        there = compare(config, out=tmp_path / "there", engine=Spread(pool), progress=seen.append)
+    assert there.failed == ()
+    assert [cell.strategy for cell in there.cells] == strategies
+    for cell in there.cells:
+        folder = Path(cell.strategy) / "seed0"
+        assert outcome_of(tmp_path / "there" / folder) == outcome_of(tmp_path / "here" / folder)
+        saved = {name: set(phases) for name, phases in cell.seconds_saved.items()}
+        wanted = {
+            "naive": set(),
+            "grafting_movement": {"dense", "localize"},
+        }.get(cell.strategy, {"dense"})
+        assert saved == {"sentiment": wanted, "topic": wanted}, cell.strategy
+    over = [str(step.job) for step in seen if step.phase == "over"]
+    assert len(over) == len(set(over)) == 4 + 2 * len({"movement", "dense"})
+    assert over.index("movement 0.01, seed 0, task 1 ahead") < over.index(
+        "grafting_movement, seed 0"
+    )
+    assert over.index("dense, seed 0, task 0 ahead") < over.index("grafting, seed 0")
+    assert over.index("movement 0.01, seed 0, task 0 ahead") < over.index("independent, seed 0")
+
+
+def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, tmp_path):
+    quick = {"mask_steps": 2, "mask_batch": 8, "strategies": ["grafting"], "orders": 2}
+    config = config_from(settings | quick | {"sweep": {"density": [0.01, 0.02]}})
+    here = compare(config, out=tmp_path / "here")
+    seen: list[Step] = []
+    with closing(ray_pool(workers=2)) as pool:
+        there = compare(config, out=tmp_path / "there", engine=Spread(pool), progress=seen.append)
+    assert there.failed == ()
+    assert [cell.strategy for cell in there.cells] == [cell.strategy for cell in here.cells]
+    points = [f"density={d},order{o}" for d in (0.01, 0.02) for o in (0, 1)]
+    for point in points:
+        run = Path(point) / "grafting" / "seed0"
+        assert outcome_of(tmp_path / "there" / run) == outcome_of(tmp_path / "here" / run)
+    cells = {f"grafting {point.replace(',', ' ')}, seed 0" for point in points}
+    over = [str(step.job) for step in seen if step.phase == "over"]
+    assert len(over) == len(set(over)) == len(points) * (1 + 2)
+    assert cells < set(over)
+    caches = [path.parent for path in (tmp_path / "there").rglob("dense-*.safetensors")]
+    assert caches == 2 * [tmp_path / "there" / "cache"]  # of each task one, whatever the rest
+
+
+def test_a_killed_worker_costs_only_what_it_did_since_its_checkpoint(long, long_here, tmp_path):
+    run = tmp_path / "naive" / "seed0"
+    killed: list[int] = []
+
+    def kill() -> None:
+        killed.append(wait_for_pid(run))
+        os.kill(killed[0], signal.SIGKILL)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    with local_jobs(tmp_path) as pool:
+        done = compare(long, out=tmp_path, engine=Spread(pool))
+    thread.join()
+    assert done.failed == ()
+    assert done.cells[0].processes == 2
+    assert outcome_of(run) == long_here
+
+
+@pytest.mark.slow
+def test_a_cell_whose_every_worker_dies_fails_and_the_others_go_on(settings, tmp_path):
+    config = config_from(settings | {"strategies": ["naive"], "seeds": [0, 1], "steps": 200})
+    over = threading.Event()
+
+    def kill() -> None:
+        killed: set[int] = set()
+        while len(killed) < ATTEMPTS and not over.is_set():
+            try:
+                pid = json.loads((tmp_path / "naive" / "seed0" / OWNER).read_text())["pid"]
+            except (OSError, ValueError):
+                continue
+            if pid not in killed:
+                killed.add(pid)
+                os.kill(pid, signal.SIGKILL)
+            time.sleep(0.005)
+
+    thread = threading.Thread(target=kill)
+    thread.start()
+    with local_jobs(tmp_path) as pool:
+        done = compare(config, out=tmp_path, engine=Spread(pool))
+    over.set()
+    thread.join()
+    (failure,) = done.failed
+    assert (failure.strategy, failure.seed) == ("naive", 0)
+    assert f"died {ATTEMPTS} times" in failure.error
+    assert [cell.seed for cell in done.cells] == [1]
+
+
+def test_workers_that_are_asked_to_stop_save_and_go_on_later(long, long_here, tmp_path):
+    stop, run = Stop(), tmp_path / "naive" / "seed0"
+
+    def ask() -> None:
+        wait_for_pid(run)
+        stop.asked = signal.SIGTERM
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    with local_jobs(tmp_path) as pool, pytest.raises(Stopped):
+        compare(long, out=tmp_path, engine=Spread(pool), stop=stop)
+    thread.join()
+    assert any((run / "checkpoints").iterdir())
+    assert not (run / "results.json").exists()
+    assert not (tmp_path / "engine").exists()
+    done = compare(long, out=tmp_path)
+    assert done.cells[0].processes == 2
+    assert outcome_of(run) == long_here
+
+
+@pytest.mark.slow
+def test_values_that_cannot_be_chosen_fail_every_cell_that_waits_for_them(settings, tmp_path):
+    config = config_from(
+        settings
+        | {"seeds": [0, 1], "tune": True, "lr": 1e30, "strategies": ["naive", "independent"]}
+    )
+    here = compare(config, out=tmp_path / "here")
+    with local_jobs(tmp_path) as pool:
+        there = compare(config, out=tmp_path / "there", engine=Spread(pool))
+    assert len(here.failed) == 4
+    assert {vars(f)["error"] for f in there.failed} == {vars(f)["error"] for f in here.failed}
+
+
+def test_a_board_that_is_damaged_or_gone_shows_nothing(settings, tmp_path):
+    job = Job("naive", 0, config_from(settings), tmp_path, "", tmp_path / "cache")
+    board = Board(tmp_path / "board")
+    board.pin(job, Step("train", 1, 2, "a", "naive", 0))
+    assert board.latest(job) is None
+    board.put_up()
+    board.pin(job, Step("train", 1, 2, "a", "naive", 0))
+    assert board.latest(job) == Step("train", 1, 2, "a", "naive", 0)
+    (tmp_path / "board" / f"{job.name}.json").write_text('{"phase":')
+    assert board.latest(job) is None
+    assert board.asks_to_stop() is None
+    board.ask_to_stop(signal.SIGINT)
+    assert board.asks_to_stop() == signal.SIGINT
+
+
+def test_what_a_link_on_a_board_leads_to_keeps_its_bytes(settings, tmp_path):
+    precious = tmp_path / "thesis"
+    precious.mkdir()
+    (precious / "thesis.tex").write_text("three years")
+    job = Job("naive", 0, config_from(settings), tmp_path, "", tmp_path / "cache")
+    board = Board(tmp_path / "board")
+    board.folder.symlink_to(precious, target_is_directory=True)
+    board.put_up()
+    for name in ("stop", f"{job.name}.json", f"{job.name}.{os.getpid()}"):
+        (board.folder / name).symlink_to(precious / "thesis.tex")
+    board.ask_to_stop(signal.SIGINT)
+    board.pin(job, Step("train", 1, 2, "a", "naive", 0))
+    assert board.asks_to_stop() == signal.SIGINT
+    assert board.latest(job) == Step("train", 1, 2, "a", "naive", 0)
+    assert [path.name for path in precious.iterdir()] == ["thesis.tex"]
+    assert (precious / "thesis.tex").read_text() == "three years"
+
+
+def test_a_parameter_that_submitit_does_not_know_is_named(tmp_path):
+    with pytest.raises(InputError, match="slurm_partitoin"):
+        slurm_pool(tmp_path, cluster="local", parameters={"slurm_partitoin": "gpu"})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--engine", "rya"], "did you mean 'ray'?"),
+        (["--workers", "2"], "not an option of the engine 'local'"),
+        (["--engine", "slurm"], "no SLURM here"),
+        (["--engine", "ray", "--engine-set", "a=1"], "--engine-set"),
+        (
+            ["--engine", "ray", "--workers", "1", "--gpus-per-cell", "99"],
+            "no machine of the cluster",
+        ),
+        (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers"),
+    ],
+)
+def test_the_command_line_refuses_what_an_engine_cannot_do(options, said, tiny_bert, tmp_path):
+    told = cl_graft(
+        *("compare", "--tasks", "sentiment", "--model", tiny_bert, "--out", tmp_path / "out"),
+        *options,
+    )
+    assert told.code == 2, told
+    assert said in " ".join(told.err.split())
+    assert not (tmp_path / "out").exists()

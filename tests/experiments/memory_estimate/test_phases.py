@@ -1,0 +1,223 @@
+"""Hollow models have the parameters of real ones; their phases take what real ones take."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.memory_estimate.advice import advise
+from cl_graft.experiments.memory_estimate.ledger import Ledger
+from cl_graft.experiments.memory_estimate.phases import PHASES, Workload, measure_phase
+from cl_graft.experiments.memory_estimate.weightless_model import HollowModel, hollow_model
+from cl_graft.experiments.memory_estimate.weightless_region import hollow_region
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.models import LabelStrings, TaskModel, graftable_parameters, linear_head, load_model
+from cl_graft.models.load import read_config
+from cl_graft.training.fine_tuning import FineTuning, fine_tune
+from cl_graft.training.region_parameters import RegionParameters
+
+MODELS = [
+    ("tiny_bert", "encoder"),
+    ("tiny_bert", "masked_lm"),
+    ("tiny_distilbert", "encoder"),
+    ("tiny_electra", "masked_lm"),
+    ("tiny_roberta", "encoder"),
+    ("tiny_roberta", "masked_lm"),
+    ("tiny_gpt2", "causal_lm"),
+    ("tiny_llama", "causal_lm"),
+    ("tiny_gpt2", "encoder"),
+    ("minilm", "encoder"),
+]
+WORK = Workload(
+    batch_size=4,
+    micro_batch=None,
+    eval_batch=8,
+    length=32,
+    region=1000,
+    candidates=4000,
+)
+
+
+def hollow_of(folder: object, family: str, **settings: Any) -> HollowModel:
+    config = read_config(str(folder), family=family)
+    return hollow_model(config, name=str(folder), family=family, **settings)
+
+
+@pytest.mark.parametrize(("fixture", "family"), MODELS)
+def test_a_hollow_model_has_the_graftable_parameters_of_the_loaded_one(fixture, family, request):
+    folder = request.getfixturevalue(fixture)
+    real = load_model(str(folder), family=family).model
+    hollow = hollow_of(folder, family)
+    assert Layout.of(hollow.parameters) == Layout.of(graftable_parameters(real))
+    sizes = [
+        sum(parameter.numel() for parameter in model.backbone.parameters())
+        for model in (real, hollow.model)
+    ]
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize(("fixture", "family"), MODELS[:-1])
+def test_every_phase_runs_on_every_family_and_leaves_the_model_as_it_was(fixture, family, request):
+    hollow = hollow_of(request.getfixturevalue(fixture), family)
+    flags = [p.requires_grad for p in hollow.model.parameters()]
+    found = {name: measure_phase(phase, hollow, WORK) for name, phase in PHASES.items()}
+    assert all(memory.step > 0 for memory in found.values())
+    assert [p.requires_grad for p in hollow.model.parameters()] == flags
+    assert all(p.grad is None for p in hollow.model.parameters())
+    again = measure_phase(PHASES["region training"], hollow, WORK)
+    assert again == found["region training"]
+
+
+def texts() -> torch.Tensor:
+    """Eight rows of which one is shorter, so that attention is masked."""
+    inputs = torch.ones(8, 2, 32, dtype=torch.int64)
+    inputs[0, :, 20:] = 0
+    return inputs
+
+
+@pytest.fixture(params=[("tiny_bert", "encoder"), ("tiny_gpt2", "causal_lm")], ids=str)
+def twins(request) -> tuple[TaskModel, HollowModel]:
+    """A loaded model and the hollow model of its config, each with a head."""
+    fixture, family = request.param
+    folder = request.getfixturevalue(fixture)
+    model = load_model(str(folder), family=family).model
+    encoder = family == "encoder"
+    model.add_head(0, linear_head(32, 2, seed=0) if encoder else LabelStrings([[2], [3]]))
+    return model, hollow_of(folder, family)
+
+
+def tensors_of(model: nn.Module) -> list[torch.Tensor]:
+    return [*model.parameters(), *model.buffers()]
+
+
+def test_hollow_fine_tuning_takes_what_real_fine_tuning_takes(twins):
+    peaks = []
+    for model in (twins[0], twins[1].model):
+        gc.collect()
+        with Ledger(tensors_of(model)) as ledger:
+            fine_tune(
+                model,
+                graftable_parameters(model),
+                loss=lambda step, model=model: model(texts(), 0).square().sum(),
+                settings=FineTuning(steps=2, optimizer="adamw", lr=1e-4),
+                seed=0,
+            )
+        peaks.append(ledger.peak)
+    assert peaks[1] == pytest.approx(peaks[0], rel=0.02)
+
+
+@pytest.mark.parametrize("size", [500, 5000])
+def test_a_step_of_a_hollow_region_takes_what_a_real_one_takes(twins, size):
+    real, hollow = twins
+    layout = Layout.of(graftable_parameters(real))
+    drawn = torch.randperm(layout.total, generator=torch.Generator().manual_seed(0))
+    opened = {
+        real: RegionParameters(real, Region.of(layout, drawn[:size])),
+        hollow.model: hollow_region(hollow, size),
+    }
+    peaks = []
+    for model, region in opened.items():
+        with region, Ledger(tensors_of(model)) as ledger:
+            model(texts(), 0).square().sum().backward()
+        peaks.append(ledger.peak)
+    assert peaks[1] == pytest.approx(peaks[0], rel=0.05)
+
+
+def test_dense_fine_tuning_holds_base_best_and_gradients_and_no_other_copy_of_the_weights(minilm):
+    hollow = hollow_of(minilm, "encoder")
+    work = dataclasses.replace(WORK, batch_size=1, length=8)
+    found = measure_phase(PHASES["dense fine-tuning, SGD"], hollow, work)
+    weights = sum(parameter.nbytes for parameter in hollow.parameters.values())
+    assert found.kept == pytest.approx(2 * weights, rel=0.01)
+    assert found.step == pytest.approx(weights, rel=0.1)
+
+
+def test_candidates_and_regions_keep_less_than_dense_phases(tiny_bert):
+    hollow = hollow_of(tiny_bert, "encoder")
+    work = dataclasses.replace(WORK, region=10, candidates=200)
+    kept = {name: measure_phase(phase, hollow, work).kept for name, phase in PHASES.items()}
+    dense = [f"dense fine-tuning, {how}" for how in ("SGD with path integral", "AdamW", "SGD")]
+    names = [*dense, "region training", "evaluation"]
+    ordered = [kept[name] for name in names]
+    assert ordered == sorted(ordered, reverse=True)
+    assert kept["localization, candidates"] < kept["localization, learned mask"]
+
+
+def test_checkpointing_parts_and_half_precision_lower_what_a_step_needs(minilm):
+    hollow = hollow_of(minilm, "encoder")
+    saving = hollow_of(minilm, "encoder", recompute=True)
+    half = hollow_of(minilm, "encoder", precision="bf16")
+    work = dataclasses.replace(WORK, batch_size=256)
+    phase = PHASES["region training"]
+    step = measure_phase(phase, hollow, work).step
+    assert measure_phase(phase, saving, work).step < step / 2
+    assert measure_phase(phase, half, work).step < step
+    parts = dataclasses.replace(work, micro_batch=64)
+    assert measure_phase(phase, hollow, parts).step < step / 2
+    assert measure_phase(phase, hollow, dataclasses.replace(work, batch_size=512)).step > step
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_the_number_of_rows_that_is_advised_fits(minilm, share):
+    hollow = hollow_of(minilm, "encoder")
+    phase, work = PHASES["evaluation"], dataclasses.replace(WORK, eval_batch=512)
+    found = measure_phase(phase, hollow, work)
+    left = round(share * found.step)
+    said = advise(phase, hollow, work, found, left=left)
+    rows = int(re.fullmatch(r"--eval-batch (\d+) fits", said)[1])
+    again = measure_phase(phase, hollow, dataclasses.replace(work, eval_batch=rows))
+    assert 1 <= rows < 512
+    assert again.kept + again.step <= left
+    assert advise(phase, hollow, work, found, left=found.step) == ""
+
+
+LARGE = """
+import json, resource, sys
+from cl_graft.planning import PlanSettings, make_plan
+
+settings = PlanSettings(family="causal_lm", dtype="bfloat16")
+make_plan(sys.argv[2], PlanSettings())
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+plan = make_plan(sys.argv[1], settings)
+grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+print(json.dumps({"parameters": plan.parameters, "bytes": plan.model_bytes, "grown": grown * 1024}))
+"""
+
+
+@pytest.mark.slow
+def test_a_model_of_70_billion_parameters_is_planned_without_allocating_it(tmp_path, tiny_bert):
+    config = {
+        "model_type": "llama",
+        "hidden_size": 8192,
+        "intermediate_size": 28672,
+        "num_hidden_layers": 80,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "vocab_size": 128256,
+        "tie_word_embeddings": False,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    command = [sys.executable, "-c", LARGE, str(tmp_path), str(tiny_bert)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    plan = json.loads(answer.stdout)
+    assert plan["parameters"] == 70_553_706_496
+    assert plan["bytes"] > 2 * plan["parameters"]
+    assert plan["grown"] < 300 * 2**20
+
+
+def test_what_is_no_text_model_is_refused(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "vit"}))
+    with pytest.raises(InputError, match="takes no token ids, so it is no text model"):
+        hollow_of(tmp_path, "encoder")
+    with pytest.raises(InputError, match="cannot read its config as causal_lm"):
+        hollow_of(tmp_path, "causal_lm")

@@ -1,0 +1,126 @@
+"""A plan says what a run then takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+from tiny_runs import QUICK, tiny_run
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.memory_estimate import PlanSettings, make_plan
+from cl_graft.runtime.byte_sizes import parse_bytes, readable_bytes
+from cl_graft.storage import load_bank
+
+
+@pytest.fixture(scope="module")
+def learned(tiny_bert, tmp_path_factory):
+    """The bank of a run, and the plan of the same settings."""
+    run = tiny_run(tmp_path_factory.mktemp("run"), tiny_bert, ["sentiment"], density=0.3)
+    settings = PlanSettings(max_length=QUICK["max_length"], density=0.3, batch_size=4)
+    return run / "bank", make_plan(str(tiny_bert), settings, memory=2**40)
+
+
+def test_bytes_a_task_are_those_of_a_written_entry(learned):
+    folder, plan = learned
+    entry = next((folder / "entries").iterdir())
+    assert plan.entry_total == pytest.approx(entry.stat().st_size, rel=0.05)
+    assert plan.entry.indices < plan.region  # less than a byte each at this density
+
+
+@pytest.mark.parametrize("density", [0.001, 0.01])
+def test_bytes_of_small_regions_are_those_of_a_written_entry_too(density, tiny_bert, tmp_path):
+    run = tiny_run(tmp_path, tiny_bert, ["topic"], density=density)
+    settings = PlanSettings(max_length=QUICK["max_length"], density=density, classes=5)
+    entry = next((run / "bank" / "entries").iterdir())
+    plan = make_plan(str(tiny_bert), settings)
+    assert plan.entry_total == pytest.approx(entry.stat().st_size, rel=0.05)
+
+
+def test_coordinates_and_region_are_those_of_the_bank(learned):
+    bank, plan = load_bank(learned[0]), learned[1]
+    assert plan.graftable == bank.layout.total
+    assert plan.graftable_tensors == len(bank.layout.names)
+    assert plan.region == len(bank.entries[0].claimed)
+    assert plan.tasks == bank.layout.total // plan.region == 3
+
+
+def test_every_phase_fits_a_terabyte_and_none_fits_64_kibibytes(learned, tiny_bert):
+    roomy = learned[1]
+    assert all(phase.fits and not phase.advice for phase in roomy.phases)
+    tight = make_plan(str(tiny_bert), roomy.settings, memory=2**16)
+    assert not any(phase.fits for phase in tight.phases)
+    assert all("the model alone" in phase.advice for phase in tight.phases)
+    for phase in roomy.phases:
+        assert phase.peak == roomy.model_bytes + phase.kept + phase.step
+
+
+def test_half_precision_weights_and_values_take_half(tiny_llama):
+    whole = PlanSettings(family="causal_lm")
+    plans = [
+        make_plan(str(tiny_llama), dataclasses.replace(whole, dtype=dtype))
+        for dtype in ("float32", "bfloat16")
+    ]
+    assert plans[0].entry.values == 2 * plans[1].entry.values
+    assert plans[0].entry.indices == plans[1].entry.indices
+    assert plans[1].model_bytes < 0.55 * plans[0].model_bytes
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"density": 0.0}, r"density must be in \(0, 1\], got 0.0"),
+        ({"budget": 1.5}, r"budget must be in \(0, 1\], got 1.5"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"max_length": 1}, "max_length must be at least 2, got 1"),
+        ({"dtype": "float3"}, "no dtype 'float3': did you mean 'float32'?"),
+        ({"precision": "bf61"}, "no precision 'bf61': did you mean 'bf16'?"),
+    ],
+)
+def test_settings_out_of_range_are_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        PlanSettings(**changes)
+
+
+def test_more_tokens_than_the_model_has_positions_are_refused(tiny_bert):
+    with pytest.raises(InputError, match="max_length must be at most 256, the positions of"):
+        make_plan(str(tiny_bert), PlanSettings(max_length=300))
+
+
+def test_a_model_that_decides_by_its_numbers_is_refused_in_a_sentence(tmp_path):
+    config = {
+        "model_type": "mixtral",
+        "hidden_size": 64,
+        "intermediate_size": 64,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "vocab_size": 100,
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"\(mixtral\) cannot be planned: its computation depends"):
+        make_plan(str(tmp_path), PlanSettings(family="causal_lm"))
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("24GiB", 24 * 2**30),
+        ("512 MB", 512 * 10**6),
+        ("1.5kib", 1536),
+        ("1000", 1000),
+        ("2T", None),
+    ],
+)
+def test_sizes_are_read_with_their_units(text, size):
+    if size is None:
+        with pytest.raises(InputError, match="no size of memory: '2T'"):
+            parse_bytes(text)
+    else:
+        assert parse_bytes(text) == size
+
+
+def test_sizes_are_written_with_their_units():
+    shown = [readable_bytes(n) for n in (0, 999, 1536, 24 * 2**30, 700 * 2**20, 10**15)]
+    assert shown == ["0 B", "999 B", "1.50 KiB", "24.0 GiB", "700 MiB", "909 TiB"]

@@ -1,0 +1,178 @@
+"""A drafted config says what lies in a folder of data, and runs."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tiny_runs import QUICK, cl_graft
+
+from cl_graft import InputError
+from cl_graft.data import load_task
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.config import load_config
+from cl_graft.experiments.config_draft import draft_config
+
+
+def rows(count: int, **columns: list) -> list[dict]:
+    return [{key: values[n % len(values)] for key, values in columns.items()} for n in range(count)]
+
+
+def write_csv(path: Path, found: list[dict]) -> None:
+    lines = [",".join(found[0]), *(",".join(f'"{v}"' for v in row.values()) for row in found)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    there = tmp_path_factory.mktemp("mine") / "data"
+    (there / "tickets").mkdir(parents=True)
+    texts = [f"the printer in room {n} is on fire" for n in range(60)]
+    reviews = rows(60, text=texts, label=["good", "bad", "good"])
+    write_csv(there / "reviews.csv", reviews)
+    tickets = rows(40, premise=texts, hypothesis=texts[::-1], label=["0", "1"])
+    for split in ("train", "test"):
+        lines = "".join(f"{json.dumps(row)}\n" for row in tickets)
+        (there / "tickets" / f"{split}.jsonl").write_text(lines)
+    write_csv(
+        there / "odd.csv",
+        rows(60, id=list(range(60)), body=texts, queue=["a", "b"], from_=["x", "y", "z"]),
+    )
+    write_csv(there / "weather.csv", rows(60, text=texts, degrees=[f"{n}.5" for n in range(60)]))
+    (there / "notes.pdf").write_text("%PDF-1.4")
+    (there / ".hidden.csv").write_text("text,label\n")
+    return there
+
+
+def test_tasks_columns_labels_and_rows_are_found_and_the_rest_is_named(data):
+    draft = draft_config(data)
+    found = {task.name: task for task in draft.tasks}
+    assert list(found) == ["odd", "reviews", "tickets"]
+    assert found["reviews"].labels.keys() == {"good", "bad"}
+    assert sum(found["reviews"].rows.values()) == 60
+    assert found["reviews"].words == 8
+    tickets = found["tickets"].columns
+    assert (tickets.text, tickets.text_pair, tickets.label) == ("premise", "hypothesis", "label")
+    assert (found["odd"].columns.text, found["odd"].columns.label) == ("body", "queue")
+    assert [task.guessed for task in draft.tasks] == [True, False, False]
+    assert draft.left_out.keys() == {"notes.pdf", "weather.csv"}
+    assert "guessed from what they hold" in draft.text
+    assert "# notes.pdf was left out: " in draft.text
+    assert "# label_names: [name of 0, name of 1]" in draft.text
+
+
+def test_a_draft_runs_as_it_is_on_a_small_model(data, tiny_bert, tmp_path):
+    path = tmp_path / "stream.yaml"
+    path.write_text(draft_config(data).text)
+    small = {**QUICK, "model": str(tiny_bert)} | {"shots": 512}
+    config = load_config(path, [f"{name}={json.dumps(value)}" for name, value in small.items()])
+    assert config.tasks == ["odd", "reviews", "tickets"]
+    config = config.model_copy(update={"strategies": ["grafting"]})
+    assert len(compare(config, out=tmp_path / "out").cells) == 1
+
+
+def test_one_file_or_one_folder_of_splits_is_one_task(data):
+    for path, name in ((data / "reviews.csv", "reviews"), (data / "tickets", "tickets")):
+        draft = draft_config(path)
+        assert [task.name for task in draft.tasks] == [name]
+        assert draft.left_out == {}
+
+
+def test_the_label_is_what_a_table_is_about_and_not_its_column_of_fewest_values(tmp_path):
+    channels = ["mail", "chat", "phone"]
+    intents = ["refund", "delivery", "invoice", "account"]
+    asked = [f"please help me with the {intents[n % 4]} of order {n}" for n in range(120)]
+    found = {"subject": asked, "channel": channels, "intent": intents}
+    write_csv(tmp_path / "tickets.csv", rows(120, **found))
+    # Names that say nothing: only the texts tell which column they are about.
+    renamed = {"nachricht": asked, "kanal": channels, "anliegen": intents}
+    write_csv(tmp_path / "anfragen.csv", rows(120, **renamed))
+    write_csv(tmp_path / "usual.csv", rows(120, text=asked, lang=["de", "en"], topic=intents))
+    draft = draft_config(tmp_path)
+    columns = {task.name: (task.columns.text, task.columns.label) for task in draft.tasks}
+    assert columns == {
+        "anfragen": ("nachricht", "anliegen"),
+        "tickets": ("subject", "intent"),
+        "usual": ("text", "topic"),
+    }
+    assert [task.others for task in draft.tasks] == [{"kanal": 3}, {"channel": 3}, {"lang": 2}]
+    assert "    # The label could also be: channel (3 values)" in draft.text
+
+
+def test_what_a_reader_should_know_of_the_rows_stands_in_the_draft(tmp_path):
+    texts = [f"the café in street {n // 2} is closed" for n in range(60)]
+    write_csv(tmp_path / "a.csv", rows(60, text=texts, label=["x", "y"]))
+    path = tmp_path / "a.csv"
+    path.write_bytes(path.read_text().encode("latin-1"))
+    draft = draft_config(tmp_path)
+    (task,) = draft.tasks
+    assert any("not UTF-8, read as cp1252" in note for note in task.notes)
+    assert any("also stand in train with another label" in note for note in task.notes)
+    assert all(f"    # {note}" in draft.text.splitlines() for note in task.notes)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("tickets.xlsx", "a spreadsheet: save its sheet as CSV"),
+        ("tickets.ods", "a spreadsheet: save its sheet as CSV"),
+        ("tickets.docx", "a document: write its texts into a CSV file"),
+        ("tickets.pdf", "a document: write its texts into a CSV file"),
+        ("tickets.zip", "an archive: unpack it"),
+        ("tickets.json", r"JSON lines \(one object a line\) are called .jsonl"),
+    ],
+)
+def test_files_of_other_kinds_are_answered_with_how_to_export_them(tmp_path, name, said):
+    (tmp_path / name).write_bytes(b"PK\x03\x04")
+    for wrong in (lambda: draft_config(tmp_path), lambda: draft_config(tmp_path / name)):
+        with pytest.raises(InputError, match=said):
+            wrong()
+    for wrong in (
+        lambda: load_task(str(tmp_path / name)),
+        lambda: load_task("tickets", data=tmp_path),
+        lambda: load_task("tickets", data=tmp_path / name),
+    ):
+        with pytest.raises(InputError, match=said):
+            wrong()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / name).rename(tmp_path / "folder" / name.replace("tickets", "train"))
+    with pytest.raises(InputError, match=said):
+        load_task("folder", data=tmp_path)
+
+
+def test_names_of_all_kinds_are_written_so_that_they_are_read_again(tmp_path):
+    labels = ["a: b # c", "größe\u2028\x7f"]
+    texts = [f"text {n}" for n in range(40)]
+    there = tmp_path / "no"
+    there.mkdir()
+    named = rows(40, **{"on": texts, "label": labels})
+    lines = "".join(f"{json.dumps(row)}\n" for row in rows(40, text=texts, label=["x", "y"]))
+    (there / "null.jsonl").write_text(lines)
+    (there / "b.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in named))
+    draft = draft_config(there)
+    path = tmp_path / "stream.yaml"
+    path.write_text(draft.text)
+    config = load_config(path)
+    assert config.tasks == [task.name for task in draft.tasks]
+    assert "null" in config.tasks
+
+
+def test_nothing_to_draft_is_said_in_a_sentence(tmp_path):
+    with pytest.raises(InputError, match="there is no folder"):
+        draft_config(tmp_path / "nowhere")
+    with pytest.raises(InputError, match="nothing there is a task: it is empty"):
+        draft_config(tmp_path)
+    (tmp_path / "notes.md").write_text("a")
+    with pytest.raises(InputError, match=r"notes\.md: unknown kind of file"):
+        draft_config(tmp_path)
+
+
+def test_the_command_shows_what_it_found_and_overwrites_nothing_unasked(data, tmp_path):
+    out = tmp_path / "stream.yaml"
+    told = cl_graft("init", data, "--out", out)
+    assert told.code == 0, told
+    for said in ("reviews", "body (guessed)", "premise", "Left out: notes.pdf", "cl-graft compare"):
+        assert said in told.out
+    refused = cl_graft("init", data, "--out", out)
+    assert refused.code == 2
+    assert "--force overwrites it" in refused.err
+    assert cl_graft("init", data, "--out", out, "--force", "--json").json["config"] == str(out)

@@ -1,0 +1,52 @@
+"""A run says what memory it will hold before it starts."""
+
+from __future__ import annotations
+
+import torch
+
+from cl_graft.data import load_task
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.memory_check import measure_memory, memory_note
+from cl_graft.experiments.run import run
+from cl_graft.models import load_model
+from cl_graft.strategies.benchmark import text_stream
+
+
+def measure(folder, **settings):
+    config = config_from({"tasks": ["sentiment", "topic"], "max_length": 40, **settings})
+    loaded = load_model(str(folder), precision=config.precision)
+    if config.gradient_checkpointing:
+        loaded.model.recompute_()
+    tasks = [load_task(name, shots=8, data_seed=0) for name in config.tasks]
+    stream = text_stream(tasks, loaded.tokenizer, family="encoder", max_length=config.max_length)
+    before = torch.get_rng_state()
+    found = measure_memory(loaded.model, stream, config)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert not loaded.model.heads
+    assert not loaded.model.training
+    return found
+
+
+def test_activations_go_with_the_rows_that_are_computed_at_a_time(tiny_bert):
+    whole = measure(tiny_bert, batch_size=8)
+    parts = measure(tiny_bert, batch_size=8, micro_batch=2)
+    assert (whole["rows"], parts["rows"]) == (8, 2)
+    assert whole["tokens"] == parts["tokens"] > 8
+    assert 3.5 < whole["activations"] / parts["activations"] < 4.5
+    assert whole["parameters"] == parts["parameters"]
+
+
+def test_less_is_kept_with_checkpointing_and_in_half_precision(tiny_bert):
+    plain = measure(tiny_bert)["activations"]
+    assert measure(tiny_bert, gradient_checkpointing=True)["activations"] < 0.5 * plain
+    assert measure(tiny_bert, precision="bf16")["activations"] < plain
+
+
+def test_a_run_tells_it_first_and_keeps_it_in_its_results(tiny_config, tmp_path):
+    steps = []
+    config = tiny_config.model_copy(update={"tasks": ["sentiment"]})
+    result = run(config, strategy="naive", seed=0, out=tmp_path, progress=steps.append)
+    assert steps[0].phase == "memory"
+    assert steps[0].note.startswith(memory_note(result.memory))
+    assert not any(step.note for step in steps[1:])
+    assert result.memory["activations"] > 0

@@ -1,0 +1,123 @@
+"""Figures show every number they are given, name their units, and become images."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.image import imread
+from torch.utils.tensorboard import SummaryWriter
+
+from cl_graft.figures.diagrams import overlap_heatmap, r_matrix_heatmap, reliability_diagram
+from cl_graft.metrics import ece, reliability_bins
+
+NAMES = ["qnli", "ag_news", "sst2"]
+R = [[0.752, None, None], [0.752, 0.897, None], [0.752, 0.897, 0.822]]
+
+
+def bins():
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(400, 3, generator=generator)
+    labels = torch.where(
+        torch.rand(400, generator=generator) < 0.6,
+        logits.argmax(dim=1),
+        torch.randint(3, (400,), generator=generator),
+    )
+    return reliability_bins(logits.softmax(dim=1), labels)
+
+
+FIGURES = {
+    "R": lambda: r_matrix_heatmap(R, NAMES),
+    "overlap": lambda: overlap_heatmap(np.eye(3).tolist(), NAMES),
+    "reliability": lambda: reliability_diagram(bins()),
+}
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_becomes_a_picture_with_something_on_it(name, tmp_path):
+    path = tmp_path / "figure.png"
+    FIGURES[name]().savefig(path)
+    pixels = imread(path)
+    assert min(pixels.shape[:2]) > 200
+    assert len(np.unique(pixels.reshape(-1, pixels.shape[-1]), axis=0)) > 10
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_every_axis_is_labelled_and_every_figure_has_a_title(name):
+    figure = FIGURES[name]()
+    assert any(axes.get_title() for axes in figure.axes)
+    bottom = figure.axes[1] if name == "reliability" else figure.axes[0]
+    assert bottom.get_xlabel()
+    assert all(axes.get_ylabel() for axes in figure.axes)
+
+
+@pytest.mark.parametrize("name", ["R", "overlap"])
+def test_heatmaps_name_their_unit_at_the_colour_bar(name):
+    assert FIGURES[name]().axes[1].get_ylabel().endswith("(%)")
+
+
+def test_a_heatmap_writes_every_score_and_leaves_missing_cells_empty():
+    axes = r_matrix_heatmap(R, NAMES).axes[0]
+    written = [text.get_text() for text in axes.texts]
+    assert written == ["75.2", "75.2", "89.7", "75.2", "89.7", "82.2"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == NAMES
+    assert [label.get_text() for label in axes.get_yticklabels()] == NAMES
+
+
+def test_a_heatmap_reaches_down_to_negative_correlations():
+    figure = r_matrix_heatmap([[-0.25]], ["cola"], score_name="Matthews correlation")
+    assert figure.axes[0].images[0].get_clim() == (-25.0, 100.0)
+
+
+def test_a_matrix_without_any_score_is_drawn_too(tmp_path):
+    r_matrix_heatmap([[None, None], [None, None]], ["a", "b"]).savefig(tmp_path / "empty.png")
+    assert (tmp_path / "empty.png").stat().st_size > 0
+
+
+def test_a_reliability_diagram_states_the_error_and_draws_a_bar_for_each_filled_bin():
+    found = bins()
+    upper = reliability_diagram(found, title="qnli").axes[0]
+    assert f"ECE {100 * found.ece:.1f} %, n = 400" in upper.get_title()
+    heights = [bar.get_height() for bar in upper.patches]
+    assert heights == found.accuracy[found.counts > 0].tolist()
+
+
+def test_the_error_of_the_bins_is_that_of_the_function():
+    probabilities = torch.tensor([[0.25, 0.75], [0.9, 0.1]])
+    labels = torch.tensor([1, 1])
+    assert reliability_bins(probabilities, labels).ece == ece(probabilities, labels)
+
+
+@pytest.mark.parametrize("draw", [r_matrix_heatmap, overlap_heatmap])
+@pytest.mark.parametrize("cells", [[], [[0.5]], [[0.5, 0.5]], [[0.5, 0.5], [0.5]]])
+def test_a_matrix_that_does_not_fit_its_names_is_refused(draw, cells):
+    with pytest.raises(ValueError, match="got 2 names"):
+        draw(cells, ["a", "b"])
+
+
+def test_tensorboard_takes_a_figure(tmp_path):
+    with SummaryWriter(str(tmp_path)) as writer:
+        writer.add_figure("overlap", FIGURES["overlap"](), 0)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) > 5_000
+
+
+def test_drawing_needs_no_window_and_no_global_state():
+    code = (
+        "import sys\n"
+        "from cl_graft.figures.diagrams import overlap_heatmap\n"
+        "overlap_heatmap([[1.0]], ['a'])\n"
+        "assert 'matplotlib.pyplot' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("tasks", [24, 25, 200])
+def test_the_picture_of_a_long_stream_is_no_larger_than_that_of_a_short_one(tasks):
+    names = [f"task{number}" for number in range(tasks)]
+    figure = overlap_heatmap(np.eye(tasks).tolist(), names)
+    assert max(figure.get_size_inches()) < 20
+    named = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert named[0] == "task0"
+    assert tasks / 2 < len(named) * -(-tasks // 24) < 2 * tasks
+    assert bool(figure.axes[0].texts) is (tasks == 24)

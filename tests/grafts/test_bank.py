@@ -1,0 +1,129 @@
+"""Banks: one owner a coordinate, and what answered a task once answers it for ever."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from region_strategies import TwoLayers, quick, regions
+from two_layer_banks import LAYOUT, empty_bank, grow, stream
+
+from cl_graft.grafts.bank import Entry, Mode
+from cl_graft.grafts.graft import Graft, grafted
+from cl_graft.grafts.hashing import model_fingerprint
+from cl_graft.grafts.region import Layout, Region, union
+
+
+@quick
+@given(st.data())
+def test_every_coordinate_has_one_owner_the_first_task_that_claimed_it(
+    data: st.DataObject,
+) -> None:
+    bank = empty_bank()
+    for _ in range(data.draw(st.integers(0, 4))):
+        bank = grow(bank, data.draw(regions(LAYOUT)))
+    assert sum(len(entry.owned) for entry in bank.entries) == len(bank.owned())
+    assert bank.owned() == bank.claimed()
+    for position, entry in enumerate(bank.entries):
+        assert entry.owned.region == entry.claimed - bank.claimed(upto=position)
+
+
+@quick
+@given(st.data())
+def test_the_answer_to_a_task_is_the_same_bits_however_many_tasks_follow(
+    data: st.DataObject,
+) -> None:
+    mode: Mode = data.draw(st.sampled_from(["prefix", "isolated"]))
+    bank, right_after = empty_bank(mode), []
+    for position in range(data.draw(st.integers(1, 4))):
+        bank = grow(bank, data.draw(regions(LAYOUT)))
+        with grafted(TwoLayers(), bank.answer(position)) as model:
+            right_after.append(model_fingerprint(model, exclude=()))
+    model = TwoLayers()
+    for position, expected in enumerate(right_after):
+        with grafted(model, bank.answer(position)):
+            assert model_fingerprint(model, exclude=()) == expected
+
+
+def test_the_prefix_of_a_task_is_the_union_of_the_entries_up_to_it() -> None:
+    bank = stream("prefix")
+    for position in range(len(bank)):
+        grafts = [entry.owned for entry in bank.entries[: position + 1]]
+        answer = bank.answer(position)
+        assert answer.region == union([graft.region for graft in grafts], layout=LAYOUT)
+        assert all(answer.on(graft.region).same_bits(graft) for graft in grafts)
+
+
+@pytest.mark.parametrize("mode", ["prefix", "isolated"])
+def test_entries_appended_at_once_make_the_bank_of_appending_one_after_the_other(
+    mode: Mode,
+) -> None:
+    whole = stream(mode)
+    at_once = empty_bank(mode).extend(whole.entries[:1]).extend(whole.entries[1:])
+    assert at_once.entries == whole.entries
+    assert at_once.owned() == whole.owned() == whole.owned(upto=len(whole))
+
+
+def test_entries_appended_at_once_are_refused_by_name() -> None:
+    first, second, *_ = stream("isolated").entries
+    with pytest.raises(ValueError, match=r"of 'task2' are taken already"):
+        empty_bank().extend([first, second])
+    other = Region.of(Layout(("other",), ((3,),)), [1])
+    with pytest.raises(ValueError, match="'x' belongs to a model with other parameters"):
+        empty_bank().extend([first, Entry("x", 1, Graft(other, torch.zeros(1)), other - other)])
+
+
+def test_isolated_entries_may_share_coordinates_and_prefix_entries_may_not() -> None:
+    claimed = Region.of(LAYOUT, [1, 2, 3])
+    entry = Entry("again", 2, Graft(claimed, torch.zeros(3)), Region.empty(LAYOUT))
+    isolated = grow(empty_bank("isolated"), claimed)
+    assert len(isolated.append(entry)) == 2
+    assert isolated.free(claimed) == claimed
+    with pytest.raises(ValueError, match="3 of 'again' are taken already"):
+        grow(empty_bank(), claimed).append(entry)
+
+
+def test_a_prefix_bank_leaves_free_what_nobody_owns() -> None:
+    bank = grow(empty_bank(), Region.of(LAYOUT, [1, 2, 3]))
+    assert bank.free(Region.of(LAYOUT, [3, 4])) == Region.of(LAYOUT, [4])
+    assert bank.owned(upto=0) == Region.empty(LAYOUT)
+
+
+def test_a_task_that_finds_nothing_free_is_answered_by_the_prefix() -> None:
+    claimed = Region.of(LAYOUT, [1, 2])
+    bank = grow(grow(empty_bank(), claimed), claimed)
+    assert len(bank.entries[1].owned) == 0
+    assert bank.answer(1).same_bits(bank.answer(0))
+
+
+def test_the_latest_entry_answers_a_label_and_the_earlier_stay() -> None:
+    bank = grow(
+        grow(empty_bank(), Region.of(LAYOUT, [1]), label=7), Region.of(LAYOUT, [2]), label=7
+    )
+    assert bank.find(label=7) == 1
+    assert bank.find(label=8) is None
+    assert bank.entries[0].label == 7
+
+
+def test_an_entry_of_another_model_is_refused() -> None:
+    claimed = Region.of(Layout(("other",), ((3,),)), [1])
+    with pytest.raises(ValueError, match="'x' belongs to a model with other parameters"):
+        empty_bank().append(Entry("x", 1, Graft(claimed, torch.zeros(1)), claimed - claimed))
+
+
+def test_what_an_entry_owns_and_what_it_lost_lie_apart_and_make_up_what_it_claims() -> None:
+    owned = Graft(Region.of(LAYOUT, [1, 2]), torch.zeros(2))
+    entry = Entry("x", 1, owned, Region.of(LAYOUT, [0, 3]))
+    assert entry.claimed == Region.of(LAYOUT, range(4))
+    assert (entry.size, entry.density) == (4, entry.claimed.density)
+    assert entry.share_lost == 0.5
+    with pytest.raises(ValueError, match="'x' owns 1 coordinates that it has lost"):
+        Entry("x", 1, owned, Region.of(LAYOUT, [0, 1]))
+
+
+@pytest.mark.parametrize("position", [-1, 4])
+def test_positions_outside_the_bank_are_refused(position: int) -> None:
+    bank = stream("prefix")
+    with pytest.raises(ValueError, match=rf"\[0, 4\), got {position}"):
+        bank.answer(position)

@@ -1,0 +1,142 @@
+"""Grafts go in and out of a model without changing a bit elsewhere."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from region_strategies import FRAGILE, TwoLayers, bits, model_bits, quick, regions, use_bits_
+from torch import nn
+
+from cl_graft.grafts.graft import Graft, extract, grafted, load_, merge, named, snapshot, write_
+from cl_graft.grafts.region import Layout, Region
+
+DTYPES = list(FRAGILE)
+
+
+def _layout(model: nn.Module) -> Layout:
+    return Layout.of(dict(model.named_parameters()))
+
+
+def _same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
+    return left.keys() == right.keys() and all(torch.equal(left[n], right[n]) for n in left)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_grafted_gives_the_model_back_bit_for_bit_after_an_exception(dtype: torch.dtype) -> None:
+    model = TwoLayers().to(dtype)
+    use_bits_(model, dtype)
+    before = model_bits(model)
+    region = Region.full(_layout(model))
+    with (
+        suppress(KeyError),
+        grafted(model, Graft(region, torch.ones(len(region)))),
+    ):
+        assert all(bool((p == 1).all()) for p in model.parameters())
+        raise KeyError("stop")
+    assert _same(model_bits(model), before)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_write_after_extract_is_exact_for_negative_zero_and_nan_payloads(
+    dtype: torch.dtype,
+) -> None:
+    model, other = TwoLayers().to(dtype), TwoLayers(seed=1).to(dtype)
+    use_bits_(model, dtype)
+    graft = extract(model, Region.full(_layout(model)))
+    assert graft.values.dtype == dtype
+    write_(other, graft)
+    assert _same(model_bits(other), model_bits(model))
+    assert graft.same_bits(extract(other, graft.region))
+
+
+@quick
+@given(st.data())
+def test_write_changes_its_region_and_nothing_else(data: st.DataObject) -> None:
+    model = TwoLayers()
+    region = data.draw(regions(_layout(model)))
+    before = {name: tensor.clone() for name, tensor in model.named_parameters()}
+    graft = Graft(region, torch.arange(len(region), dtype=torch.float32) + 100)
+    write_(model, graft)
+    assert graft.same_bits(extract(model, region))
+    for name, mask in region.masks().items():
+        after = dict(model.named_parameters())[name]
+        assert torch.equal(bits(after)[~mask], bits(before[name])[~mask])
+        assert bool((after[mask] >= 100).all())
+
+
+@quick
+@given(st.data())
+def test_a_graft_split_in_two_merges_to_itself(data: st.DataObject) -> None:
+    model = TwoLayers()
+    layout = _layout(model)
+    whole = extract(model, data.draw(regions(layout)))
+    part = whole.region & data.draw(regions(layout))
+    pieces = [whole.on(whole.region - part), whole.on(part)]
+    assert merge(pieces, layout=layout, dtype=torch.float32).same_bits(whole)
+
+
+def test_merging_nothing_gives_the_empty_graft() -> None:
+    layout = _layout(TwoLayers())
+    empty = merge([], layout=layout, dtype=torch.bfloat16)
+    assert empty.same_bits(Graft(Region.empty(layout), torch.empty(0, dtype=torch.bfloat16)))
+
+
+def test_merging_refuses_a_coordinate_with_two_values() -> None:
+    graft = extract(TwoLayers(), Region.of(_layout(TwoLayers()), [1, 2]))
+    with pytest.raises(ValueError, match="disjoint"):
+        merge([graft, graft], layout=graft.region.layout, dtype=torch.float32)
+
+
+def test_parameters_of_different_dtypes_are_read_in_the_widest_and_written_back_exactly() -> None:
+    model = TwoLayers()
+    model.second.to(torch.bfloat16)
+    before = model_bits(model)
+    graft = extract(model, Region.full(_layout(model)))
+    assert graft.values.dtype == torch.float32
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    write_(model, graft)
+    assert _same(model_bits(model), before)
+
+
+def test_same_bits_tells_zeros_of_different_sign_and_values_of_different_dtype_apart() -> None:
+    region = Region.of(Layout(("a",), ((3,),)), [1])
+    zero = Graft(region, torch.tensor([0.0]))
+    assert not zero.same_bits(Graft(region, torch.tensor([-0.0])))
+    assert not zero.same_bits(Graft(region, torch.tensor([0.0], dtype=torch.float64)))
+    assert not zero.same_bits(Graft(Region.of(region.layout, [2]), torch.tensor([0.0])))
+    nan = Graft(region, torch.tensor([float("nan")]))
+    assert nan.same_bits(nan)
+
+
+def test_snapshot_and_load_are_inverse() -> None:
+    model, other = TwoLayers(), TwoLayers(seed=1)
+    kept = snapshot(dict(model.named_parameters()))
+    load_(model, snapshot(dict(other.named_parameters())))
+    assert _same(model_bits(model), model_bits(other))
+    load_(model, kept)
+    assert _same(model_bits(model), model_bits(TwoLayers()))
+
+
+def test_a_graft_needs_one_value_a_coordinate() -> None:
+    with pytest.raises(ValueError, match="2 coordinates, values of shape"):
+        Graft(Region.of(Layout(("a",), ((3,),)), [0, 1]), torch.zeros(3))
+
+
+def test_a_model_with_other_parameters_is_refused() -> None:
+    with pytest.raises(ValueError, match="no parameter 'gone'"):
+        named(TwoLayers(), Layout(("gone",), ((3,),)))
+    with pytest.raises(ValueError, match=r"first\.bias must have shape \(7,\), got \(6,\)"):
+        named(TwoLayers(), Layout(("first.bias",), ((7,),)))
+
+
+def test_parameters_that_are_not_contiguous_are_refused() -> None:
+    model = nn.Linear(3, 2)
+    model.weight = nn.Parameter(torch.zeros(3, 2).T)
+    with pytest.raises(ValueError, match="weight is not contiguous"):
+        extract(model, Region.full(_layout(model)))

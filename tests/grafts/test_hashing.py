@@ -1,0 +1,96 @@
+"""Fingerprints are equal exactly for equal bits under equal names."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+
+import pytest
+import torch
+from region_strategies import TwoLayers
+from torch import nn
+
+from cl_graft.grafts.hashing import environment, hash_tensors, model_fingerprint, tensor_bytes
+
+
+def test_the_hash_is_sha256_over_names_dtypes_shapes_and_bytes() -> None:
+    expected = hashlib.sha256()
+    expected.update(b"a|torch.float32|(1,)|" + b"\x00\x00\x80\x3f")
+    expected.update(b"b|torch.uint8|(1, 2)|" + b"\x01\x02")
+    tensors = {"b": torch.tensor([[1, 2]], dtype=torch.uint8), "a": torch.ones(1)}
+    assert hash_tensors(tensors) == expected.hexdigest()
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"b": torch.zeros(2)},
+        {"a": torch.zeros(1, 2)},
+        {"a": torch.zeros(2, dtype=torch.int32)},
+        {"a": torch.tensor([0.0, -0.0])},
+        {"a": torch.zeros(2), "b": torch.zeros(0)},
+    ],
+)
+def test_another_name_shape_dtype_or_bit_gives_another_hash(
+    other: dict[str, torch.Tensor],
+) -> None:
+    assert hash_tensors(other) != hash_tensors({"a": torch.zeros(2)})
+
+
+def test_the_hash_does_not_depend_on_order_or_memory_layout() -> None:
+    a, b = torch.arange(6.0).reshape(2, 3), torch.tensor(5)
+    assert hash_tensors({"a": a, "b": b}) == hash_tensors({"b": b, "a": a.T.contiguous().T})
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float16, torch.int64])
+def test_tensor_bytes_has_every_byte_of_any_dtype(dtype: torch.dtype) -> None:
+    tensor = torch.ones(3, 2).to(dtype)
+    assert len(tensor_bytes(tensor)) == 6 * tensor.element_size()
+    assert len(tensor_bytes(tensor[:0])) == 0
+    assert len(tensor_bytes(tensor[0, 0])) == tensor.element_size()
+
+
+class _Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = TwoLayers()
+        self.register_buffer("positions", torch.arange(3), persistent=False)
+        self.heads = nn.ModuleDict({"1": nn.Linear(3, 2)})
+
+
+def test_the_base_fingerprint_covers_parameters_buffers_and_tokenizer_but_not_heads() -> None:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = _Model()
+    before = model_fingerprint(model, tokenizer="{}")
+    with torch.no_grad():
+        model.heads["1"].weight.add_(1)
+    assert model_fingerprint(model, tokenizer="{}") == before
+    assert model_fingerprint(model, tokenizer="{ }") != before
+    with torch.no_grad():
+        model.positions.add_(1)
+    moved = model_fingerprint(model, tokenizer="{}")
+    assert moved != before
+    with torch.no_grad():
+        model.backbone.norm.bias[0] = -0.0
+    assert model_fingerprint(model, tokenizer="{}") != moved
+    assert model_fingerprint(model, exclude=()) != model_fingerprint(model)
+
+
+def test_the_fingerprint_is_the_same_in_another_process() -> None:
+    code = (
+        "import torch; from cl_graft.grafts.hashing import hash_tensors; "
+        "print(hash_tensors({'a': torch.arange(5.0), 'b': torch.ones(2, dtype=torch.bfloat16)}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    here = hash_tensors({"a": torch.arange(5.0), "b": torch.ones(2, dtype=torch.bfloat16)})
+    assert done.stdout.strip() == here
+
+
+def test_the_environment_names_what_bits_depend_on() -> None:
+    facts = environment()
+    assert facts["torch"] == torch.__version__
+    assert facts["threads"] == str(torch.get_num_threads())
+    assert facts["device"] == "cpu"
+    assert all(isinstance(value, str) and value for value in facts.values())

@@ -1,0 +1,412 @@
+"""Mixed batches: every row is answered as if the model had switched to its task."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from region_strategies import TwoLayers, model_bits, quick, regions
+from torch import Tensor, nn
+from two_layer_banks import LAYOUT, empty_bank, grow, stream
+
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, Mode
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.inference.mixed_batches import How, mixed
+from cl_graft.inference.task_switch import Switch
+from cl_graft.models import graftable_parameters, load_model
+
+MODES = pytest.mark.parametrize("mode", ["prefix", "isolated"])
+
+
+def _unchanged(model: nn.Module, before: dict[str, Tensor]) -> bool:
+    now = model_bits(model)
+    return all(torch.equal(now[name], before[name]) for name in before)
+
+
+def _switching(switch: Switch, rows: Tensor, positions: list[int | None]) -> Tensor:
+    """Answer row by row, moving the switch."""
+    with torch.no_grad():
+        answers = []
+        for row, position in zip(rows, positions, strict=True):
+            with switch.carrying(position) as model:
+                answers.append(model(row[None]))
+        return torch.cat(answers)
+
+
+@quick
+@given(st.data())
+def test_rows_of_different_tasks_are_answered_as_by_switching(data: st.DataObject) -> None:
+    mode: Mode = data.draw(st.sampled_from(["prefix", "isolated"]))
+    bank = empty_bank(mode)
+    for _ in range(data.draw(st.integers(1, 4))):
+        claimed = data.draw(regions(LAYOUT))
+        free = bank.free(claimed)
+        values = torch.randn(len(free), generator=torch.Generator().manual_seed(len(bank)))
+        bank = bank.append(Entry("task", len(bank), Graft(free, values), claimed - free))
+    model = TwoLayers().eval()
+    switch = Switch(model, bank, flat=data.draw(st.booleans()))
+    places = st.none() | st.integers(0, len(bank) - 1)
+    positions = data.draw(st.lists(places, min_size=1, max_size=6))
+    switch.to(data.draw(places))
+    before, position = model_bits(model), switch.position
+    rows = torch.randn(len(positions), 4, generator=torch.Generator().manual_seed(0))
+    expected = _switching(switch, rows, positions)
+    how: How = data.draw(st.sampled_from(["fastest", "add", "in_turn"]))
+    with mixed(switch, positions, how=how) as serving, torch.no_grad():
+        answers = serving(rows)
+    torch.testing.assert_close(answers, expected, rtol=1e-4, atol=1e-4)
+    assert switch.position == position
+    assert _unchanged(model, before)
+
+
+def _real_bank(model: nn.Module, mode: Mode, dtype: torch.dtype) -> GraftBank:
+    """Three tasks that change every graftable parameter, LayerNorms and biases too, visibly."""
+    layout = Layout.of(graftable_parameters(model))
+    bank = GraftBank(layout, BaseIdentity("f" * 64, "tiny", str(dtype).split(".")[1]), mode)
+    generator = torch.Generator().manual_seed(0)
+    for number in range(3):
+        chosen = [
+            start + torch.randperm(size, generator=generator)[:8]
+            for start, size in zip(layout.starts, layout.sizes, strict=False)
+        ]
+        claimed = Region.of(layout, torch.cat(chosen))
+        free = bank.free(claimed)
+        values = torch.randn(len(free), generator=generator).to(dtype)
+        bank = bank.append(Entry(f"t{number}", number, Graft(free, values), claimed - free))
+    return bank
+
+
+@MODES
+@pytest.mark.parametrize("how", ["add", "in_turn"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("family", ["tiny_bert", "tiny_roberta", "tiny_gpt2"])
+def test_transformers_answer_mixed_batches_as_by_switching(
+    family: str, dtype: torch.dtype, mode: Mode, how: How, request: pytest.FixtureRequest
+) -> None:
+    from transformers import AutoModel
+
+    model = AutoModel.from_pretrained(request.getfixturevalue(family), dtype=dtype).eval()
+    switch = Switch(model, _real_bank(model, mode, dtype))
+    before = model_bits(model)
+    positions = [2, None, 0, 0, 1, 2]
+    ids = torch.randint(5, 90, (6, 7), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    mask[2, 4:] = 0
+    with mixed(switch, positions, how=how), torch.no_grad():
+        answers = model(input_ids=ids, attention_mask=mask).last_hidden_state
+    assert _unchanged(model, before)
+    with torch.no_grad():
+        for position in (None, 0, 1, 2):
+            with switch.carrying(position):
+                expected = model(input_ids=ids, attention_mask=mask).last_hidden_state
+            mine = torch.tensor([place == position for place in positions])
+            atol = 1e-5 if dtype == torch.float32 else 0.06  # bf16 rounds 4.0 by up to 0.016
+            torch.testing.assert_close(answers[mine], expected[mine], rtol=1e-4, atol=atol)
+            assert not torch.allclose(answers[~mine], expected[~mine], rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("how", ["add", "in_turn", "fastest"])
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_mixed_batches_are_answered_in_the_precision_of_the_model(
+    tiny_bert: Path, precision: str, how: How
+) -> None:
+    model = load_model(str(tiny_bert), precision=precision).model
+    switch = Switch(model, _real_bank(model, "prefix", torch.float32))
+    ids = torch.randint(5, 90, (4, 7), generator=torch.Generator().manual_seed(1))
+    positions = [2, 0, 0, 2]
+    with torch.no_grad():
+        with mixed(switch, positions, how=how):
+            answers = model.features(ids, torch.ones_like(ids))
+        for position in (0, 2):
+            with switch.carrying(position):
+                expected = model.features(ids, torch.ones_like(ids))
+            mine = torch.tensor([place == position for place in positions])
+            torch.testing.assert_close(answers[mine], expected[mine], rtol=1e-2, atol=0.06)
+            assert not torch.allclose(answers[~mine], expected[~mine], rtol=0.1, atol=0.1)
+
+
+@pytest.mark.parametrize("how", ["add", "in_turn"])
+def test_a_cache_of_cast_weights_is_no_harm(how: How) -> None:
+    model = TwoLayers().eval()
+    switch = Switch(model, stream("prefix"))
+    rows = torch.randn(4, 4)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, cache_enabled=True):
+        model(rows)
+        with mixed(switch, [0, 3, 0, 3], how=how):
+            answers = model(rows)
+        for position, mine in ((0, [0, 2]), (3, [1, 3])):
+            with switch.carrying(position):
+                expected = model(rows)[mine]
+            torch.testing.assert_close(answers[mine], expected, rtol=2e-2, atol=1e-2)
+
+
+def test_an_exception_in_the_block_leaves_the_model_as_it_was() -> None:
+    model = TwoLayers().eval()
+    switch = Switch(model, stream("prefix"))
+    switch.to(2)
+    before = model_bits(model)
+    with suppress(KeyError), mixed(switch, [0, 3]):
+        raise KeyError("stop")
+    assert switch.position == 2
+    assert _unchanged(model, before)
+    assert type(model.first) is nn.Linear
+    assert list(vars(model.first)) == list(vars(nn.Linear(1, 1)))
+
+
+@MODES
+def test_an_exception_in_the_middle_of_a_layer_leaves_the_model_as_it_was(mode: Mode) -> None:
+    model = TwoLayers().eval()
+    calls = []
+
+    def fail(x: Tensor) -> Tensor:
+        calls.append(len(x))
+        if len(calls) == 2:
+            raise KeyError("stop")
+        return nn.Linear.forward(model.second, x)
+
+    model.second.forward = fail
+    switch = Switch(model, stream(mode))
+    before = model_bits(model)
+    with suppress(KeyError), mixed(switch, [0, 1, 3]), torch.no_grad():
+        model(torch.randn(3, 4))
+    assert calls == [1, 1]
+    assert switch.position is None
+    assert _unchanged(model, before)
+    assert model.second.forward is fail
+
+
+def test_blocks_of_which_some_answer_row_by_row_are_a_stack_of_blocks() -> None:
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(4))
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.linear(x * self.scale)
+
+    class Stack(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first = nn.Linear(4, 4)
+            self.blocks = nn.ModuleList([Block(), Block()])
+
+        def forward(self, x: Tensor) -> Tensor:
+            for block in self.blocks:
+                x = block(x)
+            return x
+
+    model = Stack().eval()
+    before = graftable_parameters(model)
+    assert "first.weight" not in before
+    layout = Layout.of({"blocks.0.scale": before["blocks.0.scale"]})
+    bank = GraftBank(layout, BaseIdentity("0" * 64, "blocks", "float32"))
+    for task in range(2):
+        graft = Graft(Region.of(layout, [task]), torch.tensor([2.0]))
+        bank = bank.append(Entry(f"t{task}", task, graft, Region.empty(layout)))
+    with mixed(Switch(model, bank), [0, 1]) as serving, torch.no_grad():
+        serving(torch.ones(2, 4))
+        assert type(model.blocks[0]) is not type(model.blocks[1])
+        assert list(graftable_parameters(model)) == list(before)
+    assert type(model.blocks[0]) is Block
+
+
+@MODES
+def test_a_copy_made_in_the_block_is_a_plain_model_that_answers_by_itself(mode: Mode) -> None:
+    model = TwoLayers().eval()
+    switch = Switch(model, stream(mode))
+    rows = torch.randn(3, 4)
+    with mixed(switch, [0, 1, 3]) as serving, torch.no_grad():
+        for made in (copy.deepcopy(serving), pickle.loads(pickle.dumps(serving))):
+            assert [type(m) for m in made.modules()] == [type(m) for m in TwoLayers().modules()]
+            for parameter in made.parameters():
+                parameter.zero_()
+            assert not made(rows[:2]).any()
+        assert serving(rows).any()
+
+
+@MODES
+def test_an_added_task_is_answered_and_a_dropped_one_refused(mode: Mode) -> None:
+    whole = stream(mode, tasks=4)
+    first = GraftBank(whole.layout, whole.base, mode, whole.entries[:3])
+    model = TwoLayers().eval()
+    switch = Switch(model, first)
+    rows = torch.randn(4, 4)
+    with mixed(switch, [0, 1, 2, 2]), torch.no_grad():
+        early = model(rows)
+    switch.to(1)
+    switch.add(whole)
+    assert switch.position == 1
+    switch.to(None)
+    expected = _switching(Switch(model, whole), rows, [0, 3, 2, 3])
+    switch.drop(1)
+    with mixed(switch, [0, 3, 2, 3]), torch.no_grad():
+        late = model(rows)
+    torch.testing.assert_close(late, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(late[[0, 2]], early[[0, 2]], rtol=1e-4, atol=1e-4)
+    for refused in (lambda: switch.to(1), lambda: mixed(switch, [0, 1]).__enter__()):
+        with pytest.raises(ValueError, match="entry 1 was dropped"):
+            refused()
+
+
+@MODES
+def test_a_flat_switch_adds_and_drops_as_well(mode: Mode) -> None:
+    whole = stream(mode, tasks=4)
+    model = TwoLayers().eval()
+    switch = Switch(model, GraftBank(LAYOUT, whole.base, mode, whole.entries[:2]), flat=True)
+    rows = torch.randn(3, 4)
+    with mixed(switch, [0, 1, 1]), torch.no_grad():
+        model(rows)
+    switch.add(whole)
+    switch.drop(0)
+    with mixed(switch, [1, 3, 2]), torch.no_grad():
+        answers = model(rows)
+    expected = _switching(Switch(TwoLayers().eval(), whole), rows, [1, 3, 2])
+    torch.testing.assert_close(answers, expected, rtol=1e-4, atol=1e-4)
+    switch.to(3)
+    switch.to(None)
+    assert _unchanged(model, model_bits(TwoLayers()))
+
+
+def test_a_bank_that_is_not_the_current_one_with_more_entries_is_refused() -> None:
+    whole = stream("prefix")
+    switch = Switch(TwoLayers(), whole)
+    shorter = GraftBank(LAYOUT, whole.base, "prefix", whole.entries[:2])
+    other = grow(grow(empty_bank(), Region.of(LAYOUT, [1])), Region.of(LAYOUT, [2]))
+    for bank in (shorter, stream("isolated"), other):
+        with pytest.raises(ValueError, match="expected the bank of 4 entries with further ones"):
+            switch.add(bank)
+
+
+def test_the_carried_entry_is_not_dropped() -> None:
+    switch = Switch(TwoLayers(), stream("prefix"))
+    switch.to(2)
+    with pytest.raises(ValueError, match="the model carries entry 2"):
+        switch.drop(2)
+
+
+def test_the_switch_is_not_moved_while_a_mixed_batch_is_answered() -> None:
+    switch = Switch(TwoLayers().eval(), stream("prefix"))
+    with mixed(switch, [0, 1]) as model, torch.no_grad():
+        with pytest.raises(RuntimeError, match="answering a mixed batch"):
+            switch.to(3)
+        with pytest.raises(RuntimeError, match="answering a mixed batch"):
+            mixed(switch, [0, 2]).__enter__()
+        model(torch.randn(2, 4))
+    switch.to(3)
+
+
+def test_a_batch_in_prefix_mode_is_answered_from_its_middle_row_on() -> None:
+    switch = Switch(TwoLayers().eval(), stream("prefix"))
+    with mixed(switch, [0, 3, None, 2, 2]) as model, torch.no_grad():
+        model(torch.randn(5, 4))
+        assert switch.position == 2
+
+
+class Shared(nn.Module):
+    """A block whose second layer uses the first one's weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+        self.second.weight = self.first.weight
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(self.first(x))
+
+
+class Functional(nn.Module):
+    """A model that reads a layer's weight without calling the layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+        self.second = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return nn.functional.linear(self.first(x), self.second.weight)
+
+
+class Flattening(nn.Module):
+    """A model that hands its layer more rows than the batch has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Linear(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.first(torch.cat([x, x]))
+
+
+def _any_bank(model: nn.Module) -> GraftBank:
+    layout = Layout.of(dict(model.named_parameters()))
+    bank = GraftBank(layout, BaseIdentity("f" * 64, "any", "float32"))
+    for number in range(2):
+        region = Region.of(layout, torch.arange(number, layout.total, 2))
+        graft = Graft(region, torch.ones(len(region)))
+        bank = bank.append(Entry("t", number, graft, Region.empty(layout)))
+    return bank
+
+
+def test_shared_parameters_are_refused() -> None:
+    switch = Switch(Shared().eval(), _any_bank(Shared()))
+    with (
+        pytest.raises(RuntimeError, match="weight of 'first' is a parameter of 'second' too"),
+        mixed(switch, [0, 1]),
+    ):
+        pass
+    assert switch.position is None
+
+
+def test_a_model_that_does_not_call_a_layer_is_refused() -> None:
+    model = Functional().eval()
+    switch = Switch(model, _any_bank(model))
+    with (
+        pytest.raises(RuntimeError, match=r"1 of the 2 modules.*'second' first"),
+        mixed(switch, [0, 1]),
+    ):
+        model(torch.randn(2, 4))
+
+
+def test_a_layer_that_does_not_see_the_batch_row_by_row_is_refused() -> None:
+    model = Flattening().eval()
+    switch = Switch(model, _any_bank(model))
+    before = model_bits(model)
+    with (
+        pytest.raises(ValueError, match=r"'first' \(Linear\), which is called with .*\(4, 4\)"),
+        mixed(switch, [0, 1]),
+    ):
+        model(torch.randn(2, 4))
+    assert _unchanged(model, before)
+
+
+def test_attention_that_reads_its_projections_itself_is_refused() -> None:
+    attention = nn.MultiheadAttention(4, 2, batch_first=True).eval()
+    switch = Switch(attention, _any_bank(attention))
+    x = torch.randn(2, 3, 4)
+    with pytest.raises(ValueError, match="MultiheadAttention"), mixed(switch, [0, 1]):
+        attention(x, x, x)
+
+
+def test_a_model_in_training_mode_and_an_empty_batch_are_refused() -> None:
+    switch = Switch(TwoLayers(), stream("prefix"))
+    with pytest.raises(ValueError, match="the model is in training mode"):
+        mixed(switch, [0, 1]).__enter__()
+    with pytest.raises(ValueError, match="at least one row"):
+        mixed(switch, []).__enter__()
+
+
+def test_gradients_through_a_mixed_batch_are_refused_by_autograd() -> None:
+    model = TwoLayers().eval()
+    with mixed(Switch(model, stream("prefix")), [0, 1], how="in_turn"):
+        loss = model(torch.randn(2, 4)).sum()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()

@@ -1,0 +1,197 @@
+"""Switching: every jump gives the bits of a fresh graft, wherever the parameters lie."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from contextlib import suppress
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from region_strategies import TwoLayers, bits, model_bits, quick, regions
+from torch import Tensor, nn
+from two_layer_banks import LAYOUT, empty_bank, grow, stream
+
+from cl_graft.grafts.bank import GraftBank, Mode
+from cl_graft.grafts.graft import extract, write_
+from cl_graft.inference.task_switch import Switch
+
+MODES = pytest.mark.parametrize("mode", ["prefix", "isolated"])
+STORAGE = pytest.mark.parametrize("flat", [False, True], ids=["apart", "flat"])
+
+
+def _anew(bank: GraftBank, position: int | None, model: nn.Module | None = None) -> nn.Module:
+    """A fresh model that carries an answer without any switch."""
+    model = TwoLayers() if model is None else model
+    if position is not None:
+        write_(model, bank.answer(position))
+    return model
+
+
+def _same(model: nn.Module, other: nn.Module) -> bool:
+    now, then = model_bits(model), model_bits(other)
+    return all(torch.equal(now[name], then[name]) for name in then)
+
+
+def _draw_bank(data: st.DataObject, mode: Mode) -> GraftBank:
+    bank = empty_bank(mode)
+    for _ in range(data.draw(st.integers(1, 4))):
+        bank = grow(bank, data.draw(regions(LAYOUT)))
+    return bank
+
+
+@quick
+@given(st.data())
+def test_a_chain_of_jumps_gives_the_bits_of_a_fresh_graft_after_each(data: st.DataObject) -> None:
+    bank = _draw_bank(data, data.draw(st.sampled_from(["prefix", "isolated"])))
+    model = TwoLayers()
+    switch = Switch(model, bank, flat=data.draw(st.booleans()))
+    places = st.none() | st.integers(0, len(bank) - 1)
+    for place in data.draw(st.lists(places, max_size=8)):
+        switch.to(place)
+        assert switch.position == place
+        assert _same(model, _anew(bank, place))
+    switch.to(None)
+    assert _same(model, TwoLayers())
+
+
+@quick
+@given(st.data())
+def test_a_switch_that_grows_with_its_bank_equals_a_new_one(data: st.DataObject) -> None:
+    mode: Mode = data.draw(st.sampled_from(["prefix", "isolated"]))
+    whole = _draw_bank(data, mode)
+    model = TwoLayers()
+    bank = empty_bank(mode)
+    switch = Switch(model, bank, flat=data.draw(st.booleans()))
+    for position, entry in enumerate(whole.entries):
+        switch.to(position - 1 if position and mode == "prefix" else None)
+        base = extract(model, entry.owned.region)
+        write_(model, entry.owned)
+        bank = bank.append(entry)
+        switch.extend(bank, base=base)
+        assert switch.position == position
+        assert _same(model, _anew(bank, position))
+    places = st.none() | st.integers(0, len(whole) - 1)
+    for place in [*data.draw(st.lists(places, max_size=6)), None]:
+        switch.to(place)
+        assert _same(model, _anew(whole, place))
+
+
+@MODES
+@STORAGE
+def test_carrying_goes_back_to_where_it_was_also_after_an_exception(mode: Mode, flat: bool) -> None:
+    bank = stream(mode)
+    model = TwoLayers()
+    switch = Switch(model, bank, flat=flat)
+    switch.to(1)
+    with suppress(KeyError), switch.carrying(3):
+        assert _same(model, _anew(bank, 3))
+        raise KeyError("stop")
+    assert switch.position == 1
+    assert _same(model, _anew(bank, 1))
+
+
+@STORAGE
+def test_half_precision_is_written_bit_for_bit(flat: bool) -> None:
+    bank = stream("prefix")
+    model = TwoLayers().bfloat16()
+    switch = Switch(model, bank, flat=flat)
+    switch.to(2)
+    assert _same(model, _anew(bank, 2, TwoLayers().bfloat16()))
+    switch.to(None)
+    assert _same(model, TwoLayers().bfloat16())
+
+
+@STORAGE
+def test_parameters_that_moved_are_followed(flat: bool) -> None:
+    bank = stream("prefix")
+    model = TwoLayers()
+    switch = Switch(model, bank, flat=flat)
+    switch.to(3)
+    model.load_state_dict(copy.deepcopy(model.state_dict()), assign=True)
+    switch.to(1)
+    assert _same(model, _anew(bank, 1))
+    model.bfloat16()
+    switch.to(2)
+    assert _same(model, _anew(bank, 2).bfloat16())
+
+
+@STORAGE
+def test_a_replaced_model_that_carries_the_same_answer_is_gone_on_with(flat: bool) -> None:
+    bank = stream("prefix")
+    old = TwoLayers()
+    switch = Switch(old, bank, flat=flat)
+    switch.to(3)
+    new = copy.deepcopy(old)
+    switch.model = new
+    switch.to(0)
+    assert _same(new, _anew(bank, 0))
+    assert _same(old, _anew(bank, 3))
+
+
+@STORAGE
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
+def test_a_copied_switch_moves_the_copied_model_alone(copied, flat: bool) -> None:
+    bank = stream("prefix")
+    switch = Switch(TwoLayers(), bank, flat=flat)
+    switch.to(2)
+    other = copied(switch)
+    other.to(0)
+    assert _same(other.model, _anew(bank, 0))
+    assert _same(switch.model, _anew(bank, 2))
+
+
+@STORAGE
+def test_autograd_sees_that_a_jump_changed_the_weights(flat: bool) -> None:
+    model = TwoLayers()
+    switch = Switch(model, stream("prefix"), flat=flat)
+    loss = model(torch.randn(2, 4)).sum()
+    switch.to(3)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@MODES
+def test_a_jump_writes_nothing_but_what_differs(mode: Mode) -> None:
+    bank = stream(mode)
+    model = TwoLayers()
+    switch = Switch(model, bank)
+    switch.to(1)
+    foreign = torch.full((LAYOUT.total,), 7.0)
+    touched = bank.entries[2].owned.region
+    if mode == "isolated":
+        touched |= bank.entries[1].owned.region
+    for name, parameter in model.named_parameters():
+        start = LAYOUT.starts[LAYOUT.names.index(name)]
+        part = foreign[start : start + parameter.numel()].view(parameter.shape)
+        parameter.data.copy_(part)
+    switch.to(2)
+    changed = torch.cat([_different(p, 7.0) for p in model.parameters()])
+    assert set(changed.nonzero()[:, 0].tolist()) <= set(touched.index.tolist())
+    assert bool(changed.any())
+
+
+def _different(parameter: Tensor, value: float) -> Tensor:
+    return bits(parameter).view(-1) != bits(torch.full((1,), value))
+
+
+def test_a_switch_takes_over_one_entry_at_a_time() -> None:
+    bank = stream("prefix")
+    switch = Switch(TwoLayers(), empty_bank())
+    with pytest.raises(ValueError, match="expected a bank of 1 entries, got 4"):
+        switch.extend(bank, base=extract(TwoLayers(), bank.owned()))
+
+
+@pytest.mark.parametrize("position", [-1, 4])
+def test_positions_outside_the_bank_are_refused(position: int) -> None:
+    with pytest.raises(ValueError, match=rf"\[0, 4\) or None, got {position}"):
+        Switch(TwoLayers(), stream("prefix")).to(position)
+
+
+def test_a_prefix_bank_with_two_owners_of_a_coordinate_is_refused() -> None:
+    shared = stream("isolated")
+    bank = GraftBank(LAYOUT, shared.base, "prefix", shared.entries)
+    with pytest.raises(ValueError, match="a coordinate has two owners"):
+        Switch(TwoLayers(), bank)

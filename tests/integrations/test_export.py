@@ -1,0 +1,193 @@
+"""An exported task gives the same logits through transformers and peft alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+from integrations.conftest import FAMILIES
+from integrations.readme import answered
+from safetensors import safe_open
+from tiny_runs import cl_graft_each
+from torch import Tensor
+
+from cl_graft import InputError
+from cl_graft.banks.opening import OpenedBank, open_bank
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.integrations import export_task
+from cl_graft.models import load_model
+from cl_graft.storage import only_writer
+
+ASKED = [
+    ("sentiment", "It was a delight.", None),
+    ("sentiment", "The film is slow and the plot is thin, but I liked it!", None),
+    ("answers", "Who wrote it?", "A teacher."),
+    ("sentiment", "[MASK] <mask> </s> It was [SEP] a delight.", None),
+]
+LONG = [
+    ("sentiment", "The film is slow and the plot is thin. " * 30, None),
+    ("answers", "Who wrote it? " * 40, "A teacher wrote it. " * 9),
+    ("answers", "Who?", "A teacher in a small town near the mountains wrote it!" * 20),
+]
+"""Texts that are cut: to the 64 tokens of these banks."""
+
+
+def expected(opened: OpenedBank, task: str, text: str, pair: str | None) -> Tensor:
+    (answer,) = opened.answer([text], task=task, pairs=[pair] if pair else None)
+    return torch.tensor(answer.logits)
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"autocast"}))
+@pytest.mark.parametrize("form", ["hf", "safetensors-overlay"])
+def test_the_lines_of_the_readme_give_the_logits_of_the_bank(
+    bank_of_family, tmp_path, family, form
+):
+    bank = bank_of_family(family)
+    opened = open_bank(bank)
+    for task in ("sentiment", "answers"):
+        assert export_task(bank, task, form=form, out=tmp_path / task).coordinates > 0
+    for task, text, pair in ASKED + LONG:
+        found = answered(tmp_path / task, text, pair)
+        wanted = expected(opened, task, text, pair)
+        if family in ("mean", "first", "half"):
+            assert torch.equal(found, wanted)
+        else:  # the vocabulary is projected on for all places here, for one there
+            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_checkpoint_holds_the_bits_of_the_grafted_base(bank_of_family, tmp_path, family):
+    bank = bank_of_family(family)
+    opened = open_bank(bank)
+    export_task(bank, "answers", form="hf", out=tmp_path / "out")
+    facts = opened.bank.base.facts
+    again = load_model(
+        str(tmp_path / "out"),
+        family=str(facts["family"]),
+        pooling=str(facts["pooling"]),
+        dtype=opened.bank.base.dtype,
+        precision=facts.get("precision", "fp32"),
+    )
+    opened.carry(1)
+    mine = {f"backbone.{n}": p for n, p in opened.loaded.model.backbone.named_parameters()}
+    theirs = {f"backbone.{n}": p for n, p in again.model.backbone.named_parameters()}
+    assert hash_tensors(mine) == hash_tensors(theirs)
+    inputs = opened.bank.entries[1].canary.inputs
+    again.model.add_head(1, opened.loaded.model.heads["1"])
+    with torch.no_grad():
+        assert torch.equal(again.model(inputs, 1), opened.bank.entries[1].canary.logits)
+
+
+@pytest.mark.parametrize("family", ["masked_lm", "causal_lm", "gpt2"])
+def test_a_checkpoint_has_the_tensors_of_the_base_as_tools_that_merge_expect(
+    bank_of_family, tmp_path, family
+):
+    """As mergekit reads models: a config that names the class, and tensors by name and shape."""
+    bank = bank_of_family(family)
+    export_task(bank, "answers", form="hf", out=tmp_path / "out")
+    base = Path(open_bank(bank).bank.base.model)
+    assert shapes(tmp_path / "out") == shapes(base)
+    configs = [json.loads((f / "config.json").read_text()) for f in (tmp_path / "out", base)]
+    assert configs[0]["architectures"] == configs[1]["architectures"]
+    assert configs[0]["model_type"] == configs[1]["model_type"]
+    assert (tmp_path / "out" / "tokenizer.json").is_file()
+
+
+def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+    with safe_open(folder / "model.safetensors", framework="pt") as file:
+        return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+
+
+def test_an_export_says_what_it_is(bank_of_family, tmp_path):
+    bank = bank_of_family("masked_lm")
+    export_task(bank, "sentiment", form="safetensors-overlay", out=tmp_path / "out")
+    record = json.loads((tmp_path / "out" / "task.json").read_text())
+    entry = open_bank(bank).bank.entries[0]
+    assert record["label_names"] == ["negative", "positive"]
+    assert record["coordinates"] == len(entry.owned)
+    assert record["prompt"] == entry.facts["prompt"]
+    assert len(record["base"]["fingerprint"]) == 64
+    readme = (tmp_path / "out" / "README.md").read_text()
+    assert "Labels, in the order of the logits: `negative`, `positive`" in readme
+
+
+def test_a_folder_in_use_and_unknown_names_are_refused_and_leave_nothing(bank_of_family, tmp_path):
+    bank = bank_of_family("mean")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="exists already"):
+        export_task(bank, "answers", form="hf", out=tmp_path / "full")
+    with pytest.raises(InputError, match="did you mean 'answers'"):
+        export_task(bank, "answer", form="hf", out=tmp_path / "out")
+    with pytest.raises(InputError, match="no format 'onnx'"):
+        export_task(bank, "answers", form="onnx", out=tmp_path / "out")
+    with pytest.raises(InputError, match="--rest is refuse, leave-out or copy"):
+        export_task(bank, "answers", form="peft-shira", out=tmp_path / "out", rest="drop")  # type: ignore
+    assert [path.name for path in tmp_path.iterdir()] == ["full"]
+
+
+def test_the_command_line_exports_and_tells_what_a_format_cannot_hold(bank_of_family, tmp_path):
+    bank, out = bank_of_family("mean"), tmp_path / "out"
+    command = ["export", bank, "--task", "sentiment", "--out", out, "--format", "peft-shira"]
+    refused, told = cl_graft_each([command, [*command, "--rest", "leave-out", "--json"]])
+    assert refused.code == 2
+    assert "--rest copy" in refused.err
+    assert told.code == 0, told
+    assert told.json["form"] == "peft-shira"
+    assert sum(told.json["written"]["left_out"].values()) > 0
+    assert set(told.json["files"]) >= {"README.md", "adapter_config.json", "head.safetensors"}
+
+
+FULL = """
+import resource, sys
+from cl_graft.errors import CannotWrite
+from cl_graft.interop import export_task
+resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, resource.RLIM_INFINITY))
+for form in ("hf", "safetensors-overlay", "peft-shira"):
+    try:
+        export_task(sys.argv[1], "sentiment", form=form, out=sys.argv[2], rest="copy")
+    except CannotWrite as error:
+        print(form, error)
+"""
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(bank_of_family, tmp_path):
+    command = [sys.executable, "-c", FULL, str(bank_of_family("mean")), str(tmp_path / "out")]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    lines = told.stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["hf", "safetensors-overlay", "peft-shira"]
+    assert all("cannot write" in line and "ulimit -f" in line for line in lines)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_export_left_goes_with_the_next_and_one_that_is_filled_stays(
+    bank_of_family, tmp_path
+):
+    killed, filled = tmp_path / ".task.0123abcd.tmp", tmp_path / ".task.4567abcd.tmp"
+    other = tmp_path / ".task2.0123abcd.tmp"
+    for folder in (killed, filled, other):
+        folder.mkdir()
+        (folder / "model.safetensors").write_bytes(b"half")
+    holds, ends = threading.Event(), threading.Event()
+
+    def fill() -> None:
+        with only_writer(filled):
+            holds.set()
+            ends.wait(60)
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    holds.wait(60)
+    try:
+        bank = bank_of_family("mean")
+        export_task(bank, "sentiment", form="safetensors-overlay", out=tmp_path / "task")
+    finally:
+        ends.set()
+        thread.join()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [filled.name, other.name, "task"]
+    assert not [path for path in (tmp_path / "task").iterdir() if path.name.startswith(".")]

@@ -1,0 +1,104 @@
+"""A SHiRA adapter has the values of its graft through peft alone, or says what it leaves out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from integrations.readme import answered
+
+from cl_graft import InputError
+from cl_graft.banks.opening import open_bank
+from cl_graft.grafts.graft import gather
+from cl_graft.integrations import export_task
+from cl_graft.storage import load_bank
+
+pytestmark = [
+    # peft asks transformers by a name that is on its way out, and torch for sparse tensors.
+    pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly:UserWarning"),
+]
+
+TEXT = "The film is slow and the plot is thin, but I liked it!"
+
+
+def loaded(folder: Path, bank: Path) -> torch.nn.Module:
+    """The adapted backbone as peft makes it, with its differences merged in."""
+    from peft import PeftModel
+
+    model = PeftModel.from_pretrained(open_bank(bank).loaded.model.backbone, folder)
+    return model.merge_and_unload()
+
+
+@pytest.mark.parametrize("family", ["mean", "masked_lm", "causal_lm"])
+def test_with_whole_copies_beside_it_an_adapter_has_the_bits_of_the_graft(
+    bank_of_family, tmp_path, family
+):
+    bank = bank_of_family(family)
+    exported = export_task(bank, "sentiment", form="peft-shira", out=tmp_path / "out", rest="copy")
+    graft = load_bank(bank).answer(0)
+    merged = dict(loaded(tmp_path / "out", bank).named_parameters())
+    found = gather(
+        {n: merged[n.removeprefix("backbone.")] for n in graft.region.layout.names}, graft.region
+    )
+    off = (found.values - graft.values).abs()
+    assert exported.written.left_out == {}
+    assert int((off > 0).sum()) == exported.written.inexact
+    assert float(off.max()) == exported.written.largest_error < 1e-7
+    base = dict(open_bank(bank).loaded.model.backbone.named_parameters())
+    masks = graft.region.masks()
+    for name, parameter in base.items():
+        outside = ~masks.get(f"backbone.{name}", torch.zeros(parameter.shape, dtype=torch.bool))
+        assert torch.equal(merged[name][outside], parameter[outside])
+
+
+@pytest.mark.parametrize("family", ["mean", "masked_lm", "causal_lm"])
+def test_the_lines_of_the_readme_give_the_logits_of_the_bank(bank_of_family, tmp_path, family):
+    bank = bank_of_family(family)
+    export_task(bank, "sentiment", form="peft-shira", out=tmp_path / "out", rest="copy")
+    (wanted,) = open_bank(bank).answer([TEXT], task="sentiment")
+    torch.testing.assert_close(answered(tmp_path / "out", TEXT), torch.tensor(wanted.logits))
+
+
+def test_what_peft_cannot_express_is_refused_or_left_out_by_numbers(bank_of_family, tmp_path):
+    bank = bank_of_family("mean")
+    graft = load_bank(bank).answer(0)
+    others = {
+        name: place.stop - place.start
+        for name, _, place in graft.region.by_parameter()
+        if name.endswith("bias") or "LayerNorm" in name
+    }
+    count = sum(others.values())
+    assert count > 0
+    with pytest.raises(InputError, match=f"{count} of {len(graft)} coordinates.*--rest copy"):
+        export_task(bank, "sentiment", form="peft-shira", out=tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+    out = tmp_path / "out"
+    exported = export_task(bank, "sentiment", form="peft-shira", out=out, rest="leave-out")
+    assert sum(exported.written.left_out.values()) == count
+    assert json.loads((out / "task.json").read_text())["left_out"] == exported.written.left_out
+    assert "Left out" in (out / "README.md").read_text()
+    merged = dict(loaded(out, bank).named_parameters())
+    kept = [name for name in graft.region.layout.names if name not in others]
+    assert (
+        all(
+            torch.equal(merged[name[9:]].view(-1)[inside], graft.values[place])
+            for name, inside, place in graft.region.by_parameter()
+            if name in kept
+        )
+        or exported.written.inexact
+    )
+
+
+def test_half_precision_is_refused_as_adapters_add_fp32(bank_of_family, tmp_path):
+    with pytest.raises(InputError, match="adds fp32 differences, and this base is bfloat16"):
+        export_task(bank_of_family("half"), 0, form="peft-shira", out=tmp_path / "out", rest="copy")
+
+
+def test_a_model_without_linear_layers_is_refused(bank_of_family, tmp_path):
+    with pytest.raises(InputError, match=r"it would hold none \(Conv1D\.weight .*export it as hf"):
+        export_task(
+            bank_of_family("gpt2"), 0, form="peft-shira", out=tmp_path / "out", rest="leave-out"
+        )

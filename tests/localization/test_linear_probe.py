@@ -1,0 +1,93 @@
+"""Heads fitted to the features of a frozen model."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small_tasks import make_task
+from torch import nn
+
+from cl_graft.grafts.graft import snapshot
+from cl_graft.localization.linear_probe import RIDGES, warm_up_head
+
+
+def head_loss(task, values, rows=range(150)):
+    features, targets = task.train.batch(rows)
+    task.model.eval()
+    with torch.no_grad():
+        features = task.model.get_submodule("body")(features)
+        logits = nn.functional.linear(features, values["head.weight"], values["head.bias"])
+    return nn.functional.cross_entropy(logits, targets)
+
+
+def test_a_warm_head_fits_better_than_the_first_one():
+    task = make_task()
+    warm = warm_up_head(task, rows=150, seed=0)
+    assert head_loss(task, warm) < 0.9 * head_loss(task, task.head)
+
+
+def test_a_warm_head_is_where_the_penalised_loss_is_flat():
+    task = make_task()
+    warm = warm_up_head(task, rows=150, seed=0)
+    task.model.eval()
+    inputs, targets = task.train.batch(range(150))
+    with torch.no_grad():
+        features = task.model.get_submodule("body")(inputs)
+    weight = warm["head.weight"].requires_grad_()
+    loss = nn.functional.cross_entropy(features @ weight.T + warm["head.bias"], targets)
+    (gradient,) = torch.autograd.grad(loss, [weight])
+    scale = features.square().sum(1).mean()
+    left = [(gradient + ridge * scale * weight).abs().max() for ridge in RIDGES]
+    assert min(left) < 1e-3 < sorted(left)[1]
+
+
+def test_warming_up_changes_nothing_but_the_mode():
+    task = make_task()
+    task.model.train()
+    before = snapshot(dict(task.model.named_parameters()))
+    state = torch.get_rng_state()
+    warm_up_head(task, rows=64, seed=0)
+    assert not task.model.training
+    assert torch.equal(torch.get_rng_state(), state)
+    for name, parameter in task.model.named_parameters():
+        assert torch.equal(parameter, before[name])
+        assert parameter.grad is None
+
+
+def test_a_warm_head_is_a_function_of_the_seed():
+    first, again, other = (warm_up_head(make_task(), rows=64, seed=seed) for seed in (0, 0, 1))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+def test_a_head_in_half_precision_stays_in_half_precision():
+    task = make_task()
+    task.model.get_submodule("head").to(torch.bfloat16)
+    task = replace(
+        task,
+        head={f"head.{n}": p for n, p in task.model.get_submodule("head").named_parameters()},
+        forward=lambda x: task.model.get_submodule("head")(
+            task.model.get_submodule("body")(x).bfloat16()
+        ).float(),
+    )
+    warm = warm_up_head(task, rows=150, seed=0)
+    assert all(value.dtype == torch.bfloat16 for value in warm.values())
+
+
+@pytest.mark.parametrize("missing", [{"head": {}}, {"head_module": None}])
+def test_without_a_head_of_its_own_nothing_is_computed(missing):
+    def refuse(inputs):
+        raise AssertionError("the model was asked")
+
+    task = replace(make_task(), forward=refuse, **missing)
+    warm = warm_up_head(task, rows=64, seed=0)
+    assert warm.keys() == task.head.keys()
+    assert all(torch.equal(value, task.head[name]) for name, value in warm.items())
+
+
+def test_a_head_that_is_asked_twice_a_batch_is_refused():
+    task = make_task()
+    head, body = task.model.get_submodule("head"), task.model.get_submodule("body")
+    twice = replace(task, forward=lambda x: head(body(x)) + head(body(-x)))
+    with pytest.raises(ValueError, match="asked 4 times in 2 batches"):
+        warm_up_head(twice, rows=64, seed=0)

@@ -1,0 +1,108 @@
+"""Intervals, corrections and ranks have the values of published tables."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from cl_graft.metrics.ranks import average_ranks, critical_difference
+from cl_graft.metrics.significance import holm, mean_interval, paired_t_test, spearman
+
+# Quantiles of Student's t as in any table, t_0.975 with 2, 4 and 9 degrees of freedom.
+STUDENT = {2: 4.303, 4: 2.776, 9: 2.262}
+
+
+@pytest.mark.parametrize(("degrees", "t"), STUDENT.items())
+def test_an_interval_is_t_standard_errors_wide(degrees, t):
+    values = [float(v) for v in range(degrees + 1)]
+    middle, interval = mean_interval(values)
+    assert interval is not None
+    error = float(torch.tensor(values).std()) / math.sqrt(degrees + 1)
+    assert middle == pytest.approx(degrees / 2)
+    assert interval[1] - middle == pytest.approx(t * error, rel=1e-3)
+    assert middle - interval[0] == pytest.approx(interval[1] - middle)
+
+
+@pytest.mark.parametrize("values", [[0.5], [0.4, 0.6], [0.5] * 3, [0.1 + 0.2, 0.3, 0.3]])
+def test_of_fewer_than_three_values_and_of_equal_ones_nothing_is_known(values):
+    middle, interval = mean_interval(values)
+    assert middle == pytest.approx(sum(values) / len(values))
+    assert interval is None
+    assert paired_t_test(values, [0.0] * len(values)) == (None, None)
+
+
+def test_equal_differences_of_scores_are_equal_whatever_they_are_rounded_to():
+    first, second = [0.7, 0.8, 0.9], [0.6, 0.7, 0.8]
+    assert len({a - b for a, b in zip(first, second, strict=True)}) > 1
+    assert paired_t_test(first, second) == (None, None)
+
+
+def test_no_values_have_no_mean():
+    with pytest.raises(ValueError, match="no values"):
+        mean_interval([])
+
+
+@given(st.lists(st.floats(-1, 1), min_size=3, max_size=6))
+@example([0.0, 0.0, 2.225073858507e-311])  # its square is 0
+@settings(max_examples=50)
+def test_a_mean_is_told_from_zero_where_its_interval_leaves_zero_out(differences):
+    _, interval = mean_interval(differences)
+    t, p = paired_t_test(differences, [0.0] * len(differences))
+    assert (interval is None) == (p is None) == (t is None)
+    if interval is not None and p is not None and min(map(abs, interval)) > 1e-9:
+        assert stats.ttest_1samp(differences, 0.0).pvalue == pytest.approx(p, rel=1e-6, abs=1e-12)
+        assert (p < 0.05) == (interval[0] > 0 or interval[1] < 0)
+
+
+def test_holm_multiplies_the_smallest_by_all_and_never_changes_the_order():
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_ranks_begin_at_the_best_and_are_shared_by_equals():
+    scores = {"worst": [0.1, 0.2], "first": [0.9, 0.8], "second": [0.5, 0.8]}
+    assert average_ranks(scores) == {"first": 1.25, "second": 1.75, "worst": 3.0}
+    with pytest.raises(ValueError, match="a score on each task"):
+        average_ranks({"a": [1.0], "b": [1.0, 2.0]})
+
+
+# Demšar, 2006: 4 classifiers on 14 data sets have a critical difference of 1.25 (Section 3.2.4).
+@pytest.mark.parametrize(("methods", "sets", "expected"), [(4, 14, 1.25), (2, 1, 1.96)])
+def test_the_critical_difference_is_the_published_one(methods, sets, expected):
+    assert critical_difference(methods, sets) == pytest.approx(expected, abs=5e-3)
+    with pytest.raises(ValueError, match="nothing to compare"):
+        critical_difference(1, sets)
+
+
+def test_rank_correlation_is_unknown_where_one_side_is_constant():
+    assert spearman([1, 2, 3], [5, 5, 5]) == (None, None)
+
+
+def test_three_values_that_rise_together_are_no_rarer_than_one_order_in_three():
+    assert spearman([1, 2, 3], [10, 20, 30]) == pytest.approx((1.0, 1 / 3), abs=0.02)
+
+
+def test_ranks_of_a_block_are_exchanged_within_it_alone():
+    # Two tasks whose scores lie far apart: over both they rise together, within each they do not.
+    first, second = [1.0, 2.0, 3.0, 11.0, 12.0, 13.0], [3.0, 2.0, 1.0, 13.0, 12.0, 11.0]
+    tasks = ["a", "a", "a", "b", "b", "b"]
+    _, as_one = spearman(first, second)
+    rho, p = spearman(first, second, blocks=tasks)
+    shuffled = [5, 0, 3, 1, 4, 2]
+    again = spearman(
+        [first[i] for i in shuffled],
+        [second[i] for i in shuffled],
+        blocks=[tasks[i] for i in shuffled],
+    )
+    assert as_one is not None
+    assert p is not None
+    assert rho is not None
+    assert rho > 0.5
+    assert p > 0.5 > as_one
+    assert again == pytest.approx((rho, p), abs=0.02)

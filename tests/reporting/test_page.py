@@ -1,0 +1,208 @@
+"""A report shows what the runs hold, in one page that stands alone, and in files for papers."""
+
+import re
+import shutil
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from tiny_runs import cl_graft, file_hashes
+
+from cl_graft import InputError
+from cl_graft.cli.report import report_command
+from cl_graft.reporting.collected_runs import gather
+from cl_graft.reporting.page import make_report
+from cl_graft.reporting.tables import Cell, Table, comparison, latex
+from cl_graft.results.run_results import read_result, write_result
+
+STRATEGIES = ("grafting", "naive", "independent", "ewc")
+
+
+class Page(HTMLParser):
+    """The texts, ids and references of a page."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.text, self.ids, self.links, self.tags = "", [], [], []
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        for name, value in attrs:
+            if name == "id":
+                self.ids.append(value)
+            if name in ("href", "src", "xlink:href", "action"):
+                self.links.append(value)
+
+    def handle_data(self, data):
+        self.text += data
+
+
+@pytest.fixture(scope="module")
+def page(report: Path) -> Page:
+    return Page(report / "report.html")
+
+
+def with_result(compared: Path, folder: Path, **changes) -> Path:
+    """Copy a run of grafting with other results."""
+    run = shutil.copytree(compared / "grafting" / "seed0", folder)
+    write_result(replace(read_result(run), **changes), run)
+    return run
+
+
+def test_the_page_has_every_section_strategy_and_task(page):
+    for section in ("Comparison", "Scores after each task", "Along the stream", "Calibration",
+                    "Anatomy of the regions", "Overlap between tasks", "Costs",
+                    "What each strategy is", "To run it again"):  # fmt: skip
+        assert section in page.text
+    for name in (*STRATEGIES, "sentiment", "topic", "urgency"):
+        assert name in page.text
+    assert "cl-graft compare first.yaml" in page.text
+    assert "torch" in page.text
+
+
+def test_the_page_stands_alone(page, report):
+    assert (report / "report.html").stat().st_size < 3_000_000
+    others = [link for link in page.links if not link.startswith(("#", "data:"))]
+    assert others == []
+    assert "default-src 'none'" in (report / "report.html").read_text()
+    assert not {"iframe", "object", "embed"} & set(page.tags)
+
+
+def test_ids_are_given_once_and_anchors_lead_somewhere(page):
+    assert len(page.ids) == len(set(page.ids))
+    assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
+
+
+def test_every_picture_has_words_for_those_who_do_not_see_it(report):
+    text = (report / "report.html").read_text()
+    pictures = re.findall(r"<svg[^>]*>", text)
+    assert len(pictures) > 10
+    for picture in pictures:
+        assert 'role="img"' in picture
+        assert re.search(r'aria-label="[^"]{10,}"', picture)
+
+
+def test_figures_and_tables_are_files_too(report):
+    svgs = sorted((report / "figures").glob("*.svg"))
+    assert {path.stem for path in svgs} == {p.stem for p in (report / "figures").glob("*.png")}
+    assert {"R-grafting", "curve-accuracy", "curve-forgetting", "curve-ece", "reliability-ewc",
+            "anatomy-grafting", "overlap-grafting", "ranks", "cost-bytes-a-task",
+            } <= {path.stem for path in svgs}  # fmt: skip
+    for path in svgs:
+        assert "#b8b9ba" not in ElementTree.parse(path).getroot().attrib.values()
+        assert "var(--" not in path.read_text()
+    for path in (report / "tables").glob("*.tex"):
+        rows = [line for line in path.read_text().splitlines() if line.endswith(r"\\")]
+        assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1, path.name
+
+
+def test_a_report_is_made_the_same_twice(compared, report, tmp_path):
+    make_report([compared], out=tmp_path)
+    assert file_hashes(tmp_path) == file_hashes(report)
+
+
+def test_the_comparison_states_intervals_significance_and_the_best(compared):
+    table = comparison(gather([compared]))
+    assert table.rows[0][0].text == "grafting"
+    assert "grafting is better by" in table.head
+    accuracy = [row[1] for row in table.rows]
+    assert all(re.fullmatch(r"[\d.]+ ± [\d.]+", cell.text) for cell in accuracy)
+    best = max(cell.value for cell in accuracy)
+    assert {cell.value == best for cell in accuracy if cell.best} == {True}
+    kept = {row[0].text: row[table.head.index("same bits at the end")].text for row in table.rows}
+    assert kept["grafting"] == kept["independent"] == "9 of 9"
+
+
+def test_one_run_alone_has_no_intervals_and_says_so(compared, tmp_path):
+    made = make_report([compared / "grafting" / "seed0"], out=tmp_path)
+    page = Page(made.page)
+    assert made.strategies == ("grafting",)
+    assert "nothing can be said about how sure" in page.text
+    assert "±" not in latex(comparison(gather([compared / "grafting" / "seed0"])))
+
+
+def test_a_report_is_written_into_its_run_which_is_read_as_before(compared, tmp_path, capsys):
+    run = shutil.copytree(compared / "naive" / "seed0", tmp_path / "out" / "naive" / "seed0")
+    report_command([run])
+    page = run / "report" / "report.html"
+    assert page.is_file()
+    assert str(page) in capsys.readouterr().out
+    assert gather([run]).strategies == ["naive"]
+
+
+def test_the_same_strategy_of_two_folders_is_told_apart(compared, tmp_path):
+    other = shutil.copytree(compared, tmp_path / "second")
+    made = make_report([compared, other], out=tmp_path / "report")
+    assert {"grafting (first)", "grafting (second)"} <= set(made.strategies)
+    assert made.runs == 24
+
+
+def test_what_files_of_others_say_is_text_and_nothing_else(compared, tmp_path):
+    evil = "<script>alert('x')</script>$\\frac{$ & \"'"
+    result = read_result(compared / "grafting" / "seed0")
+    run = with_result(
+        compared, tmp_path / "evil", model={**result.model, "name": evil},
+        command=f"{evil}\u202egnp\x1b[2J", strategy=f"{evil}\\input{{x}}",
+    )  # fmt: skip
+    made = make_report([run], out=tmp_path / "report")
+    assert Page(made.page).tags.count("script") == 1
+    assert evil in Page(made.page).text
+    page = made.page.read_text(encoding="utf-8")
+    assert "\\u202egnp\\x1b[2J" in page
+    assert not {"\u202e", "\x1b"} & set(page)
+    written = "".join(path.read_text(encoding="utf-8") for path in made.tables)
+    assert "textbackslash{}input" in written
+    assert "\\input" not in written
+
+
+def test_results_of_earlier_versions_are_reported_without_bins(compared, tmp_path):
+    run = with_result(compared, tmp_path / "old", reliability={}, memory={}, passes={})
+    made = make_report([run], out=tmp_path / "report")
+    assert (
+        "Without bins of confidence (an earlier version ran them): grafting."
+        in Page(made.page).text
+    )
+
+
+def test_unfinished_runs_are_named_and_left_out(compared, tmp_path):
+    there = shutil.copytree(compared, tmp_path / "there")
+    run = there / "naive" / "seed1"
+    result = read_result(run)
+    write_result(replace(result, complete=False, R=result.R[:1]), run)
+    made = make_report([there], out=tmp_path / "report")
+    assert made.runs == 11
+    assert "Not finished: naive, seed 1: 1 of 3 tasks learned so far" in Page(made.page).text
+
+
+def test_what_cannot_be_compared_is_refused(compared, tmp_path):
+    with pytest.raises(InputError, match="there is no folder"):
+        make_report([tmp_path / "nothing"], out=tmp_path / "report")
+    with pytest.raises(InputError, match="holds no run"):
+        make_report([tmp_path], out=tmp_path / "report")
+    result = read_result(compared / "grafting" / "seed0")
+    other = with_result(compared, tmp_path / "b", model={**result.model, "fingerprint": "0" * 64})
+    with pytest.raises(InputError, match="of different base models"):
+        make_report([compared, other], out=tmp_path / "report")
+    other = with_result(compared, tmp_path / "c", tasks=["a", "b", "c"])
+    with pytest.raises(InputError, match="runs of the same tasks"):
+        make_report([compared, other], out=tmp_path / "report")
+    assert not (tmp_path / "report").exists()
+
+
+def test_latex_escapes_what_it_would_take_for_commands():
+    table = Table("a", ("task_1", "R&D"), ((Cell("50 %"), Cell("1.0 ± 0.1", 1.0, best=True)),))
+    text = latex(table)
+    assert r"task\_1 & R\&D \\" in text
+    assert r"50 \% & \textbf{1.0 $\pm$ 0.1} \\" in text
+
+
+def test_the_command_says_what_it_wrote(compared, tmp_path):
+    told = cl_graft("report", compared, "--out", tmp_path / "report", "--json")
+    assert told.code == 0, told
+    assert told.json["strategies"][0] == "grafting"
+    assert Path(told.json["page"]).stat().st_size == told.json["bytes"]
+    refused = cl_graft("report", tmp_path / "nothing")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)

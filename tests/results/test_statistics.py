@@ -1,0 +1,104 @@
+"""What a comparison says of differences: paired by seed, corrected, ranked."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+
+import pytest
+
+from cl_graft.metrics.ranks import critical_difference
+from cl_graft.reporting.exports import comparison_csv, comparison_latex, draw_frontier, draw_ranks
+from cl_graft.results.run_results import RunResult
+from cl_graft.results.statistics import differences_of, over_seeds, ranks_of, seed_means
+
+
+@pytest.fixture
+def results(comparison) -> list[RunResult]:
+    """Four seeds of three strategies, made of a real run by shifting its scores."""
+    found = comparison
+    run = next(cell for cell in found.cells if cell.strategy == "grafting")
+    shifts = {
+        "grafting": [0.10, 0.11, 0.12, 0.13],
+        "naive": [0.02, 0.05, 0.03, 0.04],
+        "independent": [0.11, 0.10, 0.13, 0.12],
+    }
+    made = []
+    for name, own in shifts.items():
+        for seed, shift in enumerate(own):
+            R = [[None if v is None else 0.5 + shift for v in row] for row in run.R]
+            made.append(replace(run, strategy=name, seed=seed, R=R, average_accuracy=0.5 + shift))
+    return made
+
+
+def test_a_clear_difference_is_told_from_chance_and_equals_are_not(results):
+    tests = {row["strategy"]: row for row in differences_of(results, reference="grafting")}
+    assert tests["naive"]["difference"] == pytest.approx(0.08)
+    assert tests["naive"]["p_holm"] < 0.05
+    assert tests["naive"]["interval"][0] > 0
+    assert tests["independent"]["difference"] == pytest.approx(0.0)
+    assert tests["independent"]["p_holm"] == pytest.approx(1.0)
+    assert {row["n"] for row in tests.values()} == {4}
+
+
+def test_only_seeds_of_both_are_paired_and_one_is_too_few(results):
+    fewer = [r for r in results if r.strategy != "naive" or r.seed in (1, 2, 3)]
+    tests = {row["strategy"]: row for row in differences_of(fewer, reference="grafting")}
+    assert tests["naive"]["n"] == 3
+    two = [r for r in results if r.strategy != "naive" or r.seed in (1, 2)]
+    assert [row["strategy"] for row in differences_of(two, reference="grafting")] == ["independent"]
+
+
+def test_orders_of_one_seed_are_one_sample(results):
+    turned = [replace(r, tasks=r.tasks[::-1], R=[row[::-1] for row in r.R]) for r in results]
+    both = results + turned
+    (first, *_), (again, *_) = (differences_of(r, reference="grafting") for r in (results, both))
+    assert again == first
+    one_seed = [r for r in both if r.seed == 0]
+    assert differences_of(one_seed, reference="grafting") == []
+    found = seed_means([r for r in both if r.strategy == "naive"], lambda r: r.average_accuracy)
+    assert found == pytest.approx([0.52, 0.55, 0.53, 0.54])
+
+
+def test_a_difference_that_every_seed_repeats_has_no_interval_and_no_p(results):
+    shifted = [
+        replace(r, average_accuracy=0.6 + 0.1 * r.seed + (0.1 if r.strategy == "naive" else 0.0))
+        for r in results
+        if r.strategy != "independent"
+    ]
+    (row,) = differences_of(shifted, reference="grafting")
+    assert row["difference"] == pytest.approx(-0.1)
+    assert row["interval"] is row["p"] is row["p_holm"] is None
+
+
+def test_ranks_are_over_tasks_whatever_the_seeds_and_need_three_strategies(results):
+    found = ranks_of(results)
+    assert found is not None
+    assert [*found["ranks"]][-1] == "naive"
+    assert found["ranks"]["naive"] == 3.0
+    assert found["tasks"] == len(results[0].tasks)
+    assert found["critical_difference"] == critical_difference(3, len(results[0].tasks))
+    assert ranks_of([r for r in results if r.strategy != "naive"]) is None
+
+
+def test_a_measure_without_values_has_no_interval():
+    assert over_seeds([None, None]) == {"mean": None, "sd": None, "interval": None, "n": 0}
+    assert over_seeds([0.5, None])["n"] == 1
+
+
+def test_tables_for_spreadsheets_and_papers_hold_the_summary(comparison, tmp_path):
+    found = comparison
+    rows = [*csv.DictReader(io.StringIO(comparison_csv(found.summary)))]
+    for name, stated in found.summary["strategies"].items():
+        own = {row["measure"]: row for row in rows if row["strategy"] == name}
+        assert float(own["average_accuracy"]["mean"]) == stated["average_accuracy"]["mean"]
+        assert {f"final {task}" for task in found.summary["tasks"]} <= set(own)
+    table = comparison_latex(found.summary)
+    lines = [line for line in table.splitlines() if line.endswith(r"\\")]
+    assert {line.count("&") for line in lines} == {len(found.summary["tasks"]) + 2}
+    assert r"\mathbf{" in table
+    draw_ranks({"ranks": {"a": 1.0, "b": 2.0, "c": 3.0}, "critical_difference": 0.5}, tmp_path)
+    assert (tmp_path / "ranks.png").stat().st_size > 1000
+    draw_frontier(found.summary, tmp_path)
+    assert (tmp_path / "frontier.png").stat().st_size > 1000

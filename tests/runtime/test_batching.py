@@ -1,0 +1,119 @@
+"""Rows of similar length share batches, and nothing else changes."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from region_strategies import quick
+from torch.utils.data import TensorDataset
+
+from cl_graft.runtime.batching import WINDOW, by_length, grouped, text_lengths
+from cl_graft.runtime.seeding import BatchOrder, generator
+from cl_graft.training.examples import Examples
+
+LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=80)
+
+
+def texts(lengths: list[int], *, longest: int = 10) -> torch.Tensor:
+    """Encoded rows: row i consists of tokens i + 1."""
+    inputs = torch.zeros(len(lengths), 2, longest, dtype=torch.int64)
+    for row, length in enumerate(lengths):
+        inputs[row, 0, :length] = row + 1
+        inputs[row, 1, :length] = 1 + row % 2
+    return inputs
+
+
+def test_the_length_of_a_text_is_its_tokens_without_padding() -> None:
+    found = text_lengths(texts([3, 1, 10]))
+    assert found is not None
+    assert found.tolist() == [3, 1, 10]
+
+
+def test_what_is_no_encoded_text_has_no_lengths() -> None:
+    assert text_lengths(torch.zeros(4, 2, 5)) is None
+    assert text_lengths(torch.zeros(4, 3, 5, dtype=torch.int64)) is None
+    assert text_lengths(torch.zeros(4, 2, dtype=torch.int64)) is None
+
+
+@quick
+@given(LENGTHS)
+def test_rows_by_length_fall_and_equal_ones_keep_their_order(lengths: list[int]) -> None:
+    order = by_length(torch.tensor(lengths)).tolist()
+    assert order == sorted(range(len(lengths)), key=lambda row: -lengths[row])
+
+
+@quick
+@given(LENGTHS, st.integers(1, 9), st.integers(0, 3))
+def test_grouped_batches_hold_every_row_once_and_are_a_function_of_the_generator(
+    lengths: list[int], batch_size: int, seed: int
+) -> None:
+    order = torch.randperm(len(lengths), generator=generator(seed))
+    first, again = (
+        grouped(order, torch.tensor(lengths), batch_size=batch_size, generator=generator(seed))
+        for _ in range(2)
+    )
+    assert sorted(first.tolist()) == list(range(len(lengths)))
+    assert torch.equal(first, again)
+
+
+@quick
+@given(st.integers(1, WINDOW), st.integers(1, 8), st.integers(0, 3))
+def test_batches_of_one_window_do_not_overlap_in_length(
+    batches: int, batch_size: int, seed: int
+) -> None:
+    rows = batches * batch_size
+    lengths = torch.randint(1, 50, (rows,), generator=generator(seed, "lengths"))
+    order = torch.randperm(rows, generator=generator(seed))
+    done = grouped(order, lengths, batch_size=batch_size, generator=generator(seed, "groups"))
+    spans = sorted((lengths[b].min(), lengths[b].max()) for b in done.split(batch_size))
+    assert all(a[1] <= b[0] for a, b in pairwise(spans))
+
+
+@quick
+@given(LENGTHS, st.integers(1, 12), st.integers(0, 3))
+def test_grouped_epochs_cover_every_row_once_and_need_no_walking(
+    lengths: list[int], batch_size: int, seed: int
+) -> None:
+    rows, epochs = len(lengths), 3
+    steps = -(-rows * epochs // batch_size)
+    order = BatchOrder(rows, batch_size, seed, "task", lengths=torch.tensor(lengths))
+    batches = [order(step) for step in range(steps)]
+    seen = [row for batch in batches for row in batch]
+    for epoch in range(epochs):
+        assert sorted(seen[epoch * rows : (epoch + 1) * rows]) == list(range(rows))
+    fresh = BatchOrder(rows, batch_size, seed, "task", lengths=torch.tensor(lengths))
+    assert fresh(steps - 1) == batches[-1]
+
+
+def test_whole_batches_of_later_epochs_are_grouped_too() -> None:
+    lengths = torch.arange(100) % 10
+    order = BatchOrder(100, 8, 0, lengths=lengths)
+    spread = [int(lengths[b].max() - lengths[b].min()) for b in map(order, range(50))]
+    plain = BatchOrder(100, 8, 0)
+    loose = [int(lengths[b].max() - lengths[b].min()) for b in map(plain, range(50))]
+    assert sum(spread) < 0.4 * sum(loose)
+
+
+@quick
+@given(LENGTHS, st.data())
+def test_rows_picked_from_tensors_are_those_stacked_one_by_one(
+    lengths: list[int], data: st.DataObject
+) -> None:
+    inputs, targets = texts(lengths), torch.arange(len(lengths))
+    dataset = TensorDataset(inputs, targets)
+    rows = data.draw(st.permutations(range(len(lengths))))
+    slow, fast = Examples(dataset, rows), Examples(dataset, rows, tensors=(inputs, targets))
+    places = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1, max_size=6))
+    for one, other in zip(slow.batch(places), fast.batch(places), strict=True):
+        assert torch.equal(one, other)
+    assert slow.fingerprint() == fast.fingerprint()
+    for one, other in zip(slow.split(0.3, seed=0), fast.split(0.3, seed=0), strict=True):
+        assert one.rows == other.rows
+        assert one.fingerprint() == other.fingerprint()
+    assert slow.alike(places) == places
+    assert [lengths[rows[place]] for place in fast.alike(places)] == sorted(
+        (lengths[rows[place]] for place in places), reverse=True
+    )

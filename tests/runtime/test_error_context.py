@@ -1,0 +1,127 @@
+"""Errors of a run say in which phase and task it was, and what to lower."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small_tasks import make_task, nothing, settings
+from torch import Tensor
+
+from cl_graft.errors import DivergedError, InputError, NotFinite, OutOfMemory
+from cl_graft.grafts.graft import snapshot
+from cl_graft.localization import LOCALIZERS
+from cl_graft.localization.learning import TaskProblem
+from cl_graft.localization.region_search import locate_task
+from cl_graft.runtime.error_context import about_task, in_phase
+
+# The small task has no LayerNorm.
+GRADIENTS = [n for n, row in LOCALIZERS.items() if row.gradients and n != "layer_norm_only"]
+
+
+def allocate() -> Tensor:
+    """More than any machine has: torch's own allocator refuses it."""
+    return torch.empty(2**50, dtype=torch.uint8)
+
+
+def at(task: TaskProblem, call: int, happens) -> TaskProblem:
+    """Let something happen to the answers of a task from a call of the model on."""
+    count = 0
+
+    def forward(inputs: Tensor) -> Tensor:
+        nonlocal count
+        count += 1
+        answers = task.forward(inputs)
+        return happens(answers) if count >= call else answers
+
+    return replace(task, forward=forward)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB"), None],
+)
+def test_running_out_of_memory_names_the_phase_and_what_to_lower(error):
+    with (
+        pytest.raises(OutOfMemory, match="out of memory in localization") as told,
+        about_task("topic"),
+        in_phase("region training"),
+        in_phase("localization"),
+    ):
+        if error is not None:
+            raise error
+        allocate()
+    assert str(told.value).startswith("task 'topic': out of memory")
+    assert "lower micro_batch" in str(told.value)
+    assert "cl-graft plan" in str(told.value)
+    assert told.value.task == "topic"
+    if error is None:
+        assert "1125899906842624 bytes" in str(told.value)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("shapes"), OSError("gone"), InputError("typo")])
+def test_other_errors_pass_as_they_are(error):
+    with pytest.raises(type(error)) as told, about_task("topic"), in_phase("evaluation"):
+        raise error
+    assert told.value is error
+
+
+def test_the_innermost_name_of_a_task_stays_and_so_does_the_kind_of_error():
+    with pytest.raises(NotFinite) as told, about_task("outer"), about_task("inner"):
+        raise NotFinite("scores")
+    assert str(told.value) == "task 'inner': scores"
+
+
+def test_answers_that_cannot_be_scored_name_the_phase():
+    with pytest.raises(NotFinite) as told, about_task("topic"), in_phase("evaluation"):
+        raise NotFinite("logits hold NaN")
+    assert str(told.value) == "task 'topic': evaluation: logits hold NaN"
+
+
+@pytest.mark.parametrize("phase", ["dense fine-tuning", "localization", "head warm-up"])
+def test_a_phase_without_memory_is_named_and_the_model_put_back(phase):
+    calls = {"dense fine-tuning": 5, "localization": 33, "head warm-up": 1}
+    localizer = "base_gradient" if phase == "head warm-up" else "learned_mask"
+    task = at(make_task(), calls[phase], lambda _: allocate())
+    before = snapshot(dict(task.model.named_parameters()))
+    with pytest.raises(OutOfMemory, match=f"out of memory in {phase} "):
+        locate_task(task, settings(localizer=localizer), owned=nothing(task))
+    after = dict(task.model.named_parameters())
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+
+
+@pytest.mark.parametrize("name", GRADIENTS)
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("candidates", [None, 5])
+def test_localization_stops_at_a_loss_that_is_no_number(name, value, candidates):
+    needs_tuned = LOCALIZERS[name].needs_tuned
+    chosen = settings(localizer=name, warmup_rows=0, mask_candidates=candidates)
+    # 30 steps of the dense run and its looks at dev come first.
+    task = at(make_task(), 36 if needs_tuned else 2, lambda answers: answers * value)
+    before = snapshot(dict(task.model.named_parameters()))
+    with pytest.raises(DivergedError, match=f"localization by {name}: the loss is (nan|inf) at"):
+        locate_task(task, chosen, owned=nothing(task))
+    after = dict(task.model.named_parameters())
+    assert all(torch.equal(found, after[name]) for name, found in before.items())
+
+
+def test_dense_fine_tuning_names_the_step_of_answers_on_dev_that_are_no_numbers():
+    def refuse(logits: Tensor, targets: Tensor) -> float:
+        del logits, targets
+        raise NotFinite("logits hold NaN")
+
+    task = replace(make_task(), score=refuse)
+    with pytest.raises(DivergedError, match=r"logits hold NaN at step 15 of dense .* lr 0\.5"):
+        locate_task(task, settings(), owned=nothing(task))
+
+
+def test_a_base_that_answers_nan_is_told_from_a_rate_that_is_too_high():
+    task = at(make_task(), 1, lambda answers: answers * float("nan"))
+    with pytest.raises(DivergedError, match=r"step 1 .* so the base or the data are not finite"):
+        locate_task(task, settings(), owned=nothing(task))
+    task = make_task()
+    with torch.no_grad():
+        next(iter(task.parameters.values())).fill_(float("nan"))
+    with pytest.raises(DivergedError, match="the base answers NaN or infinities"):
+        locate_task(task, settings(localizer="base_gradient"), owned=nothing(task))

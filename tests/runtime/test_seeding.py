@@ -1,0 +1,139 @@
+"""Random choices are functions of what they belong to."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import suppress
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from region_strategies import quick
+
+from cl_graft.runtime import seeding
+from cl_graft.runtime.seeding import (
+    BatchOrder,
+    derive,
+    generator,
+    global_generators,
+    permutation,
+    seeded,
+)
+
+
+def test_derived_seeds_are_the_same_in_every_process() -> None:
+    code = "from cl_graft.runtime.seeding import derive; print(derive(3, 'qnli', 'dense', 7))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == derive(3, "qnli", "dense", 7)
+
+
+@quick
+@given(st.integers(), st.lists(st.text() | st.integers()))
+def test_derived_seeds_lie_in_63_bits(seed: int, keys: list[str | int]) -> None:
+    assert 0 <= derive(seed, *keys) < 2**63
+    torch.Generator().manual_seed(derive(seed, *keys))
+
+
+def test_other_keys_give_other_seeds() -> None:
+    choices = [
+        (0,),
+        (1,),
+        (0, "a"),
+        (0, "b"),
+        (0, "a", "b"),
+        (0, "ab"),
+        (0, 1),
+        (0, "1"),
+        (0, 1, 1),
+    ]
+    assert len({derive(*choice) for choice in choices}) == len(choices)
+
+
+def test_a_permutation_is_one_and_depends_on_its_keys() -> None:
+    first = permutation(50, 0, "a")
+    assert sorted(first.tolist()) == list(range(50))
+    assert torch.equal(first, permutation(50, 0, "a"))
+    assert not torch.equal(first, permutation(50, 0, "b"))
+
+
+def test_generators_leave_the_global_one_alone() -> None:
+    before = torch.get_rng_state()
+    torch.rand(3, generator=generator(0, "a"))
+    permutation(5, 0)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_seeded_gives_the_same_draws_anywhere_and_restores_the_global_generator() -> None:
+    with seeded(0, "dropout", 3):
+        expected = torch.rand(4)
+    torch.rand(7)
+    before = torch.get_rng_state()
+    with suppress(KeyError), seeded(0, "dropout", 3):
+        assert torch.equal(torch.rand(4), expected)
+        raise KeyError("stop")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@quick
+@given(st.integers(1, 9), st.integers(1, 12), st.integers(0, 3))
+def test_batches_cover_every_row_once_an_epoch(rows: int, batch_size: int, seed: int) -> None:
+    order = BatchOrder(rows, batch_size, seed, "task")
+    epochs = 3
+    steps = -(-rows * epochs // batch_size)
+    batches = [order(step) for step in range(steps)]
+    assert all(len(batch) == batch_size for batch in batches)
+    seen = [row for batch in batches for row in batch]
+    for epoch in range(epochs):
+        assert sorted(seen[epoch * rows : (epoch + 1) * rows]) == list(range(rows))
+
+
+@quick
+@given(st.integers(1, 9), st.integers(1, 12), st.lists(st.integers(0, 30), max_size=5))
+def test_any_batch_can_be_had_without_walking_there(
+    rows: int, batch_size: int, steps: list[int]
+) -> None:
+    walked = BatchOrder(rows, batch_size, 0)
+    expected = [walked(step) for step in range(31)]
+    order = BatchOrder(rows, batch_size, 0)
+    assert [order(step) for step in steps] == [expected[step] for step in steps]
+
+
+def test_epochs_are_shuffled_anew() -> None:
+    order = BatchOrder(30, 30, 0)
+    assert order(0) != order(1)
+    assert order(0) != BatchOrder(30, 30, 0, "other")(0)
+
+
+@pytest.mark.parametrize(("rows", "batch_size"), [(0, 1), (1, 0)])
+def test_batches_of_nothing_are_refused(rows: int, batch_size: int) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        BatchOrder(rows, batch_size, 0)
+
+
+def test_a_seeded_block_puts_the_generator_of_every_device_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    devices = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
+    every = [torch.default_generator, *devices]
+    monkeypatch.setattr(seeding, "global_generators", lambda: every)
+    before = [each.get_state() for each in every]
+    with suppress(KeyError), seeded(0, "dropout"):
+        for each in every:
+            torch.rand(3, generator=each)
+        raise KeyError
+    for each, state in zip(every, before, strict=True):
+        assert torch.equal(each.get_state(), state)
+
+
+def test_the_generators_of_a_device_count_from_when_it_is_in_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if not torch.cuda.is_initialized():
+        assert torch.default_generator in global_generators()
+        devices = (torch.Generator(), torch.Generator())
+        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+        monkeypatch.setattr(torch.cuda, "default_generators", devices)
+    for device in torch.cuda.default_generators:
+        assert device in global_generators()

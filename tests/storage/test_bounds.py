@@ -1,0 +1,85 @@
+"""What a file may hold at most is read and written, and one more is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from stored_banks import LAYOUT, bank_of, base_identity, sample
+
+from cl_graft.errors import DamagedFile, ForeignFile
+from cl_graft.grafts.graft import Graft
+from cl_graft.storage import StoredGraft, load_bank, load_graft, save_bank, save_graft
+from cl_graft.storage.metadata_schema import check_task_metadata
+from cl_graft.storage.serialization import read_canary, read_layout
+
+
+@pytest.mark.parametrize(
+    ("length", "said"), [(2**24, "is altered"), (2**24 + 1, "its header cannot be read")]
+)
+def test_a_header_takes_16_mib_at_most(tmp_path: Path, length: int, said: str) -> None:
+    path = tmp_path / "graft.safetensors"
+    graft = Graft(sample(LAYOUT, 9, 0), torch.ones(9))
+    save_graft(StoredGraft(graft, base_identity(), "qnli"), path)
+    whole = path.read_bytes()
+    end = 8 + int.from_bytes(whole[:8], "little")
+    header = whole[8:end].ljust(length)
+    path.write_bytes(length.to_bytes(8, "little") + header + whole[end:])
+    with pytest.raises(DamagedFile, match=said):
+        load_graft(path)
+
+
+def test_a_bank_json_takes_64_mib_at_most(tmp_path: Path) -> None:
+    save_bank(bank_of(tasks=1), tmp_path)
+    path = tmp_path / "bank.json"
+    path.write_bytes(path.read_bytes().ljust(2**26))
+    with pytest.raises(DamagedFile, match="does not match its checksum"):
+        load_bank(tmp_path)
+    with path.open("ab") as file:
+        file.write(b" ")
+    with pytest.raises(ForeignFile, match="it has 67108865 bytes"):
+        load_bank(tmp_path)
+
+
+def test_a_name_has_200_characters_at_most() -> None:
+    check_task_metadata(task="a" * 200, facts={"label_names": ["b" * 200]})
+    with pytest.raises(ValueError, match="task"):
+        check_task_metadata(task="a" * 201, facts={})
+    with pytest.raises(ValueError, match="label_names"):
+        check_task_metadata(task="a", facts={"label_names": ["b" * 201]})
+
+
+def test_other_metadata_hold_100_000_values_at_most() -> None:
+    # The record, its four keys and values, and the key and the value in `facts` count, too.
+    check_task_metadata(task="a", facts={"mine": [0] * (100_000 - 11)})
+    with pytest.raises(ValueError, match="at most 100,000 values"):
+        check_task_metadata(task="a", facts={"mine": [0] * (100_000 - 10)})
+
+
+def test_padding_unfolds_a_canary_to_two_to_the_23_numbers_at_most() -> None:
+    tensors = {
+        "canary.tokens": torch.ones(2, 3, dtype=torch.int32),
+        "canary.segments": torch.ones(2, 3, dtype=torch.uint8),
+        "canary.logits": torch.zeros(2, 2),
+    }
+    record = {"environment": {}, "padding": 0, "width": 2**21}
+    assert read_canary(record, tensors).inputs.numel() == 2**23
+    with pytest.raises(ValueError, match="3 columns cannot be padded to 2097153"):
+        read_canary({**record, "width": 2**21 + 1}, tensors)
+
+
+@pytest.mark.parametrize(
+    ("names", "shapes", "more"),
+    [
+        (["a" * 1000], [[3]], (["a" * 1001], [[3]])),
+        (["a"], [[1] * 64], (["a"], [[1] * 65])),
+        (["a"], [[2**31, 2**31]], (["a", "b"], [[2**31, 2**31], [1]])),
+    ],
+)
+def test_a_layout_has_1000_characters_64_dimensions_and_two_to_the_62_places_at_most(
+    names: list[str], shapes: list[list[int]], more: tuple[list[str], list[list[int]]]
+) -> None:
+    assert read_layout({"names": names, "shapes": shapes}).names == tuple(names)
+    with pytest.raises(ValueError, match="layout"):
+        read_layout({"names": more[0], "shapes": more[1]})

@@ -1,0 +1,316 @@
+"""A folder has one writer, and whoever comes second is told who is first."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cl_graft.errors import InputError, InUse
+from cl_graft.storage import LOCK, OWNER, only_writer
+from cl_graft.storage import locks as module
+
+pytestmark = [
+    pytest.mark.skipif(os.name != "posix", reason="processes are stopped by signals"),
+    pytest.mark.filterwarnings("ignore:flock not supported on this filesystem"),
+]
+
+_HOLD = """
+import errno, fcntl, sys
+from cl_graft.store import only_writer
+def no_flock(*_):
+    raise OSError(errno.ENOSYS, "")
+if sys.argv[2] == "without":
+    fcntl.flock = no_flock
+with only_writer(sys.argv[1]):
+    print("held", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@contextmanager
+def holder(folder: Path, *, flock: bool = True) -> Iterator[subprocess.Popen[str]]:
+    """Another process that holds a folder until a line comes, with flock or without."""
+    root = Path(__file__).parents[2]
+    process = subprocess.Popen(
+        [sys.executable, "-c", _HOLD, str(folder), "with" if flock else "without"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
+    assert process.stdout is not None
+    assert process.stdin is not None
+    try:
+        assert process.stdout.readline() == "held\n"
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdin.close()
+        process.stdout.close()
+
+
+def left_behind(folder: Path, **changed: Any) -> None:
+    """Write the lock file of a process that is gone."""
+    with only_writer(folder):
+        owner = json.loads((folder / OWNER).read_text())
+        known = {**owner, "pid": 2**22 - 7, "command": "old", **changed}
+        copy = json.dumps(known)
+    folder.mkdir(exist_ok=True)
+    (folder / OWNER).write_text(copy)
+
+
+def no_flock(*_: object) -> None:
+    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+def test_the_second_process_stops_and_is_told_who_the_first_is(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with holder(folder) as first:
+        with pytest.raises(InUse) as told, only_writer(folder):
+            pass
+        text = str(told.value)
+        assert f"process {first.pid} on " in text
+        assert str(folder) in text
+        assert " since " in text
+        assert "second" in text
+        assert first.stdin is not None
+        first.stdin.write("\n")
+        first.stdin.flush()
+        first.wait(timeout=20)
+        with only_writer(folder):
+            assert json.loads((folder / OWNER).read_text())["pid"] == os.getpid()
+
+
+def test_the_lock_of_a_killed_process_is_taken_over_with_a_word(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with holder(tmp_path) as first:
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    assert (tmp_path / LOCK).is_file()
+    with caplog.at_level(logging.WARNING), only_writer(tmp_path):
+        pass
+    assert f"taking over from process {first.pid} on " in caplog.text
+    assert not (tmp_path / LOCK).exists()
+
+
+def test_a_child_that_outlives_its_parent_does_not_hold_the_parents_lock(tmp_path: Path) -> None:
+    ready, wait = os.pipe(), os.pipe()
+    with only_writer(tmp_path):
+        child = os.fork()
+        if child == 0:
+            os.write(ready[1], b"x")
+            os.read(wait[0], 1)
+            os._exit(0)
+        os.read(ready[0], 1)
+    try:
+        with only_writer(tmp_path):
+            pass
+    finally:
+        os.write(wait[1], b"x")
+        assert os.waitpid(child, 0)[1] == 0
+        for end in (*ready, *wait):
+            os.close(end)
+
+
+@pytest.mark.parametrize("flock", [True, False])
+def test_a_number_that_another_process_has_by_now_does_not_hold_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: bool
+) -> None:
+    left_behind(tmp_path, pid=os.getppid())
+    if not flock:
+        monkeypatch.setattr(fcntl, "flock", no_flock)
+    with only_writer(tmp_path):
+        assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("flock", [True, False])
+@pytest.mark.parametrize("changed", [{"host": "elsewhere"}, {"machine": "another"}])
+def test_the_lock_of_another_host_is_never_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: bool, changed: dict[str, str]
+) -> None:
+    left_behind(tmp_path, **changed)
+    before = (tmp_path / OWNER).read_bytes()
+    if not flock:
+        monkeypatch.setattr(fcntl, "flock", no_flock)
+    with pytest.raises(InUse) as told, only_writer(tmp_path):
+        pass
+    assert "cannot be seen from here; if it does not, delete " in str(told.value)
+    assert (tmp_path / OWNER).read_bytes() == before
+
+
+def test_without_flock_a_living_writer_keeps_others_out_and_a_dead_one_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fcntl, "flock", no_flock)
+    with holder(tmp_path, flock=False) as first:
+        with pytest.raises(InUse, match=f"process {first.pid} on "), only_writer(tmp_path):
+            pass
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    assert (tmp_path / LOCK).is_file()
+    with only_writer(tmp_path):
+        assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_system_whose_locks_do_not_work_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(InputError, match="a file system without locks"), only_writer(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "fifo", "folder", "socket"])
+def test_nothing_in_the_place_of_a_lock_is_followed_written_or_waited_for(
+    tmp_path: Path, kind: str
+) -> None:
+    precious, folder = tmp_path / "thesis.tex", tmp_path / "run"
+    precious.write_text("three years")
+    folder.mkdir()
+    planted = folder / LOCK
+    if kind == "link":
+        planted.symlink_to(precious)
+    elif kind == "dangling":
+        planted.symlink_to(tmp_path / "nowhere")
+    elif kind == "hard link":
+        planted.hardlink_to(precious)
+    elif kind == "fifo":
+        os.mkfifo(planted)
+    elif kind == "folder":
+        planted.mkdir()
+    else:
+        server = socket.socket(socket.AF_UNIX)
+        server.bind(str(planted))
+        server.close()
+    began = time.monotonic()
+    with pytest.raises(InputError) as told, only_writer(folder):
+        pass
+    assert time.monotonic() - began < 5
+    assert f"{planted} is a " in str(told.value)
+    assert "delete it" in str(told.value)
+    assert precious.read_text() == "three years"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "thesis.tex"]
+    assert [path.name for path in folder.iterdir()] == [LOCK]
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "fifo", "huge"])
+def test_nothing_in_the_place_of_an_owners_name_is_followed_or_waited_for(
+    tmp_path: Path, kind: str
+) -> None:
+    precious, folder = tmp_path / "thesis.tex", tmp_path / "run"
+    precious.write_text("three years")
+    folder.mkdir()
+    planted = folder / OWNER
+    if kind == "link":
+        planted.symlink_to(precious)
+    elif kind == "dangling":
+        planted.symlink_to(tmp_path / "nowhere")
+    elif kind == "hard link":
+        planted.hardlink_to(precious)
+    elif kind == "fifo":
+        os.mkfifo(planted)
+    else:
+        with planted.open("wb") as file:
+            file.truncate(2**40)
+    with only_writer(folder):
+        assert json.loads(planted.read_text())["pid"] == os.getpid()
+        assert not planted.is_symlink()
+    assert precious.read_text() == "three years"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "thesis.tex"]
+
+
+def test_at_most_64_kib_of_an_owners_name_are_read(tmp_path: Path) -> None:
+    left_behind(tmp_path, host="elsewhere")
+    named = (tmp_path / OWNER).read_text().strip()
+    (tmp_path / OWNER).write_text(named.rjust(2**16))
+    with pytest.raises(InUse, match="elsewhere"), only_writer(tmp_path):
+        pass
+    (tmp_path / OWNER).write_text(named.rjust(2**16 + 1))
+    with only_writer(tmp_path):
+        assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', "\x00" * 100])
+def test_a_lock_file_that_was_cut_short_is_taken_over(tmp_path: Path, content: str) -> None:
+    (tmp_path / OWNER).write_text(content)
+    with only_writer(tmp_path):
+        pass
+    assert not (tmp_path / LOCK).exists()
+
+
+@pytest.mark.parametrize("hours", [-5, 5, 10**9, float("nan")])
+def test_a_clock_that_was_set_does_not_matter(tmp_path: Path, hours: float) -> None:
+    with only_writer(tmp_path):
+        owner = json.loads((tmp_path / OWNER).read_text())
+    owner |= {"since": time.time() + 3600 * hours, "host": "elsewhere"}
+    (tmp_path / OWNER).write_text(json.dumps(owner))
+    with pytest.raises(InUse, match=f"process {os.getpid()} on elsewhere"), only_writer(tmp_path):
+        pass
+    owner |= {"host": module._host()}
+    (tmp_path / OWNER).write_text(json.dumps(owner))
+    with only_writer(tmp_path):
+        pass
+
+
+def test_what_a_foreign_lock_file_says_stays_on_its_line(tmp_path: Path) -> None:
+    left_behind(tmp_path, host="a\nb\x1b[31m" + "c" * 1000)
+    with pytest.raises(InUse) as told, only_writer(tmp_path):
+        pass
+    assert "\n" not in str(told.value)
+    assert "\x1b" not in str(told.value)
+    assert len(str(told.value)) < 1000
+
+
+def test_blocks_of_one_thread_nest_and_an_exception_gives_the_folder_back(tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="stop"), only_writer(tmp_path), only_writer(tmp_path):
+        raise RuntimeError("stop")
+    assert not (tmp_path / LOCK).exists()
+    with only_writer(tmp_path):
+        with only_writer(tmp_path / "."):
+            pass
+        assert (tmp_path / LOCK).exists()
+
+
+def test_a_new_folder_goes_again_if_nothing_was_written_to_it(tmp_path: Path) -> None:
+    folder = tmp_path / "one" / "two"
+    with only_writer(folder):
+        assert folder.is_dir()
+    assert not (tmp_path / "one").exists()
+    with only_writer(folder):
+        (folder / "kept").write_text("")
+    assert (folder / "kept").exists()
+
+
+def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "run"):
+        with pytest.raises(InputError, match="there is a file in the way"), only_writer(folder):
+            pass
+
+
+def test_what_a_killed_process_left_of_an_owners_file_goes_with_the_next_writer(tmp_path):
+    left = tmp_path / f".{OWNER}.0123abcd.tmp"
+    left.write_text("half")
+    with only_writer(tmp_path):
+        assert not left.exists()

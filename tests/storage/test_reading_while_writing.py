@@ -1,0 +1,80 @@
+"""A bank that another process appends to is read as it was or as it is, never half."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
+
+from cl_graft.errors import ForeignFile, InUse
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.storage import LOCK, OWNER, append_entry, load_bank, only_writer
+
+ROOT = Path(__file__).parents[2]
+ENTRIES = 40
+
+_WRITE = """
+import sys
+from test_reading_while_writing import growing
+from cl_graft.store import append_entry
+for bank in growing():
+    append_entry(bank, sys.argv[1])
+"""
+
+
+def growing() -> list[GraftBank]:
+    """The same banks in every process, each one entry longer than the one before."""
+    whole = bank_of(tasks=1)
+    banks = [GraftBank(whole.layout, whole.base).append(whole.entries[0])]
+    while len(banks) < ENTRIES:
+        last = banks[-1]
+        place = sample(LAYOUT, 20, 100 + len(banks))
+        banks.append(last.append(entry_of(last, place, task=f"task{len(banks)}")))
+    return banks
+
+
+def test_a_reader_sees_the_old_or_the_new_bank(tmp_path: Path) -> None:
+    folder, expected = tmp_path / "bank", growing()
+    paths = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "storage")]
+    writer = subprocess.Popen(
+        [sys.executable, "-c", _WRITE, str(folder)],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
+    seen: list[int] = []
+    try:
+        while writer.poll() is None or not seen or seen[-1] < ENTRIES:
+            assert writer.poll() in (None, 0)
+            if not folder.exists():
+                continue
+            try:
+                bank = load_bank(folder)
+            except ForeignFile:  # before the first entry
+                assert not seen
+                continue
+            seen.append(len(bank))
+            assert same_bank(bank, expected[len(bank) - 1])
+    finally:
+        writer.kill()
+        writer.wait()
+    assert seen == sorted(seen)
+    assert len(set(seen)) > 3  # they did run side by side
+
+
+def test_a_bank_that_another_writer_holds_takes_nothing(tmp_path: Path) -> None:
+    first, second = growing()[:2]
+    append_entry(first, tmp_path)
+    before = content(tmp_path)
+    with only_writer(tmp_path):
+        owner = (tmp_path / OWNER).read_text()
+    (tmp_path / OWNER).write_text(owner.replace('"host": "', '"host": "not-'))
+    with pytest.raises(InUse, match="not-"):
+        append_entry(second, tmp_path)
+    assert same_bank(load_bank(tmp_path), first)
+    (tmp_path / OWNER).unlink()
+    assert content(tmp_path) == before
+    append_entry(second, tmp_path)
+    assert not (tmp_path / LOCK).exists()

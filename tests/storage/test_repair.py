@@ -1,0 +1,224 @@
+"""A bank's folder is put in order: what nobody lists goes, what is whole is listed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from storage.old_banks import stored_bank
+from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
+
+from cl_graft.errors import BankError, FutureVersion, InputError, InUse
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.storage import append_entry, load_bank, save_bank
+from cl_graft.storage.repair import repair_bank
+
+FIXTURES = Path(__file__).parent / "fixtures"
+
+
+def file_of(folder: Path, task: str, kind: str = "entries") -> Path:
+    (path,) = (folder / kind).glob(f"*-{task}.safetensors")
+    return path
+
+
+def numbered(bank: GraftBank, *places: int) -> GraftBank:
+    return replace(bank, entries=tuple(bank.entries[place] for place in places))
+
+
+def test_a_whole_bank_keeps_every_byte(tmp_path: Path) -> None:
+    save_bank(bank_of(), tmp_path)
+    before = content(tmp_path)
+    repaired = repair_bank(tmp_path)
+    assert (repaired.entries, repaired.deleted, repaired.lost) == (3, (), ())
+    assert not repaired.rebuilt
+    assert content(tmp_path) == before
+
+
+def test_what_a_killed_writer_left_is_deleted(tmp_path: Path) -> None:
+    bank = bank_of()
+    save_bank(bank, tmp_path)
+    before = content(tmp_path)
+    left = [
+        "entries/0123456789abcdef-next.safetensors",
+        "standalone/003-next.safetensors",
+        "entries/.0123456789abcdef-next.safetensors.01234567.tmp",
+        ".bank.json.01234567.tmp",
+        ".staged/bank.json",
+    ]
+    for name in left:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"part")
+    repaired = repair_bank(tmp_path)
+    assert set(repaired.deleted) == {*left[:4], ".staged"}
+    assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize("mode", ["prefix", "isolated"])
+@pytest.mark.parametrize("index", ["gone", "cut", "foreign"])
+def test_a_lost_index_is_made_again_from_the_entries(tmp_path: Path, mode: str, index: str) -> None:
+    bank = bank_of(mode=mode)  # type: ignore[arg-type]
+    save_bank(bank, tmp_path)
+    before = content(tmp_path)
+    path = tmp_path / "bank.json"
+    text = path.read_bytes()
+    path.unlink()
+    if index != "gone":
+        path.write_bytes(text[: len(text) // 2] if index == "cut" else b"{}")
+    repaired = repair_bank(tmp_path)
+    assert (repaired.entries, repaired.lost, repaired.rebuilt) == (3, (), True)
+    shutil.rmtree(tmp_path / "removed", ignore_errors=True)
+    assert content(tmp_path) == before
+
+
+@pytest.mark.parametrize("damage", ["cut", "gone"])
+def test_where_entries_stand_alone_only_the_damaged_one_is_lost(
+    tmp_path: Path, damage: str
+) -> None:
+    bank = bank_of(mode="isolated")
+    save_bank(bank, tmp_path)
+    path = file_of(tmp_path, "ag_news")
+    data = path.read_bytes()
+    path.unlink()
+    if damage == "cut":
+        path.write_bytes(data[:-1])
+    with pytest.raises(BankError):
+        load_bank(tmp_path)
+    repaired = repair_bank(tmp_path)
+    assert same_bank(load_bank(tmp_path), numbered(bank, 0, 2))
+    assert len(repaired.lost) == 1
+    assert "ag_news" in repaired.lost[0]
+    moved = [p.name for p in (tmp_path / "removed").rglob("*") if p.is_file()]
+    assert len(moved) == (2 if damage == "cut" else 1)  # its standalone graft, too
+
+
+def test_later_entries_of_a_prefix_go_with_the_one_they_were_trained_on_and_are_kept_aside(
+    tmp_path: Path,
+) -> None:
+    bank = bank_of()
+    save_bank(bank, tmp_path)
+    last = file_of(tmp_path, "sst2").read_bytes()
+    file_of(tmp_path, "ag_news").unlink()
+    repaired = repair_bank(tmp_path)
+    assert same_bank(load_bank(tmp_path), numbered(bank, 0))
+    assert "was trained on top of" in repaired.lost[1]
+    (kept,) = (tmp_path / "removed" / "entries").glob("*-sst2.safetensors")
+    assert kept.read_bytes() == last
+    assert repair_bank(tmp_path).lost == ()
+
+
+def test_entries_and_index_may_be_damaged_together(tmp_path: Path) -> None:
+    bank = bank_of(mode="isolated")
+    save_bank(bank, tmp_path)
+    (tmp_path / "bank.json").unlink()
+    file_of(tmp_path, "qnli").write_bytes(b"nothing")
+    assert len(repair_bank(tmp_path).lost) == 1
+    assert same_bank(load_bank(tmp_path), numbered(bank, 1, 2))
+
+
+def test_two_files_that_claim_one_place_are_refused(tmp_path: Path) -> None:
+    bank = bank_of(tasks=2)
+    save_bank(bank, tmp_path)
+    other = numbered(bank, 0)
+    save_bank(other.append(entry_of(other, sample(LAYOUT, 9, 5), task="x")), tmp_path / "other")
+    shutil.copy(file_of(tmp_path / "other", "x"), tmp_path / "entries")
+    shutil.rmtree(tmp_path / "other")
+    (tmp_path / "bank.json").unlink()
+    before = content(tmp_path)
+    with pytest.raises(BankError, match="both are entry 1 of the bank"):
+        repair_bank(tmp_path)
+    assert content(tmp_path) == before
+
+
+def test_without_base_json_a_lost_index_cannot_be_made_again(tmp_path: Path) -> None:
+    folder = shutil.copytree(FIXTURES / "version2" / "bank", tmp_path / "bank")
+    (folder / "bank.json").unlink()
+    with pytest.raises(BankError, match=r"holds no base\.json"):
+        repair_bank(folder)
+
+
+def test_a_bank_of_old_and_new_files_is_repaired(tmp_path: Path) -> None:
+    folder = shutil.copytree(FIXTURES / "version2" / "bank", tmp_path / "bank")
+    bank = stored_bank()
+    grown = bank.append(entry_of(bank, sample(bank.layout, 9, 3), task="next"))
+    append_entry(grown, folder)
+    (folder / "bank.json").unlink()
+    repair_bank(folder)
+    assert same_bank(load_bank(folder), grown)
+
+
+def test_a_repair_that_is_killed_anywhere_is_finished_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bank = bank_of(mode="isolated")
+    really = os.replace
+    for crash_at in range(20):
+        folder, calls = tmp_path / str(crash_at), 0
+        save_bank(bank, folder)
+        (folder / "bank.json").unlink()
+        file_of(folder, "qnli").write_bytes(b"nothing")
+
+        def crash(source: Path, target: Path, limit: int = crash_at) -> None:
+            nonlocal calls
+            calls += 1
+            if calls > limit:
+                raise KeyboardInterrupt
+            really(source, target)
+
+        killed = True
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "replace", crash)
+            try:
+                repair_bank(folder)
+                killed = False
+            except KeyboardInterrupt:
+                pass
+        repair_bank(folder)
+        assert same_bank(load_bank(folder), numbered(bank, 1, 2))
+        if not killed:
+            assert crash_at > 1
+            return
+    raise AssertionError("the repair never ended")
+
+
+def test_nothing_is_repaired_under_another_writer_or_a_newer_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as newer:
+        newer.setattr("cl_graft.storage.files.VERSION", 4)
+        newer.setattr("cl_graft.storage.bank_index.VERSION", 4)
+        save_bank(bank_of(), tmp_path)
+    before = content(tmp_path)
+    with pytest.raises(FutureVersion):
+        repair_bank(tmp_path)
+    assert content(tmp_path) == before
+    with pytest.raises(InputError, match="there is no bank folder"):
+        repair_bank(tmp_path / "nowhere")
+    monkeypatch.setattr("cl_graft.storage.repair.only_writer", _busy)
+    with pytest.raises(InUse):
+        repair_bank(tmp_path)
+
+
+def _busy(folder: Path):
+    raise InUse(str(folder))
+
+
+@pytest.mark.parametrize("kind", ["entries", "standalone"])
+def test_files_behind_a_link_are_never_deleted(tmp_path: Path, kind: str) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "000-mine.safetensors").write_bytes(b"mine")
+    bank = bank_of(tasks=2)
+    save_bank(bank, tmp_path / "bank")
+    shutil.rmtree(tmp_path / "bank" / kind)
+    (tmp_path / "bank" / kind).symlink_to(outside, target_is_directory=True)
+    for change in (
+        lambda: repair_bank(tmp_path / "bank"),
+        lambda: append_entry(bank.append(entry_of(bank, sample(LAYOUT, 9, 3))), tmp_path / "bank"),
+    ):
+        with pytest.raises(InputError, match="is a link; expected a folder"):
+            change()
+    assert (outside / "000-mine.safetensors").read_bytes() == b"mine"
+    assert len(list(outside.iterdir())) == 1

@@ -1,0 +1,238 @@
+"""Methods that train by steps keep the best of as many evaluations on dev as a dense run."""
+
+import pytest
+import torch
+from avalanche.core import SupervisedPlugin
+from avalanche.models import SimpleMLP
+from avalanche.training.supervised import Naive
+from tiny_streams import learner, quiet_evaluator, sgd, vector_stream
+
+from cl_graft.grafts.graft import load_, snapshot
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.metrics import score
+from cl_graft.strategies import KeepBest, SeededLoop
+from cl_graft.strategies.baselines.own_values import OwnValues
+from cl_graft.strategies.baselines.packnet import PackedWeights
+from cl_graft.strategies.baselines.stored_bytes import plugin_of
+from cl_graft.strategies.experience_tasks import _dev_rows
+from cl_graft.strategies.registry import STRATEGIES, available
+from cl_graft.training.examples import compute_logits
+
+SETTINGS = {"steps": 9, "evaluations": 4, "lr": 0.5}
+ASKED = {2, 4, 7, 9}  # round(9 · i / 4)
+STEPPING = [
+    name
+    for name in available()
+    if name not in ("cope", "independent")
+    and STRATEGIES[name].family not in ("grafting", "merging")
+    and STRATEGIES[name].trains in ("everything", "its own")
+]
+
+
+class Steps(SupervisedPlugin, supports_distributed=True):
+    """Keeps what a model holds after every step, by task label and step."""
+
+    def __init__(self):
+        super().__init__()
+        self.after = {}
+
+    def after_training_iteration(self, strategy, **kwargs):
+        place = int(strategy.experience.task_label), strategy.clock.train_exp_iterations + 1
+        self.after[place] = snapshot(dict(strategy.model.named_parameters()))
+
+
+class End(SupervisedPlugin, supports_distributed=True):
+    """Keeps what a model holds when an experience ends, as the strategy's own plugins find it."""
+
+    def __init__(self):
+        super().__init__()
+        self.values = {}
+
+    def after_training_exp(self, strategy, **kwargs):
+        label = int(strategy.experience.task_label)
+        self.values[label] = snapshot(dict(strategy.model.named_parameters()))
+
+
+def watched(strategy):
+    """Watch a strategy: its steps, what its plugins find at the end, and its choice."""
+    steps, end = Steps(), End()
+    (place,) = (n for n, p in enumerate(strategy.plugins) if isinstance(p, KeepBest))
+    strategy.plugins.insert(place + 1, end)
+    strategy.plugins.insert(-1, steps)  # the clock is last
+    return steps, end
+
+
+@pytest.mark.parametrize("name", STEPPING)
+def test_a_task_ends_with_the_values_of_the_step_that_did_best_on_dev(kept_strategy, name):
+    found = []
+    strategy = kept_strategy(name, before=lambda s: found.extend(watched(s)), run_settings=SETTINGS)
+    steps, end = found
+    choice = plugin_of(strategy, KeepBest)
+    learned = {label for label, _ in steps.after}
+    assert set(choice.chosen) == learned
+    for label, (step, _) in choice.chosen.items():
+        assert hash_tensors(end.values[label]) == hash_tensors(steps.after[label, step])
+
+
+def test_the_step_of_naive_is_the_later_of_the_best_on_dev(kept_strategy):
+    found, streams = [], {}
+
+    def before(strategy):
+        found.extend(watched(strategy))
+        streams.update(plugin_of(strategy, KeepBest)._problems._dev)
+
+    strategy = kept_strategy("naive", before=before, run_settings=SETTINGS)
+    steps, _ = found
+    strategy.model.eval()
+    swings = []
+    for label, (chosen, dev) in plugin_of(strategy, KeepBest).chosen.items():
+        scores = {}
+        for step in sorted(ASKED):
+            load_(strategy.model, steps.after[label, step])
+            answers = compute_logits(
+                lambda inputs, label=label: strategy.model(inputs, label),
+                _dev_rows(streams[label]),
+                device=torch.device("cpu"),
+            )
+            scores[step] = score(*answers, "accuracy")
+        best = max(scores.values())
+        assert chosen == max(step for step, found in scores.items() if found == best)
+        assert dev == best
+        swings.append(len(set(scores.values())) > 1)
+    assert any(swings)  # else nothing was chosen
+
+
+def test_a_task_of_bitfit_is_answered_with_the_kept_values(kept_strategy):
+    found = []
+    strategy = kept_strategy(
+        "bitfit", before=lambda s: found.extend(watched(s)), run_settings=SETTINGS
+    )
+    steps, _ = found
+    for label, (step, _) in plugin_of(strategy, KeepBest).chosen.items():
+        for name, kept in plugin_of(strategy, OwnValues).values[label].items():
+            assert torch.equal(kept, steps.after[label, step][f"task_model.{name}"])
+
+
+def test_packnet_chooses_among_steps_after_pruning(kept_strategy):
+    strategy = kept_strategy("packnet", run_settings=SETTINGS, retrain=0.5)
+    packed, choice = plugin_of(strategy, PackedWeights), plugin_of(strategy, KeepBest)
+    assert choice.first == 9 - 4
+    for step, _ in choice.chosen.values():
+        assert step > choice.first
+    model = strategy.model.task_model
+    parameters = dict(model.named_parameters())
+    for name, owner in packed.owners.items():
+        assert not parameters[name][owner == 0].any()
+
+
+def test_joint_training_is_chosen_on_the_rows_of_all_its_tasks(kept_strategy):
+    seen = []
+
+    class Labels(SupervisedPlugin, supports_distributed=True):
+        def after_training_exp(self, strategy, **kwargs):
+            seen.append(plugin_of(strategy, KeepBest).labels)
+
+    for name in ("joint", "cumulative"):
+        kept_strategy(
+            name, before=lambda s: s.plugins.insert(-1, Labels()), run_settings={"evaluations": 2}
+        )
+    assert seen[0] == [0, 1]
+    assert seen[2:] == [[0], [0, 1]]
+
+
+def test_prototypes_keep_the_last_step_and_their_row_says_so(kept_strategy):
+    strategy = kept_strategy("cope", run_settings=SETTINGS)
+    assert not any(isinstance(plugin, KeepBest) for plugin in strategy.plugins)
+    assert "keeps the last step" in STRATEGIES["cope"].source
+
+
+def test_without_evaluations_the_last_step_stays(small_runs):
+    once, never = (small_runs("naive", evaluations=count) for count in (1, 0))
+    assert once.logit_hashes == never.logit_hashes
+
+
+def test_looks_at_dev_are_counted(small_runs):
+    never, often = (small_runs("naive", evaluations=count) for count in (0, 5))
+    for task, phases in often.passes.items():
+        rows = never.passes[task]["train"]
+        assert phases["train"]["forward_backward"] == rows["forward_backward"]
+        looked = phases["train"]["forward"] - rows["forward"]
+        assert looked == 5 * often.data[task]["rows"]["valid"]
+
+
+def vectors(seed=3, **given):
+    """Learn a task with evaluations in every step, on a model with running statistics."""
+    torch.manual_seed(seed)
+    stream = vector_stream(labels=[0], rows=64)
+    model = torch.nn.Sequential(torch.nn.BatchNorm1d(12), SimpleMLP(num_classes=2, input_size=12))
+    steps = Statistics()
+    keep = KeepBest(16, 16, **given)
+    strategy = Naive(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.5),
+        train_mb_size=8,
+        train_epochs=2,
+        evaluator=quiet_evaluator(),
+        plugins=[keep, SeededLoop(0), steps],
+    )
+    strategy.train(stream.streams["train"][0])
+    return stream, strategy, keep, steps
+
+
+class Statistics(SupervisedPlugin, supports_distributed=True):
+    """Keeps running means after every step, and the rows that were trained on."""
+
+    def __init__(self):
+        super().__init__()
+        self.means = {}
+        self.rows = set()
+
+    def after_training_iteration(self, strategy, **kwargs):
+        means = strategy.model[0].running_mean.clone()
+        self.means[strategy.clock.train_exp_iterations + 1] = means
+        self.rows.update(hash_tensors({"row": row}) for row in strategy.mb_x)
+
+
+def test_running_statistics_are_those_of_the_kept_step():
+    stream = vector_stream(labels=[0], rows=64)
+    _, strategy, keep, steps = vectors(dev=stream.streams["test"])
+    step, _ = keep.chosen[0]
+    assert torch.equal(strategy.model[0].running_mean, steps.means[step])
+
+
+def test_rows_that_are_set_aside_for_the_choice_are_not_trained_on():
+    stream, _, _, steps = vectors()
+    rows = {hash_tensors({"row": item[0]}) for item in stream.streams["train"][0].dataset}
+    assert len(rows) == 64
+    assert steps.rows < rows
+    assert len(rows - steps.rows) == 3
+
+
+def test_beside_grafting_it_is_refused_as_regions_choose_by_themselves():
+    model = SimpleMLP(num_classes=2, input_size=12, hidden_size=16)
+    run = learner(model, vector_stream(labels=[0, 1]), plugins=[KeepBest(4)], optimizer=sgd)
+    with pytest.raises(ValueError, match="look_every"):
+        run.strategy.train(run.train_stream[0])
+
+
+FORMS = {
+    "domain": {"tasks": ["shared-0-4", "shared-0-5"], "scenario": "domain"},
+    "class": {"scenario": "class", "classes_per_experience": 3},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("name", ["naive", "joint", "der", "lwf"])
+def test_streams_without_task_labels_choose_on_dev_rows_of_their_experiences(
+    kept_strategy, name, form
+):
+    found = []
+    strategy = kept_strategy(
+        name, before=lambda s: found.extend(watched(s)), run_settings=SETTINGS | FORMS[form]
+    )
+    steps, end = found
+    chosen = plugin_of(strategy, KeepBest).chosen
+    assert set(chosen) == {label for label, _ in steps.after}
+    for label, (step, dev) in chosen.items():
+        assert 0 <= dev <= 1
+        assert hash_tensors(end.values[label]) == hash_tensors(steps.after[label, step])

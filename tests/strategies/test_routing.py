@@ -1,0 +1,140 @@
+"""Grafting without task labels: what decides, what it costs, and what counts as right."""
+
+import pytest
+import torch
+
+from cl_graft.banks.verify import verify
+from cl_graft.storage import load_bank
+from cl_graft.strategies.registry import STRATEGIES
+
+ROUTED = [name for name, row in STRATEGIES.items() if row.picks_task]
+BY_FEATURES = ["grafting_by_prototypes", "grafting_by_discriminant"]
+HIDDEN = 32
+CLASSES = {"sentiment": 2, "topic": 5}
+
+
+@pytest.mark.parametrize("name", ROUTED)
+def test_the_bank_is_that_of_grafting_and_passes_verification(small_runs, name):
+    own, told = (load_bank(small_runs.folder(n) / "bank") for n in (name, "grafting"))
+    for entry, other in zip(own.entries, told.entries, strict=True):
+        assert entry.owned.same_bits(other.owned)
+        assert all(torch.equal(entry.head[key], other.head[key]) for key in other.head)
+    report = verify(small_runs.folder(name))
+    assert report.ok, report
+
+
+@pytest.mark.parametrize("name", ROUTED)
+def test_with_one_task_there_is_nothing_to_pick(small_runs, name):
+    routed, told = (small_runs(n, tasks=["sentiment"]) for n in (name, "grafting"))
+    assert routed.R == told.R
+    assert routed.ece == told.ece
+    assert routed.routed == [[1.0]]
+    assert told.routed is None
+
+
+@pytest.mark.parametrize("name", ROUTED)
+def test_an_answer_is_right_only_where_the_task_is(small_runs, name):
+    routed, told = small_runs(name), small_runs("grafting")
+    for score, sent, given in zip(routed.R[-1], routed.routed[-1], told.R[-1], strict=True):
+        assert score <= sent
+        # Rows that are sent to their own task get the answer that they get with the label.
+        assert given - (1 - sent) - 1e-9 <= score <= given + 1e-9
+
+
+def test_passes_are_counted(small_runs):
+    passes = {name: small_runs(name).passes_per_row for name in [*ROUTED, "grafting"]}
+    assert passes.pop("grafting") == 1.0
+    assert set(passes.values()) == {2.0}
+    three = {"tasks": ["sentiment", "topic", "question_type"]}
+    assert small_runs("grafting_by_entropy", **three).passes_per_row == 3.0
+    assert small_runs("grafting_by_prototypes", **three).passes_per_row == 2.0
+    for name in BY_FEATURES:
+        result, told = small_runs(name), small_runs("grafting")
+        for task, phases in result.passes.items():
+            rows = 8 * CLASSES[task]
+            assert phases == told.passes[task] | {
+                "router": {"forward": rows, "forward_backward": 0}
+            }
+
+
+def test_a_task_adds_what_its_router_keeps(small_runs):
+    told = small_runs("grafting").bytes
+    kept = {name: small_runs(name).bytes for name in ROUTED}
+
+    def more(name):
+        return {task: kept[name][task] - told[task] for task in told}
+
+    # Of every class 4 bytes a feature, and three integers.
+    means = {task: count * (4 * HIDDEN + 24) for task, count in CLASSES.items()}
+    assert more("grafting_by_prototypes") == pytest.approx(means, abs=8)
+    covariance = {"sentiment": 4 * HIDDEN**2, "topic": 0}
+    together = {task: means[task] + covariance[task] for task in means}
+    assert more("grafting_by_discriminant") == pytest.approx(together, abs=8)
+    for name in ("grafting_by_entropy", "grafting_by_energy"):
+        assert more(name) == pytest.approx(dict.fromkeys(told, 0), abs=8)
+
+
+def test_features_are_those_of_the_base_whatever_was_learned(kept_strategy, small_runs):
+    strategy = kept_strategy("grafting_by_prototypes")
+    alone = kept_strategy("grafting_by_prototypes", run_settings={"tasks": ["topic"]})
+    known, of_topic = strategy.router.known, alone.router.known
+    torch.testing.assert_close(known.means[2:], of_topic.means, rtol=0, atol=1e-6)
+
+
+def scores_of_a_rule(kept_strategy, rule):
+    """The measures of a run whose router is told which task a row belongs to."""
+
+    def before(strategy):
+        def pick(features, known):
+            label = rule(int(strategy.experience.task_label), strategy.labels())
+            return torch.full((len(features),), label)
+
+        strategy.router.rule = pick
+
+    return kept_strategy("grafting_by_prototypes", before=before).evaluator.metrics[0]
+
+
+def test_a_router_that_is_always_right_gives_the_scores_of_grafting(kept_strategy, small_runs):
+    right = scores_of_a_rule(kept_strategy, lambda own, labels: own)
+    assert right.routed(2)[-1] == [1.0, 1.0]
+    assert right.R(2)[-1] == pytest.approx(small_runs("grafting").R[-1])
+
+
+def test_a_router_that_is_always_wrong_gives_0(kept_strategy):
+    def other(own, labels):
+        return next((label for label in labels if label != own), own)
+
+    wrong = scores_of_a_rule(kept_strategy, other)
+    assert wrong.routed(2)[-1] == [0.0, 0.0]
+    assert wrong.R(2)[-1] == [0.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ROUTED)
+def test_the_label_of_a_row_is_not_looked_at(kept_strategy, name):
+    strategy = kept_strategy(name)
+    strategy.model.eval()
+    strategy.is_training = False
+    rows = torch.cat([entry.canary.inputs for entry in strategy.bank.entries])
+    answers = []
+    for label in (0, 1):
+        strategy.mbatch = [rows, torch.zeros(len(rows)), torch.full((len(rows),), label)]
+        with torch.no_grad():
+            answers.append((strategy.forward(), strategy.answered_by))
+    assert torch.equal(answers[0][0], answers[1][0])
+    assert torch.equal(answers[0][1], answers[1][1])
+
+
+@pytest.mark.parametrize("name", ROUTED)
+def test_a_row_is_answered_by_the_graft_and_head_of_the_task_that_was_picked(kept_strategy, name):
+    strategy = kept_strategy(name)
+    strategy.model.eval()
+    strategy.is_training = False
+    rows = torch.cat([entry.canary.inputs for entry in strategy.bank.entries])
+    strategy.mbatch = [rows, torch.zeros(len(rows)), torch.zeros(len(rows))]
+    with torch.no_grad():
+        logits, labels = strategy.forward(), strategy.answered_by
+        for label in (0, 1):
+            strategy.carry(label)
+            told = strategy.model(rows, torch.full((len(rows),), label))
+            picked = labels == label
+            torch.testing.assert_close(logits[picked], told[picked], rtol=0, atol=1e-5)

@@ -1,0 +1,98 @@
+"""TensorBoard files, read back, hold one point a metric and step."""
+
+import copy
+from collections import Counter
+
+import pytest
+import torch
+from avalanche.evaluation.metrics import accuracy_metrics, loss_metrics
+from avalanche.models import SimpleMLP
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tiny_streams import learner, vector_stream
+
+from cl_graft.figures.diagrams import r_matrix_heatmap
+from cl_graft.strategies.stream_scores import StreamScores
+from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger, cut_log
+
+
+def read(folder):
+    return EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0}).Reload()
+
+
+@pytest.mark.parametrize("mode", ["epoch", "iteration"])
+def test_a_stream_evaluated_at_every_turn_has_one_point_a_step(tmp_path, mode):
+    logger = OncePerStepTensorboardLogger(tmp_path)
+    torch.manual_seed(0)
+    run = learner(
+        SimpleMLP(num_classes=2, input_size=12, hidden_size=16),
+        vector_stream(labels=[0, 1, 2]),
+        train_epochs=2,
+        eval_every=1,
+        peval_mode=mode,
+        metrics=[
+            loss_metrics(minibatch=True, epoch=True, experience=True, stream=True),
+            accuracy_metrics(experience=True, stream=True),
+            StreamScores(diagrams=True),
+        ],
+        loggers=[logger],
+    ).learn()
+    logger.writer.flush()
+    events = read(tmp_path)
+    tags = events.Tags()["scalars"]
+    for tag in tags:
+        steps = [point.step for point in events.Scalars(tag)]
+        assert max(Counter(steps).values()) == 1, tag
+        assert steps == sorted(steps), tag
+    assert "Loss_MB/train_phase/train_stream/Task000" in tags
+    name = "Score/eval_phase/test_stream/Task000/Exp000"
+    last = events.Scalars(name)[-1]
+    assert last.value == pytest.approx(run.scores.R(3)[2][0])
+    assert last.step == run.strategy.clock.train_iterations
+    assert "Reliability/eval_phase/test_stream/Task000/Exp000" in events.Tags()["images"]
+
+
+def test_the_first_value_of_a_step_stays(tmp_path):
+    logger = OncePerStepTensorboardLogger(tmp_path)
+    for value, step in ((1.0, 0), (2.0, 0), (3.0, 1)):
+        logger.log_single_metric("loss", value, step)
+    logger.log_single_metric("other", 4.0, 0)
+    logger.writer.flush()
+    events = read(tmp_path)
+    assert [(p.step, p.value) for p in events.Scalars("loss")] == [(0, 1.0), (1, 3.0)]
+    assert [(p.step, p.value) for p in events.Scalars("other")] == [(0, 4.0)]
+
+
+def test_figures_become_images_once_a_step(tmp_path):
+    logger = OncePerStepTensorboardLogger(tmp_path)
+    for step in (0, 0, 1):
+        logger.add_figure("R", r_matrix_heatmap([[0.5]], ["a"]), step)
+    logger.writer.flush()
+    assert [image.step for image in read(tmp_path).Images("R")] == [0, 1]
+
+
+def test_a_copied_logger_draws_no_doubles_either(tmp_path):
+    logger = OncePerStepTensorboardLogger(tmp_path)
+    logger.log_single_metric("loss", 1.0, 0)
+    logger.writer.flush()
+    other = copy.deepcopy(logger)
+    other.log_single_metric("loss", 1.0, 0)
+    other.log_single_metric("loss", 2.0, 1)
+    other.writer.flush()
+    values = []
+    for file in tmp_path.iterdir():
+        events = read(file)
+        if "loss" in events.Tags()["scalars"]:
+            values += [point.value for point in events.Scalars("loss")]
+    assert sorted(values) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_a_log_that_is_cut_leaves_what_links_to_it_alone(tmp_path, link):
+    precious, folder = tmp_path / "thesis.tex", tmp_path / "log"
+    precious.write_text("three years")
+    folder.mkdir()
+    name = "events.out.tfevents.1.host"
+    getattr(folder / name, link)(precious)
+    cut_log(folder, {name: 5})
+    assert precious.read_text() == "three years"
+    assert (folder / name).read_text() == "three"

@@ -1,0 +1,112 @@
+"""Mixout: weights fall back to the base at random, and nothing stays of it."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small_tasks import make_task
+from torch import nn
+
+from cl_graft.grafts.graft import snapshot
+from cl_graft.localization.learning import fine_tune_task
+from cl_graft.runtime.seeding import generator, seeded
+from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.mixout import mixed_evaluation, mixed_training
+
+
+def moved_model(*, size=200):
+    with seeded(0, "mixout"):
+        model = nn.Linear(size, 3)
+    base = snapshot(dict(model.named_parameters()))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    return model, dict(model.named_parameters()), base
+
+
+def test_in_training_a_share_of_the_weights_is_the_bases_and_the_rest_moves_on_to_keep_the_mean():
+    _, parameters, base = moved_model()
+    before = snapshot(parameters)
+    with mixed_training(parameters, base, p=0.7, seed=0, step=3):
+        movement = (parameters["weight"].detach() - base["weight"]).flatten()
+        fallen = movement == 0
+        assert float(fallen.float().mean()) == pytest.approx(0.7, abs=0.06)
+        torch.testing.assert_close(movement[~fallen], torch.full_like(movement[~fallen], 1 / 0.3))
+        assert float(movement.mean()) == pytest.approx(1.0, abs=0.2)
+    assert all(torch.equal(before[name], parameters[name]) for name in before)
+
+
+def test_gradients_are_those_of_the_weights_as_autograd_has_them():
+    model, parameters, base = moved_model(size=20)
+    inputs = torch.randn(5, 20, generator=generator(0, "inputs"))
+    with mixed_training(parameters, base, p=0.4, seed=1, step=0):
+        weights = snapshot(parameters)
+        model(inputs).square().sum().backward()
+    free = {name: value.detach().clone().requires_grad_() for name, value in parameters.items()}
+    mixed = {}
+    for name, value in free.items():
+        fallen = (weights[name] == base[name]).float()
+        # Lee et al., 2020, Eq. 5, as it stands.
+        mixed[name] = (fallen * base[name] + (1 - fallen) * value - 0.4 * base[name]) / 0.6
+        torch.testing.assert_close(weights[name], mixed[name].detach())
+    torch.func.functional_call(model, mixed, (inputs,)).square().sum().backward()
+    for name, parameter in parameters.items():
+        torch.testing.assert_close(parameter.grad, free[name].grad, rtol=1e-4, atol=1e-4)
+
+
+def test_at_evaluation_weights_are_the_bases_or_their_own():
+    _, parameters, base = moved_model()
+    before = snapshot(parameters)
+    with mixed_evaluation(parameters, base, p=0.3, seed=0):
+        now = parameters["weight"].detach().clone()
+        fallen = now == base["weight"]
+        assert torch.equal(now[~fallen], before["weight"][~fallen])
+        assert float(fallen.float().mean()) == pytest.approx(0.3, abs=0.06)
+    with mixed_evaluation(parameters, base, p=0.3, seed=0):
+        assert torch.equal(now, parameters["weight"])
+    with mixed_evaluation(parameters, base, p=0.3, seed=1):
+        assert not torch.equal(now, parameters["weight"])
+    assert all(torch.equal(before[name], parameters[name]) for name in before)
+
+
+@pytest.mark.parametrize("way", [mixed_training, mixed_evaluation])
+def test_weights_come_back_after_an_exception(way):
+    _, parameters, base = moved_model()
+    before = snapshot(parameters)
+    more = {"step": 0} if way is mixed_training else {}
+    with pytest.raises(RuntimeError), way(parameters, base, p=0.5, seed=0, **more):
+        raise RuntimeError
+    assert all(torch.equal(before[name], parameters[name]) for name in before)
+    with (
+        pytest.raises(ValueError, match="p must be in"),
+        way(parameters, base, p=1.5, seed=0, **more),
+    ):
+        pass
+
+
+def test_a_dense_run_with_mixout_moves_away_from_one_without_and_is_a_function_of_its_seed():
+    plain, first, second, other = (
+        fine_tune_task(
+            make_task(), FineTuning(steps=8, lr=0.5, mixout=mixout, evaluations=0), seed=seed
+        )
+        for mixout, seed in ((0.0, 0), (0.5, 0), (0.5, 0), (0.5, 1))
+    )
+    for name in plain.tuned:
+        assert torch.equal(first.tuned[name], second.tuned[name])
+        assert not torch.equal(first.tuned[name], plain.tuned[name])
+        assert not torch.equal(first.tuned[name], other.tuned[name])
+
+
+def test_the_head_is_not_mixed():
+    task = make_task()
+    head = snapshot(task.head)
+    seen = []
+
+    def forward(inputs):
+        seen.append(all(torch.equal(head[name], value) for name, value in task.head.items()))
+        return task.model["head"](task.model["body"](inputs))
+
+    fine_tune_task(
+        replace(task, forward=forward), FineTuning(steps=1, mixout=0.9, evaluations=0), seed=0
+    )
+    assert seen == [True]
