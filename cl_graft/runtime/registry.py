@@ -1,0 +1,99 @@
+"""Registries: tables of methods by name, to which other packages can add.
+
+They are apart because localizers, strategies, streams and metrics are all registered in the same
+way: with a decorator, or through an entry point of an installed package.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import TypeVar
+
+from cl_graft.errors import InputError, first_line, nearest
+
+__all__ = ["Registry"]
+
+logger = logging.getLogger(__name__)
+
+_Entry = TypeVar("_Entry")
+
+
+class Registry(Mapping[str, _Entry]):
+    """Entries by name, complete from the first lookup on.
+
+    The first lookup imports what this package registers, and then the entry points of installed
+    packages. An entry point that cannot be loaded is warned of; it is named again in the error when
+    a name is not found.
+
+    Args:
+        kind: What an entry is, for messages, such as ``"strategy"``.
+        group: The group of entry points, such as ``"cl_graft.strategies"``.
+        load_own: Imports the modules of this package that register entries.
+    """
+
+    def __init__(
+        self, kind: str, *, group: str, load_own: Callable[[], object] = lambda: None
+    ) -> None:
+        self.kind = kind
+        self.group = group
+        self._load_own = load_own
+        self._entries: dict[str, _Entry] = {}
+        self._failures: list[str] = []
+        self._is_loaded = False
+
+    def register(self, name: str, entry: _Entry) -> None:
+        """Add an entry.
+
+        Raises:
+            ValueError: If the name is taken.
+        """
+        if name in self._entries:
+            raise ValueError(f"a {self.kind} {name!r} is registered already; choose another name")
+        self._entries[name] = entry
+
+    def find(self, name: str) -> _Entry:
+        """Return the entry of a name.
+
+        Raises:
+            InputError: If there is none; the nearest name is given, and entry points that could
+                not be loaded.
+        """
+        self._load()
+        if name in self._entries:
+            return self._entries[name]
+        failures = "".join(f"; {failure}" for failure in self._failures)
+        raise InputError(f"unknown {self.kind} {name!r}: {nearest(name, self._entries)}{failures}")
+
+    def __getitem__(self, name: str) -> _Entry:
+        self._load()
+        return self._entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        self._load()
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        self._load()
+        return len(self._entries)
+
+    def _load(self) -> None:
+        if self._is_loaded:
+            return
+        self._is_loaded = True  # first, as modules that register may look entries up
+        try:
+            self._load_own()
+        except BaseException:
+            self._is_loaded = False
+            raise
+        for point in sorted(entry_points(group=self.group)):
+            try:
+                point.load()
+            except Exception as error:
+                package = point.dist.name if point.dist else "unknown"
+                self._failures.append(
+                    f"the entry point {point.name!r} ({point.value}) of the package {package} "
+                    f"cannot be loaded: {type(error).__name__}: {first_line(error)}"
+                )
+                logger.warning("%s: %s", self.group, self._failures[-1])
