@@ -18,7 +18,6 @@ from cl_graft.experiments.strategy_host import set_schedule_
 from cl_graft.experiments.task_metadata import task_facts
 from cl_graft.grafts.graft import copy_, gather, grafted
 from cl_graft.grafts.region import Region
-from cl_graft.localization.learning import TaskProblem, fine_tune_task
 from cl_graft.metrics import score
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, StopAfter, heads_for
@@ -26,6 +25,8 @@ from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import task_problem
 from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.registry import find_strategy
+from cl_graft.training.dense_run import fine_tune_task
+from cl_graft.training.learnable_task import LearnableTask
 
 __all__ = ["Bench", "Learned"]
 
@@ -150,7 +151,7 @@ class Bench:
         base = copy.deepcopy(self.loaded.model)
         return MultiTaskText(base, heads_for(base, self.stream, seed=self.seed))
 
-    def _problem(self, model: MultiTaskText, label: int) -> TaskProblem:
+    def _problem(self, model: MultiTaskText, label: int) -> LearnableTask:
         experience = self.stream.benchmark.streams["train"][label]
         model.adaptation(experience)
         return task_problem(
@@ -165,7 +166,7 @@ class Bench:
             seed=self.seed,
         )
 
-    def _dense_run(self, problem: TaskProblem, label: int) -> Any:
+    def _dense_run(self, problem: LearnableTask, label: int) -> Any:
         schedule = schedule_of(self.config, self.tasks[label])
         return fine_tune_task(problem, schedule, seed=self.seed, path=True, cache=self.cache)
 

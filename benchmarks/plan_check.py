@@ -30,13 +30,14 @@ from cl_graft.cli.output import plain
 from cl_graft.experiments.memory_estimate import PlanSettings, make_plan
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import Problem, localize
-from cl_graft.localization.learning import TaskProblem, fine_tune_task
 from cl_graft.models import TaskModel, graftable_parameters, linear_head
 from cl_graft.models.heads import LabelStrings
 from cl_graft.models.load import build_backbone, read_config
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
+from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.region_parameters import RegionParameters
 
 MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
@@ -117,7 +118,7 @@ class Check:
         return abs(self.error) <= BARS.get(self.model, OTHER_BAR)
 
 
-def task_of(folder: Path, *, batch: int, length: int) -> TaskProblem:
+def task_of(folder: Path, *, batch: int, length: int) -> LearnableTask:
     """Make a model with random weights, and random texts, one of them shorter than the others."""
     declare_missing_operators()
     torch.manual_seed(0)
@@ -137,7 +138,7 @@ def task_of(folder: Path, *, batch: int, length: int) -> TaskProblem:
     examples = Examples(TensorDataset(inputs, torch.arange(rows) % 2))
     with torch.no_grad():
         model(inputs[:1], 0)
-    return TaskProblem(
+    return LearnableTask(
         model=model,
         parameters=graftable_parameters(model),
         head={f"heads.0.{n}": p for n, p in head.named_parameters()},

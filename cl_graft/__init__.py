@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cl_graft.integrations.skill import Skill, localize_skill
     from cl_graft.integrations.trainer_callback import GraftCallback
     from cl_graft.localization import LOCALIZERS, Problem, Ranking, localize
-    from cl_graft.localization.learning import GraftingSettings
+    from cl_graft.localization.settings import GraftingSettings
     from cl_graft.models import TaskModel, graftable_parameters, load_model
     from cl_graft.storage import append_entry, load_bank, load_graft, save_bank, save_graft
     from cl_graft.strategies import (
@@ -43,7 +43,7 @@ _HOMES = {
     "grafts.bank": ("BaseIdentity", "Canary", "Entry", "GraftBank"),
     "errors": ("BankError", "InputError"),
     "grafts.graft": ("Graft", "extract", "grafted", "write_"),
-    "localization.learning": ("GraftingSettings",),
+    "localization.settings": ("GraftingSettings",),
     "localization": ("LOCALIZERS", "Problem", "Ranking", "localize"),
     "models": ("TaskModel", "graftable_parameters", "load_model"),
     "grafts.region": ("Layout", "Region", "overlap_matrix", "top_k", "union"),

@@ -15,10 +15,11 @@ from torch.utils.data import TensorDataset
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.localization.learning import GraftingSettings, TaskProblem
+from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.seeding import generator
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.learnable_task import LearnableTask
 
 __all__ = ["FAST", "MemoryCache", "make_task", "nothing", "settings"]
 
@@ -39,7 +40,7 @@ class MemoryCache:
         self.kept[key] = ({n: t.clone() for n, t in tensors.items()}, dict(facts))
 
 
-def make_task() -> TaskProblem:
+def make_task() -> LearnableTask:
     draw = generator(0, "learning")
     body = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Dropout(0.1), nn.Linear(32, 8))
     model = nn.ModuleDict({"body": body, "head": nn.Linear(8, 2)})
@@ -50,7 +51,7 @@ def make_task() -> TaskProblem:
     targets = (inputs[:, 0] * inputs[:, 1] > 0).long()
     data = TensorDataset(inputs, targets)
     named = dict(model.named_parameters())
-    return TaskProblem(
+    return LearnableTask(
         model=model,
         parameters={n: p for n, p in named.items() if n.startswith("body")},
         head={n: p for n, p in named.items() if n.startswith("head")},
@@ -76,5 +77,5 @@ def settings(**changes: Any) -> GraftingSettings:
     return GraftingSettings(**{**values, "fine_tuning": FAST, **changes})
 
 
-def nothing(task: TaskProblem) -> Region:
+def nothing(task: LearnableTask) -> Region:
     return Region.empty(Layout.of(snapshot(task.parameters)))

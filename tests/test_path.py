@@ -7,8 +7,8 @@ import torch
 from small_tasks import FAST, MemoryCache, make_task, nothing, settings
 from torch import nn
 
-from cl_graft.localization.learning import fine_tune_task
 from cl_graft.localization.region_search import locate_task
+from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning, fine_tune
 
 DRAW = torch.Generator().manual_seed(3)

@@ -28,7 +28,6 @@ from cl_graft.experiments.schedule import choose, grafting_settings, grid_of, re
 from cl_graft.experiments.strategy_host import Reporter, set_schedule_
 from cl_graft.experiments.task_metadata import is_recorded, task_facts
 from cl_graft.grafts.bank import GraftBank
-from cl_graft.localization.learning import TaskProblem
 from cl_graft.metrics import score
 from cl_graft.results.data_report import data_lines, data_report
 from cl_graft.runtime.devices import pick_device
@@ -50,6 +49,7 @@ from cl_graft.strategies import (
 )
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.precision import loss_scale
 
 __all__ = ["Added", "add_task", "task_label"]
@@ -280,7 +280,7 @@ def _learn(
 
 def _problem(
     model: MultiTaskText, stream: TextStream, bank: GraftBank, *, seed: int
-) -> TaskProblem:
+) -> LearnableTask:
     return task_problem(
         model,
         stream.benchmark.train_stream[0],

@@ -28,7 +28,7 @@ from cl_graft.experiments.config_errors import sentence
 from cl_graft.experiments.config_yaml import read_yaml, read_yaml_file
 from cl_graft.experiments.presets import PAPER_MOST_SHOTS, PRESETS
 from cl_graft.localization import find_localizer
-from cl_graft.localization.learning import check_dense_run
+from cl_graft.localization.settings import check_dense_run
 
 __all__ = [
     "CELL_CHOICES",

@@ -13,7 +13,7 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.memory_estimate import PlanSettings
 from cl_graft.grafts.model_state import keeping_modes
-from cl_graft.localization.learning import GraftingSettings
+from cl_graft.localization.settings import GraftingSettings
 from cl_graft.models import TaskModel, make_head
 from cl_graft.runtime.batching import by_length, text_lengths
 from cl_graft.runtime.seeding import seeded

@@ -48,7 +48,6 @@ from cl_graft.experiments.schedule import (
 from cl_graft.experiments.setup import Setup, imposed, set_up
 from cl_graft.experiments.strategy_host import Reporter, set_schedule_
 from cl_graft.grafts.bank import GraftBank
-from cl_graft.localization.learning import dense_passes
 from cl_graft.reporting.markdown import write_run_summary
 from cl_graft.results.data_report import cut_note
 from cl_graft.results.run_results import RunResult, command, write_result
@@ -68,6 +67,7 @@ from cl_graft.strategies.registered import StrategyRow
 from cl_graft.strategies.registry import find_strategy
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
+from cl_graft.training.dense_run import dense_passes
 from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.passes import Passes, total_passes
 

@@ -16,17 +16,13 @@ from cl_graft.experiments.presets import (
     GRID_LEARNING_RATES,
     PAPER_MOST_SHOTS,
 )
-from cl_graft.localization.learning import (
-    DenseRun,
-    GraftingSettings,
-    Progress,
-    TaskProblem,
-    fine_tune_task,
-)
+from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.strategies.registered import StrategyRow
+from cl_graft.training.dense_run import DenseRun, Progress, fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.learnable_task import LearnableTask
 
 if TYPE_CHECKING:
     from cl_graft.data import TextTask
@@ -130,7 +126,7 @@ def grid_of(config: ExperimentConfig, task: TextTask) -> tuple[FineTuning, ...]:
 
 
 def choose(
-    problem: TaskProblem,
+    problem: LearnableTask,
     candidates: Sequence[FineTuning],
     *,
     seed: int,

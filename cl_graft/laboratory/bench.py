@@ -26,7 +26,6 @@ from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.settings import check_settings
 from cl_graft.localization import Ranking, find_localizer, localize
-from cl_graft.localization.learning import DenseRun, TaskProblem, fine_tune_task
 from cl_graft.localization.problem import Problem
 from cl_graft.localization.rules import biases
 from cl_graft.localization.task_gradients import Count, pose, scaled
@@ -38,7 +37,9 @@ from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, heads_for
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.learnable_task import LearnableTask
 
 __all__ = ["Bench", "Outcome"]
 
@@ -96,11 +97,11 @@ class Bench:
         ).to(self.device)
         self.names = self.stream.names
         self._rows: dict[int, Sequence[int]] = {}
-        self._problems: dict[int, TaskProblem] = {}
+        self._problems: dict[int, LearnableTask] = {}
         self._schedules: dict[int, FineTuning] = {}
         self._dense: tuple[Any, DenseRun] | None = None
 
-    def problem(self, label: int) -> TaskProblem:
+    def problem(self, label: int) -> LearnableTask:
         """Return a task as a problem, on the model at its base."""
         if label not in self._problems:
             experience = self.stream.benchmark.streams["train"][label]
@@ -235,7 +236,7 @@ class Bench:
         k: int | None = None,
         depth: int | None = None,
         steps: int | None = None,
-        task: TaskProblem | None = None,
+        task: LearnableTask | None = None,
         anew: bool = False,
     ) -> Ranking:
         """Rank the coordinates of a task, all of them, whatever `mask_candidates` says.
@@ -300,7 +301,7 @@ class Bench:
 
     @contextmanager
     def posed(
-        self, label: int, localizer: str, dense: DenseRun, task: TaskProblem
+        self, label: int, localizer: str, dense: DenseRun, task: LearnableTask
     ) -> Iterator[Problem]:
         """Pose a task to a localizer, on the model with the head of a dense run.
 

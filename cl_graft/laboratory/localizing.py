@@ -21,13 +21,14 @@ from cl_graft.laboratory.readings import Reading, Summary, summarize, table
 from cl_graft.laboratory.retraining import retrained
 from cl_graft.laboratory.squares import squares
 from cl_graft.localization import Ranking
-from cl_graft.localization.learning import DenseRun, GraftingSettings
+from cl_graft.localization.settings import GraftingSettings
 from cl_graft.metrics import agreement, reliability_bins
 from cl_graft.results.run_results import machine, versions
 from cl_graft.storage import StoredGraft, save_graft
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies.heads import head_state
+from cl_graft.training.dense_run import DenseRun
 
 __all__ = ["Localized", "localize_task"]
 

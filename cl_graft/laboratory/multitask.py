@@ -26,10 +26,10 @@ from cl_graft.laboratory.bench import Bench, Outcome
 from cl_graft.laboratory.readings import Reading
 from cl_graft.localization.gates import gated
 from cl_graft.localization.learned_mask import learned_mask
-from cl_graft.localization.learning import DenseRun
 from cl_graft.localization.paper_mask import paper_mask
 from cl_graft.metrics.relative_gain import relative_gain
 from cl_graft.runtime.seeding import derive, generator
+from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.fine_tuning import FineTuning, backpropagate, fine_tune
 from cl_graft.training.passes import Passes
 from cl_graft.training.precision import loss_scale

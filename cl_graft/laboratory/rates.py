@@ -16,9 +16,9 @@ from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.laboratory.retraining import retrained
-from cl_graft.localization.learning import DenseRun
-from cl_graft.localization.linear_probe import warm_up_head
 from cl_graft.metrics.relative_gain import relative_gain
+from cl_graft.training.dense_run import DenseRun
+from cl_graft.training.linear_probe import warm_up_head
 from cl_graft.training.passes import Passes
 
 __all__ = ["RATES", "gains_over_the_majority", "region_rates"]

@@ -20,11 +20,11 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import holding
 from cl_graft.grafts.region import Parameters, Region
 from cl_graft.laboratory.bench import Bench, Outcome
-from cl_graft.localization.learning import TaskProblem
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.baselines.own_values import RATES
 from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.region_parameters import RegionParameters
 
 __all__ = ["bitfit", "peer_plans", "retrain", "retrained"]
@@ -111,7 +111,7 @@ def _best_on_dev(
 
 
 def retrain(
-    task: TaskProblem,
+    task: LearnableTask,
     region: Region,
     settings: FineTuning,
     *,

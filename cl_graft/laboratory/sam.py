@@ -20,11 +20,11 @@ from cl_graft.laboratory.readings import Reading, Summary
 from cl_graft.laboratory.retraining import retrained
 from cl_graft.laboratory.trajectory import along
 from cl_graft.localization import find_localizer
-from cl_graft.localization.learning import DenseRun
 from cl_graft.metrics.loss import task_loss
 from cl_graft.metrics.significance import holm, mean_interval, paired_t_test, spearman
 from cl_graft.metrics.stability import without_a_share
 from cl_graft.runtime.seeding import derive
+from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.mixout import mixed_evaluation
 from cl_graft.training.passes import Passes
 

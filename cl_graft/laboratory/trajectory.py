@@ -15,15 +15,16 @@ import torch
 from torch import Tensor
 
 from cl_graft.grafts.model_state import keeping_modes
-from cl_graft.localization.learning import DenseRun, TaskProblem, fine_tune_task
+from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.learnable_task import LearnableTask
 
 __all__ = ["along", "self_labelled"]
 
 
 def along(
-    task: TaskProblem,
+    task: LearnableTask,
     settings: FineTuning,
     *,
     seed: int,
@@ -53,7 +54,7 @@ def along(
     return fine_tune_task(task, settings, seed=seed, progress=step_done)
 
 
-def self_labelled(task: TaskProblem, *, batch: int = 64) -> TaskProblem:
+def self_labelled(task: LearnableTask, *, batch: int = 64) -> LearnableTask:
     """Return a task whose labels, in train and dev, are what the model answers as it is now."""
     return replace(
         task,
@@ -63,7 +64,7 @@ def self_labelled(task: TaskProblem, *, batch: int = 64) -> TaskProblem:
     )
 
 
-def _relabelled(task: TaskProblem, examples: Examples, batch: int) -> Examples:
+def _relabelled(task: LearnableTask, examples: Examples, batch: int) -> Examples:
     inputs: list[Tensor] = []
     labels: list[Tensor] = []
     with torch.no_grad():

@@ -21,9 +21,9 @@ from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.readings import Reading
 from cl_graft.laboratory.retraining import bitfit, retrained
 from cl_graft.laboratory.trajectory import along, self_labelled
-from cl_graft.localization.learning import DenseRun
 from cl_graft.metrics.stability import without_a_share
 from cl_graft.runtime.seeding import derive
+from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.passes import Passes
 
 __all__ = [

@@ -23,21 +23,16 @@ from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.model_state import holding, only_training
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.localization import Problem, Ranking, find_localizer, localize
-from cl_graft.localization.learning import (
-    GraftingSettings,
-    Measure,
-    Progress,
-    TaskProblem,
-    fine_tune_task,
-    silent,
-)
-from cl_graft.localization.linear_probe import warm_up_head
+from cl_graft.localization.settings import GraftingSettings
 from cl_graft.localization.task_gradients import Count, pose, scaled
 from cl_graft.runtime.cache import Cache, cache_key
 from cl_graft.runtime.checkpoints import Checkpoint, Checkpoints, State
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import derive
+from cl_graft.training.dense_run import Measure, Progress, fine_tune_task, silent
 from cl_graft.training.dropout import without_dropout
+from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.linear_probe import warm_up_head
 from cl_graft.training.passes import Passes
 
 __all__ = ["Located", "locate_task"]
@@ -67,7 +62,7 @@ class Located:
 
 
 def locate_task(
-    task: TaskProblem,
+    task: LearnableTask,
     settings: GraftingSettings,
     *,
     owned: Region,
@@ -192,7 +187,7 @@ class _Counted:
 
 
 def _start(
-    task: TaskProblem,
+    task: LearnableTask,
     settings: GraftingSettings,
     cache: Cache | None,
     checkpoints: Checkpoints | None,
@@ -227,7 +222,7 @@ def _start(
 
 
 def _warm_head(
-    task: TaskProblem, settings: GraftingSettings, cache: Cache | None
+    task: LearnableTask, settings: GraftingSettings, cache: Cache | None
 ) -> dict[str, Tensor]:
     key = cache_key("warmup", task.identity, _warmup(settings), settings.seed)
     found = cache.get(key) if cache is not None else None
@@ -240,7 +235,7 @@ def _warm_head(
     return head
 
 
-def _choice(task: TaskProblem, settings: GraftingSettings) -> Region | None:
+def _choice(task: LearnableTask, settings: GraftingSettings) -> Region | None:
     """Return the coordinates that the localizer may choose; None means all."""
     among = find_localizer(settings.localizer).among
     return among(task.model, task.parameters) if among is not None else None
@@ -248,7 +243,7 @@ def _choice(task: TaskProblem, settings: GraftingSettings) -> Region | None:
 
 def _ranking(
     problem: Problem,
-    task: TaskProblem,
+    task: LearnableTask,
     settings: GraftingSettings,
     count: Count,
     *,

@@ -15,15 +15,10 @@ from torch import Tensor
 from cl_graft.errors import DivergedError
 from cl_graft.grafts.region import Parameters
 from cl_graft.localization import Problem
-from cl_graft.localization.learning import (
-    GraftingSettings,
-    Measure,
-    Progress,
-    TaskProblem,
-    silent,
-    unmeasured,
-)
+from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.seeding import BatchOrder, derive
+from cl_graft.training.dense_run import Measure, Progress, silent, unmeasured
+from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.precision import safe_scale
 
@@ -38,7 +33,7 @@ class Count:
 
 
 def pose(
-    task: TaskProblem,
+    task: LearnableTask,
     settings: GraftingSettings,
     *,
     tuned: Parameters,
@@ -124,7 +119,7 @@ def pose(
 
 
 def scaled(
-    problem: Problem, task: TaskProblem, settings: GraftingSettings, *, count: Count
+    problem: Problem, task: LearnableTask, settings: GraftingSettings, *, count: Count
 ) -> Problem:
     """Give a problem a loss scale, found on a few random rows, where its task computes in fp16.
 

@@ -30,7 +30,7 @@ _FORMAT = "cl-graft-cache"
 
 
 class DirectoryCache:
-    """Keep tensors and JSON facts in files, one a key; a `cl_graft.localization.learning.Cache`.
+    """Keep tensors and JSON facts in files, one a key; a `cl_graft.runtime.cache.Cache`.
 
     Attributes:
         hits: How often a phase (the key's first word) was answered.

@@ -17,7 +17,6 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import hash_tensors
-from cl_graft.localization.learning import TaskProblem
 from cl_graft.metrics import score
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.computation import describe, describe_model
@@ -31,6 +30,7 @@ from cl_graft.strategies.heads import (
 )
 from cl_graft.strategies.task_labels import TaskLabels, label_of
 from cl_graft.training.examples import Examples, compute_logits
+from cl_graft.training.learnable_task import LearnableTask
 
 __all__ = ["Problems", "set_aside", "task_problem"]
 
@@ -91,7 +91,7 @@ class Problems:
         base: str,
         seed: int,
         keep: Callable[[str], bool] | None = None,
-    ) -> TaskProblem:
+    ) -> LearnableTask:
         """Make the problem of learning an experience with a strategy's model, as `task_problem`."""
         return task_problem(
             strategy.model,
@@ -119,7 +119,7 @@ def task_problem(
     metric: str = "accuracy",
     keep: Callable[[str], bool] | None = None,
     seed: int = 0,
-) -> TaskProblem:
+) -> LearnableTask:
     """Make the problem of learning an experience on a model that stands at its base.
 
     Args:
@@ -147,7 +147,7 @@ def task_problem(
     train = Examples(experience.dataset.train(), tensors=getattr(experience, "encoded", None))
     chosen_on = _dev_rows(dev)
     parameters = graftable_outside_heads(carrier, keep=keep)
-    return TaskProblem(
+    return LearnableTask(
         precision=getattr(carrier, "precision", "fp32"),
         recomputes=getattr(carrier, "recomputes", False),
         model=carrier,

@@ -15,12 +15,12 @@ from avalanche.core import SupervisedPlugin
 from torch import Tensor
 
 from cl_graft.grafts.graft import load_, snapshot
-from cl_graft.localization.learning import fine_tune_task
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.runtime.tensor_names import parameters_by_name
 from cl_graft.strategies.experience_tasks import Problems
 from cl_graft.strategies.heads import carrier_of
+from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.passes import Passes
 

@@ -18,8 +18,8 @@ from torch import nn
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.graft import Graft, copy_, extract, gather, named, write_
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.localization.learning import GraftingSettings
 from cl_graft.localization.region_search import locate_task
+from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.strategies.experience_tasks import Problems

@@ -29,8 +29,8 @@ from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.base_check import identify
 from cl_graft.grafts.region import Layout
 from cl_graft.inference.task_switch import Switch
-from cl_graft.localization.learning import GraftingSettings, TaskProblem, unmeasured
 from cl_graft.localization.region_search import locate_task
+from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
 from cl_graft.runtime.error_context import about_task
@@ -51,7 +51,9 @@ from cl_graft.strategies.model_growth import extended, grown, in_order
 from cl_graft.strategies.own_entries import OwnEntries
 from cl_graft.strategies.region_training import Session, TaskFacts
 from cl_graft.strategies.task_labels import TaskLabels, Unprotected, has_labels, label_of
+from cl_graft.training.dense_run import unmeasured
 from cl_graft.training.fine_tuning import freeze_statistics
+from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 
 __all__ = ["GraftingPlugin"]
@@ -457,7 +459,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             return given or found
         return replace(given, facts={**found.facts, **given.facts})
 
-    def _problem(self, strategy: Any, label: int, bank: GraftBank) -> TaskProblem:
+    def _problem(self, strategy: Any, label: int, bank: GraftBank) -> LearnableTask:
         task = self._problems.of(
             strategy,
             strategy.experience,

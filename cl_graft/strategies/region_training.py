@@ -24,16 +24,18 @@ from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.grafts.model_state import keeping_modes, only_training
 from cl_graft.grafts.region import Region
 from cl_graft.inference.task_switch import Switch
-from cl_graft.localization.learning import GraftingSettings, Measure, TaskProblem, unmeasured
 from cl_graft.localization.region_search import Located
+from cl_graft.localization.settings import GraftingSettings
 from cl_graft.metrics import fit_temperature
 from cl_graft.runtime.checkpoints import State, joined, part_of
 from cl_graft.runtime.seeding import derive, hold_generators
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.strategies.heads import HeldHeads, head_paths, head_state
+from cl_graft.training.dense_run import Measure, unmeasured
 from cl_graft.training.dropout import dropout_off
 from cl_graft.training.fine_tuning import beats
+from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.region_parameters import RegionParameters
 
@@ -82,7 +84,7 @@ class Session:
         label: int,
         free: Region,
         located: Located,
-        task: TaskProblem,
+        task: LearnableTask,
         settings: GraftingSettings,
         measure: Measure = unmeasured,
     ) -> None:

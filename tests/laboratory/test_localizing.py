@@ -12,7 +12,7 @@ from cl_graft.laboratory import run_experiment
 from cl_graft.laboratory.bench import Bench
 from cl_graft.laboratory.localizing import localize_task
 from cl_graft.localization import LOCALIZERS, find_localizer
-from cl_graft.localization.learning import GraftingSettings
+from cl_graft.localization.settings import GraftingSettings
 from cl_graft.storage import load_graft
 from cl_graft.storage.cache_folder import DirectoryCache
 

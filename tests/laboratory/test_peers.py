@@ -79,7 +79,7 @@ def test_rows_that_are_left_out_are_left_out_of_dense_runs_and_of_models_with_pa
 
 @pytest.mark.parametrize("name", ["fig8", "table6"])
 def test_joint_models_and_peers_are_trained_once(name, tiny_bert, tmp_path, monkeypatch):
-    module = {"fig8": "laboratory.multitask", "table6": "learning"}[name]
+    module = {"fig8": "laboratory.multitask", "table6": "training.learnable_task"}[name]
     trained = []
 
     def counted(model, *given, phase="dense fine-tuning", **more):
@@ -107,6 +107,6 @@ def test_sams_methods_that_train_few_parameters_are_all_trained_one_way(
             seen.append((settings.optimizer, settings.lr, settings.weight_decay))
         return fine_tune(*given, settings=settings, phase=phase, **more)
 
-    monkeypatch.setattr("cl_graft.localization.learning.fine_tune", watched)
+    monkeypatch.setattr("cl_graft.training.learnable_task.fine_tune", watched)
     list(EXPERIMENTS["sam_table1"].run(bench))
     assert seen == [("adamw", 0.003, 0.02)] * 8  # five regions, biases, adapters, LoRA

@@ -9,9 +9,9 @@ from small_tasks import MemoryCache, make_task, nothing, settings
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import snapshot
 from cl_graft.localization import LOCALIZERS
-from cl_graft.localization.learning import GraftingSettings
 from cl_graft.localization.region_search import locate_task
 from cl_graft.localization.rules import biases
+from cl_graft.localization.settings import GraftingSettings
 from cl_graft.training.passes import Passes, total_passes
 
 # The small task has no LayerNorm.

@@ -8,10 +8,10 @@ from small_tasks import MemoryCache, make_task, nothing, settings
 from torch import nn
 
 from cl_graft.grafts.graft import snapshot
-from cl_graft.localization.learning import fine_tune_task
 from cl_graft.localization.region_search import locate_task
 from cl_graft.runtime.checkpoints import NOWHERE, load_optimizer_, optimizer_state
 from cl_graft.runtime.seeding import BatchOrder
+from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning, fine_tune
 from cl_graft.training.precision import LossScale
 

@@ -12,9 +12,9 @@ from torch import Tensor
 from cl_graft.errors import DivergedError, InputError, NotFinite, OutOfMemory
 from cl_graft.grafts.graft import snapshot
 from cl_graft.localization import LOCALIZERS
-from cl_graft.localization.learning import TaskProblem
 from cl_graft.localization.region_search import locate_task
 from cl_graft.runtime.error_context import about_task, in_phase
+from cl_graft.training.learnable_task import LearnableTask
 
 # The small task has no LayerNorm.
 GRADIENTS = [n for n, row in LOCALIZERS.items() if row.gradients and n != "layer_norm_only"]
@@ -25,7 +25,7 @@ def allocate() -> Tensor:
     return torch.empty(2**50, dtype=torch.uint8)
 
 
-def at(task: TaskProblem, call: int, happens) -> TaskProblem:
+def at(task: LearnableTask, call: int, happens) -> LearnableTask:
     """Let something happen to the answers of a task from a call of the model on."""
     count = 0
 

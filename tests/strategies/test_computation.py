@@ -10,9 +10,9 @@ from tiny_streams import learner, quick, text_learner, vector_stream
 from torch import nn
 from torch.nn import functional
 
-from cl_graft.localization.learning import fine_tune_task
 from cl_graft.strategies.computation import describe
 from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.training.dense_run import fine_tune_task
 
 
 class Kept:

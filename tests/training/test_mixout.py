@@ -8,8 +8,8 @@ from small_tasks import make_task
 from torch import nn
 
 from cl_graft.grafts.graft import snapshot
-from cl_graft.localization.learning import fine_tune_task
 from cl_graft.runtime.seeding import generator, seeded
+from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.mixout import mixed_evaluation, mixed_training
 

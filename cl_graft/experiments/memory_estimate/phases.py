@@ -20,10 +20,11 @@ from cl_graft.experiments.memory_estimate.weightless_model import HollowModel
 from cl_graft.experiments.memory_estimate.weightless_region import hollow_region
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.model_state import keeping_flags
-from cl_graft.localization.learning import TaskProblem, fine_tune_task
 from cl_graft.localization.problem import Problem, add_gradient_
+from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.dropout import without_dropout
 from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.learnable_task import LearnableTask
 
 __all__ = ["PHASES", "Phase", "PhaseMemory", "Workload", "measure_phase"]
 
@@ -244,11 +245,11 @@ def _localizing(hollow: HollowModel) -> AbstractContextManager[object]:
     return without_dropout(hollow.model) if hollow.model.recomputes else nullcontext()
 
 
-def _task(hollow: HollowModel, work: Workload, *, train: int) -> TaskProblem:
+def _task(hollow: HollowModel, work: Workload, *, train: int) -> LearnableTask:
     return hollow.problem(length=work.length, train=train, dev=_DEV_ROWS)
 
 
-def _problem(hollow: HollowModel, task: TaskProblem, tuned: Mapping[str, Tensor]) -> Problem:
+def _problem(hollow: HollowModel, task: LearnableTask, tuned: Mapping[str, Tensor]) -> Problem:
     rows = range(len(task.train))
     return Problem(
         model=hollow.model,

@@ -20,12 +20,12 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 from cl_graft.errors import InputError
-from cl_graft.localization.learning import TaskProblem
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.models.heads import LabelStrings, LabelWords
 from cl_graft.models.load import build_backbone
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
 from cl_graft.training.examples import Examples
+from cl_graft.training.learnable_task import LearnableTask
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
@@ -68,7 +68,7 @@ class HollowModel:
         yield from self.model.parameters()
         yield from self.model.buffers()
 
-    def problem(self, *, length: int, train: int, dev: int) -> TaskProblem:
+    def problem(self, *, length: int, train: int, dev: int) -> LearnableTask:
         """Return the problem of learning texts of `length` tokens.
 
         Args:
@@ -76,7 +76,7 @@ class HollowModel:
             train: Texts to train on.
             dev: Texts to choose on.
         """
-        return TaskProblem(
+        return LearnableTask(
             model=self.model,
             parameters=self.parameters,
             head=self.head,

@@ -8,7 +8,7 @@ from small_tasks import make_task
 from torch import nn
 
 from cl_graft.grafts.graft import snapshot
-from cl_graft.localization.linear_probe import RIDGES, warm_up_head
+from cl_graft.training.linear_probe import RIDGES, warm_up_head
 
 
 def head_loss(task, values, rows=range(150)):

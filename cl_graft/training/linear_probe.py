@@ -17,8 +17,8 @@ from torch.func import functional_call
 
 from cl_graft.errors import DivergedError
 from cl_graft.grafts.graft import snapshot
-from cl_graft.localization.learning import TaskProblem
 from cl_graft.runtime.seeding import permutation
+from cl_graft.training.learnable_task import LearnableTask
 
 __all__ = ["RIDGES", "warm_up_head"]
 
@@ -29,7 +29,7 @@ _ITERATIONS = 50
 _BATCH = 32
 
 
-def warm_up_head(task: TaskProblem, *, rows: int, seed: int) -> dict[str, Tensor]:
+def warm_up_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
     """Fit a task's head to the features that the model has now; both keep their values.
 
     The model is left in eval mode.
@@ -70,7 +70,7 @@ def warm_up_head(task: TaskProblem, *, rows: int, seed: int) -> dict[str, Tensor
     return fit.named(fit.solve(slice(None), min(RIDGES, key=lambda ridge: held_out[ridge])))
 
 
-def _features(task: TaskProblem, head: nn.Module, places: Sequence[int]) -> tuple[Tensor, Tensor]:
+def _features(task: LearnableTask, head: nn.Module, places: Sequence[int]) -> tuple[Tensor, Tensor]:
     """Return what enters the head, and the targets, for some training rows."""
     seen: list[Tensor] = []
     handle = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
@@ -96,7 +96,7 @@ class _Fit:
     """Fits of one head to one set of features, in fp32."""
 
     def __init__(
-        self, task: TaskProblem, head: nn.Module, features: Tensor, targets: Tensor
+        self, task: LearnableTask, head: nn.Module, features: Tensor, targets: Tensor
     ) -> None:
         self._task = task
         self._head = head

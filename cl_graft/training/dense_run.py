@@ -1,0 +1,147 @@
+"""The independent dense run of a task, which a cache can answer.
+
+Its outcome depends only on the model, the data, the settings and the seed, so a cache keeps it
+under a hash of these, and orders, densities, localizers and strategies share it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import partial
+
+from torch import Tensor
+
+from cl_graft.grafts.graft import copy_, snapshot
+from cl_graft.runtime.cache import Cache, cache_key
+from cl_graft.runtime.checkpoints import NOWHERE, Checkpoints
+from cl_graft.runtime.error_context import in_phase
+from cl_graft.runtime.seeding import derive
+from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.passes import Passes
+
+__all__ = [
+    "DenseRun",
+    "Measure",
+    "Progress",
+    "dense_passes",
+    "fine_tune_task",
+    "silent",
+    "unmeasured",
+]
+
+Progress = Callable[[str, int, int], None]
+"""Called as (phase, step, steps) while a phase runs."""
+
+Measure = Callable[[str, str, int, float], None]
+"""Called as (phase, name, step, value) with a loss or a dev score, at a step from 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class DenseRun:
+    """What the independent dense run of a task found.
+
+    Attributes:
+        tuned: The graftable parameters.
+        head: The task's head.
+        dev: Score on dev; None if it was not looked at.
+        passes: What it cost, also where the cache answered.
+        path: Σ −g·Δθ of the graftable parameters over its steps; None if it was not gathered.
+    """
+
+    tuned: dict[str, Tensor]
+    head: dict[str, Tensor]
+    dev: float | None
+    passes: Passes
+    path: dict[str, Tensor] | None = None
+
+
+def fine_tune_task(
+    task: LearnableTask,
+    settings: FineTuning,
+    *,
+    seed: int,
+    path: bool = False,
+    cache: Cache | None = None,
+    checkpoints: Checkpoints | None = None,
+    progress: Progress | None = None,
+    measure: Measure | None = None,
+) -> DenseRun:
+    """Run the independent dense fine-tuning of a task; the model is put back to its base.
+
+    Args:
+        task: The task.
+        settings: The schedule.
+        seed: Every random choice is a function of it.
+        path: Whether to gather `DenseRun.path` on the way.
+        cache: Answers what was computed before.
+        checkpoints: Where a run that was interrupted is taken up, and kept on the way.
+        progress: Called after every step.
+        measure: Called with every step's loss and with dev scores.
+    """
+    trained = {**task.parameters, **task.head}
+    before = snapshot(trained)
+    phase_seed = derive(seed, task.content, "dense")
+    keys = {
+        phase: cache_key(phase, task.identity, asdict(settings), seed)
+        for phase in ("dense", *(["path"] if path else []))
+    }
+    found = {phase: cache.get(key) if cache is not None else None for phase, key in keys.items()}
+    answers = {phase: answer for phase, answer in found.items() if answer is not None}
+    if len(answers) < len(keys):
+        report, measure = progress or silent, measure or unmeasured
+
+        def after_step(step: int, loss: float) -> None:
+            measure("dense", "Loss", step, loss)
+            report("dense", step, settings.steps)
+
+        # A run that gathers its path is another one, named by it.
+        own = keys["path" if path else "dense"]
+        try:
+            with in_phase("dense fine-tuning"):
+                outcome = task.fine_tune(
+                    trained,
+                    settings,
+                    seed=phase_seed,
+                    path=path,
+                    anchor={name: before[name] for name in task.parameters},
+                    on_step=after_step,
+                    on_look=partial(measure, "dense", "DevScore"),
+                    checkpoint=checkpoints.at(own) if checkpoints else NOWHERE,
+                )
+        finally:
+            copy_(trained, before)
+        tensors, dev, gathered = outcome.tensors, outcome.dev, outcome.path
+        if cache is not None:
+            cache.put(keys["dense"], task.shelved(tensors), {"dev": dev, "step": outcome.step})
+            if path:
+                body = {name: outcome.path[name] for name in task.parameters}
+                cache.put(keys["path"], body, {})
+    else:
+        tensors = task.from_shelf(answers["dense"][0], trained)
+        dev = answers["dense"][1]["dev"]
+        gathered = task.from_shelf(answers["path"][0], task.parameters) if path else {}
+    return DenseRun(
+        tuned={name: tensors[name] for name in task.parameters},
+        head={name: tensors[name] for name in task.head},
+        dev=dev,
+        passes=dense_passes(task, settings),
+        path={name: gathered[name] for name in task.parameters} if path else None,
+    )
+
+
+def dense_passes(task: LearnableTask, settings: FineTuning) -> Passes:
+    """Return what a dense run of a task costs."""
+    looks = min(settings.evaluations, settings.steps)
+    return Passes(settings.steps * settings.batch_size, looks * len(task.dev))
+
+
+def silent(phase: str, step: int, steps: int) -> None:
+    """Report nothing."""
+    del phase, step, steps
+
+
+def unmeasured(phase: str, name: str, step: int, value: float) -> None:
+    """Pass a measurement over."""
+    del phase, name, step, value

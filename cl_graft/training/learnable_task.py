@@ -1,0 +1,153 @@
+"""A task that can be learned: a model at its base, training and dev rows, a loss and a dev score.
+
+Everything that learns takes a task in this form, whatever model and data it comes from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.runtime.seeding import BatchOrder, permutation
+from cl_graft.training.examples import Examples, compute_logits
+from cl_graft.training.fine_tuning import FineTuned, FineTuning, fine_tune
+from cl_graft.training.precision import loss_scale
+
+__all__ = ["LearnableTask"]
+
+
+@dataclass(frozen=True, eq=False)
+class LearnableTask:
+    """One task to learn on a model that stands at its base.
+
+    Attributes:
+        model: The module that holds the parameters under these names and that `forward` runs.
+        parameters: The graftable parameters, by name.
+        head: The task head's parameters, by name; empty for prompts.
+        forward: Inputs to logits of this task.
+        criterion: (logits, targets) to the mean loss.
+        score: (logits, targets) to the dev score, higher is better.
+        train: Training rows.
+        dev: Rows for choosing checkpoints, masks and budgets.
+        device: Where batches go.
+        content: What random choices are a function of beside the settings: model and data
+            fingerprints.
+        reading: What else determines the outcome: how the model computes and answers where its
+            weights do not tell, such as its config and the label words.
+        head_module: The module that `head` belongs to, asked once a batch; None where there is
+            none, or where it cannot be fitted alone.
+        precision: In which `forward` computes, a name in `cl_graft.training.precision.PRECISIONS`.
+        recomputes: Whether the model uses gradient checkpointing, which acts in train mode only.
+    """
+
+    model: nn.Module
+    parameters: Mapping[str, nn.Parameter]
+    head: Mapping[str, nn.Parameter]
+    forward: Callable[[Tensor], Tensor]
+    criterion: Callable[[Tensor, Tensor], Tensor]
+    score: Callable[[Tensor, Tensor], float]
+    train: Examples
+    dev: Examples
+    device: torch.device
+    content: str
+    reading: str = ""
+    head_module: nn.Module | None = None
+    precision: str = "fp32"
+    recomputes: bool = False
+
+    @property
+    def identity(self) -> str:
+        """What determines the outcome beside the settings; a cache keeps outcomes under it."""
+        return f"{self.content}|{self.reading}"
+
+    @property
+    def head_shelf(self) -> dict[str, str]:
+        """Under which names a cache keeps the head, by its own names.
+
+        Those hold the task's label, which depends on the order of the stream.
+        """
+        return {name: f"head.{place}" for place, name in enumerate(self.head)}
+
+    def shelved(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return tensors under the names by which a cache keeps them."""
+        shelf = self.head_shelf
+        return {shelf.get(name, name): tensor for name, tensor in tensors.items()}
+
+    def from_shelf(self, kept: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
+        """Return tensors that a cache kept under their own names, where the task computes."""
+        shelf = self.head_shelf
+        return {name: kept[shelf.get(name, name)].to(self.device) for name in names}
+
+    def training_loss(
+        self, settings: FineTuning, *, seed: int
+    ) -> Callable[[int], Tensor | Iterable[Tensor]]:
+        """Return what `fine_tune` asks for the loss of a step: that of the step's batch."""
+        lengths = self.train.lengths if settings.group_by_length else None
+        order = BatchOrder(len(self.train), settings.batch_size, seed, "batches", lengths=lengths)
+        micro = settings.micro_batch
+        if micro:
+            return lambda step: self.losses(order(step), micro_batch=micro)
+        return lambda step: self.loss(order(step))
+
+    def fine_tune(
+        self,
+        trained: Mapping[str, nn.Parameter],
+        settings: FineTuning,
+        *,
+        seed: int,
+        **more: Any,
+    ) -> FineTuned:
+        """Train parameters of the model on the task's rows, and choose the best step on dev.
+
+        Args:
+            trained: What trains, by name; it stays where the last step left it.
+            settings: The schedule.
+            seed: Every random choice is a function of it.
+            **more: Further arguments of `cl_graft.training.fine_tuning.fine_tune`.
+        """
+        return fine_tune(
+            self.model,
+            trained,
+            loss=self.training_loss(settings, seed=seed),
+            settings=settings,
+            seed=seed,
+            scale=loss_scale(self.precision),
+            dev_score=self.dev_score,
+            **more,
+        )
+
+    def dev_score(self) -> float:
+        """Score the model as it is now on dev."""
+        return self.score(*self.dev_logits())
+
+    def dev_logits(self) -> tuple[Tensor, Tensor]:
+        """Answer dev with the model as it is now: logits, (n, K), and their targets, on the CPU."""
+        return compute_logits(self.forward, self.dev, device=self.device)
+
+    def train_score(self, *, rows: int, seed: int) -> float:
+        """Score the model as it is now on the first `rows` shuffled training rows."""
+        places = permutation(len(self.train), seed, "train score").tolist()[:rows]
+        return self.score(
+            *compute_logits(self.forward, self.train, device=self.device, places=places)
+        )
+
+    def answer(self, places: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Compute the logits of some training rows, of shape (n, K), and their mean loss."""
+        inputs, targets = self.train.batch(places)
+        logits = self.forward(inputs.to(self.device))
+        return logits, self.criterion(logits, targets.to(self.device))
+
+    def loss(self, places: Sequence[int]) -> Tensor:
+        """Compute the mean loss of some training rows."""
+        return self.answer(places)[1]
+
+    def losses(self, places: Sequence[int], *, micro_batch: int) -> Iterator[Tensor]:
+        """Compute the mean loss of some training rows as a sum of terms, a few rows each."""
+        places = self.train.alike(places)
+        for first in range(0, len(places), micro_batch):
+            part = places[first : first + micro_batch]
+            yield self.loss(part) * (len(part) / len(places))
