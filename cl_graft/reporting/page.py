@@ -16,8 +16,8 @@ from pathlib import Path
 import jinja2
 
 import cl_graft
-from cl_graft.reporting.collected_runs import Material, gather
 from cl_graft.reporting.figure_files import drawing, for_page, png_file, svg_file
+from cl_graft.reporting.report_data import ReportData, read_report_data
 from cl_graft.reporting.sections import Section, sections_of
 from cl_graft.reporting.tables import latex
 from cl_graft.runtime.escaping import for_terminal
@@ -63,14 +63,14 @@ def make_report(folders: Sequence[Path | str], *, out: Path | str) -> Written:
         BankError: If a file is altered.
     """
     out = Path(out)
-    material = gather([Path(folder) for folder in folders])
+    data = read_report_data([Path(folder) for folder in folders])
     with drawing():
-        sections = sections_of(material)
+        sections = sections_of(data)
         drawn, figures = _figures(sections, out / "figures")
-    page = _page(material, sections, drawn).encode()
+    page = _page(data, sections, drawn).encode()
     tables = _tables(sections, out / "tables")
     replace_file(out / PAGE, page)
-    names, runs = tuple(material.strategies), len(material.runs)
+    names, runs = tuple(data.strategies), len(data.runs)
     return Written(out / PAGE, len(page), figures, tables, names, runs)
 
 
@@ -105,7 +105,7 @@ def _tables(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:
     return tuple(made)
 
 
-def _page(material: Material, sections: Sequence[Section], drawn: Mapping[str, str]) -> str:
+def _page(data: ReportData, sections: Sequence[Section], drawn: Mapping[str, str]) -> str:
     here = files("cl_graft.reporting")
     style, script, page = (
         here.joinpath(f"page.{suffix}").read_text(encoding="utf-8")
@@ -119,7 +119,7 @@ def _page(material: Material, sections: Sequence[Section], drawn: Mapping[str, s
         finalize=lambda value: for_terminal(value) if type(value) is str else value,
     )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    summary = material.summary
+    summary = data.summary
     tasks = summary["tasks"]
     shown = tasks if len(tasks) <= 8 else [*tasks[:3], f"… ({len(tasks)} tasks)"]
     joint = ", " if summary["orders"] else " → "
@@ -136,5 +136,5 @@ def _page(material: Material, sections: Sequence[Section], drawn: Mapping[str, s
         script=script,
         script_hash=f"sha256-{digest}",
         version=cl_graft.__version__,
-        runs=f"{len(material.runs)} run{'s' * (len(material.runs) > 1)}",
+        runs=f"{len(data.runs)} run{'s' * (len(data.runs) > 1)}",
     )

@@ -15,9 +15,9 @@ from cl_graft.figures.memory_frontier import memory_frontier
 from cl_graft.figures.rank_diagram import rank_diagram
 from cl_graft.metrics.significance import LEAST_SAMPLES
 from cl_graft.reporting import stream_curves, tables, task_panels
-from cl_graft.reporting.collected_runs import Material
 from cl_graft.reporting.exports import tradeoffs_of
 from cl_graft.reporting.markdown import NOTHING_SAID, points
+from cl_graft.reporting.report_data import ReportData
 from cl_graft.reporting.tables import Cell, Table
 from cl_graft.results.data_report import data_lines
 from cl_graft.results.run_results import RunResult
@@ -75,28 +75,28 @@ class Section:
     code: tuple[tuple[str, str], ...] = ()
 
 
-def sections_of(material: Material) -> list[Section]:
+def sections_of(data: ReportData) -> list[Section]:
     """Return the sections of which there is something to say, in their order."""
     made = (
-        _comparison(material),
-        _matrices(material),
-        _along(material),
-        _calibration(material),
-        _anatomy(material),
-        _overlap(material),
-        _costs(material),
+        _comparison(data),
+        _matrices(data),
+        _along(data),
+        _calibration(data),
+        _anatomy(data),
+        _overlap(data),
+        _costs(data),
         Section(
             "strategies",
             "What each strategy is",
-            tables=(("strategies", tables.strategies(material)),),
+            tables=(("strategies", tables.strategies(data)),),
         ),
-        _again(material),
+        _again(data),
     )
     return [section for section in made if section is not None]
 
 
-def _comparison(material: Material) -> Section:
-    summary, names = material.summary, material.strategies
+def _comparison(data: ReportData) -> Section:
+    summary, names = data.summary, data.strategies
     pictures: list[Picture] = []
     if summary["ranks"]:
         found = summary["ranks"]
@@ -115,7 +115,7 @@ def _comparison(material: Material) -> Section:
         )
     text = [
         f"{len(names)} {'strategy' if len(names) == 1 else 'strategies'}, "
-        f"{len(summary['tasks'])} tasks, {len(material.runs)} runs. The best value of a column is "
+        f"{len(summary['tasks'])} tasks, {len(data.runs)} runs. The best value of a column is "
         "bold and marked ★. A heading sorts the table."
     ]
     if max(row["average_accuracy"]["n"] for row in summary["strategies"].values()) < LEAST_SAMPLES:
@@ -128,16 +128,16 @@ def _comparison(material: Material) -> Section:
         "comparison",
         "Comparison",
         tuple(text),
-        (("comparison", tables.comparison(material)),),
+        (("comparison", tables.comparison(data)),),
         tuple(pictures),
         tuple(lines),
     )
 
 
-def _matrices(material: Material) -> Section:
-    shown, pictures = material.strategies[:_MOST_MATRICES], []
+def _matrices(data: ReportData) -> Section:
+    shown, pictures = data.strategies[:_MOST_MATRICES], []
     for name in shown:
-        results = _one_order(material.of(name))
+        results = _one_order(data.results(name))
         R, tasks = _mean_matrix([result.R for result in results]), results[0].tasks
         over = f", mean of {len(results)} runs" if len(results) > 1 else ""
         title = f"{name}: score on each task (columns) after learning each (rows){over}"
@@ -147,40 +147,40 @@ def _matrices(material: Material) -> Section:
         figure = r_matrix_heatmap(R, tasks, title=f"R of {name}", score_name="score")
         pictures.append(Picture(f"R-{_file(name)}", title, figure, words))
     text = "R[i, j] is the score on task j after learning task i, in points."
-    if material.summary["orders"]:
+    if data.summary["orders"]:
         text += " Shown is the first of the orders that were compared."
-    if len(shown) < len(material.strategies):
+    if len(shown) < len(data.strategies):
         text += f" Shown are the first {len(shown)} strategies; results.json holds the others."
     return Section("matrices", "Scores after each task", (text,), pictures=tuple(pictures))
 
 
-def _along(material: Material) -> Section:
+def _along(data: ReportData) -> Section:
     accuracy = _curve(
-        material, "accuracy", "Average accuracy over the tasks learned so far, after each",
+        data, "accuracy", "Average accuracy over the tasks learned so far, after each",
         "average accuracy (%)", stream_curves.accuracy_after,
     )  # fmt: skip
     lost = _curve(
-        material, "forgetting", "Forgetting of the tasks learned so far, after each",
+        data, "forgetting", "Forgetting of the tasks learned so far, after each",
         "forgetting (points)", stream_curves.forgetting_after,
     )  # fmt: skip
     return Section("stream", "Along the stream", pictures=tuple(p for p in (accuracy, lost) if p))
 
 
-def _calibration(material: Material) -> Section:
+def _calibration(data: ReportData) -> Section:
     pictures = [
         _curve(
-            material, "ece", "Calibration error, mean over the tasks learned so far, after each",
+            data, "ece", "Calibration error, mean over the tasks learned so far, after each",
             "ECE (points)", stream_curves.ece_after,
         )
     ]  # fmt: skip
     bare: list[str] = []
-    for name in material.strategies[:_MOST_MATRICES]:
-        first = material.of(name)[0]
+    for name in data.strategies[:_MOST_MATRICES]:
+        first = data.results(name)[0]
         if not first.reliability:
             bare.append(name)
             continue
         title = f"{name}: accuracy against confidence on each task's test rows, at the end"
-        if len(material.of(name)) > 1:
+        if len(data.results(name)) > 1:
             title += f", seed {first.seed}"
         figure = task_panels.reliability_panels(first.reliability, title=f"Reliability of {name}")
         pictures.append(Picture(f"reliability-{_file(name)}", title, figure, _bins(first)))
@@ -198,9 +198,9 @@ def _calibration(material: Material) -> Section:
     )
 
 
-def _anatomy(material: Material) -> Section | None:
+def _anatomy(data: ReportData) -> Section | None:
     pictures: list[Picture] = []
-    for name, found in material.anatomies.items():
+    for name, found in data.anatomies.items():
         title = f"{name}: share of the weights of each layer and module in each task's region"
         pictures.append(
             Picture(
@@ -213,16 +213,16 @@ def _anatomy(material: Material) -> Section | None:
     if not pictures:
         return None
     text = "Where in the model the regions lie: layers from the input up, modules within a layer."
-    tasks = max(len(found) for found in material.anatomies.values())
+    tasks = max(len(found) for found in data.anatomies.values())
     if tasks > task_panels.MOST_PANELS:
         text += f" Shown are the first {task_panels.MOST_PANELS} tasks."
     return Section("anatomy", "Anatomy of the regions", (text,), pictures=tuple(pictures))
 
 
-def _overlap(material: Material) -> Section | None:
+def _overlap(data: ReportData) -> Section | None:
     pictures: list[Picture] = []
-    for name in material.strategies:
-        first = material.of(name)[0]
+    for name in data.strategies:
+        first = data.results(name)[0]
         if not first.overlap or len(first.tasks) < 2:
             continue
         title = f"{name}: share of region j (columns) that region i (rows) holds, too"
@@ -240,8 +240,8 @@ def _overlap(material: Material) -> Section | None:
     return Section("overlap", "Overlap between tasks", text, pictures=tuple(pictures))
 
 
-def _costs(material: Material) -> Section:
-    rows = material.summary["strategies"]
+def _costs(data: ReportData) -> Section:
+    rows = data.summary["strategies"]
     kinds = (
         (
             "bytes_per_task",
@@ -266,7 +266,7 @@ def _costs(material: Material) -> Section:
         )
         for key, name, title, unit, logarithmic in kinds
     ]
-    if points := tradeoffs_of(material.summary):
+    if points := tradeoffs_of(data.summary):
         title = "Average accuracy against the bytes that a task adds"
         figure = memory_frontier(points, title=title)
         stream_curves.plain_numbers(figure.axes[0])
@@ -275,21 +275,21 @@ def _costs(material: Material) -> Section:
         "Seconds are those of all phases, also where the cache answered one. The numbers of the "
         "figures are in the table.",
     )
-    made = (("costs", tables.costs(material)),)
+    made = (("costs", tables.costs(data)),)
     return Section("costs", "Costs", text, made, tuple(pictures))
 
 
-def _again(material: Material) -> Section:
-    summary = material.summary
+def _again(data: ReportData) -> Section:
+    summary = data.summary
     model, machine = summary["model"], summary["machine"]
     lines = [
         f"model: {model['name']} ({model['family']}, {model['graftable']:,} graftable weights, "
         f"fingerprint {model['fingerprint'][:12]}…)",
-        *_schedules(material.runs[0].result),
+        *_schedules(data.runs[0].result),
         *data_lines(summary["data"]),
         f"machine: {_pairs(machine)}",
         f"versions: {_pairs(summary['versions'])}",
-        f"runs: {len(material.runs)}, under {', '.join(map(str, material.folders))}",
+        f"runs: {len(data.runs)}, under {', '.join(map(str, data.folders))}",
     ]
     packages = {"cl-graft", "torch", "transformers", "avalanche-lib", "datasets", "numpy"}
     pins = " ".join(
@@ -297,11 +297,11 @@ def _again(material: Material) -> Section:
         for name, version in summary["versions"].items()
         if name in packages and re.fullmatch(r"[0-9][0-9A-Za-z.!+_-]*", version)
     )
-    code = [("Run it again", command) for command in material.commands]
+    code = [("Run it again", command) for command in data.commands]
     code += [("With these versions", f"pip install {pins}")] if pins else []
     code += [
         ("Prove that nothing was forgotten", shlex.join(["cl-graft", "verify", str(run.folder)]))
-        for run in material.runs
+        for run in data.runs
         if run.bank is not None
     ][:1]
     return Section("again", "To run it again", lines=tuple(lines), code=tuple(code))
@@ -318,14 +318,14 @@ def _schedules(result: RunResult) -> list[str]:
     return [f"{', '.join(names)}: {said}" for said, names in tasks.items()]
 
 
-def _curve(material: Material, name: str, title: str, measure: str, of: Any) -> Picture | None:
+def _curve(data: ReportData, name: str, title: str, measure: str, of: Any) -> Picture | None:
     """Draw a measure along the stream for the strategies that have one, the best ones named."""
-    found = {strategy: of(material.of(strategy)) for strategy in material.strategies}
+    found = {strategy: of(data.results(strategy)) for strategy in data.strategies}
     found = {s: curve for s, curve in found.items() if any(v is not None for v in curve.middle)}
     if not found:
         return None
-    tasks = material.summary["tasks"]
-    if material.summary["orders"]:
+    tasks = data.summary["tasks"]
+    if data.summary["orders"]:
         tasks = [f"task {place + 1}" for place in range(len(tasks))]
     cells = tuple(
         (Cell(strategy), *(Cell(points(v), v) for v in curve.middle))

@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.metrics import (
     accuracy_over_stream,
     backward_transfer_over_stream,
@@ -31,10 +30,10 @@ __all__ = ["summarize", "write_summary"]
 
 
 def summarize(
-    config: ExperimentConfig,
     results: Sequence[RunResult],
     failed: Sequence[Failure] = (),
     *,
+    config: Mapping[str, Any],
     started_by: str | None = None,
     budget: Mapping[str, Any] | None = None,
     orders: Sequence[Sequence[str]] = (),
@@ -45,9 +44,9 @@ def summarize(
     Of several orders, a seed's value is the mean over them: runs of one seed are one sample.
 
     Args:
-        config: The settings.
-        results: The finished runs.
-        failed: The others.
+        results: Finished runs.
+        failed: Runs that failed.
+        config: Settings of the runs, as JSON.
         started_by: The command to note; None means this process's.
         budget: What the strategies were sized to, their sizes, and why others do not fit.
         orders: The orders of the tasks, where there are several.
@@ -66,7 +65,7 @@ def summarize(
         row["of_independent"] = own / reference if reference and own is not None else None
     return {
         "tasks": first.tasks,
-        "seeds": [seed for seed in config.seeds if any(r.seed == seed for r in results)],
+        "seeds": sorted({result.seed for result in results}),
         "strategies": strategies,
         "differences": differences_of(results, reference=_reference(list(strategies))),
         "ranks": ranks_of(results),
@@ -74,7 +73,7 @@ def summarize(
         "sweep": dict(sweep or {}),
         "budget": budget,
         "failed": [{"strategy": f.strategy, "seed": f.seed, "error": f.error} for f in failed],
-        "config": config.model_dump(mode="json"),
+        "config": dict(config),
         "data": first.data,
         "model": first.model,
         "versions": first.versions,

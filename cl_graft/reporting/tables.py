@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cl_graft.reporting.collected_runs import Material
 from cl_graft.reporting.markdown import points
+from cl_graft.reporting.report_data import ReportData
 from cl_graft.results.run_results import RunResult
 from cl_graft.runtime.escaping import for_latex
 from cl_graft.strategies.registry import STRATEGIES
@@ -45,9 +45,9 @@ class Table:
     sortable: bool = True
 
 
-def comparison(material: Material) -> Table:
+def comparison(data: ReportData) -> Table:
     """Compare the strategies: mean ± half the 95 % interval, the best of a column marked."""
-    summary = material.summary
+    summary = data.summary
     rows: Mapping[str, Any] = summary["strategies"]
     tasks = summary["tasks"] if len(summary["tasks"]) <= _MOST_TASKS else []
     against = {test["strategy"]: test for test in summary["differences"]}
@@ -67,7 +67,7 @@ def comparison(material: Material) -> Table:
     if against:
         columns.append((f"{reference} is better by", [_difference(against.get(n)) for n in rows]))
         columns.append(("p", [_sure(against.get(n)) for n in rows]))
-    columns.append(("same bits at the end", [_kept(material.of(name)) for name in rows]))
+    columns.append(("same bits at the end", [_kept(data.results(name)) for name in rows]))
     for task in tasks:
         columns.append((task, _column([row["final"][task] for row in rows.values()], best=max)))
     caption = "Scores at the end, in points"
@@ -78,9 +78,9 @@ def comparison(material: Material) -> Table:
     return _table(caption, "strategy", list(rows), columns)
 
 
-def costs(material: Material) -> Table:
+def costs(data: ReportData) -> Table:
     """Compare what the strategies cost."""
-    rows: Mapping[str, Any] = material.summary["strategies"]
+    rows: Mapping[str, Any] = data.summary["strategies"]
     columns = [
         ("bytes a task", _column(_of(rows, "bytes_per_task"), best=min, scale=1, digits=0)),
         ("largest task", _column(_of(rows, "most_bytes"), best=min, scale=1, digits=0)),
@@ -91,7 +91,7 @@ def costs(material: Material) -> Table:
         ("rows answered", _column(_of(rows, "forward"), best=min, scale=1, digits=0)),
         ("passes a text", _column(_of(rows, "passes_per_row"), best=min, scale=1)),
         ("seconds", _column(_of(rows, "seconds"), best=min, scale=1)),
-        ("activations in training", [_memory(material.of(name)) for name in rows]),
+        ("activations in training", [_memory(data.results(name)) for name in rows]),
     ]
     return _table("What each strategy cost to learn the stream, and what it stores", "strategy",
                   list(rows), columns)  # fmt: skip
@@ -108,11 +108,11 @@ def matrix(
     return Table(caption, (corner, *names), rows, sortable=False)
 
 
-def strategies(material: Material) -> Table:
+def strategies(data: ReportData) -> Table:
     """Say what each strategy is: its family, its source, what it trains and what it adds."""
     rows = []
-    for name in material.strategies:
-        first = material.of(name)[0]
+    for name in data.strategies:
+        first = data.results(name)[0]
         row = STRATEGIES.get(name.split(" ")[0])
         own = ", ".join(f"{key} {value}" for key, value in first.settings.items())
         chosen = first.tuning.get("chosen", {})

@@ -207,7 +207,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.integrations.overlay",
         "cl_graft.integrations.written",
     ),
-    "The report": ("cl_graft.reporting.page", "cl_graft.reporting.collected_runs"),
+    "The report": ("cl_graft.reporting.page", "cl_graft.reporting.report_data"),
     "Fingerprints and randomness": ("cl_graft.grafts.hashing", "cl_graft.runtime.seeding"),
 }
 """The modules that the API page documents, by chapter."""

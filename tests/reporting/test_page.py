@@ -12,8 +12,8 @@ from tiny_runs import cl_graft, file_hashes
 
 from cl_graft import InputError
 from cl_graft.cli.report import report_command
-from cl_graft.reporting.collected_runs import gather
 from cl_graft.reporting.page import make_report
+from cl_graft.reporting.report_data import read_report_data
 from cl_graft.reporting.tables import Cell, Table, comparison, latex
 from cl_graft.results.run_results import read_result, write_result
 
@@ -105,7 +105,7 @@ def test_a_report_is_made_the_same_twice(compared, report, tmp_path):
 
 
 def test_the_comparison_states_intervals_significance_and_the_best(compared):
-    table = comparison(gather([compared]))
+    table = comparison(read_report_data([compared]))
     assert table.rows[0][0].text == "grafting"
     assert "grafting is better by" in table.head
     accuracy = [row[1] for row in table.rows]
@@ -121,7 +121,7 @@ def test_one_run_alone_has_no_intervals_and_says_so(compared, tmp_path):
     page = Page(made.page)
     assert made.strategies == ("grafting",)
     assert "nothing can be said about how sure" in page.text
-    assert "±" not in latex(comparison(gather([compared / "grafting" / "seed0"])))
+    assert "±" not in latex(comparison(read_report_data([compared / "grafting" / "seed0"])))
 
 
 def test_a_report_is_written_into_its_run_which_is_read_as_before(compared, tmp_path, capsys):
@@ -130,7 +130,7 @@ def test_a_report_is_written_into_its_run_which_is_read_as_before(compared, tmp_
     page = run / "report" / "report.html"
     assert page.is_file()
     assert str(page) in capsys.readouterr().out
-    assert gather([run]).strategies == ["naive"]
+    assert read_report_data([run]).strategies == ["naive"]
 
 
 def test_the_same_strategy_of_two_folders_is_told_apart(compared, tmp_path):

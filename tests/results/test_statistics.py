@@ -2,34 +2,19 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from dataclasses import replace
 
 import pytest
+from small_results import shifted_results
 
 from cl_graft.metrics.ranks import critical_difference
-from cl_graft.reporting.exports import comparison_csv, comparison_latex, draw_frontier, draw_ranks
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.statistics import differences_of, over_seeds, ranks_of, seed_means
 
 
 @pytest.fixture
-def results(comparison) -> list[RunResult]:
-    """Four seeds of three strategies, made of a real run by shifting its scores."""
-    found = comparison
-    run = next(cell for cell in found.cells if cell.strategy == "grafting")
-    shifts = {
-        "grafting": [0.10, 0.11, 0.12, 0.13],
-        "naive": [0.02, 0.05, 0.03, 0.04],
-        "independent": [0.11, 0.10, 0.13, 0.12],
-    }
-    made = []
-    for name, own in shifts.items():
-        for seed, shift in enumerate(own):
-            R = [[None if v is None else 0.5 + shift for v in row] for row in run.R]
-            made.append(replace(run, strategy=name, seed=seed, R=R, average_accuracy=0.5 + shift))
-    return made
+def results() -> list[RunResult]:
+    return shifted_results()
 
 
 def test_a_clear_difference_is_told_from_chance_and_equals_are_not(results):
@@ -85,20 +70,3 @@ def test_ranks_are_over_tasks_whatever_the_seeds_and_need_three_strategies(resul
 def test_a_measure_without_values_has_no_interval():
     assert over_seeds([None, None]) == {"mean": None, "sd": None, "interval": None, "n": 0}
     assert over_seeds([0.5, None])["n"] == 1
-
-
-def test_tables_for_spreadsheets_and_papers_hold_the_summary(comparison, tmp_path):
-    found = comparison
-    rows = [*csv.DictReader(io.StringIO(comparison_csv(found.summary)))]
-    for name, stated in found.summary["strategies"].items():
-        own = {row["measure"]: row for row in rows if row["strategy"] == name}
-        assert float(own["average_accuracy"]["mean"]) == stated["average_accuracy"]["mean"]
-        assert {f"final {task}" for task in found.summary["tasks"]} <= set(own)
-    table = comparison_latex(found.summary)
-    lines = [line for line in table.splitlines() if line.endswith(r"\\")]
-    assert {line.count("&") for line in lines} == {len(found.summary["tasks"]) + 2}
-    assert r"\mathbf{" in table
-    draw_ranks({"ranks": {"a": 1.0, "b": 2.0, "c": 3.0}, "critical_difference": 0.5}, tmp_path)
-    assert (tmp_path / "ranks.png").stat().st_size > 1000
-    draw_frontier(found.summary, tmp_path)
-    assert (tmp_path / "frontier.png").stat().st_size > 1000

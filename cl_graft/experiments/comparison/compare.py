@@ -146,8 +146,8 @@ def _joined(
         for name in one.point.config.strategies
     }
     summary = summarize(
-        config, cells, failed, started_by=started_by, budget=found[0].budget, orders=orders,
-        sweep=sweep if config.sweep else None,
+        cells, failed, config=config.model_dump(mode="json"), started_by=started_by,
+        budget=found[0].budget, orders=orders, sweep=sweep if config.sweep else None,
     )  # fmt: skip
     if orders:
         for row in summary["strategies"].values():

@@ -73,7 +73,11 @@ class Cells:
             summary: dict[str, Any] = {"failed": [vars(failure) for failure in self.failed]}
         else:
             summary = summarize(
-                config, results, self.failed, started_by=self.started_by, budget=self.budget
+                results,
+                self.failed,
+                config=config.model_dump(mode="json"),
+                started_by=self.started_by,
+                budget=self.budget,
             )
             write_summary(summary, self.out, whole=whole and not self.failed)
         return Comparison(self.out, tuple(results), tuple(self.failed), summary)

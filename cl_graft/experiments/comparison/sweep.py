@@ -15,12 +15,13 @@ from typing import Any
 
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config import REGION_FIELDS, ExperimentConfig, config_from
+from cl_graft.results.stored_runs import swept_values
 from cl_graft.runtime.seeding import permutation
 from cl_graft.strategies.method_settings import Value
 from cl_graft.strategies.registered import StrategyRow
 from cl_graft.strategies.registry import find_strategy
 
-__all__ = ["Point", "label_of", "orders_of", "points_of"]
+__all__ = ["Point", "orders_of", "points_of"]
 
 _MOST = 120
 """Orders that "all" may mean: those of five tasks."""
@@ -60,12 +61,7 @@ class Point:
 
     def row(self, strategy: str) -> str:
         """Return a strategy's name in a table over all points: orders share a row."""
-        return f"{strategy} {label_of(self.name)}".strip()
-
-
-def label_of(name: str) -> str:
-    """Return what the folder of a point says about swept values, as ``"density=0.001"``."""
-    return " ".join(part for part in name.split(",") if "=" in part)
+        return f"{strategy} {swept_values(self.name)}".strip()
 
 
 def orders_of(config: ExperimentConfig) -> list[list[str]]:

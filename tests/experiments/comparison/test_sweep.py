@@ -10,7 +10,7 @@ from cl_graft.experiments.comparison.sweep import orders_of, points_of
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.resume import resume_comparison
 from cl_graft.experiments.run import run
-from cl_graft.reporting.collected_runs import gather
+from cl_graft.reporting.report_data import read_report_data
 from cl_graft.results.run_results import read_result
 
 
@@ -206,6 +206,6 @@ def test_a_report_shows_a_sweep_by_its_values(tmp_path, tiny_config):
     small = {"tasks": ["sentiment"], "steps": 4, "shots": 8, "max_test": 20, "seeds": [0, 1]}
     own = {"strategies": ["naive"], "sweep": {"lr": [0.01, 0.1]}}
     compare(tiny_config.model_copy(update=small | own), out=tmp_path)
-    material = gather([tmp_path])
-    assert sorted(material.strategies) == ["naive lr=0.01", "naive lr=0.1"]
-    assert len(material.of("naive lr=0.1")) == 2
+    data = read_report_data([tmp_path])
+    assert sorted(data.strategies) == ["naive lr=0.01", "naive lr=0.1"]
+    assert len(data.of("naive lr=0.1")) == 2

@@ -1,0 +1,132 @@
+"""What a report shows: runs, the summary of them, and where their regions lie."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from cl_graft.errors import BankError, InputError
+from cl_graft.grafts.anatomy import Anatomy, anatomy
+from cl_graft.reporting.summary import summarize
+from cl_graft.results.run_results import Failure, RunResult
+from cl_graft.results.stored_runs import StoredRun, check_alike, find_runs
+from cl_graft.storage import load_bank
+
+__all__ = ["ReportData", "read_report_data"]
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything that a report shows.
+
+    Attributes:
+        folders: Folders that the report was asked for.
+        runs: Finished runs, grouped by strategy.
+        summary: Summary of the runs; see `cl_graft.reporting.summary.summarize`.
+        anatomies: Where regions lie, by strategy and task, from the first run of each strategy
+            that has a bank.
+        commands: Command lines that started the runs, each once.
+    """
+
+    folders: tuple[Path, ...]
+    runs: tuple[StoredRun, ...]
+    summary: Mapping[str, Any]
+    anatomies: Mapping[str, Mapping[str, Anatomy]]
+    commands: tuple[str, ...]
+
+    def results(self, strategy: str) -> list[RunResult]:
+        """Return the results of a strategy."""
+        return [run.result for run in self.runs if run.result.strategy == strategy]
+
+    @property
+    def strategies(self) -> list[str]:
+        """Names of the strategies, in the order of the comparison."""
+        return list(self.summary["strategies"])
+
+
+def read_report_data(folders: Sequence[Path | str]) -> ReportData:
+    """Read and summarize the runs under some folders.
+
+    Args:
+        folders: Runs, and outputs of comparisons.
+
+    Raises:
+        InputError: If a folder holds no run, or the runs are not of the same tasks and model.
+        BankError: If a file is altered.
+    """
+    places = [Path(folder) for folder in folders]
+    everything = find_runs(places)
+    runs = [run for run in everything if run.result.complete]
+    if not runs:
+        raise InputError(f"no run is finished under {', '.join(map(str, places))}")
+    check_alike(runs)
+    runs = _order(runs)
+    failed, budget = _read_comparisons(places)
+    failed += [
+        Failure(
+            run.result.strategy,
+            run.result.seed,
+            f"{len(run.result.R)} of {len(run.result.tasks)} tasks learned so far",
+        )
+        for run in everything
+        if not run.result.complete
+    ]
+    commands = tuple(dict.fromkeys(run.result.command for run in runs))
+    orders = list(dict.fromkeys(tuple(run.result.tasks) for run in runs))
+    summary = summarize(
+        [run.result for run in runs],
+        failed,
+        config=runs[0].result.config,
+        started_by=commands[0],
+        budget=budget,
+        orders=orders if len(orders) > 1 else (),
+    )
+    return ReportData(tuple(places), tuple(runs), summary, _read_anatomies(runs), commands)
+
+
+def _order(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """Put grafting first, then the other strategies by average accuracy, each by seed."""
+    scores: dict[str, list[float]] = {}
+    for run in runs:
+        scores.setdefault(run.result.strategy, []).append(run.result.average_accuracy or 0.0)
+    best = sorted(scores, key=lambda name: (not name.startswith("grafting"), -mean(scores[name])))
+    return sorted(runs, key=lambda run: (best.index(run.result.strategy), run.result.seed))
+
+
+def _read_comparisons(folders: Sequence[Path]) -> tuple[list[Failure], dict[str, Any] | None]:
+    """Return the runs that failed, and the budget if there is one comparison, which has one."""
+    summaries = [
+        _read_summary(folder / "summary.json")
+        for folder in folders
+        if (folder / "summary.json").is_file()
+    ]
+    failed = [
+        Failure(failure["strategy"], failure["seed"], failure["error"])
+        for summary in summaries
+        for failure in summary.get("failed", [])
+    ]
+    return failed, summaries[0].get("budget") if len(folders) == len(summaries) == 1 else None
+
+
+def _read_summary(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not the summary of a comparison ({error})") from None
+
+
+def _read_anatomies(runs: Sequence[StoredRun]) -> dict[str, dict[str, Anatomy]]:
+    found: dict[str, dict[str, Anatomy]] = {}
+    for run in runs:
+        if run.result.strategy in found or run.bank is None:
+            continue
+        try:
+            bank = load_bank(run.bank)
+        except BankError as error:
+            raise type(error)(f"{run.bank}: {error}") from None
+        found[run.result.strategy] = {e.task: anatomy(e.claimed) for e in bank.entries}
+    return found
