@@ -28,7 +28,7 @@ import torch
 from tiny_checkpoint import tiny_checkpoint
 from torch import Tensor, nn
 
-from cl_graft.banks.opening import OpenedBank, open_bank
+from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.data import encode
 from cl_graft.experiments.config import ExperimentConfig, config_from
 from cl_graft.experiments.config_tasks import load_tasks
@@ -130,7 +130,7 @@ def measure(config: ExperimentConfig, out: Path) -> list[Line]:
     return lines
 
 
-Way = Callable[[OpenedBank, Tensor, int], Tensor]
+Way = Callable[[OpenBank, Tensor, int], Tensor]
 
 
 def ways() -> Iterator[tuple[str, Way]]:
@@ -149,33 +149,33 @@ def ways() -> Iterator[tuple[str, Way]]:
         yield "on the GPU, TF32", lambda o, rows, p: on_gpu(o, rows, p, tf32=True)
 
 
-def plain(opened: OpenedBank, rows: Tensor, position: int, *, batch: int = 64) -> Tensor:
+def plain(opened: OpenBank, rows: Tensor, position: int, *, batch: int = 64) -> Tensor:
     return torch.cat([opened.logits(part, position) for part in rows.split(batch)])
 
 
-def on(threads: int, opened: OpenedBank, rows: Tensor, position: int) -> Tensor:
+def on(threads: int, opened: OpenBank, rows: Tensor, position: int) -> Tensor:
     with on_threads(threads):
         return plain(opened, rows, position)
 
 
-def shuffled(opened: OpenedBank, rows: Tensor, position: int) -> Tensor:
+def shuffled(opened: OpenBank, rows: Tensor, position: int) -> Tensor:
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
     answered = plain(opened, rows[order], position)
     return answered[order.argsort()]
 
 
-def autocast(opened: OpenedBank, rows: Tensor, position: int, dtype: torch.dtype) -> Tensor:
+def autocast(opened: OpenBank, rows: Tensor, position: int, dtype: torch.dtype) -> Tensor:
     with torch.autocast("cpu", dtype):
         return plain(opened, rows, position)
 
 
-def converted(opened: OpenedBank, rows: Tensor, position: int, dtype: torch.dtype) -> Tensor:
+def converted(opened: OpenBank, rows: Tensor, position: int, dtype: torch.dtype) -> Tensor:
     opened.carry(position)
     model = copy.deepcopy(opened.loaded.model).to(dtype)
     return answered_by(model, rows, opened.bank.entries[position].label)
 
 
-def on_gpu(opened: OpenedBank, rows: Tensor, position: int, *, tf32: bool = False) -> Tensor:
+def on_gpu(opened: OpenBank, rows: Tensor, position: int, *, tf32: bool = False) -> Tensor:
     opened.carry(position)
     model = copy.deepcopy(opened.loaded.model).to("cuda")
     before = torch.backends.cuda.matmul.allow_tf32
@@ -191,7 +191,7 @@ def answered_by(model: nn.Module, rows: Tensor, label: int) -> Tensor:
         return torch.cat([model(part, label).float().cpu() for part in rows.split(64)])
 
 
-def rows_of(opened: OpenedBank, config: ExperimentConfig, position: int) -> Tensor:
+def rows_of(opened: OpenBank, config: ExperimentConfig, position: int) -> Tensor:
     task = load_tasks(config, seed=0)[position]
     return encode(task.test, opened.loaded.tokenizer, family="encoder", max_length=LENGTH)
 

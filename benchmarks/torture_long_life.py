@@ -24,7 +24,7 @@ import torch
 from tiny_checkpoint import tiny_checkpoint
 from torture_report import Row, end_part, options
 
-from cl_graft.banks.opening import open_bank
+from cl_graft.banks.open_bank import open_bank
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.runtime.progress import Step
@@ -180,7 +180,7 @@ def repeated(folder: Path, *, times: int) -> list[Row]:
     rows = len(opened.bank)
     texts = ["The film was good.", "The shop was bad, and the door was too."]
     return [
-        _flat("answering", times, lambda n: opened.answer(texts, task=n % rows)),
+        _flat("answering", times, lambda n: opened.predict(texts, task=n % rows)),
         _flat("switching", 10 * times, lambda n: opened.switch.to(n % rows)),
         _flat("reading the bank", max(times // 5, 10), lambda _: load_bank(bank)),
         _flat("opening the bank", max(times // 50, 5), lambda _: open_bank(bank)),

@@ -16,9 +16,8 @@ from avalanche.logging import BaseLogger
 from avalanche.training.plugins import EvaluationPlugin
 from torch import nn
 
-from cl_graft.banks.opening import OpenedBank, open_bank
-from cl_graft.banks.run_record import changing_bank
-from cl_graft.banks.verify import bank_folder
+from cl_graft.banks.bank_of_run import bank_folder, changing_bank
+from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.errors import InputError
 from cl_graft.experiments.base_model import config_of
 from cl_graft.experiments.config import ExperimentConfig, override_
@@ -222,7 +221,7 @@ def task_label(bank: GraftBank, task: str, label_names: Sequence[str]) -> int:
 
 
 def _learn(
-    opened: OpenedBank,
+    opened: OpenBank,
     stream: TextStream,
     config: ExperimentConfig,
     folder: Path,
@@ -294,7 +293,7 @@ def _problem(
     )
 
 
-def _score_entry(opened: OpenedBank, stream: TextStream, position: int, *, batch: int) -> float:
+def _score_entry(opened: OpenBank, stream: TextStream, position: int, *, batch: int) -> float:
     """Score an entry of a bank on the test rows of the stream's only task."""
     inputs, targets = stream.tasks[0].splits["test"]
     with in_phase("evaluation"):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cl_graft.banks.verify import bank_folder
+from cl_graft.banks.bank_of_run import bank_folder
 from cl_graft.errors import InputError
 from cl_graft.experiments.folders import run_folder, run_of
 from cl_graft.grafts.bank import GraftBank

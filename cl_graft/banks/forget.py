@@ -18,9 +18,8 @@ import torch
 from torch import Tensor
 
 from cl_graft.banks.add import add_task
-from cl_graft.banks.opening import OpenedBank, open_bank
-from cl_graft.banks.run_record import changing_bank
-from cl_graft.banks.verify import bank_folder
+from cl_graft.banks.bank_of_run import bank_folder, changing_bank
+from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.data import TextTask
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.load import name_of
@@ -324,7 +323,7 @@ def _train_again(
     return [one.test for one in added]
 
 
-def _test_rows(opened: OpenedBank, asked: _Asked) -> tuple[Tensor, Tensor]:
+def _test_rows(opened: OpenBank, asked: _Asked) -> tuple[Tensor, Tensor]:
     """Encode the test rows of a task: inputs and targets."""
     loaded, config, task = opened.loaded, asked.config, asked.task
     length = config.max_length or task.max_length

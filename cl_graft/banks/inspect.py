@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cl_graft.banks.run_record import accept_bank
-from cl_graft.banks.verify import bank_folder
+from cl_graft.banks.bank_of_run import accept_bank, bank_folder
 from cl_graft.experiments.folders import BANK, writing_to
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.region import overlap_matrix

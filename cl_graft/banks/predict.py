@@ -4,21 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cl_graft.banks.opening import Answer, OpenedBank
-from cl_graft.banks.questions import Question
-from cl_graft.data.text_checks import fault_of
+from cl_graft.banks.input_texts import InputText, check_texts
+from cl_graft.banks.open_bank import Answer, OpenBank
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank, find_entries, find_entry
 
-__all__ = ["calibration_notes", "check_questions", "entry_notes", "predict"]
+__all__ = ["calibration_notes", "entry_notes", "predict"]
 
 _CHUNK = 32
 """Batches that are gathered before they are answered: a mixed file is sorted by task in each."""
 
 
 def predict(
-    opened: OpenedBank, questions: Sequence[Question], *, batch_size: int = 32
-) -> Iterator[tuple[Question, Answer]]:
+    opened: OpenBank, texts: Sequence[InputText], *, batch_size: int = 32
+) -> Iterator[tuple[InputText, Answer]]:
     """Answer every text with the latest entry of its task, in the order in which they came.
 
     A batch holds texts of one task that stand near each other, so the same texts in the same order
@@ -26,7 +25,7 @@ def predict(
 
     Args:
         opened: The bank.
-        questions: What is asked.
+        texts: The texts.
         batch_size: Rows computed at a time.
 
     Raises:
@@ -35,30 +34,8 @@ def predict(
     """
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, got {batch_size}")
-    check_questions(opened.bank, questions)
-    return _answers(opened, questions, batch_size)
-
-
-def check_questions(bank: GraftBank, questions: Sequence[Question]) -> None:
-    """Refuse texts that a bank cannot answer.
-
-    Raises:
-        InputError: With file and line.
-    """
-    for question in questions:
-        try:
-            facts = bank.entries[find_entry(bank, question.task)].facts
-        except InputError as error:
-            raise InputError(f"{question.place}: {error}") from None
-        pair, wanted = question.pair, facts.get("pair")
-        if wanted is not None and wanted != (pair is not None):
-            raise InputError(
-                f"{question.place}: task {question.task!r} answers "
-                f"{'pairs of texts, got one text' if wanted else 'single texts, got a pair'}"
-            )
-        for text in (question.text, pair):
-            if text is not None and (fault := fault_of(text)):
-                raise InputError(f"{question.place}: the text {fault}")
+    check_texts(opened.bank, texts)
+    return _answers(opened, texts, batch_size)
 
 
 def calibration_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
@@ -96,17 +73,17 @@ def entry_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
 
 
 def _answers(
-    opened: OpenedBank, questions: Sequence[Question], batch_size: int
-) -> Iterator[tuple[Question, Answer]]:
-    for first in range(0, len(questions), _CHUNK * batch_size):
-        chunk = questions[first : first + _CHUNK * batch_size]
-        by_task: dict[str, list[int]] = {}
-        for place, question in enumerate(chunk):
-            by_task.setdefault(question.task, []).append(place)
+    opened: OpenBank, texts: Sequence[InputText], batch_size: int
+) -> Iterator[tuple[InputText, Answer]]:
+    for first in range(0, len(texts), _CHUNK * batch_size):
+        chunk = texts[first : first + _CHUNK * batch_size]
+        by_task: dict[str | int, list[int]] = {}
+        for place, one in enumerate(chunk):
+            by_task.setdefault(one.task, []).append(place)
         found: dict[int, Answer] = {}
         for task, places in by_task.items():
-            texts = [chunk[place].text for place in places]
-            pairs = [pair for place in places if (pair := chunk[place].pair) is not None]
-            answers = opened.answer(texts, task=task, pairs=pairs or None, batch_size=batch_size)
+            asked = [chunk[place] for place in places]
+            parts = [one.text if one.pair is None else (one.text, one.pair) for one in asked]
+            answers = opened.predict(parts, task=task, batch_size=batch_size)
             found |= dict(zip(places, answers, strict=True))
-        yield from ((question, found[place]) for place, question in enumerate(chunk))
+        yield from ((one, found[place]) for place, one in enumerate(chunk))

@@ -17,10 +17,10 @@ from typing import Literal
 
 import torch
 
+from cl_graft.banks.bank_base import check_hashes
+from cl_graft.banks.bank_of_run import bank_finding, bank_folder
 from cl_graft.banks.file_checks import Finding, checkpoint_findings, recorded_config, run_findings
-from cl_graft.banks.opening import OpenedBank, check_hashes, open_bank
-from cl_graft.banks.run_record import bank_finding
-from cl_graft.errors import InputError
+from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.experiments.base_model import base_hashes, load_base_model
 from cl_graft.experiments.folders import CHECKPOINTS, is_run
 from cl_graft.grafts.bank import Canary, GraftBank, find_entries
@@ -28,7 +28,7 @@ from cl_graft.grafts.graft import named
 from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.results.run_results import RESULTS, RunResult, read_bank_record, read_result
 
-__all__ = ["TOLERANCE", "EntryCheck", "VerifyReport", "bank_folder", "verify"]
+__all__ = ["TOLERANCE", "EntryCheck", "VerifyReport", "verify"]
 
 TOLERANCE = {
     "float32": 1e-4,
@@ -159,33 +159,6 @@ def verify(
     )
 
 
-def bank_folder(folder: Path | str) -> Path:
-    """Return the bank's folder in a run or bank folder.
-
-    Raises:
-        InputError: If there is none; the runs in a folder of runs are named.
-    """
-    folder = Path(folder)
-    if not folder.exists():
-        raise InputError(f"there is no folder {folder}")
-    if (folder / "bank" / "bank.json").is_file():
-        return folder / "bank"
-    if is_run(folder) and not (folder / RESULTS).is_file():
-        raise InputError(
-            f"the run {folder} holds no {RESULTS}: it is not finished (cl-graft run --resume goes "
-            "on with it), or the file was deleted"
-        )
-    if (folder / "results.json").is_file():
-        raise InputError(
-            f"the run {folder} holds no bank: only runs of grafting have one, so there is nothing "
-            "to rebuild"
-        )
-    runs = sorted(str(path.parent.parent) for path in folder.glob("*/seed*/bank/bank.json"))
-    if runs:
-        raise InputError(f"{folder} holds runs and is none; name one of them: {', '.join(runs)}")
-    return folder
-
-
 def _run_of(folder: Path) -> Path | None:
     """Return the run that a folder is, or whose bank it is."""
     places = (folder, folder.parent) if folder.name == "bank" else (folder,)
@@ -218,7 +191,7 @@ def _verify_run(
     return VerifyReport(run, loaded.name, fingerprint, tolerance, findings=tuple(findings))
 
 
-def _tolerance(opened: OpenedBank) -> float:
+def _tolerance(opened: OpenBank) -> float:
     return max(TOLERANCE[opened.bank.base.dtype], TOLERANCE[opened.loaded.model.precision])
 
 
@@ -227,9 +200,7 @@ def _recorded_device(bank: GraftBank) -> str:
     return "cuda" if recorded == {"cuda"} and torch.cuda.is_available() else "cpu"
 
 
-def _check(
-    opened: OpenedBank, position: int, hashes: Mapping[str, Mapping[str, str]]
-) -> EntryCheck:
+def _check(opened: OpenBank, position: int, hashes: Mapping[str, Mapping[str, str]]) -> EntryCheck:
     entry, bank = opened.bank.entries[position], opened.bank
     opened.carry(position)
     weights: Outcome = "not recorded"
@@ -249,7 +220,7 @@ def _check(
 
 
 def _canary(
-    opened: OpenedBank, position: int, canary: Canary
+    opened: OpenBank, position: int, canary: Canary
 ) -> tuple[Outcome, float, tuple[str, ...]]:
     """Return how the logits of the recorded batch compare, by how much, and what is otherwise."""
     with _threads(canary.environment.get("threads")):

@@ -14,8 +14,8 @@ from cl_graft.errors import InputError, listed
 from cl_graft.runtime.escaping import for_terminal
 
 if TYPE_CHECKING:
-    from cl_graft.banks.opening import Answer
-    from cl_graft.banks.questions import Question
+    from cl_graft.banks.input_texts import InputText
+    from cl_graft.banks.open_bank import Answer
 
 __all__ = ["predict_command"]
 
@@ -85,10 +85,10 @@ def predict_command(
 
       head -3 reviews.txt | cl-graft predict my_bank --task sentiment
     """
-    from cl_graft.banks.opening import open_bank
-    from cl_graft.banks.predict import calibration_notes, check_questions, entry_notes, predict
-    from cl_graft.banks.questions import NoTask, questions_in, questions_of, read_questions
-    from cl_graft.banks.verify import bank_folder
+    from cl_graft.banks.bank_of_run import bank_folder
+    from cl_graft.banks.input_texts import NoTask, check_texts, name_texts, parse_texts, read_texts
+    from cl_graft.banks.open_bank import open_bank
+    from cl_graft.banks.predict import calibration_notes, entry_notes, predict
     from cl_graft.data.columns import Columns
     from cl_graft.runtime.devices import pick_device
     from cl_graft.storage import load_bank
@@ -100,23 +100,23 @@ def predict_command(
     bank = load_bank(where)
     try:
         if texts:
-            questions = questions_of(texts, task=task, pairs=pair or ())
+            asked = name_texts(texts, task=task, pairs=pair or ())
         elif pair:
             raise InputError("--pair goes with texts on the command line")
         elif file is not None and str(file) != "-":
-            questions = read_questions(file, task=task, columns=columns)
+            asked = read_texts(file, task=task, columns=columns)
         elif task is None and form == "txt":  # before anybody types
             raise NoTask("say which task is to answer, with --task")
         else:
             if sys.stdin.isatty():
                 output.note("a text a line; Ctrl-D ends")
             read = sys.stdin.buffer.read()
-            questions = questions_in(read, form, task=task, columns=columns)
+            asked = parse_texts(read, form, task=task, columns=columns)
     except NoTask as error:
         names = dict.fromkeys(entry.task for entry in bank.entries)
         raise InputError(f"{error}; the bank holds {listed(names)}") from None
     # Before the model is loaded, which takes longer.
-    check_questions(bank, questions)
+    check_texts(bank, asked)
     with apart():
         opened = open_bank(
             where,
@@ -124,22 +124,21 @@ def predict_command(
             device=pick_device(device or "cpu"),
             trust_remote_code=trust_remote_code,
         )
-    mixed = len({question.task for question in questions}) > 1
-    asked = [question.task for question in questions]
-    for note in [*entry_notes(opened.bank, asked), *calibration_notes(opened.bank, asked)]:
+    tasks = list(dict.fromkeys(str(one.task) for one in asked))
+    for note in [*entry_notes(opened.bank, tasks), *calibration_notes(opened.bank, tasks)]:
         output.note(note)
-    for question, answer in predict(opened, questions, batch_size=batch_size):
+    for one, answer in predict(opened, asked, batch_size=batch_size):
         if as_json:
-            line = json_text(_content(question, answer))
+            line = json_text(_content(one, answer))
         else:
-            line = _line(question, answer, mixed=mixed)
+            line = _line(one, answer, mixed=len(tasks) > 1)
         sys.stdout.write(f"{line}\n")
 
 
-def _content(question: Question, answer: Answer) -> dict[str, Any]:
+def _content(asked: InputText, answer: Answer) -> dict[str, Any]:
     return {
-        "place": question.place,
-        "task": question.task,
+        "place": asked.place,
+        "task": asked.task,
         "entry": answer.entry,
         "label": answer.label,
         "confidence": answer.confidence,
@@ -150,11 +149,11 @@ def _content(question: Question, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _line(question: Question, answer: Answer, *, mixed: bool) -> str:
+def _line(asked: InputText, answer: Answer, *, mixed: bool) -> str:
     """Write label, confidence, task where there are several, and the text, with tabs between."""
     sure = answer.confidence
     label = f"{answer.label:.4g}" if isinstance(answer.label, float) else answer.label
-    shown = " / ".join(filter(None, [question.text, question.pair]))
+    shown = " / ".join(filter(None, [asked.text, asked.pair]))
     cells = [label, "–" if sure is None else f"{sure:.3f}"]
-    cells += [question.task] if mixed else []
+    cells += [str(asked.task)] if mixed else []
     return "\t".join(for_terminal(" ".join(cell.split())) for cell in [*cells, shown])

@@ -14,7 +14,7 @@ from typing import Any
 
 from safetensors.torch import save_file
 
-from cl_graft.banks.opening import OpenedBank
+from cl_graft.banks.open_bank import OpenBank
 from cl_graft.grafts.bank import Entry
 from cl_graft.integrations.classifiers import as_classifier
 from cl_graft.integrations.written import Written
@@ -23,7 +23,7 @@ from cl_graft.models.quiet import quiet
 __all__ = ["save_head", "skips_pooler", "write_checkpoint"]
 
 
-def write_checkpoint(opened: OpenedBank, position: int, into: Path | str) -> Written:
+def write_checkpoint(opened: OpenBank, position: int, into: Path | str) -> Written:
     """Write the model that answers an entry, with its tokenizer and, where needed, its head.
 
     Args:

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from cl_graft.banks.opening import open_bank
-from cl_graft.banks.verify import bank_folder
+from cl_graft.banks.bank_of_run import bank_folder
+from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError, InUse, find
 from cl_graft.grafts.bank import find_entry
 from cl_graft.integrations.checkpoint import write_checkpoint

@@ -18,9 +18,8 @@ from typing import Any, cast
 from torch import Tensor
 
 from cl_graft.banks.add import task_label
-from cl_graft.banks.opening import open_bank
-from cl_graft.banks.run_record import changing_bank
-from cl_graft.banks.verify import bank_folder
+from cl_graft.banks.bank_of_run import bank_folder, changing_bank
+from cl_graft.banks.open_bank import open_bank
 from cl_graft.data import Prompt, label_token_ids
 from cl_graft.data.encoding import Family
 from cl_graft.errors import InputError, listed

@@ -22,7 +22,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from cl_graft.banks.opening import OpenedBank
+from cl_graft.banks.open_bank import OpenBank
 from cl_graft.errors import InputError, find
 from cl_graft.grafts.graft import Graft
 from cl_graft.integrations.checkpoint import save_head, skips_pooler
@@ -71,7 +71,7 @@ class _Part:
         return math.ceil(len(self.index) / sum(self.shape))
 
 
-def write_shira(opened: OpenedBank, position: int, into: Path | str, *, rest: Rest) -> Written:
+def write_shira(opened: OpenBank, position: int, into: Path | str, *, rest: Rest) -> Written:
     """Write the adapter that turns the base into the model that answers an entry.
 
     Args:
@@ -189,7 +189,7 @@ def _copies(copied: list[_Part]) -> dict[str, Tensor]:
     return {f"{_KEY}{name}": tensor for name, tensor in state.items()}
 
 
-def _config(opened: OpenedBank, *, rank: int, targets: list[str], copies: list[str]) -> object:
+def _config(opened: OpenBank, *, rank: int, targets: list[str], copies: list[str]) -> object:
     base = opened.bank.base
     return {
         "peft_type": "SHIRA",

@@ -68,7 +68,7 @@ def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str
         "## How to load it",
         "",
         "```python",
-        "from cl_graft.banks.opening import open_bank",
+        "from cl_graft.banks.open_bank import open_bank",
         *_opening(name),
         *_question(bank),
         "```",
@@ -121,11 +121,11 @@ def _calibration(found: object) -> str:
 
 def _opening(name: str) -> list[str]:
     if not is_hub_name(name):
-        return ["", 'opened = open_bank(".")  # the folder of this file']
+        return ["", 'bank = open_bank(".")  # the folder of this file']
     return [
-        "from cl_graft.hub import download_bank",
+        "from cl_graft.storage.hub import download_bank",
         "",
-        f'opened = open_bank(download_bank({for_python(name)}))  # revision="…" pins a commit',
+        f'bank = open_bank(download_bank({for_python(name)}))  # revision="…" pins a commit',
     ]
 
 
@@ -133,8 +133,8 @@ def _question(bank: GraftBank) -> list[str]:
     if not bank.entries:
         return []
     task, pair = bank.entries[0].task, bank.entries[0].facts.get("pair")
-    texts = '["A text."], pairs=["Another."]' if pair else '["A text."]'
-    return [f"answers = opened.answer({texts}, task={for_python(task)})"]
+    text = '("A text.", "Another.")' if pair else '"A text."'
+    return [f"answer = bank.predict({text}, task={for_python(task)})"]
 
 
 def _count(number: int, what: str) -> str:

@@ -9,7 +9,7 @@ from tiny_runs import file_hashes, tiny_run
 
 from cl_graft import InputError, load_bank
 from cl_graft.banks.add import add_task
-from cl_graft.banks.opening import open_bank
+from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.predict import entry_notes
 from cl_graft.banks.verify import verify
 from cl_graft.errors import WrongArchitecture
@@ -81,7 +81,7 @@ def test_the_test_score_is_that_of_the_reopened_bank(bank, tmp_path):
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     added = add_task(bank, "words", settings={"data": tmp_path})
-    answers = open_bank(bank).answer([row["text"] for row in rows[:10]], task="words")
+    answers = open_bank(bank).predict([row["text"] for row in rows[:10]], task="words")
     right = sum(a.label == row["label"] for a, row in zip(answers, rows[:10], strict=True))
     assert added.test == pytest.approx(right / 10)
 
@@ -94,7 +94,7 @@ def test_a_task_seen_again_becomes_a_new_entry_that_answers_its_label(bank):
     assert [entry.task for entry in grown.entries] == ["sentiment", "topic", "sentiment"]
     assert verify(bank).ok
     texts, opened = ["It was a delight.", "It was a bore."], open_bank(bank)
-    answers = {task: opened.answer(texts, task=task) for task in ("sentiment", 0, "0", 2)}
+    answers = {task: opened.predict(texts, task=task) for task in ("sentiment", 0, "0", 2)}
     assert [each.entry for each in answers["sentiment"]] == [2, 2]
     assert answers["sentiment"] == answers[2]
     assert [each.entry for each in answers[0]] == [0, 0]

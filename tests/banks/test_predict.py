@@ -11,9 +11,9 @@ from tiny_runs import tiny_run
 import cl_graft as package
 from cl_graft import InputError
 from cl_graft.banks.file_checks import recorded_config
-from cl_graft.banks.opening import OpenedBank, open_bank
+from cl_graft.banks.input_texts import InputText, name_texts, parse_texts, read_texts
+from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.banks.predict import calibration_notes, predict
-from cl_graft.banks.questions import Question, questions_in, questions_of, read_questions
 from cl_graft.data import encode
 from cl_graft.data.columns import Columns
 from cl_graft.data.synthetic import generate
@@ -39,12 +39,12 @@ def run(there: Path, tiny_bert: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def opened(run: Path) -> OpenedBank:
+def opened(run: Path) -> OpenBank:
     return open_bank(run / "bank")
 
 
-def texts_of(opened: OpenedBank, questions: list[Question], **settings: int) -> list[str | float]:
-    return [answer.label for _, answer in predict(opened, questions, **settings)]
+def texts_of(opened: OpenBank, asked: list[InputText], **settings: int) -> list[str | float]:
+    return [answer.label for _, answer in predict(opened, asked, **settings)]
 
 
 def test_the_recorded_texts_get_the_recorded_logits_bit_for_bit(run, opened):
@@ -55,7 +55,7 @@ def test_the_recorded_texts_get_the_recorded_logits_bit_for_bit(run, opened):
         inputs = encode([row], opened.loaded.tokenizer, family="encoder", max_length=24)
         rows[tuple(inputs[0, 0][inputs[0, 1] > 0].tolist())] = row.text
     asked = [rows[tuple(ids[kinds > 0].tolist())] for ids, kinds in canary.inputs]
-    answers = [a for _, a in predict(opened, questions_of(asked, task="sentiment"))]
+    answers = [a for _, a in predict(opened, name_texts(asked, task="sentiment"))]
     assert torch.equal(torch.tensor([a.logits for a in answers]), canary.logits)
 
 
@@ -68,11 +68,11 @@ def test_a_mixed_file_is_answered_row_by_row_as_its_tasks_alone(opened, there):
         {"task": "sentiment", "text": "It was a bore."},
     ]
     mixed.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    found = list(predict(opened, read_questions(mixed)))
-    assert [question.place for question, _ in found] == [f"{mixed}:{n}" for n in (1, 2, 3, 4)]
-    own = opened.answer([rows[0]["text"], rows[3]["text"]], task="sentiment")
+    found = list(predict(opened, read_texts(mixed)))
+    assert [one.place for one, _ in found] == [f"{mixed}:{n}" for n in (1, 2, 3, 4)]
+    own = opened.predict([rows[0]["text"], rows[3]["text"]], task="sentiment")
     assert [found[0][1].logits, found[3][1].logits] == [answer.logits for answer in own]
-    (pair,) = opened.answer(["Who is it?"], task="answers", pairs=["It is a man."])
+    pair = opened.predict(("Who is it?", "It is a man."), task="answers")
     assert found[1][1] == pair
 
 
@@ -80,9 +80,9 @@ def test_a_mixed_file_is_answered_row_by_row_as_its_tasks_alone(opened, there):
 def test_order_and_labels_do_not_depend_on_the_batches(opened, batch_size):
     texts = [f"{word} film number {n}." for n in range(70) for word in ("Good", "Bad")]
     tasks = ["sentiment", "topic"]
-    asked = [q for n, t in enumerate(texts) for q in questions_of([t], task=tasks[n % 2])]
+    asked = [q for n, t in enumerate(texts) for q in name_texts([t], task=tasks[n % 2])]
     found = list(predict(opened, asked, batch_size=batch_size))
-    assert [question for question, _ in found] == asked
+    assert [one for one, _ in found] == asked
     assert [a.label for _, a in found] == texts_of(opened, asked, batch_size=32)
 
 
@@ -97,12 +97,12 @@ def test_forms_of_a_file_and_of_stdin_ask_the_same(there):
     for form, data in forms.items():
         path = there / f"pairs.{form}"
         path.write_bytes(data)
-        (one,) = read_questions(path, task="answers")
-        (two,) = questions_in(data, form, task="answers")
+        (one,) = read_texts(path, task="answers")
+        (two,) = parse_texts(data, form, task="answers")
         assert (one.text, one.pair) == (two.text, two.pair) == ("A man.", "He is here.")
         assert one.place.startswith(f"{path}:")
         assert two.place.startswith("stdin:")
-    only = read_questions(there / "pairs.csv", task="topic", columns=Columns(text="sentence2"))
+    only = read_texts(there / "pairs.csv", task="topic", columns=Columns(text="sentence2"))
     assert (only[0].text, only[0].pair) == ("He is here.", None)
 
 
@@ -125,16 +125,16 @@ def test_what_cannot_be_asked_is_named_with_file_and_line(opened, there, name, t
     path = there / name
     path.write_text(text)
     with pytest.raises(InputError, match=said):
-        predict(opened, read_questions(path, task=task))
+        predict(opened, read_texts(path, task=task))
 
 
 def test_other_refusals_say_what_is_expected(opened, there):
     with pytest.raises(InputError, match="there is no such file"):
-        read_questions(there / "none.txt", task="topic")
-    with pytest.raises(InputError, match="unknown form 'xml' of stdin: expected one of txt"):
-        questions_in(b"a", "xml", task="topic")
+        read_texts(there / "none.txt", task="topic")
+    with pytest.raises(InputError, match="unknown format 'xml' of stdin: expected one of txt"):
+        parse_texts(b"a", "xml", task="topic")
     with pytest.raises(InputError, match="2 texts and 1 second texts"):
-        questions_of(["a", "b"], task="answers", pairs=["c"])
+        name_texts(["a", "b"], task="answers", pairs=["c"])
     with pytest.raises(InputError, match="batch_size must be at least 1"):
         predict(opened, [], batch_size=0)
 
@@ -143,7 +143,7 @@ def test_confidence_is_calibrated_by_the_temperature_that_the_bank_holds(opened)
     entry = opened.bank.entries[0]
     fitted = entry.facts["temperature"]
     assert fitted["rows"] == entry.facts["rows"]["dev"]
-    (answer,) = opened.answer(["It was a delight."], task="sentiment")
+    (answer,) = opened.predict(["It was a delight."], task="sentiment")
     assert answer.temperature == fitted["value"]
     shares = (torch.tensor(answer.logits, dtype=torch.float64) / fitted["value"]).softmax(0)
     assert list(answer.probabilities.values()) == pytest.approx(shares.tolist())
@@ -160,7 +160,7 @@ def test_a_bank_without_temperatures_answers_by_plain_softmax_and_says_so(run, t
     )
     package.save_bank(replace(bank, entries=entries), there / "older")
     older = open_bank(there / "older")
-    (answer,) = older.answer(["It was a delight."], task="sentiment")
+    (answer,) = older.predict(["It was a delight."], task="sentiment")
     assert answer.temperature is None
     plain = torch.tensor(answer.logits, dtype=torch.float64).softmax(0)
     assert list(answer.probabilities.values()) == pytest.approx(plain.tolist())

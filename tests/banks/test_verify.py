@@ -14,9 +14,9 @@ from tiny_runs import QUICK, file_hashes, tiny_run
 
 from cl_graft import load_bank, save_bank
 from cl_graft.banks.add import add_task
+from cl_graft.banks.bank_base import load_base
 from cl_graft.banks.forget import forget
 from cl_graft.banks.inspect import repair_folder
-from cl_graft.banks.opening import load_base
 from cl_graft.banks.verify import VerifyReport, bank_folder, verify
 from cl_graft.errors import (
     BankError,

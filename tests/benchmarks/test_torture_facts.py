@@ -11,7 +11,7 @@ from benchmark_scripts import BENCHMARKS, run_script
 from tiny_runs import tiny_run
 
 from cl_graft.banks.inspect import inspect_bank, inspect_graft
-from cl_graft.banks.opening import open_bank
+from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import BankError, InputError
 from cl_graft.integrations import export_task
@@ -93,7 +93,7 @@ def test_tensors_that_do_not_fit_the_model_are_refused_or_differ(bank, tmp_path,
     hostile_facts.seal(CASES[name].change(load_bank(bank)), tmp_path / "bank")
     try:
         report = verify(tmp_path / "bank")
-        open_bank(tmp_path / "bank").answer(["It was a delight."], task=0)
+        open_bank(tmp_path / "bank").predict(["It was a delight."], task=0)
     except BankError:
         return
     assert not report.ok

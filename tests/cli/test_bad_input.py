@@ -11,7 +11,7 @@ import pytest
 import torch
 from tiny_runs import Told, cl_graft, cl_graft_each
 
-from cl_graft.banks.opening import load_base
+from cl_graft.banks.bank_base import load_base
 from cl_graft.storage import StoredGraft, load_bank, save_graft
 
 SECONDS = 60.0

@@ -11,7 +11,7 @@ from tiny_streams import text_learner
 
 from cl_graft import load_bank
 from cl_graft.banks.add import add_task
-from cl_graft.banks.opening import open_bank
+from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.experiments.base_model import base_fingerprint

@@ -17,7 +17,7 @@ from tiny_runs import cl_graft_each
 from torch import Tensor
 
 from cl_graft import InputError
-from cl_graft.banks.opening import OpenedBank, open_bank
+from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.integrations import export_task
 from cl_graft.models import load_model
@@ -37,8 +37,8 @@ LONG = [
 """Texts that are cut: to the 64 tokens of these banks."""
 
 
-def expected(opened: OpenedBank, task: str, text: str, pair: str | None) -> Tensor:
-    (answer,) = opened.answer([text], task=task, pairs=[pair] if pair else None)
+def expected(opened: OpenBank, task: str, text: str, pair: str | None) -> Tensor:
+    answer = opened.predict((text, pair) if pair else text, task=task)
     return torch.tensor(answer.logits)
 
 

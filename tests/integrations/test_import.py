@@ -20,7 +20,7 @@ from tiny_runs import cl_graft_each
 from torch import Tensor
 
 from cl_graft import InputError
-from cl_graft.banks.opening import open_bank
+from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.data import Prompt
 from cl_graft.errors import BankError, WrongBase
@@ -49,7 +49,7 @@ def saved(model: Any, base: Path, folder: Path) -> Path:
 
 def answers(bank: Path, task: str, texts: list[str] = TEXTS) -> Tensor:
     opened = open_bank(bank)
-    return torch.tensor([opened.answer([text], task=task)[0].logits for text in texts])
+    return torch.tensor([opened.predict([text], task=task)[0].logits for text in texts])
 
 
 def expected(model: Any, base: Path) -> Tensor:
@@ -416,8 +416,8 @@ def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_famil
     assert {key: kept[key] for key in ("temperature", "metric")} == {
         key: facts[key] for key in ("temperature", "metric")
     }
-    wanted = before.answer(TEXTS, task="sentiment")
-    for found, expected in zip(after.answer(TEXTS, task="sentiment"), wanted, strict=True):
+    wanted = before.predict(TEXTS, task="sentiment")
+    for found, expected in zip(after.predict(TEXTS, task="sentiment"), wanted, strict=True):
         assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-6)
         assert found.temperature == expected.temperature
 

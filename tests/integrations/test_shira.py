@@ -10,7 +10,7 @@ import torch
 from integrations.readme import answered
 
 from cl_graft import InputError
-from cl_graft.banks.opening import open_bank
+from cl_graft.banks.open_bank import open_bank
 from cl_graft.grafts.graft import gather
 from cl_graft.integrations import export_task
 from cl_graft.storage import load_bank
@@ -58,7 +58,7 @@ def test_with_whole_copies_beside_it_an_adapter_has_the_bits_of_the_graft(
 def test_the_lines_of_the_readme_give_the_logits_of_the_bank(bank_of_family, tmp_path, family):
     bank = bank_of_family(family)
     export_task(bank, "sentiment", form="peft-shira", out=tmp_path / "out", rest="copy")
-    (wanted,) = open_bank(bank).answer([TEXT], task="sentiment")
+    (wanted,) = open_bank(bank).predict([TEXT], task="sentiment")
     torch.testing.assert_close(answered(tmp_path / "out", TEXT), torch.tensor(wanted.logits))
 
 

@@ -1,4 +1,7 @@
-"""Texts to be answered: from arguments, from lines, from files whose rows may name their tasks."""
+"""Texts that a bank is to answer: from arguments, lines, and files whose rows may name their tasks.
+
+Every text keeps the place where it came from, so a refusal names file and line.
+"""
 
 from __future__ import annotations
 
@@ -18,43 +21,54 @@ from cl_graft.data.record_files import (
     strip_suffix,
     unread_kind,
 )
+from cl_graft.data.text_checks import fault_of
 from cl_graft.data.text_files import Reading, decode, lines, read_text
 from cl_graft.errors import InputError
+from cl_graft.grafts.bank import GraftBank, find_entry
 
-__all__ = ["KINDS", "TASK", "NoTask", "Question", "questions_in", "questions_of", "read_questions"]
+__all__ = [
+    "KINDS",
+    "TASK",
+    "InputText",
+    "NoTask",
+    "check_texts",
+    "name_texts",
+    "parse_texts",
+    "read_texts",
+]
 
 KINDS = ("txt", "csv", "tsv", "jsonl")
-"""Forms of a stream of texts that has no name."""
+"""Formats of a stream of texts that has no file name."""
 
 TASK = "task"
-"""The column that names the task of each row."""
+"""Name of the column that holds the task of each row."""
 
 
 class NoTask(InputError):
-    """Nothing says which task is to answer."""
+    """No task was named that is to answer."""
 
 
 @dataclass(frozen=True)
-class Question:
+class InputText:
     """A text that a task is to answer.
 
     Attributes:
         text: The text.
         pair: The second text, for tasks on pairs.
-        task: The task's name.
+        task: The task's name, or the position of an entry.
         place: Where the text came from, such as ``"tickets.csv:3"``.
     """
 
     text: str
     pair: str | None
-    task: str
+    task: str | int
     place: str
 
 
-def questions_of(
+def name_texts(
     texts: Sequence[str], *, task: str | None, pairs: Sequence[str] = ()
-) -> list[Question]:
-    """Ask texts that were typed.
+) -> list[InputText]:
+    """Take texts that were typed.
 
     Args:
         texts: The texts.
@@ -67,15 +81,15 @@ def questions_of(
     if pairs and len(pairs) != len(texts):
         raise InputError(f"{len(texts)} texts and {len(pairs)} second texts do not pair up")
     return [
-        Question(text, pairs[number] if pairs else None, _named(task), f"text {number + 1}")
+        InputText(text, pairs[number] if pairs else None, _named(task), f"text {number + 1}")
         for number, text in enumerate(texts)
     ]
 
 
-def read_questions(
+def read_texts(
     path: Path | str, *, task: str | None = None, columns: Columns | None = None
-) -> list[Question]:
-    """Ask the texts of a file: a line each of a `.txt`, else a row each of a table or JSON lines.
+) -> list[InputText]:
+    """Read texts from a file: each line of a `.txt`, else each row of a table or of JSON lines.
 
     Args:
         path: The file.
@@ -101,50 +115,73 @@ def read_questions(
     return _of_records(records, task, columns or Columns())
 
 
-def questions_in(
+def parse_texts(
     data: bytes,
     kind: str,
     *,
     place: str = "stdin",
     task: str | None = None,
     columns: Columns | None = None,
-) -> list[Question]:
-    """Ask the texts of a stream without a name.
+) -> list[InputText]:
+    """Read texts from a stream without a file name.
 
     Args:
         data: All of it, UTF-8.
         kind: One of `KINDS`.
         place: What messages call it.
-        task: As in `read_questions`.
-        columns: As in `read_questions`.
+        task: As in `read_texts`.
+        columns: As in `read_texts`.
 
     Raises:
-        InputError: As `read_questions`, or if the kind is unknown.
+        InputError: As `read_texts`, or if the kind is unknown.
     """
     if kind not in KINDS:
-        raise InputError(f"unknown form {kind!r} of {place}: expected one of {', '.join(KINDS)}")
+        raise InputError(f"unknown format {kind!r} of {place}: expected one of {', '.join(KINDS)}")
     text = decode(data, place)
     if kind == "txt":
         return _of_lines(text, place, task)
     return _of_records(parse_records(text, kind, place=Path(place)), task, columns or Columns())
 
 
-def _of_lines(text: str, place: str, task: str | None) -> list[Question]:
+def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
+    """Refuse texts that a bank cannot answer.
+
+    Raises:
+        InputError: With the text's place, if the bank has no such task, the task is on pairs and
+            the text is single or the other way round, or the text is empty.
+    """
+    for one in texts:
+        try:
+            entry = bank.entries[find_entry(bank, one.task)]
+        except InputError as error:
+            raise InputError(f"{one.place}: {error}") from None
+        wanted = entry.facts.get("pair")
+        if wanted is not None and wanted != (one.pair is not None):
+            raise InputError(
+                f"{one.place}: task {entry.task!r} answers "
+                f"{'pairs of texts, got one text' if wanted else 'single texts, got a pair'}"
+            )
+        for text in (one.text, one.pair):
+            if text is not None and (fault := fault_of(text)):
+                raise InputError(f"{one.place}: the text {fault}")
+
+
+def _of_lines(text: str, place: str, task: str | None) -> list[InputText]:
     """Take each line that is not empty; a tab parts the two texts of a pair."""
-    found: list[Question] = []
+    found: list[InputText] = []
     for number, line in enumerate(lines(text), start=1):
         own = line[0].rstrip("\r\n")
         if own.strip():
             first, tab, second = own.partition("\t")
             found.append(
-                Question(first, second if tab else None, _named(task), f"{place}:{number}")
+                InputText(first, second if tab else None, _named(task), f"{place}:{number}")
             )
     if not found:
         raise InputError(f"{place}: there is no text")
     return found
 
 
-def _of_records(file: RecordFile, task: str | None, columns: Columns) -> list[Question]:
+def _of_records(file: RecordFile, task: str | None, columns: Columns) -> list[InputText]:
     if task is None and TASK not in file.columns:
         raise NoTask(
             f"{file.place}: no task is named: give --task, or a column {TASK!r} with a task's name "
@@ -152,7 +189,7 @@ def _of_records(file: RecordFile, task: str | None, columns: Columns) -> list[Qu
         )
     text, pair = find_texts(file, columns)
     return [
-        Question(
+        InputText(
             _text(record, text) or "",
             _text(record, pair) if pair else None,
             task or _text(record, TASK) or _no_task(record),

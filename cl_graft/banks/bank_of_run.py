@@ -1,4 +1,4 @@
-"""Which bank belongs to a run's results: its hash in `results.json`, kept as the bank changes.
+"""The bank of a run: where it is, and its hash in `results.json`, kept as the bank changes.
 
 A change of the bank is announced before `bank.json` is replaced and settled after, so that a bank
 whose writer was killed in between is told from one that was rolled back, shortened or exchanged.
@@ -12,11 +12,39 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.banks.file_checks import Finding
-from cl_graft.experiments.folders import BANK, run_of
+from cl_graft.errors import InputError
+from cl_graft.experiments.folders import BANK, is_run, run_of
 from cl_graft.results.run_results import RESULTS, read_bank_record, write_bank_record
 from cl_graft.storage.bank_index import INDEX, bank_sha256
 
-__all__ = ["accept_bank", "bank_finding", "changing_bank"]
+__all__ = ["accept_bank", "bank_finding", "bank_folder", "changing_bank"]
+
+
+def bank_folder(folder: Path | str) -> Path:
+    """Return the bank's folder in a run or bank folder.
+
+    Raises:
+        InputError: If there is none; the runs in a folder of runs are named.
+    """
+    folder = Path(folder)
+    if not folder.exists():
+        raise InputError(f"there is no folder {folder}")
+    if (folder / "bank" / "bank.json").is_file():
+        return folder / "bank"
+    if is_run(folder) and not (folder / RESULTS).is_file():
+        raise InputError(
+            f"the run {folder} holds no {RESULTS}: it is not finished (cl-graft run --resume goes "
+            "on with it), or the file was deleted"
+        )
+    if (folder / "results.json").is_file():
+        raise InputError(
+            f"the run {folder} holds no bank: only runs of grafting have one, so there is nothing "
+            "to rebuild"
+        )
+    runs = sorted(str(path.parent.parent) for path in folder.glob("*/seed*/bank/bank.json"))
+    if runs:
+        raise InputError(f"{folder} holds runs and is none; name one of them: {', '.join(runs)}")
+    return folder
 
 
 @contextmanager

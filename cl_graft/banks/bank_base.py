@@ -1,0 +1,130 @@
+"""The base of a bank, loaded again: the checkpoint that the bank names, proved to be the same.
+
+Every bit of it is checked against the bank before anything is written into it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from cl_graft.errors import InputError, WrongArchitecture, WrongBase, WrongTokenizer
+from cl_graft.experiments.base_model import BaseHashes, base_hashes
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.grafts.region import Layout
+from cl_graft.models import (
+    Loaded,
+    check_batch,
+    check_head,
+    graftable_parameters,
+    head_of,
+    load_model,
+)
+from cl_graft.storage.files import valid
+
+__all__ = ["check_base", "check_hashes", "load_base"]
+
+
+def load_base(
+    base: BaseIdentity, *, model: str | None = None, trust_remote_code: bool = False
+) -> Loaded:
+    """Load the checkpoint that a bank names, in the bank's family, pooling and dtype.
+
+    Raises:
+        InputError: If the bank does not record how to, or the checkpoint cannot be loaded, or it
+            needs code of its own that is not trusted.
+    """
+    family = base.facts.get("family")
+    if not isinstance(family, str):
+        raise InputError(
+            "the bank does not record its model's family: it was made in Python around a model of "
+            "one's own, so rebuild that model in Python and use cl_graft.load_bank"
+        )
+    if base.facts.get("trust_remote_code") and not trust_remote_code:
+        raise InputError(
+            f"the base {model or base.model!r} brings its own Python code, which runs only with "
+            "trust_remote_code=True, on the command line --trust-remote-code (read that code first)"
+        )
+    return load_model(
+        model or base.model,
+        family=family,
+        pooling=str(base.facts.get("pooling", "mean")),
+        dtype=base.dtype,
+        precision=str(base.facts.get("precision", "fp32")),
+        revision=cast(str | None, base.facts.get("revision")) if model is None else None,
+        trust_remote_code=trust_remote_code,
+    )
+
+
+def check_base(bank: GraftBank, loaded: Loaded, *, name: str) -> None:
+    """Refuse a model that a bank was not made on, or cannot be answered with.
+
+    Args:
+        bank: The bank.
+        loaded: The model.
+        name: What messages call the bank.
+
+    Raises:
+        WrongArchitecture: If the model has other graftable parameters.
+        WrongTokenizer: If nothing but the tokenizer is another.
+        WrongBase: If the weights or their dtype are others.
+        DamagedFile: If an entry does not fit the model, or its values are NaN or infinite.
+    """
+    layout = Layout.of(graftable_parameters(loaded.model))
+    where = f"{name} belongs to another model than {loaded.name!r}:"
+    if layout != bank.layout:
+        raise WrongArchitecture(
+            f"{where} {bank.layout.total} graftable coordinates in {len(bank.layout.names)} "
+            f"parameters there, {layout.total} in {len(layout.names)} here"
+        )
+    check_hashes(bank.base.fingerprint, bank.base.facts, base_hashes(loaded), where=where)
+    for entry in bank.entries:
+        _check_entry(entry, loaded, name=f"{name}, task {entry.task!r}")
+
+
+def check_hashes(
+    fingerprint: str, recorded: Mapping[str, object], found: BaseHashes, *, where: str
+) -> None:
+    """Refuse a base that is not the recorded one.
+
+    Args:
+        fingerprint: The recorded one.
+        recorded: Holds ``"weights_sha256"`` and ``"tokenizer_sha256"``, if they were recorded.
+        found: What the loaded base has.
+        where: How the sentence begins.
+
+    Raises:
+        WrongTokenizer: If nothing but the tokenizer is another.
+        WrongBase: If anything else is.
+    """
+    if found.fingerprint == fingerprint:
+        return
+    tokenizer = recorded.get("tokenizer_sha256")
+    if recorded.get("weights_sha256") == found.weights and tokenizer != found.tokenizer:
+        raise WrongTokenizer(
+            f"{where} the weights are the same, but its tokenizer has SHA-256 "
+            f"{str(tokenizer)[:12]}…, this one has {found.tokenizer[:12]}…; token ids would stand "
+            "for other text"
+        )
+    raise WrongBase(
+        f"{where} its base has fingerprint {fingerprint[:12]}…, this model has "
+        f"{found.fingerprint[:12]}…; other weights, another dtype or another tokenizer cause this"
+    )
+
+
+def _check_entry(entry: Entry, loaded: Loaded, *, name: str) -> None:
+    """Refuse an entry that the model cannot answer with.
+
+    Raises:
+        DamagedFile: If its head or recorded batch does not fit the model, or its values are NaN or
+            infinite: nothing that was learned is.
+    """
+    with valid(name):
+        if not bool(entry.owned.values.isfinite().all()):
+            raise ValueError("its values are NaN or infinite")
+        check_head(entry.head, loaded.model)
+        head_of(entry, family=loaded.model.family)
+        if entry.canary is not None:
+            check_batch(entry.canary.inputs, loaded.model)
+            if not entry.canary.logits.is_floating_point():
+                raise ValueError(f"its recorded logits are {entry.canary.logits.dtype}")

@@ -1,0 +1,353 @@
+"""A bank on its rebuilt model: it answers texts of every task, and learns the next one.
+
+    bank = open_bank("runs/demo/grafting/seed0")
+    bank.predict("It was a delight.", task="sentiment")
+
+Nothing is needed but the bank's folder and the checkpoint of its base, so any later process can
+open it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, overload
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from cl_graft.banks.bank_base import check_base, load_base
+from cl_graft.banks.bank_of_run import bank_folder
+from cl_graft.banks.input_texts import InputText, check_texts
+from cl_graft.data import Prompt, Row, encode
+from cl_graft.errors import DamagedFile, InputError
+from cl_graft.grafts.bank import Entry, GraftBank, find_entry
+from cl_graft.inference.task_switch import Switch
+from cl_graft.models import Loaded, head_of, longest_row
+from cl_graft.models.task_server import TaskServer
+from cl_graft.runtime.progress import Progress, silent
+from cl_graft.storage import load_bank, save_bank
+
+if TYPE_CHECKING:
+    from cl_graft.banks.add import Added
+    from cl_graft.banks.verify import VerifyReport
+    from cl_graft.storage.hub import Pushed
+
+__all__ = ["Answer", "OpenBank", "Text", "open_bank"]
+
+Text = str | tuple[str, str]
+"""A text, or the two texts of a pair."""
+
+_LENGTH = 128
+"""Tokens a row where an entry does not say."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a task says of one text.
+
+    Attributes:
+        label: Name of the likeliest label; the number itself for a regression.
+        probabilities: By label name, summing to 1; empty for a regression.
+        logits: What the model gave, in the order of the labels.
+        temperature: What the logits were divided by, > 0, so that the probability of an answer is
+            how often such answers were right on dev. None if the bank holds none: the probabilities
+            are those of the model, which tend to be too high.
+        entry: Position of the entry that answered.
+    """
+
+    label: str | float
+    probabilities: Mapping[str, float]
+    logits: tuple[float, ...] = ()
+    temperature: float | None = None
+    entry: int | None = None
+
+    @property
+    def confidence(self) -> float | None:
+        """Probability of the label, in [0, 1]; None for a regression."""
+        return self.probabilities.get(str(self.label))
+
+
+@dataclass(frozen=True, eq=False)
+class OpenBank:
+    """A bank on its rebuilt model.
+
+    Attributes:
+        folder: The bank's folder.
+        loaded: The model, with the head of every entry it carried so far, and the tokenizer.
+        switch: Moves the model's weights between entries; `carry` moves the head as well.
+        server: Answers batches whose rows belong to different tasks.
+        model: Where the base is, if not under the name that the bank recorded.
+        trust_remote_code: Whether Python code that comes with the checkpoint may run.
+    """
+
+    folder: Path
+    loaded: Loaded
+    switch: Switch
+    server: TaskServer
+    model: str | None = None
+    trust_remote_code: bool = False
+
+    def __repr__(self) -> str:
+        return f"OpenBank({str(self.folder)!r}, {self.bank!r})"
+
+    def __len__(self) -> int:
+        return len(self.bank)
+
+    @property
+    def bank(self) -> GraftBank:
+        """The bank as it was read, or as `add` left it."""
+        return self.switch.bank
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Names of the tasks, each once, in the order of learning."""
+        return tuple(dict.fromkeys(entry.task for entry in self.bank.entries))
+
+    @overload
+    def predict(  # pyright: ignore[reportOverlappingOverload]  # a string is a sequence of strings
+        self, texts: Text, *, task: str | int, batch_size: int = 32
+    ) -> Answer: ...
+    @overload
+    def predict(
+        self, texts: Sequence[Text], *, task: str | int, batch_size: int = 32
+    ) -> list[Answer]: ...
+    @overload
+    def predict(
+        self, texts: Sequence[tuple[Text, str | int]], *, task: None = None, batch_size: int = 32
+    ) -> list[Answer]: ...
+    def predict(
+        self,
+        texts: Text | Sequence[Text] | Sequence[tuple[Text, str | int]],
+        *,
+        task: str | int | None = None,
+        batch_size: int = 32,
+    ) -> Answer | list[Answer]:
+        """Answer a text, texts of one task, or texts of several tasks in mixed batches.
+
+            bank.predict("It was a delight.", task="sentiment")
+            bank.predict([("It was a delight.", "sentiment"), ("Who won the match?", "topic")])
+
+        Texts of one task have the bits of the day on which it was learned. In a batch of several
+        tasks logits are equal to these up to float tolerance.
+
+        Args:
+            texts: A text; a list of texts; or, without `task`, a list of pairs (text, task). A text
+                of a task on pairs is itself a tuple of two texts.
+            task: A task's name, whose latest entry answers, or the position of an entry.
+            batch_size: Rows computed at a time, >= 1.
+
+        Returns:
+            An answer for a single text, a list of answers for a list.
+
+        Raises:
+            InputError: If no task is named, there is no such task, or a text is none that it
+                answers.
+        """
+        if batch_size < 1:
+            raise InputError(f"batch_size must be at least 1, got {batch_size}")
+        single = isinstance(texts, str | tuple)
+        asked: list[Any] = [texts] if single else list(texts)
+        if task is not None:
+            asked = [(text, task) for text in asked]
+        elif single or not all(isinstance(one, tuple) and len(one) == 2 for one in asked):
+            raise InputError(
+                "no task is named: pass task=..., or a list of pairs (text, task); tasks: "
+                f"{', '.join(self.tasks)}"
+            )
+        found = [_input_text(text, at, number) for number, (text, at) in enumerate(asked, 1)]
+        check_texts(self.bank, found)
+        answers = self._answer(found, batch_size)
+        return answers[0] if single else answers
+
+    def add(
+        self,
+        task: str,
+        *,
+        columns: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        progress: Progress = silent,
+    ) -> Added:
+        """Learn one more task into the bank's folder, and answer it from then on.
+
+        The base is loaded a second time for the training.
+
+        Args:
+            task: As in `cl_graft.banks.add.add_task`, as is all that follows.
+            columns: Columns, label names, metric.
+            settings: Settings that are not to be as in the bank's own run.
+            progress: Called after every step of a phase.
+
+        Raises:
+            InputError: As `add_task` does.
+            BankError: As `add_task` does.
+        """
+        from cl_graft.banks.add import add_task  # it trains, and answering needs no Avalanche
+
+        added = add_task(
+            self.folder,
+            task,
+            model=self.model,
+            columns=columns,
+            settings=settings,
+            device=str(self.loaded.model.device),
+            trust_remote_code=self.trust_remote_code,
+            progress=progress,
+        )
+        self.server.add(load_bank(self.folder))
+        return added
+
+    def verify(self) -> VerifyReport:
+        """Prove that every entry has the bits it was learned with: `cl_graft.banks.verify.verify`.
+
+        The bank is read from its folder again, on a base of its own.
+        """
+        from cl_graft.banks.verify import verify  # which opens banks itself
+
+        device = str(self.loaded.model.device)
+        trust = self.trust_remote_code
+        return verify(self.folder, model=self.model, device=device, trust_remote_code=trust)
+
+    def save(self, path: Path | str) -> None:
+        """Write the bank to another folder: `cl_graft.storage.save_bank`."""
+        save_bank(self.bank, path)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> Pushed:
+        """Put the bank and a model card on the hub: `cl_graft.storage.hub.push_to_hub`.
+
+        Args:
+            repo_id: Owner and name.
+            options: As in that function: `base_model`, `license`, `private`, `token` and others.
+        """
+        from cl_graft.storage.hub import push_to_hub  # the hub's client is slow to import
+
+        return push_to_hub(self.bank, repo_id, **options)
+
+    def carry(self, position: int | None) -> None:
+        """Make the model carry the answer of an entry, head included; None means the bare base."""
+        self.switch.to(position)
+        if position is None:
+            return
+        entry = self.bank.entries[position]
+        model = self.loaded.model
+        head = head_of(entry, family=model.family)
+        model.heads[str(entry.label)] = head.requires_grad_(False).to(model.device).eval()
+
+    def logits(self, inputs: Tensor, position: int) -> Tensor:
+        """Answer encoded rows, (n, 2, L), with an entry: logits of shape (n, classes), on the CPU.
+
+        The rows are one batch, so the same rows give the same bits.
+        """
+        self.carry(position)
+        model = self.loaded.model.eval()
+        with torch.no_grad():
+            return model(inputs.to(model.device), self.bank.entries[position].label).float().cpu()
+
+    def _answer(self, texts: Sequence[InputText], batch_size: int) -> list[Answer]:
+        """Answer checked texts in their order; a batch of one task is computed by switching."""
+        positions = [find_entry(self.bank, one.task) for one in texts]
+        answers: list[Answer] = []
+        for first in range(0, len(texts), batch_size):
+            rows, asked = texts[first : first + batch_size], positions[first : first + batch_size]
+            if len(set(asked)) == 1:
+                logits = self.logits(self._encode(rows, asked[0]), asked[0])
+                answers += _answers(logits, self.bank.entries[asked[0]], asked[0])
+            else:
+                answers += self._answer_mixed(rows, asked)
+        return answers
+
+    def _answer_mixed(self, rows: Sequence[InputText], positions: Sequence[int]) -> list[Answer]:
+        """Answer a batch whose rows belong to different entries."""
+        model = self.loaded.model.eval()
+        encoded = [self._encode([row], at) for row, at in zip(rows, positions, strict=True)]
+        longest = max(one.shape[-1] for one in encoded)
+        x = torch.cat([F.pad(one, (0, longest - one.shape[-1])) for one in encoded])
+        found = self.server.answer(x.to(model.device), positions)
+        return [
+            _answers(logits[None].cpu(), self.bank.entries[at], at)[0]
+            for logits, at in zip(found, positions, strict=True)
+        ]
+
+    def _encode(self, texts: Sequence[InputText], position: int) -> Tensor:
+        """Encode texts as an entry learned to read them, (n, 2, L)."""
+        facts: Mapping[str, Any] = self.bank.entries[position].facts
+        length: int = facts.get("max_length") or _LENGTH
+        prompt = facts.get("prompt")
+        return encode(
+            [Row(one.text, one.pair, 0) for one in texts],
+            self.loaded.tokenizer,
+            family=cast(Any, self.loaded.model.family),
+            prompt=Prompt(prompt["template"], prompt["words"]) if prompt else None,
+            max_length=min(length, longest_row(self.loaded.model) or length),
+        )
+
+
+def open_bank(
+    folder: Path | str,
+    *,
+    model: str | None = None,
+    device: str | torch.device = "cpu",
+    trust_remote_code: bool = False,
+) -> OpenBank:
+    """Read a bank, rebuild its base and make sure that it is the one the bank was made on.
+
+    Args:
+        folder: The bank's folder, or the run that holds it.
+        model: Where the base is now, if not under the name that the bank recorded.
+        device: Where to put the model.
+        trust_remote_code: Whether to run Python code that comes with the checkpoint. That the
+            bank was made so is not enough: it may come from somebody else.
+
+    Raises:
+        InputError: If there is no such folder, or the base cannot be loaded.
+        BankError: If the bank cannot be read, or belongs to another base.
+    """
+    where = bank_folder(folder)
+    bank = load_bank(where)
+    loaded = load_base(bank.base, model=model, trust_remote_code=trust_remote_code)
+    check_base(bank, loaded, name=str(where))
+    loaded.model.to(device).eval()
+    switch = Switch(loaded.model, bank)
+    return OpenBank(where, loaded, switch, TaskServer(switch), model, trust_remote_code)
+
+
+def _input_text(text: Text, task: str | int, number: int) -> InputText:
+    """Return the text that a caller passed, the `number`-th from 1.
+
+    Raises:
+        InputError: If it is neither a string nor two.
+    """
+    first, second = text if isinstance(text, tuple) and len(text) == 2 else (text, None)
+    if not isinstance(first, str) or not isinstance(second, str | None):
+        raise InputError(f"text {number} must be a string or a tuple of two, got {text!r}")
+    return InputText(first, second, task, f"text {number}")
+
+
+def _answers(logits: Tensor, entry: Entry, position: int) -> list[Answer]:
+    """Return what logits, (n, classes), say.
+
+    Raises:
+        DamagedFile: If the entry names another number of labels.
+    """
+    facts: Mapping[str, Any] = entry.facts
+    names = [str(name) for name in facts.get("label_names", [])]
+    if not names and logits.shape[1] == 1:
+        return [Answer(float(v), {}, (float(v),), entry=position) for v in logits[:, 0]]
+    names = names or [str(number) for number in range(logits.shape[1])]
+    if len(names) != logits.shape[1]:
+        raise DamagedFile(f"the bank names {len(names)} labels, and has {logits.shape[1]} logits")
+    found = facts.get("temperature")
+    temperature = float(found["value"]) if isinstance(found, Mapping) else None
+    shares = (logits.double() / (temperature or 1.0)).softmax(-1)
+    return [
+        Answer(
+            names[int(row.argmax())],
+            dict(zip(names, share.tolist(), strict=True)),
+            tuple(row.tolist()),
+            temperature,
+            position,
+        )
+        for row, share in zip(logits, shares, strict=True)
+    ]

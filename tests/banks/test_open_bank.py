@@ -1,0 +1,126 @@
+"""A bank that is opened answers as the model that learned it, task by task."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from tiny_runs import file_hashes, tiny_run
+
+from cl_graft import InputError
+from cl_graft.banks.open_bank import OpenBank, open_bank
+from cl_graft.data.synthetic import generate
+
+FAMILIES = [("bert", "encoder"), ("roberta", "masked_lm"), ("gpt2", "causal_lm")]
+
+
+@pytest.fixture(scope="module", params=FAMILIES, ids=[family for _, family in FAMILIES])
+def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> OpenBank:
+    kind, family = request.param
+    model = request.getfixturevalue(f"tiny_{kind}")
+    out = tmp_path_factory.mktemp(family)
+    tasks = ["sentiment", str(pairs(out / "answers.jsonl"))]
+    return open_bank(tiny_run(out / "run", model, tasks, family=family, max_length=48) / "bank")
+
+
+def pairs(path: Path) -> Path:
+    """Write a task on pairs whose label names are words of the tiny checkpoints."""
+    rows = generate("answer_entailment", split="train", rows=60, seed=0)
+    lines = [
+        {"text": row.text, "text_pair": row.text_pair, "label": ["no", "yes"][int(row.label) % 2]}
+        for row in rows
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path
+
+
+def test_an_entry_answers_the_same_whatever_was_asked_before(opened):
+    first = [entry.canary for entry in opened.bank.entries]
+    for order in ([0, 1], [1, 0], [1, 1, 0, 0]):
+        for position in order:
+            logits = opened.logits(first[position].inputs, position)
+            assert torch.equal(logits, first[position].logits)
+
+
+def test_texts_are_answered_with_label_names_and_probabilities(opened):
+    answers = opened.predict(["It was a delight.", "It was a bore!"], task="sentiment")
+    assert len(answers) == 2
+    for answer in answers:
+        assert set(answer.probabilities) == {"negative", "positive"}
+        assert sum(answer.probabilities.values()) == pytest.approx(1)
+        assert answer.label == max(answer.probabilities, key=answer.probabilities.__getitem__)
+
+
+def test_two_lines_answer_a_text(opened):
+    bank = open_bank(opened.folder)
+    answer = bank.predict("It was a delight.", task="sentiment")
+    assert answer.label in ("negative", "positive")
+    assert answer == opened.predict(["It was a delight."], task="sentiment")[0]
+
+
+def test_texts_of_several_tasks_are_answered_in_one_mixed_batch(opened):
+    assert opened.tasks == ("sentiment", "answers")
+    asked = [
+        ("It was a delight.", "sentiment"),
+        (("Who wrote it?", "A teacher wrote the long letter."), "answers"),
+        ("It was a bore!", 0),
+    ]
+    found = opened.predict(asked)
+    for (text, task), answer in zip(asked, found, strict=True):
+        alone = opened.predict(text, task=task)
+        assert (answer.entry, answer.label) == (alone.entry, alone.label)
+        assert answer.logits == pytest.approx(alone.logits, rel=1e-4, abs=1e-4)
+    assert [answer.entry for answer in found] == [0, 1, 0]
+    one = [(text, "sentiment") for text in ("It was a delight.", "It was a bore!")]
+    assert opened.predict(one) == opened.predict([text for text, _ in one], task="sentiment")
+
+
+@pytest.mark.parametrize(
+    "asked", ["Good.", ("Good.", "sentiment"), ["Good."], [("Good.", "sentiment", 1)]]
+)
+def test_without_a_task_pairs_of_text_and_task_are_wanted(opened, asked):
+    with pytest.raises(InputError, match=r"pairs \(text, task\); tasks: sentiment, answers"):
+        opened.predict(asked)
+
+
+def test_an_open_bank_learns_verifies_and_saves(tiny_bert, tmp_path):
+    bank = open_bank(tiny_run(tmp_path / "run", tiny_bert, ["sentiment"]))
+    before = bank.predict("It was a delight.", task="sentiment")
+    assert bank.add("paraphrase").position == 1
+    assert bank.tasks == ("sentiment", "paraphrase")
+    assert bank.predict(("A man.", "He is here."), task="paraphrase").entry == 1
+    assert bank.predict("It was a delight.", task="sentiment") == before
+    assert bank.verify().ok
+    bank.save(tmp_path / "copy")
+    assert file_hashes(tmp_path / "copy") == file_hashes(bank.folder)
+
+
+def test_batches_do_not_change_the_answer(opened):
+    texts = ["It was a delight.", "Bad.", "The film was long and the plot was thin."]
+    whole = opened.predict(texts, task="sentiment")
+    parts = opened.predict(texts, task="sentiment", batch_size=1)
+    assert [answer.label for answer in whole] == [answer.label for answer in parts]
+
+
+def test_a_task_on_pairs_wants_pairs(opened):
+    answer = opened.predict(("Who wrote it?", "A teacher."), task="answers")
+    assert answer.label in answer.probabilities
+    with pytest.raises(InputError, match="pairs of texts"):
+        opened.predict(["Who wrote it?"], task="answers")
+    with pytest.raises(InputError, match="single texts"):
+        opened.predict([("Good.", "Bad.")], task="sentiment")
+    with pytest.raises(InputError, match="text 2 must be a string or a tuple of two"):
+        opened.predict([("Who?", "A teacher."), ("What?",)], task="answers")
+
+
+def test_a_task_is_named_or_counted(opened):
+    assert opened.predict(["Good."], task=0) == opened.predict(["Good."], task="sentiment")
+    with pytest.raises(InputError, match="did you mean 'sentiment'"):
+        opened.predict(["Good."], task="sentimen")
+    with pytest.raises(InputError, match="positions are 0 to 1"):
+        opened.predict(["Good."], task=2)
+
+
+def test_an_empty_text_is_refused(opened):
+    with pytest.raises(InputError, match="text 2: the text is empty"):
+        opened.predict(["Good.", " "], task="sentiment")
