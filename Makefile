@@ -10,12 +10,13 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 OLDEST ?= tests/models tests/store tests/tasks tests/metrics tests/integration tests/experiments tests/cli tests/reporting
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow lint docs torture bench-table4 bench-speed bench-stream bench-frontier bench-routers bench-baselines results notebooks oldest release-check clean
+.PHONY: help venv demo test test-slow golden lint docs torture bench-table4 bench-speed bench-stream bench-frontier bench-routers bench-baselines results notebooks oldest release-check clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
 	@echo "make test          the tests (WORKERS=$(WORKERS) processes)"
 	@echo "make test-slow     the tests that take minutes"
+	@echo "make golden        what commands answer on tiny models, compared with what was recorded"
 	@echo "make lint          ruff and pyright"
 	@echo "make docs          the documentation, into docs/_build/html"
 	@echo "make notebooks     run the notebooks of docs/tutorials again, and store what they show"
@@ -73,6 +74,9 @@ oldest:
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet -c .ci/oldest.txt -e '.[demo,test]'
 	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n $(WORKERS) --dist loadfile -o filterwarnings=ignore $(OLDEST)
+
+golden: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/golden/golden.py check
 
 torture: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[audit]'
