@@ -13,18 +13,17 @@ from torch import nn
 from cl_graft.experiments.base_model import base_identity, load_base_model
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config_tasks import load_tasks
-from cl_graft.experiments.schedule import grafting_settings, region_schedule, schedule_of
-from cl_graft.experiments.strategy_host import set_schedule_
+from cl_graft.experiments.schedule import grafting_settings, schedule_of
 from cl_graft.experiments.task_metadata import task_facts
 from cl_graft.grafts.graft import copy_, gather, grafted
 from cl_graft.grafts.region import Region
 from cl_graft.metrics import score
 from cl_graft.storage.cache_folder import DirectoryCache
-from cl_graft.strategies import MultiTaskText, StopAfter, heads_for
+from cl_graft.strategies import MultiTaskText, heads_for
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import task_problem
-from cl_graft.strategies.ingredients import Ingredients
-from cl_graft.strategies.registry import find_strategy
+from cl_graft.strategies.registry import build_strategy
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.learnable_task import LearnableTask
 
@@ -99,9 +98,10 @@ class Bench:
 
         config = self.config.model_copy(update={**settings, "mode": mode})
         dense = {label: schedule_of(config, task) for label, task in enumerate(self.tasks)}
-        model, stop = self._model(), StopAfter(1)
-        strategy: Any = find_strategy("grafting").build(
-            Ingredients(
+        model = self._model()
+        strategy: Any = build_strategy(
+            "grafting",
+            StrategyInputs(
                 model=model,
                 stream=self.stream,
                 facts={
@@ -113,21 +113,19 @@ class Bench:
                     label: grafting_settings(config, schedule, seed=self.seed)
                     for label, schedule in dense.items()
                 },
-                dense=dense,
-                seed=self.seed,
-                clip=config.clip,
+                fine_tuning=dense,
+                region_lr=config.region_lr,
                 region_decay=config.region_decay,
+                clip=config.clip,
+                seed=self.seed,
                 eval_batch=config.eval_batch,
                 device=self.device,
                 evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
-                plugins=(stop,),
                 cache=self.cache,
-            )
+            ),
         )
         for label in labels:
             experience = self.stream.benchmark.streams["train"][label]
-            schedule = region_schedule(config, dense[label])
-            set_schedule_(strategy, stop, schedule, rows=len(experience.dataset))
             strategy.train(experience, eval_streams=[])
         plugin, scores = strategy.grafting, {}
         for position, label in enumerate(labels):

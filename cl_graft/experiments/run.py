@@ -38,15 +38,9 @@ from cl_graft.experiments.run_state import (
     standing_facts,
     take_up_,
 )
-from cl_graft.experiments.schedule import (
-    budgeted,
-    choose,
-    grafting_settings,
-    grid_of,
-    region_schedule,
-)
+from cl_graft.experiments.schedule import choose, grafting_settings, grid_of
 from cl_graft.experiments.setup import Setup, imposed, set_up
-from cl_graft.experiments.strategy_host import Reporter, set_schedule_
+from cl_graft.experiments.strategy_host import Reporter
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.reporting.markdown import write_run_summary
 from cl_graft.results.data_report import cut_note
@@ -60,11 +54,11 @@ from cl_graft.storage import append_entry, load_bank, only_writer, told_of_full_
 from cl_graft.storage.bank_folder import holds_entry
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.checkpoint_files import FileCheckpoints
-from cl_graft.strategies import KeepBest, StopAfter
+from cl_graft.strategies import KeepBest
 from cl_graft.strategies.experience_tasks import task_problem
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.registered import StrategyRow
-from cl_graft.strategies.registry import find_strategy
+from cl_graft.strategies.registry import build_strategy, find_strategy, loop_schedules
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 from cl_graft.training.dense_run import dense_passes
@@ -199,7 +193,6 @@ class _Run:
         self.stands = standing.facts if standing is not None else None
         self.record = setup.record if standing is None else setup.record.go_on(standing.measured)
         self.reporter = Reporter(progress, strategy=row.name, seed=setup.seed)
-        self.stop = StopAfter(1)
         self.passes = PassCounter(setup.model.task_model)
         self.bank = self._first_entries()
         # A prompt can be asked before its task was learned, and so can a head that others have
@@ -213,14 +206,14 @@ class _Run:
 
     def learn_stream(self) -> RunResult:
         """Learn one task after the other, and measure all of them after each."""
-        dense = self._schedules()
-        strategy = self.row.build(self._ingredients(dense))
+        inputs = self._inputs(self._schedules())
+        schedules = loop_schedules(self.row, inputs, self.record.settings)
+        strategy = build_strategy(self.row.name, inputs, **self.record.settings)
         train, test = (self.setup.stream.benchmark.streams[name] for name in ("train", "test"))
         label = self._take_up_(strategy, train, test)
         while True:
             asked = test if self.zero_shot else test[: label + 1]
-            schedule = budgeted(self.row, dense, label, settings=self.record.settings)
-            self._learn(strategy, train[label], asked, label=label, schedule=schedule)
+            self._learn(strategy, train[label], asked, label=label, schedule=schedules[label])
             label += 1
             result = self._write(learned=label)
             if result.complete:
@@ -239,12 +232,9 @@ class _Run:
         """Learn a task and measure all that can be asked."""
         record = self.record
         name, saved = record.tasks[label], Counter(self.cache.saved)
-        if self.row.trains == "region":
-            schedule = region_schedule(self.config, schedule)
         self.reporter.task, self.reporter.steps = name, schedule.steps
         held = self.row.holds(strategy)
         self.passes.take()
-        set_schedule_(strategy, self.stop, schedule, rows=len(experience.dataset))
         started = time.perf_counter()
         phase = "region training" if self.row.trains == "region" else "training"
         with about_task(name), in_phase(phase):
@@ -360,9 +350,9 @@ class _Run:
             }
         return chosen
 
-    def _ingredients(self, dense: dict[int, FineTuning]) -> Ingredients:
+    def _inputs(self, dense: dict[int, FineTuning]) -> StrategyInputs:
         setup, config = self.setup, self.config
-        return Ingredients(
+        return StrategyInputs(
             model=setup.model,
             stream=setup.stream,
             facts=setup.facts,
@@ -371,10 +361,11 @@ class _Run:
                 label: grafting_settings(config, schedule, seed=setup.seed)
                 for label, schedule in dense.items()
             },
-            dense=dense,
-            seed=setup.seed,
-            clip=config.clip,
+            fine_tuning=dense,
+            region_lr=config.region_lr,
             region_decay=config.region_decay,
+            clip=config.clip,
+            seed=setup.seed,
             eval_batch=config.eval_batch,
             device=setup.device,
             evaluator=EvaluationPlugin(
@@ -383,14 +374,13 @@ class _Run:
                 loggers=[self.curves],
                 collect_all=False,  # Avalanche would keep every value ever logged.
             ),
-            plugins=(self.stop, self.reporter),
+            plugins=(self.reporter,),
             cache=self.cache,
             bank=self.bank,
             checkpoints=self.checkpoints if self.row.memory else Unkept(self.checkpoints.poll),
-            aside=lambda: {"log": self.curves.position(), "standing": self.stands},
+            extra_state=lambda: {"log": self.curves.position(), "standing": self.stands},
             on_entry=self._keep_entry,
             progress=self.reporter.phase,
-            settings=self.record.settings,
         )
 
     def _keep_entry(self, bank: GraftBank) -> None:

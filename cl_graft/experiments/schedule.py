@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cl_graft.errors import DivergedError
 from cl_graft.experiments.config import DEFAULT_STEPS, ExperimentConfig
@@ -19,7 +19,6 @@ from cl_graft.experiments.presets import (
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
-from cl_graft.strategies.registered import StrategyRow
 from cl_graft.training.dense_run import DenseRun, Progress, fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from cl_graft.data import TextTask
 
 __all__ = [
-    "budgeted",
     "choose",
     "converging",
     "grafting_settings",
@@ -59,26 +57,6 @@ def schedule_of(config: ExperimentConfig, task: TextTask) -> FineTuning:
         group_by_length=config.group_by_length,
         evaluations=config.evaluations,
     )
-
-
-def budgeted(
-    row: StrategyRow, dense: Mapping[int, FineTuning], label: int, *, settings: Mapping[str, Any]
-) -> FineTuning:
-    """Return what a strategy's loop may take for a task: its schedule, with the steps it is due.
-
-    Args:
-        row: The strategy; see `StrategyRow.budget`.
-        dense: The schedules of all tasks, by task label.
-        label: The task.
-        settings: The strategy's own; its learning rate is one of them where it needs another.
-    """
-    schedule = replace(dense[label], lr=settings.get("lr", dense[label].lr))
-    if row.budget == "task":
-        return schedule
-    steps = [other.steps for _, other in sorted(dense.items())]
-    if row.budget == "so far":
-        return replace(schedule, steps=sum(steps[: label + 1]))
-    return replace(schedule, steps=schedule.steps if label else sum(steps))
 
 
 def region_schedule(config: ExperimentConfig, dense: FineTuning) -> FineTuning:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from cl_graft.localization import LOCALIZERS
 from cl_graft.strategies.grafting import GraftingContinual
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.loop.budgets import ClipGradient, LinearDecay
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.registered import BY_LABEL, Family, Memory, StrategyRow
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["ADDS_ENTRY", "REGION_RATES", "ROWS", "grafting_plugin", "plugins_of_regions"]
 
@@ -22,31 +22,31 @@ ADDS_ENTRY = "an entry of the bank: its head and its graft"
 REGION_RATES = {"region_lr": (0.03, 0.1, 0.3, 1.0)}
 
 
-def grafting_plugin(given: Ingredients) -> GraftingPlugin:
+def grafting_plugin(inputs: StrategyInputs) -> GraftingPlugin:
     """Return the plugin that learns tasks as the config says."""
     return GraftingPlugin(
-        next(iter(given.grafting.values())),
-        by_label=given.grafting,
-        bank=given.bank,
-        dev=given.dev,
-        facts=given.facts,
-        identity=given.identity,
-        cache=given.cache,
-        checkpoints=given.checkpoints,
-        on_entry=given.on_entry,
-        progress=given.progress,
+        next(iter(inputs.grafting_settings.values())),
+        by_label=inputs.grafting_settings,
+        bank=inputs.bank,
+        dev=inputs.dev,
+        facts=inputs.task_facts,
+        identity=inputs.identity,
+        cache=inputs.cache,
+        checkpoints=inputs.checkpoints,
+        on_entry=inputs.on_entry,
+        progress=inputs.progress,
     )
 
 
-def plugins_of_regions(given: Ingredients) -> list[SupervisedPlugin]:
+def plugins_of_regions(inputs: StrategyInputs) -> list[SupervisedPlugin]:
     """Return the plugins of a loop that trains regions, but for `GraftingPlugin`."""
-    decay = [LinearDecay(lr=1.0, steps=1)] if given.region_decay else []
-    return given.plugins_around(ClipGradient(given.clip), *decay)
+    decay = [LinearDecay(lr=1.0, steps=1)] if inputs.region_decay else []
+    return inputs.loop_plugins(ClipGradient(inputs.clip), *decay)
 
 
-def _grafting(given: Ingredients) -> SupervisedTemplate:
-    plugin, plugins = grafting_plugin(given), plugins_of_regions(given)
-    return GraftingContinual(**given.host(), grafting=plugin, plugins=plugins)
+def _grafting(inputs: StrategyInputs) -> SupervisedTemplate:
+    plugin, plugins = grafting_plugin(inputs), plugins_of_regions(inputs)
+    return GraftingContinual(**inputs.template_arguments(), grafting=plugin, plugins=plugins)
 
 
 def _know_by_bank(

@@ -15,7 +15,6 @@ from cl_graft.grafts.merging import MERGES, merge_grafts
 from cl_graft.localization import find_localizer
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.merged import MergingPlugin
 from cl_graft.strategies.method_settings import Setting, Value
 from cl_graft.strategies.registered import OWN_HEADS, Memory, StrategyRow
@@ -28,6 +27,7 @@ from cl_graft.strategies.routed_rows import (
     remember,
 )
 from cl_graft.strategies.routing import RoutedText
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["ROWS"]
 
@@ -44,37 +44,39 @@ _COEFFICIENT = Setting("coefficient", 1.0, "What the merged vector is multiplied
 _COEFFICIENTS: dict[str, tuple[Value, ...]] = {"coefficient": (0.4, 0.7, 1.0, 1.4)}
 
 
-def _build(rule: str) -> Callable[[Ingredients], SupervisedTemplate]:
-    def build(given: Ingredients) -> SupervisedTemplate:
-        plugin = _plugin(given, rule)
-        if given.settings[_TASK.name] == "given":
-            return Naive(**given.host(), plugins=given.plugins_around(plugin))
-        if given.model.task_model.family != "encoder":
+def _build(rule: str) -> Callable[[StrategyInputs], SupervisedTemplate]:
+    def build(inputs: StrategyInputs) -> SupervisedTemplate:
+        plugin = _plugin(inputs, rule)
+        if inputs.settings[_TASK.name] == "given":
+            return Naive(**inputs.template_arguments(), plugins=inputs.loop_plugins(plugin))
+        if inputs.model.task_model.family != "encoder":
             raise InputError("routers need an encoder's features; merge with task: given")
-        router, plugins = _ROUTERS[given.settings[_TASK.name]](given), given.plugins_around()
-        return RoutedText(**given.host(), learner=plugin, router=router, plugins=plugins)
+        router, plugins = _ROUTERS[inputs.settings[_TASK.name]](inputs), inputs.loop_plugins()
+        return RoutedText(
+            **inputs.template_arguments(), learner=plugin, router=router, plugins=plugins
+        )
 
     return build
 
 
-def _plugin(given: Ingredients, rule: str) -> MergingPlugin:
-    localizer = next(iter(given.grafting.values())).localizer
+def _plugin(inputs: StrategyInputs, rule: str) -> MergingPlugin:
+    localizer = next(iter(inputs.grafting_settings.values())).localizer
     if not find_localizer(localizer).needs_tuned:
         raise InputError(
             f"merging needs the values of a dense run, and the localizer {localizer!r} makes none; "
             "choose another localizer"
         )
     of_heads = {setting.name for setting in _OF_HEADS}
-    own = {name: value for name, value in given.settings.items() if name not in of_heads}
+    own = {name: value for name, value in inputs.settings.items() if name not in of_heads}
     return MergingPlugin(
-        partial(merge_grafts, rule=rule, seed=given.seed, **own),
-        given.grafting,
-        identity=given.identity,
-        dev=given.dev,
-        metrics=given.metrics,
-        cache=given.cache,
-        checkpoints=given.checkpoints,
-        progress=given.progress,
+        partial(merge_grafts, rule=rule, seed=inputs.seed, **own),
+        inputs.grafting_settings,
+        identity=inputs.identify_base(),
+        dev=inputs.dev,
+        metrics=inputs.metrics,
+        cache=inputs.cache,
+        checkpoints=inputs.checkpoints,
+        progress=inputs.progress,
     )
 
 

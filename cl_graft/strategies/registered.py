@@ -10,9 +10,9 @@ from typing import Any, Literal
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.method_settings import Setting, Value
 from cl_graft.strategies.method_size import Size
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["BY_LABEL", "OWN_HEADS", "Budget", "Family", "Memory", "StrategyRow", "listed_only"]
 
@@ -92,7 +92,7 @@ class StrategyRow:
     source: str
     trains: Literal["everything", "region", "its own", "nothing"]
     keeps: Literal["entry", "model", "head"]
-    build: Callable[[Ingredients], SupervisedTemplate]
+    build: Callable[[StrategyInputs], SupervisedTemplate]
     memory: Memory | None = None
     settings: tuple[Setting, ...] = ()
     grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class StrategyRow:
 def listed_only(name: str, family: Family, source: str, *, broken: str) -> StrategyRow:
     """Make the row of a strategy that cannot run, to say why."""
 
-    def build(given: Ingredients) -> SupervisedTemplate:
+    def build(inputs: StrategyInputs) -> SupervisedTemplate:
         raise ValueError(f"{name} cannot run: {broken}")
 
     return StrategyRow(name, family, source, "everything", "head", build, adds="–", broken=broken)

@@ -18,11 +18,11 @@ from cl_graft.strategies.graft_rows import (
     grafting_plugin,
     plugins_of_regions,
 )
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.method_settings import Setting, Value
 from cl_graft.strategies.method_size import Room, Size
 from cl_graft.strategies.registered import OWN_HEADS, Memory, StrategyRow
 from cl_graft.strategies.routing import AnswerRouter, FeatureRouter, FeatureRule, RoutedText, Router
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["DEPTH", "ROWS", "SHRINKAGE", "by_discriminant", "by_prototypes", "recall", "remember"]
 
@@ -44,40 +44,40 @@ _RATES_AND_DEPTHS = {**REGION_RATES, DEPTH.name: (0.33, 1.0)}
 
 
 def _routed(
-    router: Callable[[Ingredients], Router],
-) -> Callable[[Ingredients], SupervisedTemplate]:
-    def build(given: Ingredients) -> SupervisedTemplate:
+    router: Callable[[StrategyInputs], Router],
+) -> Callable[[StrategyInputs], SupervisedTemplate]:
+    def build(inputs: StrategyInputs) -> SupervisedTemplate:
         return RoutedText(
-            **given.host(),
-            learner=grafting_plugin(given),
-            router=router(given),
-            plugins=plugins_of_regions(given),
+            **inputs.template_arguments(),
+            learner=grafting_plugin(inputs),
+            router=router(inputs),
+            plugins=plugins_of_regions(inputs),
         )
 
     return build
 
 
-def by_prototypes(given: Ingredients) -> Router:
+def by_prototypes(inputs: StrategyInputs) -> Router:
     """Return the router by the nearest class mean."""
-    return _by_features(given, nearest_prototype, scatter=False)
+    return _by_features(inputs, nearest_prototype, scatter=False)
 
 
-def by_discriminant(given: Ingredients) -> Router:
+def by_discriminant(inputs: StrategyInputs) -> Router:
     """Return the router by linear discriminant analysis."""
-    rule = partial(discriminant, shrinkage=given.settings[SHRINKAGE.name])
-    return _by_features(given, rule, scatter=True)
+    rule = partial(discriminant, shrinkage=inputs.settings[SHRINKAGE.name])
+    return _by_features(inputs, rule, scatter=True)
 
 
-def _by_features(given: Ingredients, rule: FeatureRule, *, scatter: bool) -> Router:
-    size, depth = given.model.task_model.hidden_size, given.settings[DEPTH.name]
+def _by_features(inputs: StrategyInputs, rule: FeatureRule, *, scatter: bool) -> Router:
+    size, depth = inputs.model.task_model.hidden_size, inputs.settings[DEPTH.name]
     return FeatureRouter(rule, size=size, depth=depth, scatter=scatter)
 
 
-def _by_entropy(given: Ingredients) -> Router:
+def _by_entropy(inputs: StrategyInputs) -> Router:
     return AnswerRouter(least_entropy)
 
 
-def _by_energy(given: Ingredients) -> Router:
+def _by_energy(inputs: StrategyInputs) -> Router:
     return AnswerRouter(least_energy)
 
 
@@ -111,7 +111,7 @@ def _mean_and_scatter_bytes(room: Room, value: int) -> float:
 def _row(
     name: str,
     source: str,
-    router: Callable[[Ingredients], Router],
+    router: Callable[[StrategyInputs], Router],
     *,
     adds: str = ADDS_ENTRY,
     settings: tuple[Setting, ...] = (),

@@ -1,7 +1,6 @@
 """Small runs that several tests look at, each done once a session."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ def kept_strategy(
     `before` gets the strategy before it learns.
     """
     from cl_graft.experiments import run
-    from cl_graft.strategies.registry import STRATEGIES
+    from cl_graft.strategies.registry import build_strategy
 
     runs = Runs(small_runs.model, tmp_path, drawn=small_runs.drawn)
 
@@ -49,17 +48,12 @@ def kept_strategy(
     ) -> Any:
         kept = []
 
-        def find(wanted: str) -> Any:
-            row = STRATEGIES[wanted]
+        def build(*given: Any, **settings: Any) -> Any:
+            kept.append(build_strategy(*given, **settings))
+            before(kept[-1])
+            return kept[-1]
 
-            def build(given: Any) -> Any:
-                kept.append(row.build(given))
-                before(kept[-1])
-                return kept[-1]
-
-            return replace(row, build=build)
-
-        monkeypatch.setattr(run, "find_strategy", find)
+        monkeypatch.setattr(run, "build_strategy", build)
         runs(name, own=own, **(run_settings or {}))
         return kept[-1]
 

@@ -20,10 +20,10 @@ from torch import Tensor
 from cl_graft.grafts.graft import load_
 from cl_graft.strategies.baselines.stored_bytes import bytes_of
 from cl_graft.strategies.independent import IndependentPlugin
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.loop.text_batches import shuffled_batches
 from cl_graft.strategies.registered import BY_LABEL, Memory, StrategyRow
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.examples import Examples
 from cl_graft.training.passes import Passes
 
@@ -82,44 +82,44 @@ class RowsOf(SupervisedPlugin, supports_distributed=False):
         return sum(bytes_of(experience.encoded) for experience in self.stream[:tasks])
 
 
-def _naive(given: Ingredients) -> SupervisedTemplate:
-    return given.naive()
+def _naive(inputs: StrategyInputs) -> SupervisedTemplate:
+    return inputs.naive()
 
 
-def _from_scratch(given: Ingredients) -> SupervisedTemplate:
+def _from_scratch(inputs: StrategyInputs) -> SupervisedTemplate:
     plugin: Any = FromScratchTrainingPlugin()
-    return given.naive(plugin)
+    return inputs.naive(plugin)
 
 
-def _cumulative(given: Ingredients) -> SupervisedTemplate:
-    return given.naive(_rows_of(given, so_far=True))
+def _cumulative(inputs: StrategyInputs) -> SupervisedTemplate:
+    return inputs.naive(_rows_of(inputs, so_far=True))
 
 
-def _joint(given: Ingredients) -> SupervisedTemplate:
+def _joint(inputs: StrategyInputs) -> SupervisedTemplate:
     # All tasks are learned at once, so all heads are there from the start.
-    for experience in given.stream.benchmark.train_stream:
-        given.model.adaptation(experience)
-    return given.naive(_rows_of(given, so_far=False))
+    for experience in inputs.stream.benchmark.train_stream:
+        inputs.model.adaptation(experience)
+    return inputs.naive(_rows_of(inputs, so_far=False))
 
 
-def _rows_of(given: Ingredients, *, so_far: bool) -> RowsOf:
-    stream = given.stream.benchmark.train_stream
-    grouped = given.first_schedule.group_by_length
-    return RowsOf(stream, so_far=so_far, seed=given.seed, group_by_length=grouped)
+def _rows_of(inputs: StrategyInputs, *, so_far: bool) -> RowsOf:
+    stream = inputs.stream.benchmark.train_stream
+    grouped = inputs.first_schedule.group_by_length
+    return RowsOf(stream, so_far=so_far, seed=inputs.seed, group_by_length=grouped)
 
 
-def _independent(given: Ingredients) -> SupervisedTemplate:
+def _independent(inputs: StrategyInputs) -> SupervisedTemplate:
     plugin = IndependentPlugin(
-        given.dense,
-        base=given.identity.fingerprint,
-        dev=given.dev,
-        metrics=given.metrics,
-        seed=given.seed,
-        cache=given.cache,
-        checkpoints=given.checkpoints,
-        progress=given.progress,
+        inputs.dense_runs,
+        base=inputs.identify_base().fingerprint,
+        dev=inputs.dev,
+        metrics=inputs.metrics,
+        seed=inputs.seed,
+        cache=inputs.cache,
+        checkpoints=inputs.checkpoints,
+        progress=inputs.progress,
     )
-    return Naive(**given.host(), plugins=given.plugins_around(plugin))
+    return Naive(**inputs.template_arguments(), plugins=inputs.loop_plugins(plugin))
 
 
 def _past_rows(strategy: SupervisedTemplate) -> int:

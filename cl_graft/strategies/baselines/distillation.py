@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from cl_graft.models import TaskModel
 from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
 from cl_graft.strategies.heads import carrier_of
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.method_settings import Setting
 from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["ROWS", "DistilOneHead", "LessForgetfulText"]
 
@@ -54,15 +54,15 @@ class DistilOneHead(LwFPlugin):
         seen[first] = classes
 
 
-def _lwf(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
-    kind = DistilOneHead if given.model.one_head else LwFPlugin
+def _lwf(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
+    kind = DistilOneHead if inputs.model.one_head else LwFPlugin
     plugin = kind(alpha=own["alpha"], temperature=own["temperature"])
-    return given.naive(plugin, whole_batches=True)
+    return inputs.naive(plugin, whole_batches=True)
 
 
-def _lfl(given: Ingredients) -> SupervisedTemplate:
-    return given.naive(LessForgetfulText(given.settings["lambda_e"]), whole_batches=True)
+def _lfl(inputs: StrategyInputs) -> SupervisedTemplate:
+    return inputs.naive(LessForgetfulText(inputs.settings["lambda_e"]), whole_batches=True)
 
 
 def _held_by_lwf(strategy: SupervisedTemplate) -> int:

@@ -26,10 +26,10 @@ from cl_graft.strategies.baselines.own_values import (
     with_own_optimizer,
 )
 from cl_graft.strategies.baselines.stored_bytes import bytes_of
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.method_settings import Setting
 from cl_graft.strategies.method_size import Room, Size
 from cl_graft.strategies.registered import BY_LABEL, StrategyRow
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = [
     "ROWS",
@@ -207,26 +207,26 @@ def _named(parts: Sequence[str]) -> Any:
     return choose
 
 
-def _bitfit(given: Ingredients) -> SupervisedTemplate:
-    return with_own_optimizer(given, OwnValues(biases))
+def _bitfit(inputs: StrategyInputs) -> SupervisedTemplate:
+    return with_own_optimizer(inputs, OwnValues(biases))
 
 
-def _adapters(given: Ingredients) -> SupervisedTemplate:
-    add_adapters_(given.model.task_model, size=given.settings["size"], seed=given.seed)
-    return with_own_optimizer(given, OwnValues(adapter_parameters))
+def _adapters(inputs: StrategyInputs) -> SupervisedTemplate:
+    add_adapters_(inputs.model.task_model, size=inputs.settings["size"], seed=inputs.seed)
+    return with_own_optimizer(inputs, OwnValues(adapter_parameters))
 
 
-def _prompt(given: Ingredients) -> SupervisedTemplate:
-    model, tokens = given.model.task_model, given.settings["tokens"]
+def _prompt(inputs: StrategyInputs) -> SupervisedTemplate:
+    model, tokens = inputs.model.task_model, inputs.settings["tokens"]
     longest = _positions(model)
-    length = given.stream.tasks[0].splits["train"][0].shape[-1]
+    length = inputs.stream.tasks[0].splits["train"][0].shape[-1]
     if longest is not None and length + tokens > longest:
         raise InputError(
             f"prompt_tuning puts {tokens} vectors before texts of up to {length} tokens, but the "
             f"model takes {longest}: lower max_length or strategy_settings.prompt_tuning.tokens"
         )
-    add_prompt_(model, tokens=tokens, seed=given.seed)
-    return with_own_optimizer(given, OwnValues(_named([_PROMPT])))
+    add_prompt_(model, tokens=tokens, seed=inputs.seed)
+    return with_own_optimizer(inputs, OwnValues(_named([_PROMPT])))
 
 
 def _bias_bytes(room: Room, value: int) -> float:

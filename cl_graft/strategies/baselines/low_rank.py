@@ -27,10 +27,10 @@ from cl_graft.strategies.baselines.own_values import (
 )
 from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
 from cl_graft.strategies.heads import carrier_of
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.method_settings import Setting
 from cl_graft.strategies.method_size import Room, Size
 from cl_graft.strategies.registered import BY_LABEL, StrategyRow
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.linear_layers import is_conv1d
 
 __all__ = ["ROWS", "OrthogonalLoRA", "add_lora_", "lora_parameters"]
@@ -137,26 +137,26 @@ def _lora_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
             yield name, module
 
 
-def _with_lora(given: Ingredients) -> None:
-    own = given.settings
-    model = given.model.task_model
-    add_lora_(model, rank=own["rank"], alpha=own["alpha"], seed=given.seed)
+def _with_lora(inputs: StrategyInputs) -> None:
+    own = inputs.settings
+    model = inputs.model.task_model
+    add_lora_(model, rank=own["rank"], alpha=own["alpha"], seed=inputs.seed)
 
 
-def _lora(given: Ingredients) -> SupervisedTemplate:
-    _with_lora(given)
-    return with_own_optimizer(given, OwnValues(lora_parameters))
+def _lora(inputs: StrategyInputs) -> SupervisedTemplate:
+    _with_lora(inputs)
+    return with_own_optimizer(inputs, OwnValues(lora_parameters))
 
 
-def _sequential_lora(given: Ingredients) -> SupervisedTemplate:
-    _with_lora(given)
-    return with_own_optimizer(given, TrainOnly(lora_parameters))
+def _sequential_lora(inputs: StrategyInputs) -> SupervisedTemplate:
+    _with_lora(inputs)
+    return with_own_optimizer(inputs, TrainOnly(lora_parameters))
 
 
-def _o_lora(given: Ingredients) -> SupervisedTemplate:
-    _with_lora(given)
-    plugin = OrthogonalLoRA(weight=given.settings["orthogonality"], seed=given.seed)
-    return with_own_optimizer(given, plugin)
+def _o_lora(inputs: StrategyInputs) -> SupervisedTemplate:
+    _with_lora(inputs)
+    plugin = OrthogonalLoRA(weight=inputs.settings["orthogonality"], seed=inputs.seed)
+    return with_own_optimizer(inputs, plugin)
 
 
 def _held_by_o_lora(strategy: SupervisedTemplate) -> int:

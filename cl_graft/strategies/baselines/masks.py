@@ -30,10 +30,10 @@ from cl_graft.strategies.baselines.own_values import (
 )
 from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
 from cl_graft.strategies.heads import carrier_of
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.method_settings import Setting
 from cl_graft.strategies.method_size import Room, Size
 from cl_graft.strategies.registered import BY_LABEL, StrategyRow
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["ROWS", "ChosenWeights", "MaskedMatrices", "above", "largest"]
 
@@ -210,30 +210,30 @@ def _unpacked(packed: Tensor, like: Tensor) -> Tensor:
     return bits.flatten()[: like.numel()].view(like.shape).to(like.device, like.dtype)
 
 
-def _piggyback(given: Ingredients) -> SupervisedTemplate:
+def _piggyback(inputs: StrategyInputs) -> SupervisedTemplate:
     return with_own_optimizer(
-        given,
+        inputs,
         MaskedMatrices(
-            given.model.task_model,
+            inputs.model.task_model,
             rule=above(_THRESHOLD),
             start=lambda weight: torch.full_like(weight, _START),
         ),
     )
 
 
-def _supsup(given: Ingredients) -> SupervisedTemplate:
-    rule = largest(given.settings["share"])
+def _supsup(inputs: StrategyInputs) -> SupervisedTemplate:
+    rule = largest(inputs.settings["share"])
     return with_own_optimizer(
-        given, MaskedMatrices(given.model.task_model, rule=rule, start=torch.abs)
+        inputs, MaskedMatrices(inputs.model.task_model, rule=rule, start=torch.abs)
     )
 
 
-def _wsn(given: Ingredients) -> SupervisedTemplate:
-    rule = largest(given.settings["share"])
-    model = given.model.task_model
+def _wsn(inputs: StrategyInputs) -> SupervisedTemplate:
+    rule = largest(inputs.settings["share"])
+    model = inputs.model.task_model
     # The paper's code ranks |scores|, which takes up a weight again whose score went far below 0.
     plugin = MaskedMatrices(model, rule=rule, start=torch.abs, absolute=True, trains_weights=True)
-    return with_own_optimizer(given, plugin)
+    return with_own_optimizer(inputs, plugin)
 
 
 def _held(strategy: SupervisedTemplate) -> int:

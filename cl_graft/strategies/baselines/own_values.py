@@ -18,9 +18,9 @@ from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.runtime.checkpoints import joined, part_of
 from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
 from cl_graft.strategies.heads import carrier_of, heads_of
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.method_settings import Setting
 from cl_graft.strategies.registered import Memory
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = [
     "OPTIMIZER",
@@ -164,7 +164,7 @@ def learning_rate(default: float) -> Setting:
     return Setting("lr", default, "Learning rate, in place of the config's.", least=1e-12)
 
 
-def with_own_optimizer(given: Ingredients, *own: SupervisedPlugin) -> Naive:
+def with_own_optimizer(inputs: StrategyInputs, *own: SupervisedPlugin) -> Naive:
     """Make Avalanche's Naive with an optimiser that is a setting, and without weight decay."""
-    host = given.host(optimizer=given.settings["optimizer"])
-    return Naive(**host, plugins=given.looped(*own))
+    host = inputs.template_arguments(optimizer=inputs.settings["optimizer"])
+    return Naive(**host, plugins=inputs.training_plugins(*own))

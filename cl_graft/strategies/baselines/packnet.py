@@ -23,11 +23,11 @@ from cl_graft.models import graftable_parameters
 from cl_graft.strategies.baselines.own_values import frozen_but
 from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
 from cl_graft.strategies.heads import carrier_of
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.method_settings import Setting
 from cl_graft.strategies.method_size import Room, Size
 from cl_graft.strategies.registered import BY_LABEL, StrategyRow
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["ROWS", "PackedWeights"]
 
@@ -155,14 +155,14 @@ def _matrices(carrier: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in graftable_parameters(carrier).items() if p.dim() == 2}
 
 
-def _packnet(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
+def _packnet(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
     plugin = PackedWeights(
         prune=own["prune"],
         retrain=own["retrain"],
-        steps={label: schedule.steps for label, schedule in given.dense.items()},
+        steps={label: schedule.steps for label, schedule in inputs.dense_runs.items()},
     )
-    return Naive(**given.host(), plugins=given.looped(plugin))
+    return Naive(**inputs.template_arguments(), plugins=inputs.training_plugins(plugin))
 
 
 def _held(strategy: SupervisedTemplate) -> int:

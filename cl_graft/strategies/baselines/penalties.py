@@ -17,9 +17,9 @@ from avalanche.training.plugins import (
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.method_settings import Setting
 from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["ROWS", "RWalkOnHeads"]
 
@@ -41,32 +41,32 @@ class RWalkOnHeads(RWalkPlugin):
         strategy.model.train()
 
 
-def _ewc(given: Ingredients) -> SupervisedTemplate:
-    return given.naive(EWCPlugin(given.settings["ewc_lambda"]))
+def _ewc(inputs: StrategyInputs) -> SupervisedTemplate:
+    return inputs.naive(EWCPlugin(inputs.settings["ewc_lambda"]))
 
 
-def _ewc_online(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
-    return given.naive(
+def _ewc_online(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
+    return inputs.naive(
         EWCPlugin(own["ewc_lambda"], mode="online", decay_factor=own["decay_factor"])
     )
 
 
-def _si(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
-    return given.naive(SynapticIntelligencePlugin(own["si_lambda"], eps=own["eps"]))
+def _si(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
+    return inputs.naive(SynapticIntelligencePlugin(own["si_lambda"], eps=own["eps"]))
 
 
-def _mas(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
-    return given.naive(MASPlugin(lambda_reg=own["lambda_reg"], alpha=own["alpha"]))
+def _mas(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
+    return inputs.naive(MASPlugin(lambda_reg=own["lambda_reg"], alpha=own["alpha"]))
 
 
-def _rwalk(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
+def _rwalk(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
     # A task without one update of the scores would divide them by their largest, 0.
-    often = min(own["delta_t"], *(schedule.steps for schedule in given.dense.values()))
-    return given.naive(
+    often = min(own["delta_t"], *(schedule.steps for schedule in inputs.dense_runs.values()))
+    return inputs.naive(
         RWalkOnHeads(ewc_lambda=own["ewc_lambda"], ewc_alpha=own["ewc_alpha"], delta_t=often)
     )
 

@@ -18,10 +18,10 @@ from cl_graft.models import TaskModel
 from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of, row_bytes
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.strategies.heads import carrier_of
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.method_settings import Setting
 from cl_graft.strategies.method_size import Room, Size
 from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["ROWS", "OnFeatures", "PrototypesOfTasks"]
 
@@ -95,17 +95,17 @@ class PrototypesOfTasks(CoPEPlugin):
         strategy.mb_output = strategy.mb_output @ prototypes.T / self.T
 
 
-def _cope(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
+def _cope(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
     plugin = PrototypesOfTasks(
-        _numbers(given.stream),
-        size=given.model.task_model.hidden_size,
+        _numbers(inputs.stream),
+        size=inputs.model.task_model.hidden_size,
         mem_size=own["mem_size"],
         alpha=own["alpha"],
         temperature=own["temperature"],
     )
     # Prototypes are no values of the optimiser's: those of the last step answer.
-    return given.hosted(OnFeatures, plugin, whole_batches=True, chooses=False)
+    return inputs.sgd_strategy(OnFeatures, plugin, whole_batches=True, keep_best=False)
 
 
 def _numbers(stream: TextStream) -> dict[int, range]:

@@ -24,10 +24,10 @@ from torch.utils.data import DataLoader
 
 from cl_graft.errors import InputError
 from cl_graft.strategies.baselines.stored_bytes import bytes_of, plugin_of, row_bytes
-from cl_graft.strategies.ingredients import Ingredients
 from cl_graft.strategies.method_settings import Setting
 from cl_graft.strategies.method_size import Room, Size
 from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["ROWS", "AGEMOnHeads", "GEMOnHeads", "InterferedReplay", "LogitsOfTasks"]
 
@@ -150,50 +150,50 @@ class GEMOnHeads(_OnHeads, GEMPlugin):
     """Avalanche's `GEMPlugin`, whose projection reaches the heads of finished tasks too."""
 
 
-def _replay(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
-    return given.naive(
+def _replay(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
+    return inputs.naive(
         ReplayPlugin(mem_size=own["mem_size"], batch_size_mem=own["batch_size_mem"] or None)
     )
 
 
-def _gdumb(given: Ingredients) -> SupervisedTemplate:
-    count, tasks = given.first_schedule.batch_size, len(given.stream.tasks)
+def _gdumb(inputs: StrategyInputs) -> SupervisedTemplate:
+    count, tasks = inputs.first_schedule.batch_size, len(inputs.stream.tasks)
     _check_share("gdumb", "batch_size", count, tasks)
-    return given.naive(GDumbPlugin(mem_size=given.settings["mem_size"]))
+    return inputs.naive(GDumbPlugin(mem_size=inputs.settings["mem_size"]))
 
 
-def _agem(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
-    _check_share("agem", "sample_size", own["sample_size"], len(given.stream.tasks) - 1)
+def _agem(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
+    _check_share("agem", "sample_size", own["sample_size"], len(inputs.stream.tasks) - 1)
     plugin = AGEMOnHeads(own["patterns_per_experience"], own["sample_size"])
-    return given.naive(plugin)
+    return inputs.naive(plugin)
 
 
-def _gem(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
-    return given.naive(GEMOnHeads(own["patterns_per_experience"], own["memory_strength"]))
+def _gem(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
+    return inputs.naive(GEMOnHeads(own["patterns_per_experience"], own["memory_strength"]))
 
 
-def _mir(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
+def _mir(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
     plugin = InterferedReplay(
         mem_size=own["mem_size"],
         subsample=own["subsample"],
-        batch_size_mem=own["batch_size_mem"] or given.first_schedule.batch_size,
+        batch_size_mem=own["batch_size_mem"] or inputs.first_schedule.batch_size,
     )
-    return given.naive(plugin, whole_batches=True)
+    return inputs.naive(plugin, whole_batches=True)
 
 
-def _der(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
+def _der(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
     # Logits of all tasks are kept in one table, so all are as wide as the widest task's.
-    given.model.max_class_label = max(task.task.num_classes for task in given.stream.tasks)
-    strategy = given.hosted(
+    inputs.model.max_class_label = max(task.task.num_classes for task in inputs.stream.tasks)
+    strategy = inputs.sgd_strategy(
         DER,
         whole_batches=True,
         mem_size=own["mem_size"],
-        batch_size_mem=own["batch_size_mem"] or given.first_schedule.batch_size,
+        batch_size_mem=own["batch_size_mem"] or inputs.first_schedule.batch_size,
         alpha=own["alpha"],
         beta=own["beta"],
     )
@@ -201,13 +201,13 @@ def _der(given: Ingredients) -> SupervisedTemplate:
     return strategy
 
 
-def _er_ace(given: Ingredients) -> SupervisedTemplate:
-    own = given.settings
-    return given.hosted(
+def _er_ace(inputs: StrategyInputs) -> SupervisedTemplate:
+    own = inputs.settings
+    return inputs.sgd_strategy(
         ER_ACE,
         whole_batches=True,
         mem_size=own["mem_size"],
-        batch_size_mem=own["batch_size_mem"] or given.first_schedule.batch_size,
+        batch_size_mem=own["batch_size_mem"] or inputs.first_schedule.batch_size,
     )
 
 

@@ -1,0 +1,254 @@
+"""What strategies are built from: model, stream, settings, and what all loops share.
+
+It is apart from the methods, so that a method says only what is special about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import torch
+from avalanche.core import SupervisedPlugin
+from avalanche.logging import BaseLogger
+from avalanche.training.plugins import EvaluationPlugin
+from avalanche.training.supervised import Naive
+from avalanche.training.templates import SupervisedTemplate
+from torch import nn
+
+from cl_graft.grafts.bank import BaseIdentity, GraftBank
+from cl_graft.grafts.base_check import identify
+from cl_graft.localization.settings import GraftingSettings
+from cl_graft.runtime.cache import Cache
+from cl_graft.runtime.checkpoints import Checkpoints
+from cl_graft.strategies.benchmark import TextStream
+from cl_graft.strategies.heads import head_paths
+from cl_graft.strategies.loop.best_step import KeepBest
+from cl_graft.strategies.loop.budgets import ClipGradient, SeededLoop
+from cl_graft.strategies.loop.divergence import StopDiverged
+from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
+from cl_graft.strategies.loop.resuming import Resuming
+from cl_graft.strategies.loop.text_batches import TextBatches
+from cl_graft.strategies.multi_head import MultiTaskText
+from cl_graft.strategies.region_training import TaskFacts
+from cl_graft.strategies.stream_scores import StreamScores
+from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.precision import loss_scale
+
+__all__ = ["StrategyInputs"]
+
+_Strategy = TypeVar("_Strategy", bound=SupervisedTemplate)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class StrategyInputs:
+    """What strategies are built from; each takes what it needs.
+
+    Settings that a task may have of its own are given by task label, or once for all tasks.
+
+    Attributes:
+        model: The model at its base.
+        stream: The tasks.
+        fine_tuning: Settings of dense training.
+        grafting: Settings of grafting; None means the defaults, with the dense runs of
+            `fine_tuning`.
+        region_lr: Learning rate of a region, > 0.
+        region_decay: Whether the region's learning rate falls linearly to 0.
+        clip: Largest norm of a gradient, > 0.
+        seed: Every random choice is a function of it.
+        eval_batch: Rows a batch in evaluation, at least 1.
+        device: Where to run; None means where the model is.
+        evaluator: Metrics, and where they are logged; None means `StreamScores` without a log.
+        plugins: More plugins of every strategy's loop.
+        facts: What to record of each task, by task label; None means its name and metric.
+        identity: The base's description for a bank; None means a fingerprint of the model.
+        bank: The bank that grafting goes on with; None starts an empty one.
+        cache: Keeps dense runs and rankings, and answers those that were computed before.
+        checkpoints: Keeps the state of phases that are interrupted; None keeps nothing.
+        extra_state: Returns what else is kept with every state of the strategy's loop; see
+            `Resuming`.
+        on_entry: Called with the bank after every new entry.
+        progress: Called as (phase, step, steps) in phases before the strategy's own loop.
+        settings: The strategy's own settings, all of them; `build_strategy` sets them.
+    """
+
+    model: MultiTaskText
+    stream: TextStream
+    fine_tuning: FineTuning | Mapping[int, FineTuning] = field(default_factory=FineTuning)
+    grafting: GraftingSettings | Mapping[int, GraftingSettings] | None = None
+    region_lr: float = 0.1
+    region_decay: bool = True
+    clip: float = 1.0
+    seed: int = 0
+    eval_batch: int = 64
+    device: torch.device | None = None
+    evaluator: EvaluationPlugin | None = None
+    plugins: Sequence[SupervisedPlugin] = ()
+    facts: Mapping[int, TaskFacts] | None = None
+    identity: BaseIdentity | None = None
+    bank: GraftBank | None = None
+    cache: Cache | None = None
+    checkpoints: Checkpoints | None = None
+    extra_state: Callable[[], Mapping[str, Any]] = dict
+    on_entry: Callable[[GraftBank], None] | None = None
+    progress: Callable[[str, int, int], None] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> range:
+        """The task labels of the stream."""
+        first = self.stream.first_label
+        return range(first, first + len(self.stream.tasks))
+
+    @property
+    def dense_runs(self) -> dict[int, FineTuning]:
+        """The settings of dense training, by task label."""
+        if isinstance(self.fine_tuning, FineTuning):
+            return dict.fromkeys(self.labels, self.fine_tuning)
+        return dict(self.fine_tuning)
+
+    @property
+    def grafting_settings(self) -> dict[int, GraftingSettings]:
+        """The settings of grafting, by task label."""
+        if self.grafting is None:
+            return {
+                label: GraftingSettings(fine_tuning=dense, seed=self.seed)
+                for label, dense in self.dense_runs.items()
+            }
+        if isinstance(self.grafting, GraftingSettings):
+            return dict.fromkeys(self.labels, self.grafting)
+        return dict(self.grafting)
+
+    @property
+    def task_facts(self) -> dict[int, TaskFacts]:
+        """What to record of each task, by task label."""
+        if self.facts is not None:
+            return dict(self.facts)
+        tasks = (encoded.task for encoded in self.stream.tasks)
+        return {
+            label: TaskFacts(task.name, task.scored_by)
+            for label, task in zip(self.labels, tasks, strict=True)
+        }
+
+    @property
+    def metrics(self) -> dict[int, str]:
+        """The metric of each task, by task label."""
+        return {label: facts.metric for label, facts in self.task_facts.items()}
+
+    @property
+    def dev(self) -> Any:
+        """The experiences with rows for choosing."""
+        return self.stream.benchmark.valid_stream
+
+    @property
+    def first_schedule(self) -> FineTuning:
+        """The dense schedule of the first task; all share what is not chosen on dev."""
+        return next(iter(self.dense_runs.values()))
+
+    def identify_base(self) -> BaseIdentity:
+        """Return the base's description; the model must be at its base."""
+        if self.identity is not None:
+            return self.identity
+        model = self.model.task_model
+        dtype = str(next(model.backbone.parameters()).dtype).removeprefix("torch.")
+        return identify(model, heads=head_paths(model), dtype=dtype)
+
+    def template_arguments(
+        self, *, weight_decay: float = 0.0, optimizer: str = "sgd"
+    ) -> dict[str, Any]:
+        """Return what every Avalanche strategy is constructed with: optimiser, evaluation, device.
+
+        The learning rate is a placeholder: `TaskSchedules` sets that of each task.
+
+        Args:
+            weight_decay: Weight decay of the optimiser, at least 0.
+            optimizer: ``"sgd"`` or ``"adamw"``.
+        """
+        kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[optimizer]
+        scores = StreamScores(self.metrics)
+        return {
+            "model": self.model,
+            "optimizer": kind(self.model.parameters(), lr=1.0, weight_decay=weight_decay),
+            "criterion": nn.CrossEntropyLoss(),
+            "eval_mb_size": self.eval_batch,
+            "device": self.device or self.model.task_model.device,
+            "evaluator": self.evaluator or EvaluationPlugin(scores, loggers=[BaseLogger()]),
+        }
+
+    def loop_plugins(
+        self, *own: SupervisedPlugin, whole_batches: bool = False
+    ) -> list[SupervisedPlugin]:
+        """Return the plugins of a loop with a strategy's own among them, in their order.
+
+        Args:
+            *own: Plugins of the strategy.
+            whole_batches: Whether batches are computed at once, also where the settings ask for
+                micro-batches.
+        """
+        settings = self.first_schedule
+        scale = loss_scale(self.model.task_model.precision)
+        rows = None if whole_batches else settings.micro_batch
+        return [
+            TextBatches(self.seed, group_by_length=settings.group_by_length),
+            *([MicroBatches(rows, scale=scale)] if rows else []),
+            *own,
+            *self.plugins,
+            *([ScaleLoss(scale)] if scale else []),
+            # Last, so that it restores what the others have set up.
+            *([Resuming(self.checkpoints, self.extra_state)] if self.checkpoints else []),
+        ]
+
+    def training_plugins(
+        self, *own: SupervisedPlugin, whole_batches: bool = False, keep_best: bool = True
+    ) -> list[SupervisedPlugin]:
+        """Return the plugins of a loop that trains weights: seeds, clipping, the choice on dev.
+
+        Args:
+            *own: Plugins of the strategy.
+            whole_batches: As in `loop_plugins`.
+            keep_best: Whether a task ends with the best of some evaluations on dev, as a dense run
+                does; off for strategies that hold more of a step than what the optimiser trains.
+        """
+        schedule = self.first_schedule
+        choice = KeepBest(
+            schedule.steps, schedule.evaluations, dev=self.dev, metrics=self.metrics, seed=self.seed
+        )
+        # First, so that all others see the values that are kept.
+        before = (
+            *([choice] if keep_best else []),
+            SeededLoop(self.seed),
+            StopDiverged(),
+            ClipGradient(self.clip),
+        )
+        return self.loop_plugins(*before, *own, whole_batches=whole_batches)
+
+    def sgd_strategy(
+        self,
+        kind: type[_Strategy],
+        *own: SupervisedPlugin,
+        whole_batches: bool = False,
+        keep_best: bool = True,
+        **arguments: Any,
+    ) -> _Strategy:
+        """Return an Avalanche strategy that trains every weight with SGD.
+
+        Args:
+            kind: The strategy's class.
+            *own: Plugins of the strategy.
+            whole_batches: As in `loop_plugins`.
+            keep_best: As in `training_plugins`.
+            **arguments: More arguments of the class.
+        """
+        template = self.template_arguments(weight_decay=self.first_schedule.weight_decay)
+        plugins = self.training_plugins(*own, whole_batches=whole_batches, keep_best=keep_best)
+        return kind(**template, **arguments, plugins=plugins)
+
+    def naive(self, *own: SupervisedPlugin, whole_batches: bool = False) -> Naive:
+        """Return Avalanche's Naive with a strategy's own plugins.
+
+        Args:
+            *own: Plugins of the strategy.
+            whole_batches: As in `loop_plugins`.
+        """
+        return self.sgd_strategy(Naive, *own, whole_batches=whole_batches)
