@@ -23,7 +23,7 @@ from cl_graft.data.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_promp
 from cl_graft.data.readers import has_rows, read_hub_rows, read_rows, why_missing
 from cl_graft.data.record_files import SUFFIXES, strip_suffix, unread_kind
 from cl_graft.data.text_files import Reading
-from cl_graft.data.text_task import Metric, Row, TextTask, check_task_name
+from cl_graft.data.text_task import Row, TextTask, check_task_name
 from cl_graft.errors import InputError, nearest
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def load_task(
     text_pair: str | None = None,
     label: str | None = None,
     label_names: Sequence[str] | None = None,
-    metric: Metric | None = None,
+    metric: str | None = None,
     positive: str | None = None,
     max_length: int | None = None,
     prompt: Prompt | None = None,
@@ -134,7 +134,7 @@ def load_task(
         fallback = PROMPTS.get(place.name), CAUSAL_PROMPTS.get(place.name)
     elif names:
         fallback = default_prompts(names, pair=pair)
-    plain: Metric = "accuracy" if names else "pearson"
+    plain = "accuracy" if names else "pearson"
     metric = metric or (preset.metric if preset else plain)
     if positive is None and metric == "f1" and len(names) == 2:
         positive = loaded.positive or (preset and preset.positive) or names[1]

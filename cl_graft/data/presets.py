@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from cl_graft.data.columns import Columns, LabelledRows
-from cl_graft.data.text_task import Metric
 from cl_graft.errors import listed
 
 __all__ = ["PRESETS", "Preset", "misfit"]
@@ -33,7 +32,7 @@ class Preset:
     name: str
     label_names: tuple[str, ...]
     columns: Columns
-    metric: Metric = "accuracy"
+    metric: str = "accuracy"
     positive: str | None = None
     max_length: int = 128
     hub: str | None = None

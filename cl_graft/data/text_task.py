@@ -11,17 +11,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
 
 from cl_graft.data.prompts import Prompt
 from cl_graft.errors import InputError, listed
+from cl_graft.metrics.task_score import METRICS
 from cl_graft.runtime.seeding import permutation
 
-__all__ = ["METRICS", "Metric", "Row", "TextTask", "check_task_name"]
-
-Metric = Literal["accuracy", "f1", "matthews", "pearson", "spearman"]
-METRICS: tuple[Metric, ...] = ("accuracy", "f1", "matthews", "pearson", "spearman")
-_OF_REGRESSIONS = ("pearson", "spearman")
+__all__ = ["Row", "TextTask", "check_task_name"]
 
 _FILE_SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
@@ -42,6 +38,7 @@ class Row:
 class TextTask:
     """A classification task, or a regression (no label names), ready to be encoded.
 
+    `metric` is the name of a registered metric, see `cl_graft.metrics.register_metric`.
     `label_names[i]` is the name of class id i. Every row has a second text, or none has.
     `positive` is the label of which `metric` "f1" of two classes is the F1; None means the second.
     `prompt` asks a masked language model, `causal_prompt` a causal one. `max_length` counts
@@ -57,7 +54,7 @@ class TextTask:
     train: tuple[Row, ...]
     dev: tuple[Row, ...]
     test: tuple[Row, ...]
-    metric: Metric = "accuracy"
+    metric: str = "accuracy"
     positive: str | None = None
     prompt: Prompt | None = None
     causal_prompt: Prompt | None = None
@@ -166,16 +163,16 @@ def check_task_name(name: str) -> str:
 
 
 def _check_header(task: TextTask) -> None:
-    if task.metric not in METRICS:
-        raise InputError(
-            f"task {task.name!r}: unknown metric {task.metric!r}; known: {', '.join(METRICS)}"
-        )
+    try:
+        metric = METRICS.find(task.metric)
+    except InputError as error:
+        raise InputError(f"task {task.name!r}: {error}") from None
     if len(task.label_names) == 1 or len(set(task.label_names)) != len(task.label_names):
         raise InputError(
             f"task {task.name!r} needs two or more different label names, got "
             f"{list(task.label_names)}"
         )
-    if task.regression != (task.metric in _OF_REGRESSIONS):
+    if task.regression != (metric.regression):
         kind = "a regression" if task.regression else "a classification"
         raise InputError(f"task {task.name!r} is {kind}: metric {task.metric!r} does not fit it")
     if task.positive is not None and (

@@ -88,8 +88,9 @@ class TaskSettings(BaseModel):
     label_names: list[str] | None = Field(
         default=None, description="Label names in the order of the class ids."
     )
-    metric: Literal["accuracy", "f1", "matthews"] | None = Field(
-        default=None, description="The task's score."
+    metric: str | None = Field(
+        default=None,
+        description="Metric of the task's score: accuracy, f1, matthews, or a registered one.",
     )
     positive: str | None = Field(
         default=None,

@@ -16,11 +16,12 @@ from cl_graft.metrics.continual import (
     forward_transfer,
     forward_transfer_over_stream,
 )
-from cl_graft.metrics.task_score import METRICS, score
+from cl_graft.metrics.task_score import METRICS, Metric, register_metric, score
 from cl_graft.metrics.temperature import Temperature, fit_temperature
 
 __all__ = [
     "METRICS",
+    "Metric",
     "ReliabilityBins",
     "ScoreMatrix",
     "Temperature",
@@ -34,6 +35,7 @@ __all__ = [
     "forgetting",
     "forward_transfer",
     "forward_transfer_over_stream",
+    "register_metric",
     "reliability_bins",
     "score",
     "top_probability_histogram",

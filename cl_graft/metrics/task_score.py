@@ -1,15 +1,83 @@
-"""The score of a task: one number from its logits and labels, by the metric the task names."""
+"""The score of a task: one number from its logits and labels, by the metric that the task names.
 
+Metrics are registered by name, so that a task's settings, a bank and results name them alike, and
+so that other packages can add their own.
+"""
+
+import math
+import re
 from collections.abc import Callable
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cl_graft.errors import NotFinite, find
+from cl_graft.errors import InputError, NotFinite
+from cl_graft.runtime.registry import Registry
 
-__all__ = ["METRICS", "score"]
+__all__ = ["METRICS", "Metric", "MetricFunction", "register_metric", "score"]
+
+MetricFunction = Callable[[Tensor, Tensor, int], float]
+"""Logits of shape (n, K), labels of shape (n,) and the number of the task's classes to a score."""
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A registered metric.
+
+    Attributes:
+        compute: Function of logits, labels and the number of classes that returns the score.
+        regression: Whether the labels are real numbers, not classes.
+    """
+
+    compute: MetricFunction
+    regression: bool = False
+
+
+METRICS: Registry[Metric] = Registry("metric", group="cl_graft.metrics")
+"""Metrics by name."""
+
+
+def register_metric(
+    name: str, *, regression: bool = False
+) -> Callable[[MetricFunction], MetricFunction]:
+    """Register a function as the metric that tasks can name; used as a decorator.
+
+    The function gets logits (floating, shape (n, K), on the CPU), labels (shape (n,), class ids or
+    real values) and the number of the task's own classes. It returns a finite number, higher is
+    better; tables show it in percent. Columns from the number of classes on are labels of other
+    tasks: a prediction in one of them is never right.
+
+    A package that is installed beside this one registers its metrics when this package looks one
+    up: it names its module as an entry point of the group ``cl_graft.metrics``.
+
+    Args:
+        name: Name of the metric: lower-case letters, digits and underscores.
+        regression: Whether the metric is for regressions, whose logits have shape (n, 1); without
+            it, the metric is for classes.
+
+    Raises:
+        ValueError: If the name is taken, or cannot be a name.
+
+    Examples:
+        >>> @register_metric("share_of_errors_avoided")
+        ... def share_of_errors_avoided(logits, labels, classes):
+        ...     wrong = (logits.argmax(dim=1) != labels).double().mean()
+        ...     return float(1 - wrong * classes / (classes - 1))
+    """
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"the name of a metric is lower-case letters, digits and underscores, got {name!r}"
+        )
+
+    def register(function: MetricFunction) -> MetricFunction:
+        METRICS.register(name, Metric(function, regression))
+        return function
+
+    return register
 
 
 def score(logits: Tensor, labels: Tensor, metric: str, *, classes: int | None = None) -> float:
@@ -36,10 +104,10 @@ def score(logits: Tensor, labels: Tensor, metric: str, *, classes: int | None = 
             one is another task's, and never right. None means all.
 
     Raises:
-        InputError: If the metric is unknown.
+        InputError: If the metric is unknown, or returns no finite number.
         ValueError: If shapes or values do not fit the metric.
     """
-    measure = find(METRICS, metric, missing="unknown metric")
+    found = METRICS.find(metric)
     if logits.ndim != 2 or labels.shape != logits.shape[:1] or 0 in logits.shape:
         raise ValueError(
             "expected logits of shape (n, K) and labels of shape (n,) with at least one row, "
@@ -48,17 +116,22 @@ def score(logits: Tensor, labels: Tensor, metric: str, *, classes: int | None = 
     if not torch.isfinite(logits).all():
         raise NotFinite("logits hold NaN or infinite values; did the training diverge?")
     own = logits.shape[1] if classes is None else classes
-    return measure(logits.detach().cpu(), labels.detach().cpu(), own)
+    value = float(found.compute(logits.detach().cpu(), labels.detach().cpu(), own))
+    if not math.isfinite(value):
+        raise InputError(f"the metric {metric!r} returned {value}; expected a finite number")
+    return value
 
 
 # torchmetrics is imported where it is used: its import pulls in transformers and takes seconds.
 
 
+@register_metric("accuracy")
 def _accuracy(logits: Tensor, labels: Tensor, classes: int) -> float:
     _check_classes(labels, classes)
     return float((logits.argmax(dim=1) == labels).double().mean())
 
 
+@register_metric("f1")
 def _f1(logits: Tensor, labels: Tensor, classes: int) -> float:
     from torchmetrics.functional.classification import multiclass_f1_score
 
@@ -71,6 +144,7 @@ def _f1(logits: Tensor, labels: Tensor, classes: int) -> float:
     return float(by_class[present[present < classes]].mean())
 
 
+@register_metric("f1_of_class_0")
 def _f1_of_class_0(logits: Tensor, labels: Tensor, classes: int) -> float:
     _check_classes(labels, classes)
     if classes != 2:
@@ -84,6 +158,7 @@ def _binary_f1(predicted: Tensor, labels: Tensor, *, positive: int) -> float:
     return float(binary_f1_score((predicted == positive).long(), (labels == positive).long()))
 
 
+@register_metric("matthews")
 def _matthews(logits: Tensor, labels: Tensor, classes: int) -> float:
     from torchmetrics.functional.classification import multiclass_matthews_corrcoef
 
@@ -99,6 +174,7 @@ def _predicted(logits: Tensor, classes: int) -> Tensor:
     return logits.argmax(dim=1).clamp(max=classes)
 
 
+@register_metric("pearson", regression=True)
 def _pearson(logits: Tensor, labels: Tensor, classes: int) -> float:
     del classes
     from torchmetrics.functional.regression import pearson_corrcoef
@@ -106,6 +182,7 @@ def _pearson(logits: Tensor, labels: Tensor, classes: int) -> float:
     return _correlation(logits, labels, "pearson", pearson_corrcoef)
 
 
+@register_metric("spearman", regression=True)
 def _spearman(logits: Tensor, labels: Tensor, classes: int) -> float:
     del classes
     from scipy.stats import spearmanr
@@ -135,15 +212,3 @@ def _check_classes(labels: Tensor, classes: int) -> None:
     first, last = int(labels.min()), int(labels.max())
     if first < 0 or last >= classes:
         raise ValueError(f"labels must be in [0, {classes}), got values in [{first}, {last}]")
-
-
-METRICS: MappingProxyType[str, Callable[[Tensor, Tensor, int], float]] = MappingProxyType(
-    {
-        "accuracy": _accuracy,
-        "f1": _f1,
-        "f1_of_class_0": _f1_of_class_0,
-        "matthews": _matthews,
-        "pearson": _pearson,
-        "spearman": _spearman,
-    }
-)

@@ -118,6 +118,7 @@ def _comparison(data: ReportData) -> Section:
         f"{len(summary['tasks'])} tasks, {len(data.runs)} runs. The best value of a column is "
         "bold and marked ★. A heading sorts the table."
     ]
+    text.append(_metrics(data.runs[0].result))
     if max(row["average_accuracy"]["n"] for row in summary["strategies"].values()) < LEAST_SAMPLES:
         text.append(NOTHING_SAID)
     lines = [
@@ -305,6 +306,17 @@ def _again(data: ReportData) -> Section:
         if run.bank is not None
     ][:1]
     return Section("again", "To run it again", lines=tuple(lines), code=tuple(code))
+
+
+def _metrics(result: RunResult) -> str:
+    """Say by which metric tasks are scored, those with the same metric together."""
+    tasks: dict[str, list[str]] = {}
+    for task, metric in result.metrics.items():
+        tasks.setdefault(metric, []).append(task)
+    if len(tasks) == 1:
+        return f"Tasks are scored by {next(iter(tasks))}."
+    parts = (f"{metric} of {', '.join(own)}" for metric, own in tasks.items())
+    return f"Scores: {'; '.join(parts)}."
 
 
 def _schedules(result: RunResult) -> list[str]:

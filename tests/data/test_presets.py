@@ -8,7 +8,7 @@ import pytest
 from cl_graft.data.columns import Columns, LabelledRows
 from cl_graft.data.load import load_task
 from cl_graft.data.presets import PRESETS, misfit
-from cl_graft.data.text_task import METRICS
+from cl_graft.metrics import METRICS
 
 # The grafting paper's table 2 and the SAM paper's table 1.
 SINGLE = ("sst2_sent", "cr", "mr", "mpqa", "trec", "ag_news", "subj")

@@ -1,5 +1,8 @@
 """Task scores agree with scikit-learn, an independent reference, and are defined at every edge."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import sklearn.metrics
@@ -8,8 +11,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
 
+from cl_graft.data import Row, TextTask
 from cl_graft.errors import InputError
-from cl_graft.metrics import METRICS, score
+from cl_graft.metrics import register_metric, score
 
 
 def f1(labels, predicted, classes):
@@ -150,8 +154,46 @@ def test_what_does_not_fit_the_metric_is_refused(logits, labels, metric, message
         score(logits, labels, metric)
 
 
-def test_the_table_names_the_metrics_of_a_text_task():
-    assert set(METRICS) == {*("accuracy", "f1", "f1_of_class_0", "matthews", "pearson", "spearman")}
+def test_a_metric_from_outside_scores_tasks_that_name_it():
+    @register_metric("margin")
+    def margin(logits, labels, classes):
+        assert classes == 3
+        return logits.max(dim=1).values.mean() - logits.mean()
+
+    assert score(torch.eye(3), torch.arange(3), "margin") == pytest.approx(2 / 3)
+    rows = tuple(Row(f"text {label}", None, label) for label in (0, 1, 2))
+    task = TextTask("mine", ("a", "b", "c"), rows, rows, rows, metric="margin")
+    assert task.scored_by == "margin"
+    with pytest.raises(InputError, match="is a regression: metric 'margin' does not fit"):
+        TextTask("mine", (), rows, rows, rows, metric="margin")
+
+
+def test_a_metric_from_outside_returns_a_finite_number_and_has_a_name_of_its_own():
+    register_metric("nothing")(lambda logits, labels, classes: float("nan"))
+    with pytest.raises(InputError, match="the metric 'nothing' returned nan"):
+        score(CLASS, torch.tensor([0, 1]), "nothing")
+    with pytest.raises(ValueError, match="a metric 'accuracy' is registered already"):
+        register_metric("accuracy")(lambda logits, labels, classes: 0.0)
+    with pytest.raises(ValueError, match="lower-case letters"):
+        register_metric("../accuracy")
+
+
+def test_a_metric_of_an_installed_package_is_found_by_its_entry_point(tmp_path):
+    folder = tmp_path / "other-1.0.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text("[cl_graft.metrics]\nhalf = other\n")
+    (tmp_path / "other.py").write_text(
+        "from cl_graft.metrics import register_metric\n"
+        "register_metric('half')(lambda logits, labels, classes: 0.5)\n"
+    )
+    code = (
+        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
+        "from cl_graft import load_task\n"
+        "print(load_task('sentiment', shots=2, max_test=2, metric='half').metric)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "half\n"
 
 
 @pytest.mark.parametrize("metric", REFERENCES)
