@@ -15,9 +15,9 @@ from functools import cache
 from pathlib import Path
 
 import torch
-from mutations import blind, reseal_index, reseal_tensors, structured
+from mutations import blind, fix_index_checksum, fix_tensor_checksums, structured
 
-from cl_graft.grafts.bank import BaseIdentity, Canary, Entry, GraftBank
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, RecordedBatch
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.storage import StoredGraft, load_bank, load_graft, save_bank, save_graft
@@ -82,7 +82,7 @@ def resealed(graft: Path, bank: Path, work: Path, seed: int) -> Case:
     def case(number: int) -> str:
         rng = random.Random(f"resealed {seed} {number}")
         if number % 2:
-            data = reseal_tensors(structured(original, rng))
+            data = fix_tensor_checksums(structured(original, rng))
             loaded = load_graft(_write(work / "resealed.safetensors", data))
             again = work / "again.safetensors"
             save_graft(loaded, again)
@@ -95,18 +95,18 @@ def resealed(graft: Path, bank: Path, work: Path, seed: int) -> Case:
 
 
 def _resealed_part(files: dict[str, bytes], rng: random.Random) -> dict[str, bytes]:
-    """Mutate the index, or an entry that the index then lists rightly, and seal what changed."""
+    """Mutate the index, or an entry that it then lists rightly, and make checksums fit."""
     if rng.random() < 0.5:
-        return {"bank.json": reseal_index(structured(files["bank.json"], rng))}
+        return {"bank.json": fix_index_checksum(structured(files["bank.json"], rng))}
     index = json.loads(files["bank.json"])
     record = rng.choice(index["entries"])
     listed = rng.choice([record, record.get("standalone", record)])
-    data = reseal_tensors(structured(files[listed["file"]], rng))
+    data = fix_tensor_checksums(structured(files[listed["file"]], rng))
     digits = hashlib.sha256(data).hexdigest()
     folder, _, name = listed["file"].partition("/")
     file = f"{folder}/{digits[:16]}{name[16:]}"
     listed |= {"file": file, "sha256": digits, "bytes": len(data)}
-    return {listed["file"]: data, "bank.json": reseal_index(json.dumps(index).encode())}
+    return {listed["file"]: data, "bank.json": fix_index_checksum(json.dumps(index).encode())}
 
 
 def flips(
@@ -145,14 +145,16 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 def small_bank() -> GraftBank:
-    """Make a bank of two tasks of ten coordinates, with head, canary and standalone graft."""
+    """Make a bank of two tasks of ten coordinates, with head, batch and standalone graft."""
     layout = Layout(("block.weight", "block.bias"), ((8, 12), (12,)))
     bank = GraftBank(layout, BaseIdentity("ab" * 32, "org/model", "float32", {"family": "encoder"}))
     for number, task in enumerate(("sentiment", "topic")):
         claimed = Region.of(layout, range(3 * number, 100, 10))
         free = bank.free(claimed)
         tokens = torch.arange(12).reshape(2, 1, 6)
-        canary = Canary(torch.cat([tokens, tokens % 2 + 1], 1), torch.eye(2), {"torch": "2"})
+        recorded_batch = RecordedBatch(
+            torch.cat([tokens, tokens % 2 + 1], 1), torch.eye(2), {"torch": "2"}
+        )
         entry = Entry(
             task,
             number,
@@ -161,8 +163,8 @@ def small_bank() -> GraftBank:
             head={"weight": torch.eye(2, 3)},
             standalone=Graft(claimed, torch.ones(len(claimed))) if number else None,
             weights_sha256=f"{number:064x}",
-            canary=canary if number else None,
-            facts={"label_names": ["no", "yes"], "score": 0.5},
+            recorded_batch=recorded_batch if number else None,
+            metadata={"label_names": ["no", "yes"], "score": 0.5},
         )
         bank = bank.append(entry)
     return bank
@@ -172,7 +174,7 @@ def small_graft() -> StoredGraft:
     """Make the graft of its second task."""
     bank = small_bank()
     entry = bank.entries[1]
-    return StoredGraft(entry.owned, bank.base, entry.task, entry.head, entry.facts)
+    return StoredGraft(entry.owned, bank.base, entry.task, entry.head, entry.metadata)
 
 
 @cache

@@ -1,8 +1,8 @@
 """Banks and results whose checksums fit and whose metadata nobody honest would write.
 
 A case is a function from an honest bank (or the values of `results.json`) to a hostile one. Banks
-are saved by the package itself with its schema switched off, so that they are sealed as an author
-with a text editor and a SHA-256 would seal them.
+are saved by the package itself with its schema switched off, so that their checksums fit, as if an
+author with a text editor and a SHA-256 had written them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,18 @@ from unittest.mock import patch
 
 import torch
 
-from cl_graft.grafts.bank import Canary, Entry, GraftBank
+from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch
 from cl_graft.grafts.graft import Graft
 from cl_graft.storage import StoredGraft, metadata_schema, save_bank, save_graft
 
-__all__ = ["MARK", "HostileBank", "HostileResults", "hostile_banks", "hostile_results", "seal"]
+__all__ = [
+    "MARK",
+    "HostileBank",
+    "HostileResults",
+    "hostile_banks",
+    "hostile_results",
+    "save_unchecked",
+]
 
 MARK = "PWNED"
 """Stands in every text that would do something if it were taken for code."""
@@ -103,12 +110,12 @@ class HostileResults:
     change: Callable[[dict[str, Any]], object]
 
 
-def seal(bank: GraftBank, folder: Path) -> None:
+def save_unchecked(bank: GraftBank, folder: Path) -> None:
     """Write a bank, and its last entry as a graft file, whatever their metadata say."""
     with patch.object(metadata_schema, "_check", lambda *_: None):
         save_bank(bank, folder)
         entry = bank.entries[-1]
-        stored = StoredGraft(entry.owned, bank.base, entry.task, entry.head, entry.facts)
+        stored = StoredGraft(entry.owned, bank.base, entry.task, entry.head, entry.metadata)
         save_graft(stored, folder.with_suffix(".safetensors"))
 
 
@@ -121,8 +128,8 @@ def hostile_banks() -> Iterator[HostileBank]:
         yield from _each(f"base {key}", few | NUMBERS | SHAPES, _base_fact(key))
     for key in ("files", "settings", "mine"):
         yield from _each(f"base {key}", few | SHAPES | DEEP, _base_fact(key))
-    yield from _each("base file", TEXTS, lambda b, t: _base(b, facts={"files": {t: "0" * 64}}))
-    yield from _each("setting", few, lambda b, t: _base(b, facts={"settings": {t: t}}))
+    yield from _each("base file", TEXTS, lambda b, t: _base(b, metadata={"files": {t: "0" * 64}}))
+    yield from _each("setting", few, lambda b, t: _base(b, metadata={"settings": {t: t}}))
     yield from _each("setting max_length", few | NUMBERS, lambda b, v: _setting(b, "max_length", v))
     for key in ("fingerprint", "model", "dtype"):
         yield from _each(f"base {key}", TEXTS, lambda b, t, key=key: _base(b, **{key: t}))
@@ -169,17 +176,17 @@ def _each(
 
 
 def _base(bank: GraftBank, **changes: Any) -> GraftBank:
-    facts = {**bank.base.facts, **changes.pop("facts", {})}
-    return replace(bank, base=replace(bank.base, facts=facts, **changes))
+    metadata = {**bank.base.metadata, **changes.pop("metadata", {})}
+    return replace(bank, base=replace(bank.base, metadata=metadata, **changes))
 
 
 def _base_fact(key: str) -> Callable[[GraftBank, Any], GraftBank]:
-    return lambda bank, value: _base(bank, facts={key: value})
+    return lambda bank, value: _base(bank, metadata={key: value})
 
 
 def _setting(bank: GraftBank, key: str, value: object) -> GraftBank:
-    settings: Any = bank.base.facts["settings"]
-    return _base(bank, facts={"settings": {**settings, key: value}})
+    settings: Any = bank.base.metadata["settings"]
+    return _base(bank, metadata={"settings": {**settings, key: value}})
 
 
 def _entry(bank: GraftBank, **changes: Any) -> GraftBank:
@@ -188,8 +195,8 @@ def _entry(bank: GraftBank, **changes: Any) -> GraftBank:
     return replace(bank, entries=(*bank.entries[:-1], last))
 
 
-def _with(bank: GraftBank, **facts: object) -> GraftBank:
-    return _entry(bank, facts={**bank.entries[-1].facts, **facts})
+def _with(bank: GraftBank, **metadata: object) -> GraftBank:
+    return _entry(bank, metadata={**bank.entries[-1].metadata, **metadata})
 
 
 def _fact(key: str) -> Callable[[GraftBank, Any], GraftBank]:
@@ -208,17 +215,17 @@ def _temperature(key: str) -> Callable[[GraftBank, Any], GraftBank]:
 
 def _environment(key: str) -> Callable[[GraftBank, Any], GraftBank]:
     def change(bank: GraftBank, value: Any) -> GraftBank:
-        environment = {**_canary(bank).environment, key: value}
-        return _entry(bank, canary=replace(_canary(bank), environment=environment))
+        environment = {**_recorded_batch(bank).environment, key: value}
+        return _entry(bank, recorded_batch=replace(_recorded_batch(bank), environment=environment))
 
     return change
 
 
-def _canary(bank: GraftBank) -> Canary:
-    canary = bank.entries[-1].canary
-    if canary is None:
+def _recorded_batch(bank: GraftBank) -> RecordedBatch:
+    recorded_batch = bank.entries[-1].recorded_batch
+    if recorded_batch is None:
         raise ValueError("the honest bank has no recorded batch")
-    return canary
+    return recorded_batch
 
 
 def _tensors() -> Iterator[HostileBank]:
@@ -227,11 +234,11 @@ def _tensors() -> Iterator[HostileBank]:
     def head(change: Callable[[torch.Tensor], torch.Tensor]) -> Callable[[GraftBank], GraftBank]:
         return lambda b: _entry(b, head={n: change(t) for n, t in b.entries[-1].head.items()})
 
-    def canary(**changes: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    def recorded_batch(**changes: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         def change(bank: GraftBank) -> GraftBank:
-            kept = _canary(bank)
+            kept = _recorded_batch(bank)
             new = {name: make(getattr(kept, name)) for name, make in changes.items()}
-            return _entry(bank, canary=replace(kept, **new))
+            return _entry(bank, recorded_batch=replace(kept, **new))
 
         return change
 
@@ -245,13 +252,13 @@ def _tensors() -> Iterator[HostileBank]:
     yield HostileBank("tensors", "head flat", head(lambda t: t.reshape(-1)[:1]))
     yield HostileBank("tensors", "head huge", head(lambda t: t + 2**40))
     yield HostileBank("tensors", "head negative", head(lambda t: -t - 1))
-    yield HostileBank("tensors", "batch beyond", canary(inputs=lambda t: t + 10**6))
-    yield HostileBank("tensors", "batch empty", canary(inputs=lambda t: t[:0]))
-    yield HostileBank("tensors", "batch of floats", canary(inputs=lambda t: t.float()))
-    yield HostileBank("tensors", "batch long", canary(inputs=lambda t: t.repeat(1, 1, 50)))
-    yield HostileBank("tensors", "logits NaN", canary(logits=lambda t: t * float("nan")))
-    yield HostileBank("tensors", "logits flat", canary(logits=lambda t: t.reshape(-1)))
-    yield HostileBank("tensors", "logits whole", canary(logits=lambda t: t.long()))
+    yield HostileBank("tensors", "batch beyond", recorded_batch(inputs=lambda t: t + 10**6))
+    yield HostileBank("tensors", "batch empty", recorded_batch(inputs=lambda t: t[:0]))
+    yield HostileBank("tensors", "batch of floats", recorded_batch(inputs=lambda t: t.float()))
+    yield HostileBank("tensors", "batch long", recorded_batch(inputs=lambda t: t.repeat(1, 1, 50)))
+    yield HostileBank("tensors", "logits NaN", recorded_batch(logits=lambda t: t * float("nan")))
+    yield HostileBank("tensors", "logits flat", recorded_batch(logits=lambda t: t.reshape(-1)))
+    yield HostileBank("tensors", "logits whole", recorded_batch(logits=lambda t: t.long()))
 
 
 def _renamed(results: dict[str, Any], name: str) -> None:

@@ -14,7 +14,7 @@ from cl_graft.experiments.base_model import base_identity, load_base_model
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.schedule import grafting_settings, schedule_of
-from cl_graft.experiments.task_metadata import task_facts
+from cl_graft.experiments.task_metadata import task_metadata
 from cl_graft.grafts.graft import copy_, gather, grafted
 from cl_graft.grafts.region import Region
 from cl_graft.metrics import score
@@ -104,8 +104,8 @@ class Bench:
             StrategyInputs(
                 model=model,
                 stream=self.stream,
-                facts={
-                    label: task_facts(task, config, seed=self.seed)
+                metadata={
+                    label: task_metadata(task, config, seed=self.seed)
                     for label, task in enumerate(self.tasks)
                 },
                 identity=self.identity,

@@ -2,8 +2,8 @@
 
 Blind ones change bytes. Those that know the structure take a file apart into header, metadata and
 body (or a JSON object), change one thing inside, and put it together so that lengths fit again: a
-loader gets further into such a file before it notices. `reseal` also makes the checksums fit, as
-somebody could who writes a file by hand.
+loader gets further into such a file before it notices. `fix_tensor_checksums` and
+`fix_index_checksum` also make the checksums fit, as somebody could who writes a file by hand.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 from cl_graft.storage.checksums import BLANK, JSON_START, checksum
 
-__all__ = ["BLIND", "blind", "reseal_index", "reseal_tensors", "structured"]
+__all__ = ["BLIND", "blind", "fix_index_checksum", "fix_tensor_checksums", "structured"]
 
 _PLACES = b'{"__metadata__":{"cl-graft":"{\\"checksum\\":\\"'
 _STRANGE: tuple[Any, ...] = (
@@ -58,7 +58,7 @@ def structured(data: bytes, rng: random.Random) -> bytes:
     return _together(header, head, body, pad=rng.random() < 0.7)
 
 
-def reseal_tensors(data: bytes) -> bytes:
+def fix_tensor_checksums(data: bytes) -> bytes:
     """Make the checksums of a mutated safetensors file fit, as far as it has a place for them."""
     length = int.from_bytes(data[:8], "little")
     try:
@@ -81,7 +81,7 @@ def reseal_tensors(data: bytes) -> bytes:
     return data[:place] + digits.encode() + data[place + len(digits) :]
 
 
-def reseal_index(data: bytes) -> bytes:
+def fix_index_checksum(data: bytes) -> bytes:
     """Make the hashes in a mutated `bank.json` fit, if it is still an object."""
     try:
         value = json.loads(data)

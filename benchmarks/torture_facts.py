@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 from unicodedata import category
 
-from hostile_facts import MARK, hostile_banks, hostile_results, seal
+from hostile_facts import MARK, hostile_banks, hostile_results, save_unchecked
 from tiny_checkpoint import tiny_checkpoint
 from torture_children import Told, prepare, tell
 from torture_report import Row, end_part, options
@@ -35,7 +35,7 @@ from torture_report import Row, end_part, options
 from cl_graft.errors import BankError, InputError
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.storage import load_bank
-from cl_graft.storage.checksums import read_sealed, sealed_json
+from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 from cl_graft.storage.hub import save_pretrained
 
 EVERY = {"smoke": 67, "full": 3}
@@ -76,8 +76,7 @@ def main() -> None:
     place = given.out.resolve() / "facts"
     place.mkdir(parents=True, exist_ok=True)
     prepare()
-    import cl_graft.interop
-
+    import cl_graft.integrations
     import cl_graft.reporting  # noqa: F401
 
     model = tiny_checkpoint(place).resolve()
@@ -108,7 +107,7 @@ def banks(run: Path, family: str, every: int) -> Found:
     found = Found(f"hostile banks of family {family}")
     with tempfile.TemporaryDirectory() as folder:
         clean = Looks(Path(folder) / "clean")
-        seal(honest, clean.bank)
+        save_unchecked(honest, clean.bank)
         allowed = {form: names_in(clean.readme(form)) for form in FORMS}
         allowed["card"] = names_in(clean.card())
         for number, case in enumerate(hostile_banks()):
@@ -118,7 +117,7 @@ def banks(run: Path, family: str, every: int) -> Found:
             bank = case.change(honest)
             looks = Looks(Path(folder) / str(number))
             try:
-                seal(bank, looks.bank)
+                save_unchecked(bank, looks.bank)
             except (TypeError, ValueError, AttributeError):
                 continue  # nobody can write that as a file
             found.cases += 1
@@ -294,9 +293,9 @@ def reported(
 ) -> tuple[Told, Path]:
     """Write a run with other results, and report on it."""
     copied = shutil.copytree(run, place / "grafting" / "seed0")
-    values = read_sealed((copied / "results.json").read_bytes(), name="results")
+    values = load_with_checksum((copied / "results.json").read_bytes(), name="results")
     change(values)
-    (copied / "results.json").write_bytes(sealed_json(values))
+    (copied / "results.json").write_bytes(dump_with_checksum(values))
     return tell("report", copied, "--out", place / "page"), place / "page"
 
 

@@ -16,7 +16,7 @@ from cl_graft.runtime.torchvision_operators import declare_missing_operators
 if TYPE_CHECKING:
     from cl_graft.data import Prompt, Row, TextTask, load_task
     from cl_graft.errors import BankError, InputError
-    from cl_graft.grafts.bank import BaseIdentity, Canary, Entry, GraftBank
+    from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, RecordedBatch
     from cl_graft.grafts.graft import Graft, extract, grafted, write_
     from cl_graft.grafts.region import Layout, Region, overlap_matrix, top_k, union
     from cl_graft.inference.task_switch import Switch
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         GraftingContinual,
         GraftingPlugin,
         MultiTaskText,
-        TaskFacts,
+        TaskMetadata,
         heads_for,
     )
     from cl_graft.strategies.benchmark import TextStream, text_stream
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "grafts.bank": ("BaseIdentity", "Canary", "Entry", "GraftBank"),
+    "grafts.bank": ("BaseIdentity", "RecordedBatch", "Entry", "GraftBank"),
     "errors": ("BankError", "InputError"),
     "grafts.graft": ("Graft", "extract", "grafted", "write_"),
     "localization.settings": ("GraftingSettings",),
@@ -54,7 +54,7 @@ _HOMES = {
         "GraftingContinual",
         "GraftingPlugin",
         "MultiTaskText",
-        "TaskFacts",
+        "TaskMetadata",
         "heads_for",
     ),
     "inference.task_switch": ("Switch",),
@@ -69,7 +69,6 @@ __all__ = [
     "LOCALIZERS",
     "BankError",
     "BaseIdentity",
-    "Canary",
     "Entry",
     "FineTuning",
     "Graft",
@@ -84,12 +83,13 @@ __all__ = [
     "Problem",
     "Prompt",
     "Ranking",
+    "RecordedBatch",
     "Region",
     "RegionParameters",
     "Row",
     "Skill",
     "Switch",
-    "TaskFacts",
+    "TaskMetadata",
     "TaskModel",
     "TextStream",
     "TextTask",

@@ -38,8 +38,8 @@ class KeptPhases:
         pass
 
     def offer(self, key: str, state: Callable[[], State]) -> None:
-        tensors, facts = state()
-        self.kept[key] = pack(tensors, {"facts": dict(facts)}, format=_FORMAT)
+        tensors, values = state()
+        self.kept[key] = pack(tensors, {"facts": dict(values)}, format=_FORMAT)
         self.offers += 1
         if self.offers == self._trip_after:
             raise Trip
@@ -48,8 +48,8 @@ class KeptPhases:
         if key not in self.kept:
             return None
         head, tensors = unpack(self.kept[key], format=_FORMAT, name=key)
-        facts: Any = head["facts"]
-        return tensors, facts
+        values: Any = head["facts"]
+        return tensors, values
 
 
 class _Place:

@@ -36,8 +36,8 @@ class MemoryCache:
             self.hits.append(key.split("-")[0])
         return self.kept.get(key)
 
-    def put(self, key: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
-        self.kept[key] = ({n: t.clone() for n, t in tensors.items()}, dict(facts))
+    def put(self, key: str, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        self.kept[key] = ({n: t.clone() for n, t in tensors.items()}, dict(values))
 
 
 def make_task() -> LearnableTask:

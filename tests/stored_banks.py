@@ -9,7 +9,7 @@ import torch
 from region_strategies import FRAGILE, bits
 from torch import Tensor
 
-from cl_graft.grafts.bank import BaseIdentity, Canary, Entry, GraftBank, Mode
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, Mode, RecordedBatch
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
 
@@ -76,7 +76,7 @@ def entry_of(bank: GraftBank, claimed: Region, *, task: str = "qnli", **more: ob
         claimed - free,
         head={"weight": values(12, dtype, 9).reshape(3, 4), "scale": torch.tensor(0.5)},
         weights_sha256=f"{number:064x}",
-        facts={"label_names": ["entailment", "größer"], "score": 0.75, "nothing": None},
+        metadata={"label_names": ["entailment", "größer"], "score": 0.75, "nothing": None},
     )
     return replace(entry, **more)  # type: ignore[arg-type]
 
@@ -85,9 +85,11 @@ def bank_of(dtype: torch.dtype = torch.float32, mode: Mode = "prefix", tasks: in
     bank = GraftBank(LAYOUT, base_identity(dtype), mode)
     for number, task in zip(range(tasks), ["qnli", "ag_news", "sst2"], strict=False):
         claimed = sample(LAYOUT, 60, number)
-        canary = Canary(text_batch(4, 16), torch.randn(4, 2), {"torch": "2.13.0", "threads": "1"})
+        recorded_batch = RecordedBatch(
+            text_batch(4, 16), torch.randn(4, 2), {"torch": "2.13.0", "threads": "1"}
+        )
         standalone = Graft(claimed, values(60, dtype, number)) if number == 1 else None
-        more = {"canary": canary, "standalone": standalone} if number else {}
+        more = {"recorded_batch": recorded_batch, "standalone": standalone} if number else {}
         bank = bank.append(entry_of(bank, claimed, task=task, **more))
     return bank
 
@@ -102,12 +104,12 @@ def _same_graft(a: Graft | None, b: Graft | None) -> bool:
 
 
 def _same_entry(a: Entry, b: Entry) -> bool:
-    canaries = (a.canary is None) == (b.canary is None)
-    if a.canary and b.canary:
-        canaries = (
-            same_tensor(a.canary.inputs, b.canary.inputs)
-            and same_tensor(a.canary.logits, b.canary.logits)
-            and dict(a.canary.environment) == dict(b.canary.environment)
+    recorded_batches = (a.recorded_batch is None) == (b.recorded_batch is None)
+    if a.recorded_batch and b.recorded_batch:
+        recorded_batches = (
+            same_tensor(a.recorded_batch.inputs, b.recorded_batch.inputs)
+            and same_tensor(a.recorded_batch.logits, b.recorded_batch.logits)
+            and dict(a.recorded_batch.environment) == dict(b.recorded_batch.environment)
         )
     return (
         (a.task, a.label, a.weights_sha256) == (b.task, b.label, b.weights_sha256)
@@ -116,8 +118,8 @@ def _same_entry(a: Entry, b: Entry) -> bool:
         and a.head.keys() == b.head.keys()
         and all(same_tensor(a.head[name], b.head[name]) for name in a.head)
         and _same_graft(a.standalone, b.standalone)
-        and canaries
-        and dict(a.facts) == dict(b.facts)
+        and recorded_batches
+        and dict(a.metadata) == dict(b.metadata)
     )
 
 

@@ -9,12 +9,12 @@ from torch import nn
 
 from cl_graft import (
     BaseIdentity,
-    Canary,
     Entry,
     Graft,
     GraftBank,
     Layout,
     Ranking,
+    RecordedBatch,
     Region,
     Skill,
     load_task,
@@ -59,9 +59,9 @@ SHOWN: dict[str, tuple[Callable[[], object], str]] = {
         "GraftBank(100 tasks ('topic-0', 'topic-1', 'topic-2', 'topic-3', 'topic-4' and 95 more), "
         "isolated mode, 1,000 of 1,000,000 coordinates owned, base 'minilm')",
     ),
-    "canary": (
-        lambda: Canary(torch.zeros(8, 2, 64), torch.zeros(8, 3), {}),
-        "Canary(8 rows, logits of shape (8, 3))",
+    "recorded batch": (
+        lambda: RecordedBatch(torch.zeros(8, 2, 64), torch.zeros(8, 3), {}),
+        "RecordedBatch(8 rows, logits of shape (8, 3))",
     ),
     "skill": (
         _skill,

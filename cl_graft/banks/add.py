@@ -25,7 +25,7 @@ from cl_graft.experiments.config_tasks import check_tasks, load_tasks
 from cl_graft.experiments.folders import writing_to
 from cl_graft.experiments.schedule import choose, grafting_settings, grid_of, region_schedule
 from cl_graft.experiments.strategy_host import Reporter, set_schedule_
-from cl_graft.experiments.task_metadata import is_recorded, task_facts
+from cl_graft.experiments.task_metadata import is_recorded, task_metadata
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.metrics import score
 from cl_graft.results.data_report import data_lines, data_report
@@ -42,7 +42,7 @@ from cl_graft.strategies import (
     MultiTaskText,
     ScaleLoss,
     StopAfter,
-    TaskFacts,
+    TaskMetadata,
     TextBatches,
     heads_for,
 )
@@ -148,15 +148,15 @@ def add_task(
             max_length=config.max_length,
             first_label=label,
         )
-        facts = task_facts(text_task, config, seed=seed)
+        metadata = task_metadata(text_task, config, seed=seed)
         known = [p for p, entry in enumerate(bank.entries) if entry.task == text_task.name]
-        new = not (known and is_recorded(facts, by=bank.entries[known[-1]].facts))
+        new = not (known and is_recorded(metadata, by=bank.entries[known[-1]].metadata))
         with about_task(text_task.name):
             if new:
                 reporter = Reporter(progress, strategy="grafting", seed=seed)
                 reporter.task = text_task.name
                 plugin, test = _learn(
-                    opened, stream, config, where, facts, seed, reporter, announce
+                    opened, stream, config, where, metadata, seed, reporter, announce
                 )
                 bank, position = cast(GraftBank, plugin.bank), len(bank)
                 seconds = plugin.seconds[label]
@@ -211,7 +211,7 @@ def task_label(bank: GraftBank, task: str, label_names: Sequence[str]) -> int:
     known = [entry for entry in bank.entries if entry.task == task]
     if not known:
         return max((entry.label for entry in bank.entries), default=-1) + 1
-    before = known[-1].facts.get("label_names")
+    before = known[-1].metadata.get("label_names")
     if before is not None and list(cast(Sequence[str], before)) != list(label_names):
         raise InputError(
             f"the bank knows a task {task!r} with labels {before}, the new one has "
@@ -225,7 +225,7 @@ def _learn(
     stream: TextStream,
     config: ExperimentConfig,
     folder: Path,
-    facts: TaskFacts,
+    metadata: TaskMetadata,
     seed: int,
     reporter: Reporter,
     announce: Callable[[str, int], None],
@@ -246,7 +246,7 @@ def _learn(
         grafting_settings(config, dense, seed=seed),
         bank=bank,
         dev=stream.benchmark.valid_stream,
-        facts={label: facts},
+        metadata={label: metadata},
         identity=bank.base,
         on_entry=lambda grown: append_entry(grown, folder, announce=announce),
         progress=reporter.phase,

@@ -34,13 +34,13 @@ def load_base(
         InputError: If the bank does not record how to, or the checkpoint cannot be loaded, or it
             needs code of its own that is not trusted.
     """
-    family = base.facts.get("family")
+    family = base.metadata.get("family")
     if not isinstance(family, str):
         raise InputError(
             "the bank does not record its model's family: it was made in Python around a model of "
             "one's own, so rebuild that model in Python and use cl_graft.load_bank"
         )
-    if base.facts.get("trust_remote_code") and not trust_remote_code:
+    if base.metadata.get("trust_remote_code") and not trust_remote_code:
         raise InputError(
             f"the base {model or base.model!r} brings its own Python code, which runs only with "
             "trust_remote_code=True, on the command line --trust-remote-code (read that code first)"
@@ -48,10 +48,10 @@ def load_base(
     return load_model(
         model or base.model,
         family=family,
-        pooling=str(base.facts.get("pooling", "mean")),
+        pooling=str(base.metadata.get("pooling", "mean")),
         dtype=base.dtype,
-        precision=str(base.facts.get("precision", "fp32")),
-        revision=cast(str | None, base.facts.get("revision")) if model is None else None,
+        precision=str(base.metadata.get("precision", "fp32")),
+        revision=cast(str | None, base.metadata.get("revision")) if model is None else None,
         trust_remote_code=trust_remote_code,
     )
 
@@ -77,7 +77,7 @@ def check_base(bank: GraftBank, loaded: Loaded, *, name: str) -> None:
             f"{where} {bank.layout.total} graftable coordinates in {len(bank.layout.names)} "
             f"parameters there, {layout.total} in {len(layout.names)} here"
         )
-    check_hashes(bank.base.fingerprint, bank.base.facts, base_hashes(loaded), where=where)
+    check_hashes(bank.base.fingerprint, bank.base.metadata, base_hashes(loaded), where=where)
     for entry in bank.entries:
         _check_entry(entry, loaded, name=f"{name}, task {entry.task!r}")
 
@@ -124,7 +124,7 @@ def _check_entry(entry: Entry, loaded: Loaded, *, name: str) -> None:
             raise ValueError("its values are NaN or infinite")
         check_head(entry.head, loaded.model)
         head_of(entry, family=loaded.model.family)
-        if entry.canary is not None:
-            check_batch(entry.canary.inputs, loaded.model)
-            if not entry.canary.logits.is_floating_point():
-                raise ValueError(f"its recorded logits are {entry.canary.logits.dtype}")
+        if entry.recorded_batch is not None:
+            check_batch(entry.recorded_batch.inputs, loaded.model)
+            if not entry.recorded_batch.logits.is_floating_point():
+                raise ValueError(f"its recorded logits are {entry.recorded_batch.logits.dtype}")

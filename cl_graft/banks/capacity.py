@@ -156,7 +156,7 @@ def capacity(
         _room(bank, place, tolerance, scores.get(place), expected[place])
         for place in range(len(bank))
     )
-    settings = bank.base.facts.get("settings")
+    settings = bank.base.metadata.get("settings")
     refill = settings.get("refill") if isinstance(settings, Mapping) else None
     refilled = None if refill is None else bool(refill)
     return Capacity(
@@ -268,7 +268,7 @@ def _scores(where: Path, bank: GraftBank) -> tuple[str, dict[int, tuple[float, f
     if found:
         return "test rows, beside independent fine-tuning", found
     for place, entry in enumerate(bank.entries):
-        trained, dense = (entry.facts.get(name) for name in ("trained_dev", "dense_dev"))
+        trained, dense = (entry.metadata.get(name) for name in ("trained_dev", "dense_dev"))
         if isinstance(trained, float) and isinstance(dense, float):
             found[place] = trained, dense
     return "dev rows, beside the task's own dense run" if found else "", found

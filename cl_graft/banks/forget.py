@@ -220,8 +220,8 @@ def _asked(
     for given in stored.get("tasks", []):
         with suppress(InputError):
             name = given if name_of(given, data=place) == entry.task else name
-    settings: dict[str, Any] = {"data": place, "shots": entry.facts.get("shots")}
-    settings["max_length"] = entry.facts.get("max_length")
+    settings: dict[str, Any] = {"data": place, "shots": entry.metadata.get("shots")}
+    settings["max_length"] = entry.metadata.get("max_length")
     if name in (own := stored.get("task_settings", {})):
         settings["task_settings"] = {name: own[name]}
     values = dict(settings)
@@ -229,7 +229,7 @@ def _asked(
         override_(values, override)
     config = config_of(bank.base, tasks=[name], **values)
     task = load_tasks(config, seed=config.seeds[0])[0]
-    if entry.facts.get("data_fingerprint", task.fingerprint) != task.fingerprint:
+    if entry.metadata.get("data_fingerprint", task.fingerprint) != task.fingerprint:
         raise InputError(
             f"the data found for {entry.task!r} are not those that it was trained on: other rows, "
             "other labels, or other settings of how they are drawn (--data, --set)"
@@ -268,8 +268,8 @@ def _without_the_task(
     for number, place in enumerate(later):
         entry = bank.entries[place]
         dependent = Dependent(place, entry.task, 0, 0, None)
-        if entry.canary is not None:
-            then, now = answers(entry.canary.inputs, place)
+        if entry.recorded_batch is not None:
+            then, now = answers(entry.recorded_batch.inputs, place)
             dependent = replace(
                 dependent,
                 rows=len(then),

@@ -155,7 +155,7 @@ def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
             entry = bank.entries[find_entry(bank, one.task)]
         except InputError as error:
             raise InputError(f"{one.place}: {error}") from None
-        wanted = entry.facts.get("pair")
+        wanted = entry.metadata.get("pair")
         if wanted is not None and wanted != (one.pair is not None):
             raise InputError(
                 f"{one.place}: task {entry.task!r} answers "

@@ -16,8 +16,8 @@ from cl_graft.storage import load_bank, load_graft
 from cl_graft.storage.repair import Repaired, repair_bank
 
 __all__ = [
-    "EntryFacts",
-    "GraftFacts",
+    "InspectedEntry",
+    "InspectedGraft",
     "Inspection",
     "inspect_bank",
     "inspect_graft",
@@ -26,7 +26,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class EntryFacts:
+class InspectedEntry:
     """One entry of a bank.
 
     Attributes:
@@ -41,8 +41,8 @@ class EntryFacts:
         lost: Share of the claimed coordinates that earlier tasks own.
         bytes: Size of its files.
         head_bytes: Part of that: the task's head.
-        canary_rows: Rows of the recorded batch.
-        facts: What else was recorded: scores, localizer, metric…
+        recorded_rows: Rows of the recorded batch.
+        metadata: What else was recorded: scores, localizer, metric…
     """
 
     position: int
@@ -56,8 +56,8 @@ class EntryFacts:
     lost: float
     bytes: int
     head_bytes: int
-    canary_rows: int
-    facts: Mapping[str, object]
+    recorded_rows: int
+    metadata: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Inspection:
         fingerprint: The base's fingerprint.
         dtype: The dtype of the values.
         mode: ``"prefix"`` or ``"isolated"``.
-        base_facts: What rebuilding the base needs.
+        base_metadata: What rebuilding the base needs.
         coordinates: Graftable coordinates of the base.
         owned: Coordinates that any entry owns.
         bytes: Size of all files.
@@ -84,17 +84,17 @@ class Inspection:
     fingerprint: str
     dtype: str
     mode: str
-    base_facts: Mapping[str, object]
+    base_metadata: Mapping[str, object]
     coordinates: int
     owned: int
     bytes: int
-    entries: tuple[EntryFacts, ...]
+    entries: tuple[InspectedEntry, ...]
     overlap: tuple[tuple[float | None, ...], ...]
 
 
 @dataclass(frozen=True)
-class GraftFacts:
-    """A single graft's file at a glance; fields as in `EntryFacts` and `Inspection`."""
+class InspectedGraft:
+    """A single graft's file at a glance; fields as in `InspectedEntry` and `Inspection`."""
 
     path: Path
     task: str
@@ -105,7 +105,7 @@ class GraftFacts:
     total: int
     density: float
     bytes: int
-    facts: Mapping[str, object]
+    metadata: Mapping[str, object]
 
 
 def inspect_bank(folder: Path | str) -> Inspection:
@@ -136,7 +136,7 @@ def inspect_bank(folder: Path | str) -> Inspection:
         fingerprint=bank.base.fingerprint,
         dtype=bank.base.dtype,
         mode=bank.mode,
-        base_facts=bank.base.facts,
+        base_metadata=bank.base.metadata,
         coordinates=bank.layout.total,
         owned=len(bank.owned()),
         bytes=sum(sizes) + sum(path.stat().st_size for path in where.glob("*.json")),
@@ -165,7 +165,7 @@ def repair_folder(folder: Path | str) -> Repaired:
         return repaired
 
 
-def inspect_graft(path: Path | str) -> GraftFacts:
+def inspect_graft(path: Path | str) -> InspectedGraft:
     """Read and check the file of a single graft, and describe it.
 
     Raises:
@@ -174,7 +174,7 @@ def inspect_graft(path: Path | str) -> GraftFacts:
     """
     stored = load_graft(path)
     region = stored.graft.region
-    return GraftFacts(
+    return InspectedGraft(
         path=Path(path),
         task=stored.task,
         model=stored.base.model,
@@ -184,13 +184,13 @@ def inspect_graft(path: Path | str) -> GraftFacts:
         total=region.layout.total,
         density=region.density,
         bytes=Path(path).stat().st_size,
-        facts=stored.facts,
+        metadata=stored.metadata,
     )
 
 
-def _facts(bank: GraftBank, position: int, entry: Entry, size: int) -> EntryFacts:
-    names = entry.facts.get("label_names", ())
-    return EntryFacts(
+def _facts(bank: GraftBank, position: int, entry: Entry, size: int) -> InspectedEntry:
+    names = entry.metadata.get("label_names", ())
+    return InspectedEntry(
         position=position,
         task=entry.task,
         label=entry.label,
@@ -202,6 +202,6 @@ def _facts(bank: GraftBank, position: int, entry: Entry, size: int) -> EntryFact
         lost=entry.share_lost,
         bytes=size,
         head_bytes=sum(tensor.nbytes for tensor in entry.head.values()),
-        canary_rows=len(entry.canary.inputs) if entry.canary else 0,
-        facts={key: value for key, value in entry.facts.items() if key != "label_names"},
+        recorded_rows=len(entry.recorded_batch.inputs) if entry.recorded_batch else 0,
+        metadata={key: value for key, value in entry.metadata.items() if key != "label_names"},
     )

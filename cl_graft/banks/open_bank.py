@@ -272,9 +272,9 @@ class OpenBank:
 
     def _encode(self, texts: Sequence[InputText], position: int) -> Tensor:
         """Encode texts as an entry learned to read them, (n, 2, L)."""
-        facts: Mapping[str, Any] = self.bank.entries[position].facts
-        length: int = facts.get("max_length") or _LENGTH
-        prompt = facts.get("prompt")
+        metadata: Mapping[str, Any] = self.bank.entries[position].metadata
+        length: int = metadata.get("max_length") or _LENGTH
+        prompt = metadata.get("prompt")
         return encode(
             [Row(one.text, one.pair, 0) for one in texts],
             self.loaded.tokenizer,
@@ -331,14 +331,14 @@ def _answers(logits: Tensor, entry: Entry, position: int) -> list[Answer]:
     Raises:
         DamagedFile: If the entry names another number of labels.
     """
-    facts: Mapping[str, Any] = entry.facts
-    names = [str(name) for name in facts.get("label_names", [])]
+    metadata: Mapping[str, Any] = entry.metadata
+    names = [str(name) for name in metadata.get("label_names", [])]
     if not names and logits.shape[1] == 1:
         return [Answer(float(v), {}, (float(v),), entry=position) for v in logits[:, 0]]
     names = names or [str(number) for number in range(logits.shape[1])]
     if len(names) != logits.shape[1]:
         raise DamagedFile(f"the bank names {len(names)} labels, and has {logits.shape[1]} logits")
-    found = facts.get("temperature")
+    found = metadata.get("temperature")
     temperature = float(found["value"]) if isinstance(found, Mapping) else None
     shares = (logits.double() / (temperature or 1.0)).softmax(-1)
     return [

@@ -42,15 +42,15 @@ def calibration_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
     """Say of each task whether its confidence is calibrated, and on how many rows."""
     notes: list[str] = []
     for task in dict.fromkeys(tasks):
-        facts = bank.entries[find_entry(bank, task)].facts
-        found = facts.get("temperature")
+        metadata = bank.entries[find_entry(bank, task)].metadata
+        found = metadata.get("temperature")
         if isinstance(found, dict):
             notes.append(
                 f"{task}: confidence is calibrated (temperature {found['value']:.3g}, fitted on "
                 f"{found['rows']} dev rows; their ECE went from {100 * found['ece_before']:.1f} to "
                 f"{100 * found['ece_after']:.1f} points)"
             )
-        elif facts.get("label_names") != []:
+        elif metadata.get("label_names") != []:
             notes.append(
                 f"{task}: confidence is not calibrated, but the model's plain softmax: the bank "
                 "holds no temperature for it"

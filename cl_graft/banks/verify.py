@@ -23,7 +23,7 @@ from cl_graft.banks.file_checks import Finding, checkpoint_findings, recorded_co
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.experiments.base_model import base_hashes, load_base_model
 from cl_graft.experiments.folders import CHECKPOINTS, is_run
-from cl_graft.grafts.bank import Canary, GraftBank, find_entries
+from cl_graft.grafts.bank import GraftBank, RecordedBatch, find_entries
 from cl_graft.grafts.graft import named
 from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.results.run_results import RESULTS, RunResult, read_bank_record, read_result
@@ -54,7 +54,7 @@ class EntryCheck:
         position: Its place in the bank.
         task: Its task.
         weights: Whether the graftable weights that answer it have the recorded hash.
-        canary: How the logits of the recorded batch compare.
+        recorded_batch: How the logits of the recorded batch compare.
         difference: Largest absolute difference of those logits; None without a recorded batch.
         elsewhere: What the recording's environment had otherwise, such as ``"torch 2.13.0, here
             2.14.0"``; empty where bits had to be equal.
@@ -65,7 +65,7 @@ class EntryCheck:
     position: int
     task: str
     weights: Outcome
-    canary: Outcome
+    recorded_batch: Outcome
     difference: float | None
     elsewhere: tuple[str, ...] = ()
     run: Outcome = "not recorded"
@@ -73,7 +73,7 @@ class EntryCheck:
     @property
     def ok(self) -> bool:
         """Whether nothing differs."""
-        return "differs" not in (self.weights, self.canary, self.run)
+        return "differs" not in (self.weights, self.recorded_batch, self.run)
 
 
 @dataclass(frozen=True)
@@ -142,7 +142,7 @@ def verify(
         checks.append(_check(opened, position, hashes))
     opened.switch.to(None)
     base = opened.bank.base
-    findings = [*checkpoint_findings(base.facts, opened.loaded.path)]
+    findings = [*checkpoint_findings(base.metadata, opened.loaded.path)]
     if run and not result:
         findings.append(_missing_results(run))
     if run and result:
@@ -196,7 +196,9 @@ def _tolerance(opened: OpenBank) -> float:
 
 
 def _recorded_device(bank: GraftBank) -> str:
-    recorded = {e.canary.environment.get("device", "cpu") for e in bank.entries if e.canary}
+    recorded = {
+        e.recorded_batch.environment.get("device", "cpu") for e in bank.entries if e.recorded_batch
+    }
     return "cuda" if recorded == {"cuda"} and torch.cuda.is_available() else "cpu"
 
 
@@ -213,32 +215,32 @@ def _check(opened: OpenBank, position: int, hashes: Mapping[str, Mapping[str, st
     if entry.task in hashes and first:
         measured = hashes[entry.task]
         run = "same bits" if measured.get("learned") == measured.get("end") else "differs"
-    if entry.canary is None:
+    if entry.recorded_batch is None:
         return EntryCheck(position, entry.task, weights, "not recorded", None, run=run)
-    canary, difference, elsewhere = _canary(opened, position, entry.canary)
-    return EntryCheck(position, entry.task, weights, canary, difference, elsewhere, run)
+    batch, difference, elsewhere = _recorded_batch(opened, position, entry.recorded_batch)
+    return EntryCheck(position, entry.task, weights, batch, difference, elsewhere, run)
 
 
-def _canary(
-    opened: OpenBank, position: int, canary: Canary
+def _recorded_batch(
+    opened: OpenBank, position: int, recorded_batch: RecordedBatch
 ) -> tuple[Outcome, float, tuple[str, ...]]:
     """Return how the logits of the recorded batch compare, by how much, and what is otherwise."""
-    with _threads(canary.environment.get("threads")):
-        logits = opened.logits(canary.inputs, position)
+    with _threads(recorded_batch.environment.get("threads")):
+        logits = opened.logits(recorded_batch.inputs, position)
         here = environment(opened.loaded.model.device)
-    keys = sorted(here.keys() | canary.environment.keys())
+    keys = sorted(here.keys() | recorded_batch.environment.keys())
     elsewhere = tuple(
-        f"{key} {canary.environment.get(key)}, here {here.get(key)}"
+        f"{key} {recorded_batch.environment.get(key)}, here {here.get(key)}"
         for key in keys
-        if canary.environment.get(key) != here.get(key)
+        if recorded_batch.environment.get(key) != here.get(key)
     )
-    if logits.shape != canary.logits.shape:
+    if logits.shape != recorded_batch.logits.shape:
         return "differs", float("inf"), elsewhere
-    difference = float((logits - canary.logits).abs().max())
-    if torch.equal(logits, canary.logits):
+    difference = float((logits - recorded_batch.logits).abs().max())
+    if torch.equal(logits, recorded_batch.logits):
         return "same bits", difference, elsewhere
     allowed = _tolerance(opened)
-    close = torch.allclose(logits, canary.logits, rtol=allowed, atol=allowed)
+    close = torch.allclose(logits, recorded_batch.logits, rtol=allowed, atol=allowed)
     return ("within tolerance" if elsewhere and close else "differs"), difference, elsewhere
 
 

@@ -65,7 +65,7 @@ def verify_command(
             progress=progress.phase,
         )
     rows = [
-        (e.position, e.task, e.weights, e.canary, _difference(e.difference), e.run)
+        (e.position, e.task, e.weights, e.recorded_batch, _difference(e.difference), e.run)
         for e in report.entries
     ]
     columns = ("entry", "task", "weights", "recorded logits", "largest difference", "run's logits")
@@ -149,7 +149,7 @@ def inspect_command(
             f"{entry.lost:.1%}",
             f"{entry.bytes:,}",
             f"{entry.head_bytes:,}",
-            _score(entry.facts.get("trained_dev")),
+            _score(entry.metadata.get("trained_dev")),
         )
         for entry in found.entries
     ]

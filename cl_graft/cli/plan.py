@@ -142,7 +142,7 @@ def plan_command(
     disk = (
         f"A task: {plan.region:,} coordinates, {size(plan.entry_total)} on disk: values "
         f"{size(entry.values)}, indices {size(entry.indices)} ({coordinate_bits:.1f} bits each), "
-        f"head {size(entry.head)}, recorded batch {size(entry.canary)}, "
+        f"head {size(entry.head)}, recorded batch {size(entry.recorded_batch)}, "
         f"the rest {size(entry.rest)}."
     )
     until_full = (

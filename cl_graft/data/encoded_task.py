@@ -123,8 +123,8 @@ def _inputs(
     found = cache.get(key) if cache is not None else None
     padding: Any = tokenizer.pad_token_id or 0
     if found is not None:
-        tensors, facts = found
-        return {n: _padded(tensors, n, max_length, padding) for n in texts}, facts["cut"]
+        tensors, values = found
+        return {n: _padded(tensors, n, max_length, padding) for n in texts}, values["cut"]
     encoded = {
         name: encode_rows(rows, tokenizer, family=family, prompt=prompt, max_length=max_length)
         for name, rows in texts.items()

@@ -139,7 +139,7 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
         fingerprint=hashes.fingerprint,
         model=str(folder.resolve()) if folder.is_dir() else loaded.name,
         dtype=config.dtype,
-        facts={
+        metadata={
             "family": config.family,
             "pooling": config.pooling,
             "precision": config.precision,
@@ -176,8 +176,8 @@ def config_of(base: BaseIdentity, *, tasks: list[str], **settings: Any) -> Exper
     Raises:
         InputError: If a setting is wrong.
     """
-    stored = base.facts.get("settings", {})
+    stored = base.metadata.get("settings", {})
     kept: Mapping[str, Any] = stored if isinstance(stored, Mapping) else {}
     values = {**kept, "model": base.model, "tasks": tasks, "strategies": ["grafting"]}
-    values["seeds"] = [base.facts.get("seed", 0)]
+    values["seeds"] = [base.metadata.get("seed", 0)]
     return config_from({**values, **settings}, source="the bank's settings")

@@ -117,8 +117,8 @@ def _entry(
     graft = k * size + 2 * packed_size(k, total)
     classes = max(1, encoded.task.num_classes)
     head = 4 * classes * (model.hidden_size + 1)
-    canary = 8 * (5 * encoded.splits["train"][0].shape[-1] + 4 * classes)
-    return graft * (2 if settings.keep_standalone else 1) + head + canary + _NAMES
+    recorded_batch = 8 * (5 * encoded.splits["train"][0].shape[-1] + 4 * classes)
+    return graft * (2 if settings.keep_standalone else 1) + head + recorded_batch + _NAMES
 
 
 def _ranking(settings: GraftingSettings, *, total: int) -> int:

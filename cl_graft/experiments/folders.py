@@ -18,7 +18,7 @@ from cl_graft.errors import BankError, CannotWrite, DivergedError, InputError, O
 from cl_graft.experiments.config import CELL_CHOICES, UPKEEP, ExperimentConfig
 from cl_graft.results.run_results import BANK, RESULTS, RunResult, read_result
 from cl_graft.storage import LOCK, OWNER, only_writer
-from cl_graft.storage.checksums import read_sealed, sealed_json
+from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 from cl_graft.storage.files import VERSION, check_json, is_partial, replace_file
 from cl_graft.strategies.registry import STRATEGIES
 
@@ -109,7 +109,7 @@ def sweep(folder: Path) -> None:
 def write_config(config: ExperimentConfig, folder: Path, **more: Any) -> None:
     """Write the resolved config into a folder, and more: which cell or cells it is about."""
     head = {"format": _FORMAT, "version": VERSION}
-    replace_file(folder / CONFIG, sealed_json({**head, **more, **config.cell()}))
+    replace_file(folder / CONFIG, dump_with_checksum({**head, **more, **config.cell()}))
 
 
 def write_comparison(config: ExperimentConfig, out: Path, *, started_by: str) -> None:
@@ -129,7 +129,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        values = read_sealed(path.read_bytes(), name=str(path))
+        values = load_with_checksum(path.read_bytes(), name=str(path))
     except BankError:
         raise
     except ValueError:

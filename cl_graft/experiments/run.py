@@ -190,7 +190,7 @@ class _Run:
         self.config, self.row, self.setup, self.folder = config, row, setup, folder
         self.cache, self.curves, self.checkpoints = cache, curves, checkpoints
         self.standing = standing
-        self.stands = standing.facts if standing is not None else None
+        self.stands = standing.values if standing is not None else None
         self.record = setup.record if standing is None else setup.record.go_on(standing.measured)
         self.reporter = Reporter(progress, strategy=row.name, seed=setup.seed)
         self.passes = PassCounter(setup.model.task_model)
@@ -200,7 +200,7 @@ class _Run:
         early = config.family != "encoder" or config.scenario == "domain"
         self.zero_shot = early and row.trains != "nothing"
         self.scores = StreamScores(
-            {label: facts.metric for label, facts in setup.facts.items()},
+            {label: task.metric for label, task in setup.metadata.items()},
             zero_shot=self.zero_shot,
         )
 
@@ -281,11 +281,11 @@ class _Run:
             return
 
         log = self.curves.position()
-        facts = standing_facts(strategy, self.record, self.scores, learned=learned, log=log)
-        self.stands = facts
+        values = standing_facts(strategy, self.record, self.scores, learned=learned, log=log)
+        self.stands = values
 
         def state() -> State:
-            return memory.remember(strategy) if learned else {}, facts
+            return memory.remember(strategy) if learned else {}, values
 
         if learned and self.row.trains == "everything":
             self.checkpoints.offer(STANDING, state, last=True)
@@ -323,7 +323,7 @@ class _Run:
                     base=setup.identity.fingerprint,
                     device=setup.device,
                     dev=streams["valid"][label],
-                    metric=setup.facts[label].metric,
+                    metric=setup.metadata[label].metric,
                     seed=setup.seed,
                 )
                 with about_task(name):
@@ -355,7 +355,7 @@ class _Run:
         return StrategyInputs(
             model=setup.model,
             stream=setup.stream,
-            facts=setup.facts,
+            metadata=setup.metadata,
             identity=setup.identity,
             grafting={
                 label: grafting_settings(config, schedule, seed=setup.seed)

@@ -59,16 +59,16 @@ class Standing:
         Raises:
             InputError: If another version of this package returned it.
         """
-        tensors, facts = state
-        if set(facts) | {"tensors"} != {known.name for known in fields(cls)}:
+        tensors, values = state
+        if set(values) | {"tensors"} != {known.name for known in fields(cls)}:
             raise InputError(
                 "the checkpoints of this run were written by another version of cl_graft; go on "
                 "with that one, or choose another output folder"
             )
-        return cls(**facts, tensors=tensors)
+        return cls(**values, tensors=tensors)
 
     @property
-    def facts(self) -> dict[str, Any]:
+    def values(self) -> dict[str, Any]:
         """What `standing_facts` returned."""
         return {known.name: getattr(self, known.name) for known in fields(self)[:-1]}
 

@@ -14,14 +14,14 @@ from cl_graft.experiments.config import ExperimentConfig, config_from
 from cl_graft.experiments.config_tasks import check_tasks
 from cl_graft.experiments.memory_check import measure_memory
 from cl_graft.experiments.recording import Record
-from cl_graft.experiments.task_metadata import task_facts
+from cl_graft.experiments.task_metadata import task_metadata
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.models import graftable_parameters
 from cl_graft.results.data_report import data_report
 from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.storage.cache_folder import DirectoryCache
-from cl_graft.strategies import MultiTaskText, TaskFacts, heads_for
+from cl_graft.strategies import MultiTaskText, TaskMetadata, heads_for
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.method_settings import resolved
 from cl_graft.strategies.registered import StrategyRow
@@ -38,7 +38,7 @@ class Setup:
     stream: TextStream
     model: MultiTaskText
     identity: BaseIdentity
-    facts: dict[int, TaskFacts]
+    metadata: dict[int, TaskMetadata]
     record: Record
 
 
@@ -114,7 +114,7 @@ def set_up(
             "fingerprint": identity.fingerprint,
             "precision": config.precision,
             "graftable": coordinates,
-            **{name: identity.facts[name] for name in BASE_HASHES},
+            **{name: identity.metadata[name] for name in BASE_HASHES},
         },
         config=config.cell(),
         settings=resolved(row.settings, config.strategy_settings.get(row.name, {}), owner=row.name),
@@ -132,8 +132,8 @@ def set_up(
         stream=stream,
         model=model,
         identity=identity,
-        facts={
-            label: task_facts(task, config, seed=seed, max_length=length)
+        metadata={
+            label: task_metadata(task, config, seed=seed, max_length=length)
             for label, task in enumerate(tasks)
         },
         record=record,

@@ -11,14 +11,14 @@ from cl_graft.data import Prompt, TextTask
 from cl_graft.data.encoded_task import prompt_of
 from cl_graft.experiments.base_model import learning_settings
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.strategies import TaskFacts
+from cl_graft.strategies import TaskMetadata
 
-__all__ = ["is_recorded", "task_facts"]
+__all__ = ["is_recorded", "task_metadata"]
 
 
-def task_facts(
+def task_metadata(
     task: TextTask, config: ExperimentConfig, *, seed: int, max_length: int | None = None
-) -> TaskFacts:
+) -> TaskMetadata:
     """Describe a task for its bank entry.
 
     Args:
@@ -27,10 +27,10 @@ def task_facts(
         seed: The run's seed.
         max_length: Tokens a row; None means the config's, or else the task's own.
     """
-    return TaskFacts(
+    return TaskMetadata(
         name=task.name,
         metric=task.scored_by,
-        facts={
+        metadata={
             "label_names": list(task.label_names),
             "pair": task.pair,
             "prompt": _prompt(prompt_of(task, config.family)),
@@ -43,14 +43,14 @@ def task_facts(
     )
 
 
-def is_recorded(task: TaskFacts, *, by: Mapping[str, object]) -> bool:
+def is_recorded(task: TaskMetadata, *, by: Mapping[str, object]) -> bool:
     """Tell whether an entry was learned as a task would be: from the same data, the same way.
 
     Args:
-        task: What `task_facts` says of the task.
+        task: What `task_metadata` says of the task.
         by: What the entry records; entries that do not record their settings never were.
     """
-    said = {"metric": task.metric, **task.facts}
+    said = {"metric": task.metric, **task.metadata}
     return all(by.get(key) == value for key, value in said.items())
 
 

@@ -24,7 +24,15 @@ from cl_graft.grafts.region import Layout, Region, union
 if TYPE_CHECKING:
     from cl_graft.storage.hub import Pushed
 
-__all__ = ["BaseIdentity", "Canary", "Entry", "GraftBank", "Mode", "find_entries", "find_entry"]
+__all__ = [
+    "BaseIdentity",
+    "Entry",
+    "GraftBank",
+    "Mode",
+    "RecordedBatch",
+    "find_entries",
+    "find_entry",
+]
 
 Mode = Literal["prefix", "isolated"]
 
@@ -40,31 +48,31 @@ class BaseIdentity:
         fingerprint: SHA-256 over every parameter and buffer outside the heads and the tokenizer.
         model: Where the model came from: a hub name or a path.
         dtype: The dtype of the graft values, as ``"float32"``.
-        facts: What rebuilding the model needs (family, pooling, …), and how its weights are told
+        metadata: What rebuilding the model needs (family, pooling, …), and how its weights are told
             apart from others (`weights_sha256`, `heads`); JSON values only.
     """
 
     fingerprint: str
     model: str
     dtype: str
-    facts: Mapping[str, object] = field(default_factory=dict)
+    metadata: Mapping[str, object] = field(default_factory=dict)
 
     @property
     def weights_sha256(self) -> str:
         """SHA-256 over every parameter and buffer outside the heads; empty if not recorded."""
-        found = self.facts.get("weights_sha256")
+        found = self.metadata.get("weights_sha256")
         return found if isinstance(found, str) else ""
 
     @property
     def heads(self) -> tuple[str, ...]:
         """Module paths of the task heads, which are no part of the base."""
-        found = self.facts.get("heads")
+        found = self.metadata.get("heads")
         return tuple(str(path) for path in found) if isinstance(found, list) else ("heads",)
 
 
 @dataclass(frozen=True, eq=False)
-class Canary:
-    """A recorded batch and its answer, to prove later that nothing was forgotten.
+class RecordedBatch:
+    """A batch and its logits, recorded when a task was learned, to check later (a canary).
 
     Attributes:
         inputs: The encoded batch.
@@ -77,7 +85,7 @@ class Canary:
     environment: Mapping[str, str]
 
     def __repr__(self) -> str:
-        return f"Canary({len(self.inputs)} rows, logits of shape {tuple(self.logits.shape)})"
+        return f"RecordedBatch({len(self.inputs)} rows, logits of shape {tuple(self.logits.shape)})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,8 +101,8 @@ class Entry:
         head: State of the task's head, names relative to the head; empty for prompts.
         standalone: Optionally the whole γ_n with the values of the independent run.
         weights_sha256: Hash of the graftable weights that answer the task.
-        canary: A recorded batch, if one was kept.
-        facts: Label names, prompt, scores…; JSON values only.
+        recorded_batch: A recorded batch, if one was kept.
+        metadata: Label names, prompt, scores…; JSON values only.
     """
 
     task: str
@@ -104,8 +112,8 @@ class Entry:
     head: Mapping[str, Tensor] = field(default_factory=dict)
     standalone: Graft | None = None
     weights_sha256: str = ""
-    canary: Canary | None = None
-    facts: Mapping[str, object] = field(default_factory=dict)
+    recorded_batch: RecordedBatch | None = None
+    metadata: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if both := len(self.lost & self.owned.region):
@@ -239,7 +247,7 @@ class GraftBank:
         recorded_rows: bool = True,
     ) -> None:
         """Write the bank and a model card to a folder: `cl_graft.storage.hub.save_pretrained`."""
-        from cl_graft import hub
+        from cl_graft.storage import hub
 
         hub.save_pretrained(
             self,
@@ -262,7 +270,7 @@ class GraftBank:
         endpoint: str | None = None,
     ) -> GraftBank:
         """Read a bank from a folder or the hub: `cl_graft.storage.hub.from_pretrained`."""
-        from cl_graft import hub
+        from cl_graft.storage import hub
 
         return hub.from_pretrained(
             name,
@@ -287,7 +295,7 @@ class GraftBank:
         endpoint: str | None = None,
     ) -> Pushed:
         """Put the bank and a model card on the hub: `cl_graft.storage.hub.push_to_hub`."""
-        from cl_graft import hub
+        from cl_graft.storage import hub
 
         return hub.push_to_hub(
             self,

@@ -26,8 +26,8 @@ def identify(model: nn.Module, *, heads: Sequence[str], dtype: str) -> BaseIdent
         dtype: The dtype of the graft values, as ``"float32"``.
     """
     weights = model_sha256(model, exclude=heads)
-    facts = {"weights_sha256": weights, "heads": list(heads)}
-    return BaseIdentity(fingerprint_of(weights), type(model).__name__, dtype, facts)
+    metadata = {"weights_sha256": weights, "heads": list(heads)}
+    return BaseIdentity(fingerprint_of(weights), type(model).__name__, dtype, metadata)
 
 
 def check_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None = None) -> str:
@@ -55,7 +55,7 @@ def check_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None = No
         return found
     fits = _gives_latest_answer(model, bank)
     carried = _carried(model, bank)
-    enough = fits is None or (fits and "family" in base.facts)
+    enough = fits is None or (fits and "family" in base.metadata)
     if not recorded and carried is None and enough:
         return found if fits else ""
     raise WrongBase(

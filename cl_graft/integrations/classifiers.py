@@ -45,7 +45,7 @@ def as_classifier(model: TaskModel, entry: Entry) -> PreTrainedModel | None:
     head, backbone = head_of(entry, family="encoder").eval(), model.backbone
     config: Any = copy.deepcopy(backbone.config)
     classes = int(next(reversed(list(head.parameters()))).shape[0])
-    names = entry.facts.get("label_names") or [f"LABEL_{number}" for number in range(classes)]
+    names = entry.metadata.get("label_names") or [f"LABEL_{number}" for number in range(classes)]
     config.id2label = dict(enumerate(map(str, names)))  # pyright: ignore[reportArgumentType]
     config.label2id = {name: number for number, name in config.id2label.items()}
     config.problem_type = "regression" if classes == 1 else "single_label_classification"

@@ -99,7 +99,7 @@ def export_task(
     position = find_entry(bank, task)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists already; name a folder that does not, or an empty one")
-    if bank.base.facts.get("family") is None:
+    if bank.base.metadata.get("family") is None:
         raise InputError(
             "the bank does not record its model's family: it was made in Python around a model of "
             "one's own, so write the graft into that model and save it yourself"

@@ -146,12 +146,12 @@ def import_task(
         lost=Region.empty(held.layout),
         head=head,
         weights_sha256=weights,
-        facts={
+        metadata={
             "label_names": list(names),
             "pair": bool(told.get("pair", False) if pair is None else pair),
             "prompt": prompt and {"template": prompt.template, "words": dict(prompt.words)},
             "max_length": max_length or int(told.get("max_length", 128)),
-            **tuned.facts,
+            **tuned.metadata,
             **_measured(told, whole=count == len(graft) and not left_out),
             "imported": {"kind": found.kind, "moved": count},
         },
@@ -184,7 +184,7 @@ def _same(entry: Entry, other: Entry) -> bool:
         entry.task == other.task
         and entry.owned.same_bits(other.owned)
         and hash_tensors(entry.head) == hash_tensors(other.head)
-        and json.loads(json.dumps(dict(entry.facts))) == dict(other.facts)
+        and json.loads(json.dumps(dict(entry.metadata))) == dict(other.metadata)
     )
 
 

@@ -195,7 +195,7 @@ def _config(opened: OpenBank, *, rank: int, targets: list[str], copies: list[str
         "peft_type": "SHIRA",
         "task_type": None,
         "base_model_name_or_path": base.model,
-        "revision": base.facts.get("revision"),
+        "revision": base.metadata.get("revision"),
         "inference_mode": True,
         "r": rank,
         # PEFT draws a mask on loading and then takes the indices of the file.

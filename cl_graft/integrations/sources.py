@@ -70,13 +70,13 @@ class Tuned:
     Attributes:
         tensors: Parameters of the tuned backbone, by their names in `TaskModel`.
         head: State of the head, as an entry keeps it; empty if the source has none.
-        facts: What the entry is to record of it.
+        metadata: What the entry is to record of it.
         label_names: By the source's own account; empty if it has none.
     """
 
     tensors: Mapping[str, Tensor]
     head: Mapping[str, Tensor] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict)
     label_names: tuple[str, ...] = ()
 
 
@@ -336,9 +336,9 @@ def _tuned(
     tensors = {f"backbone.{name}": tensor for name, tensor in inner.named_parameters()}
     _check_form(tensors, loaded, source)
     if not source.classifier:
-        facts = {k: source.record[k] for k in ("activation",) if k in source.record}
+        metadata = {k: source.record[k] for k in ("activation",) if k in source.record}
         names = tuple(source.record.get("label_names", ()))
-        return Tuned(tensors, head or {}, facts, names)
+        return Tuned(tensors, head or {}, metadata, names)
     classifier = cast("PreTrainedModel", whole)
     found = head_from(classifier, loaded.model)
     if found is None:
@@ -348,11 +348,11 @@ def _tuned(
             f"token, and a base with pooling 'first' (this one has {loaded.model.pooling!r})"
         )
     state = {name: tensor.detach().clone() for name, tensor in found.state_dict().items()}
-    facts = {"activation": found.activation} if isinstance(found, PooledHead) else {}
+    metadata = {"activation": found.activation} if isinstance(found, PooledHead) else {}
     labels: Mapping[int, str] = cast(Any, classifier.config).id2label
     names = tuple(labels[number] for number in sorted(labels))
     told = not all(re.fullmatch(r"LABEL_\d+", name) for name in names)
-    return Tuned(tensors, state, facts, names if told else ())
+    return Tuned(tensors, state, metadata, names if told else ())
 
 
 def _check_form(tensors: Mapping[str, Tensor], loaded: Loaded, source: Source) -> None:

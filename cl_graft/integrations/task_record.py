@@ -22,23 +22,23 @@ def task_record(bank: GraftBank, position: int) -> dict[str, Any]:
         position: The entry.
     """
     entry, base, graft = bank.entries[position], bank.base, bank.answer(position)
-    family = base.facts.get("family")
+    family = base.metadata.get("family")
     record: dict[str, Any] = {
         "task": entry.task,
         "family": family,
-        **{key: entry.facts[key] for key in _KEPT if entry.facts.get(key) is not None},
+        **{key: entry.metadata[key] for key in _KEPT if entry.metadata.get(key) is not None},
         "coordinates": len(graft),
         "density": graft.region.density,
         "base": {
             "model": base.model,
             "dtype": base.dtype,
             "fingerprint": base.fingerprint,
-            **_given(base.facts, "revision", "weights_sha256", "precision"),
+            **_given(base.metadata, "revision", "weights_sha256", "precision"),
         },
         "written_by": f"cl_graft {cl_graft.__version__}",
     }
     if family == "encoder":
-        record["pooling"] = base.facts.get("pooling", "mean")
+        record["pooling"] = base.metadata.get("pooling", "mean")
     elif tokens := label_tokens(entry):
         record["label_token_ids"] = tokens
     return record
@@ -55,5 +55,5 @@ def label_tokens(entry: Entry) -> list[list[int]]:
     return [row[:length] for row, length in zip(ids.tolist(), lengths, strict=True)]
 
 
-def _given(facts: Mapping[str, object], *keys: str) -> dict[str, object]:
-    return {key: facts[key] for key in keys if facts.get(key) is not None}
+def _given(metadata: Mapping[str, object], *keys: str) -> dict[str, object]:
+    return {key: metadata[key] for key in keys if metadata.get(key) is not None}

@@ -173,6 +173,6 @@ def _save(bench: Bench, graft: Graft, scores: dict[str, float], out: Path) -> No
     task, run = bench.problem(0), bench.dense(0)
     with holding(task.head, run.head):
         head = head_state(task.model, 0)
-    facts = {"labels": list(bench.stream.tasks[0].task.label_names), "scores": scores}
-    stored = StoredGraft(graft, bench.identity, bench.names[0], head=head, facts=facts)
+    metadata = {"labels": list(bench.stream.tasks[0].task.label_names), "scores": scores}
+    stored = StoredGraft(graft, bench.identity, bench.names[0], head=head, metadata=metadata)
     save_graft(stored, out / GRAFT)

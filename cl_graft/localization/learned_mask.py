@@ -147,10 +147,10 @@ def _take_up_(gain: dict[str, Tensor], checkpoint: Checkpoint) -> tuple[int, Reg
     left = checkpoint.load()
     if left is None:
         return None
-    tensors, facts = left
+    tensors, values = left
     copy_(gain, part_of(tensors, "gain"))
     opened = part_of(tensors, "region").get("opened")
-    return facts["step"], None if opened is None else Region.of(Layout.of(gain), opened)
+    return values["step"], None if opened is None else Region.of(Layout.of(gain), opened)
 
 
 def _moves(new: Graft, old: Graft, *, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:

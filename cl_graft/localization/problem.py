@@ -85,8 +85,8 @@ def steps_left(problem: Problem, total: Parameters, *, steps: int) -> Iterator[i
         first = left[1]["step"]
     for step in range(first, steps):
         yield step
-        facts = {"step": step + 1}
-        problem.checkpoint.offer(lambda facts=facts: (total, facts))
+        values = {"step": step + 1}
+        problem.checkpoint.offer(lambda values=values: (total, values))
 
 
 def add_gradient_(problem: Problem, step: int, *, into: Callable[[str, Tensor], None]) -> None:

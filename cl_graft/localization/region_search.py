@@ -180,8 +180,8 @@ class _Counted:
 
     def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
         def counted() -> State:
-            tensors, facts = state()
-            return tensors, {**facts, "passes": asdict(self._count.passes)}
+            tensors, values = state()
+            return tensors, {**values, "passes": asdict(self._count.passes)}
 
         self._inner.offer(counted, last=last)
 

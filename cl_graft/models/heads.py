@@ -176,7 +176,7 @@ def head_of(entry: Entry, *, family: str) -> nn.Module:
     state = dict(entry.head)
     if "dense.weight" in state:
         layers = [_like(state[f"{part}.weight"]) for part in ("dense", "out")]
-        head: nn.Module = PooledHead(*layers, activation=str(entry.facts.get("activation")))
+        head: nn.Module = PooledHead(*layers, activation=str(entry.metadata.get("activation")))
     elif family == "encoder":
         classes, hidden = state["weight"].shape
         head = linear_head(hidden, classes, seed=0)

@@ -19,7 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from cl_graft.errors import BankError, DamagedFile, InputError
 from cl_graft.grafts.hashing import environment, file_sha256
 from cl_graft.storage.bank_index import INDEX, bank_sha256
-from cl_graft.storage.checksums import read_sealed, sealed_json
+from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 from cl_graft.storage.files import VERSION, check_json, replace_file, valid
 from cl_graft.storage.metadata_schema import check_name
 from cl_graft.storage.serialization import part
@@ -200,7 +200,7 @@ def write_result(result: RunResult, folder: Path) -> None:
     if (folder / BANK / INDEX).is_file():
         sha256, entries = bank_sha256(folder / BANK)
         values["bank"] = {"sha256": sha256, "entries": entries}
-    replace_file(folder / RESULTS, sealed_json(values))
+    replace_file(folder / RESULTS, dump_with_checksum(values))
 
 
 def read_result(folder: Path | str) -> RunResult:
@@ -270,7 +270,7 @@ def write_bank_record(folder: Path, record: Mapping[str, Any]) -> None:
         record: As `read_bank_record` returns it.
     """
     values = _read(folder / RESULTS)
-    replace_file(folder / RESULTS, sealed_json({**values, "bank": dict(record)}))
+    replace_file(folder / RESULTS, dump_with_checksum({**values, "bank": dict(record)}))
 
 
 def versions(device: torch.device) -> dict[str, str]:
@@ -305,7 +305,7 @@ def command() -> str:
 def _read(path: Path) -> dict[str, Any]:
     """Return what stands in a `results.json`, once it matches its checksum."""
     try:
-        values = read_sealed(path.read_bytes(), name=str(path))
+        values = load_with_checksum(path.read_bytes(), name=str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot read the results: {error.strerror}") from None
     except BankError:

@@ -21,7 +21,7 @@ class Cache(Protocol):
         """Return what was put under a key, or None."""
         ...
 
-    def put(self, key: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    def put(self, key: str, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Keep tensors and JSON facts under a key."""
         ...
 

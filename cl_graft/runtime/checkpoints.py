@@ -69,7 +69,7 @@ class Resumable(Protocol):
         """Return the state."""
         ...
 
-    def load_loop_state_(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    def load_loop_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Take a state over, when the loop is about to start."""
         ...
 
@@ -129,17 +129,17 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
 
 
 def load_optimizer_(
-    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]
+    optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], values: Mapping[str, Any]
 ) -> None:
     """Give an optimiser the state that `optimizer_state` returned of one that holds the same."""
     held = _held(optimizer)
-    for key, value in {**tensors, **facts["numbers"]}.items():
+    for key, value in {**tensors, **values["numbers"]}.items():
         place, name = key.split("/", 1)
         parameter = held[int(place)]
         # Step counts stay on the CPU, where torch keeps them.
         moves = isinstance(value, Tensor) and name != "step"
         optimizer.state[parameter][name] = value.to(parameter.device) if moves else value
-    for group, lr in zip(optimizer.param_groups, facts["lr"], strict=True):
+    for group, lr in zip(optimizer.param_groups, values["lr"], strict=True):
         group["lr"] = lr
 
 

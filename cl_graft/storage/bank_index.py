@@ -1,4 +1,4 @@
-"""The index of a bank: `bank.json`, which lists the files of its entries and seals the list.
+"""The index of a bank: `bank.json`, the list of the files of its entries, and its checksum.
 
 `base.json` beside it says once more what `bank.json` says beside its list, so that a bank whose
 `bank.json` is gone can be put together again from entries that are whole (`repair`).
@@ -17,7 +17,7 @@ from typing import Any, get_args
 
 from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError, TruncatedFile
 from cl_graft.grafts.bank import GraftBank, Mode
-from cl_graft.storage.checksums import BLANK, JSON_START, checksum, intact
+from cl_graft.storage.checksums import BLANK, JSON_START, checksum, has_right_checksum
 from cl_graft.storage.disk_errors import writing
 from cl_graft.storage.files import (
     VERSION,
@@ -148,7 +148,7 @@ def _parse(text: bytes, *, format: str, name: str) -> dict[str, Any]:
     check_json(index, format=format, name=name)
     if index["version"] == 1:
         check_version_1(index, format=format, name=name)
-    elif not intact(text, start=JSON_START):
+    elif not has_right_checksum(text, start=JSON_START):
         raise DamagedFile(f"{name} is altered: its content does not match its checksum")
     return index
 
@@ -170,7 +170,7 @@ def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: P
         "entries_sha256": to_json(list_sha256(records)),
         "entries": f"[{rows}]",
     }
-    data = _sealed({"format": to_json(_FORMAT), **_described(bank), **listed})
+    data = _with_checksum({"format": to_json(_FORMAT), **_described(bank), **listed})
     if len(data) > _LARGEST_INDEX:
         raise BankError(f"a bank's {INDEX} holds {_LARGEST_INDEX} bytes at most, got {len(data)}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: P
 
 def write_description(bank: GraftBank, folder: Path) -> None:
     """Write `base.json`, unless it is there."""
-    data = _sealed({"format": to_json(_BASE_FORMAT), **_described(bank)})
+    data = _with_checksum({"format": to_json(_BASE_FORMAT), **_described(bank)})
     write_once(folder / DESCRIPTION, data)
 
 
@@ -193,15 +193,15 @@ def _described(bank: GraftBank) -> dict[str, str]:
     }
 
 
-def _sealed(parts: Mapping[str, str]) -> bytes:
+def _with_checksum(parts: Mapping[str, str]) -> bytes:
     """Return a JSON object, its checksum and then its version first, a line a key."""
     head = {"format": parts["format"], "version": to_json(VERSION), **parts}
     lines = "".join(f",\n{to_json(key)}: {value}" for key, value in head.items())
 
-    def sealed(digits: str) -> bytes:
+    def filled(digits: str) -> bytes:
         return b"%s%s%s" % (JSON_START, digits.encode(), f'"{lines}}}'.encode())
 
-    return sealed(checksum(sealed(BLANK), start=JSON_START))
+    return filled(checksum(filled(BLANK), start=JSON_START))
 
 
 def list_sha256(records: Sequence[Mapping[str, Any]]) -> str:

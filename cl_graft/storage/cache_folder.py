@@ -60,14 +60,14 @@ class DirectoryCache:
         logger.info("cache: %s answered, %.1f s saved", key, head["seconds"])
         return tensors, head["facts"]
 
-    def put(self, key: str, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    def put(self, key: str, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Keep tensors and JSON facts under a key, and the time since it was asked for.
 
         What has no room is not kept, and a warning says so: the outcome itself is not lost.
         """
         now = time.perf_counter()
         seconds = now - self._asked.pop(key, now)
-        content = {"key": key, "facts": dict(facts), "seconds": seconds}
+        content = {"key": key, "facts": dict(values), "seconds": seconds}
         data = pack(tensors, content, format=_FORMAT)
         path = self._path(key)
         try:

@@ -102,9 +102,9 @@ class FileCheckpoints:
         numbers = self._numbers(kind)
         number = numbers[-1] + 1 if numbers else 1
         try:
-            tensors, facts = state()
+            tensors, values = state()
             self.folder.mkdir(parents=True, exist_ok=True)
-            data = pack(_with_facts(tensors, facts), {"key": key}, format=_FORMAT)
+            data = pack(_with_values(tensors, values), {"key": key}, format=_FORMAT)
             replace_file(self._path(kind, number), data, spare=self._spare)
             for old in numbers[: 1 - _KEPT]:
                 self._path(kind, old).unlink()
@@ -142,7 +142,7 @@ class FileCheckpoints:
             except (BankError, OSError) as error:
                 logger.warning("%s; the checkpoint before it is taken", error)
                 continue
-            yield head["key"], _without_facts(tensors)
+            yield head["key"], _without_values(tensors)
 
     def _due(self, last: bool) -> bool:
         if self._stop.asked is not None:
@@ -185,14 +185,14 @@ class _Phase:
         self.checkpoints.offer(self.key, state, last=last)
 
 
-def _with_facts(tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> dict[str, Tensor]:
+def _with_values(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Tensor]:
     """Put facts beside tensors as one more: they grow with a stream, and headers are bounded."""
-    text = torch.frombuffer(bytearray(to_json(facts), "ascii"), dtype=torch.uint8)
+    text = torch.frombuffer(bytearray(to_json(values), "ascii"), dtype=torch.uint8)
     return joined(state=tensors, facts={"json": text})
 
 
-def _without_facts(tensors: Mapping[str, Tensor]) -> State:
-    """Return what `_with_facts` was given."""
+def _without_values(tensors: Mapping[str, Tensor]) -> State:
+    """Return what `_with_values` was given."""
     text = part_of(tensors, "facts")["json"]
     return part_of(tensors, "state"), json.loads(text.numpy().tobytes())
 

@@ -1,4 +1,4 @@
-"""Seals: a file's own SHA-256, at a fixed place near its beginning.
+"""Checksums: a file's own SHA-256, at a fixed place near its beginning.
 
 The checksum goes over the whole file with its own 64 digits written as zeros, so no bit of the
 file is left out, and a reader in any language needs a SHA-256 and nothing else.
@@ -14,13 +14,20 @@ from typing import Any
 
 from cl_graft.errors import DamagedFile
 
-__all__ = ["BLANK", "JSON_START", "checksum", "intact", "read_sealed", "sealed_json"]
+__all__ = [
+    "BLANK",
+    "JSON_START",
+    "checksum",
+    "dump_with_checksum",
+    "has_right_checksum",
+    "load_with_checksum",
+]
 
 BLANK = "0" * 64
 """What stands in place of the checksum while it is computed."""
 
 JSON_START = b'{"checksum": "'
-"""How every sealed JSON file of ours begins; its checksum follows."""
+"""Beginning of every JSON file with a checksum; the checksum follows."""
 
 _DIGITS = re.compile(rb"[0-9a-f]{64}")
 
@@ -35,7 +42,7 @@ def checksum(data: bytes, *, start: bytes, at: int = 0) -> str:
     return digest.hexdigest()
 
 
-def intact(data: bytes, *, start: bytes, at: int = 0) -> bool:
+def has_right_checksum(data: bytes, *, start: bytes, at: int = 0) -> bool:
     """Whether a file has a checksum behind `start`, and it is the right one."""
     place = at + len(start)
     if data[at:place] != start or not _DIGITS.match(data, place):
@@ -43,7 +50,7 @@ def intact(data: bytes, *, start: bytes, at: int = 0) -> bool:
     return data[place : place + len(BLANK)].decode() == checksum(data, start=start, at=at)
 
 
-def sealed_json(values: Mapping[str, Any]) -> bytes:
+def dump_with_checksum(values: Mapping[str, Any]) -> bytes:
     """Return a JSON object as text for people, its checksum first.
 
     Args:
@@ -55,18 +62,18 @@ def sealed_json(values: Mapping[str, Any]) -> bytes:
     return blank.replace(BLANK.encode(), digits.encode(), 1)
 
 
-def read_sealed(data: bytes, *, name: str) -> dict[str, Any]:
-    """Read what `sealed_json` wrote, without its checksum.
+def load_with_checksum(data: bytes, *, name: str) -> dict[str, Any]:
+    """Read what `dump_with_checksum` wrote, without its checksum.
 
-    A file from before there were seals, with neither ``"checksum"`` nor ``"format"``, is read as
-    it is.
+    A file from before there were checksums, with neither ``"checksum"`` nor ``"format"``, is read
+    as it is.
 
     Args:
         data: The file's bytes.
         name: How to call the file in messages.
 
     Raises:
-        DamagedFile: If the file was sealed and is cut short or altered.
+        DamagedFile: If the file has a checksum and is cut short or altered.
         ValueError: If it is no JSON object.
     """
     try:
@@ -79,6 +86,6 @@ def read_sealed(data: bytes, *, name: str) -> dict[str, Any]:
         raise ValueError(str(error)) from None
     if "checksum" not in values and "format" not in values:
         return values
-    if not intact(data, start=JSON_START):
+    if not has_right_checksum(data, start=JSON_START):
         raise DamagedFile(f"{name} is altered: its content does not match its checksum")
     return {key: value for key, value in values.items() if key != "checksum"}

@@ -1,4 +1,4 @@
-"""The file of one entry: what a task owns, what it lost to earlier tasks, its head and canary."""
+"""The file of one entry: owned and lost coordinates, head and recorded batch."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from cl_graft.grafts.graft import Graft
 from cl_graft.storage.files import pack, unpack, valid
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.storage.serialization import (
-    canary_record,
     check_dtype,
     head_record,
     layout_sha256,
     part,
-    read_canary,
     read_head,
+    read_recorded_batch,
     read_region,
+    recorded_batch_record,
     region_record,
 )
 
 __all__ = ["ENTRY_FORMAT", "pack_entry", "read_place", "unpack_entry"]
 
 ENTRY_FORMAT = "cl-graft-entry"
-_METADATA = ("task", "label", "weights_sha256", "facts")
 
 
 def pack_entry(
@@ -44,7 +43,7 @@ def pack_entry(
         task=entry.task,
         label=entry.label,
         weights_sha256=entry.weights_sha256,
-        facts=dict(entry.facts),
+        metadata=dict(entry.metadata),
     )
     check_dtype(entry.owned, bank.base, task=entry.task)
     tensors = {"owned.values": entry.owned.values}
@@ -60,12 +59,12 @@ def pack_entry(
         "base_fingerprint": bank.base.fingerprint,
         "layout_sha256": layout_sha256(bank.layout),
         "weights_sha256": entry.weights_sha256,
-        "facts": dict(entry.facts),
+        "facts": dict(entry.metadata),
     }
     if standalone is not None:
         content["standalone_sha256"] = standalone
-    if entry.canary is not None:
-        content["canary"] = canary_record(entry.canary, tensors)
+    if entry.recorded_batch is not None:
+        content["canary"] = recorded_batch_record(entry.recorded_batch, tensors)
     return pack(tensors, content, format=ENTRY_FORMAT)
 
 
@@ -95,7 +94,12 @@ def unpack_entry(data: bytes, bank: GraftBank, *, name: str, position: int) -> E
         lost = read_region(part(head, "lost", int), "lost", tensors, bank.layout)
         if (held := len(owned) + len(lost)) != head["claimed"]:
             raise ValueError(f"it claims {head['claimed']} coordinates and holds {held}")
-        check_task_metadata(**{key: head[key] for key in _METADATA})
+        check_task_metadata(
+            task=head["task"],
+            label=head["label"],
+            weights_sha256=head["weights_sha256"],
+            metadata=head["facts"],
+        )
         entry = Entry(
             task=part(head, "task", str),
             label=part(head, "label", int),
@@ -103,8 +107,10 @@ def unpack_entry(data: bytes, bank: GraftBank, *, name: str, position: int) -> E
             lost=lost,
             head=read_head(tensors),
             weights_sha256=part(head, "weights_sha256", str),
-            canary=read_canary(part(head, "canary", dict), tensors) if "canary" in head else None,
-            facts=part(head, "facts", dict),
+            recorded_batch=read_recorded_batch(part(head, "canary", dict), tensors)
+            if "canary" in head
+            else None,
+            metadata=part(head, "facts", dict),
         )
         check_dtype(entry.owned, bank.base, task=entry.task)
         return entry

@@ -1,7 +1,7 @@
 """Files of ours: safetensors whose header says what they are, written atomically.
 
 The header's metadata has one key, `cl-graft`, with a JSON object: a `checksum` of the whole file
-(`seals`), the `format` and its `version`, what the format adds, and the SHA-256 of every tensor.
+(`checksums`), the `format`, its `version`, what the format adds, and the SHA-256 of each tensor.
 Sizes that a file declares are checked against its own before anything of that size is made.
 """
 
@@ -23,7 +23,7 @@ from torch import Tensor
 
 from cl_graft.errors import BankError, DamagedFile, ForeignFile, FutureVersion, TruncatedFile
 from cl_graft.grafts.hashing import hash_tensors, tensor_bytes
-from cl_graft.storage.checksums import BLANK, checksum, intact
+from cl_graft.storage.checksums import BLANK, checksum, has_right_checksum
 from cl_graft.storage.disk_errors import writing
 
 __all__ = [
@@ -90,8 +90,8 @@ def unpack(
         FutureVersion: If a newer package wrote it.
     """
     header, head = _header(data, size=len(data), format=format, name=name)
-    sealed = head["version"] > 1
-    if sealed and not known and not intact(data, start=_START, at=8):
+    has_checksum = head["version"] > 1
+    if has_checksum and not known and not has_right_checksum(data, start=_START, at=8):
         what = _altered(data, header, head)
         raise DamagedFile(f"{name} is altered: {what} does not match its checksum")
     try:
@@ -100,7 +100,7 @@ def unpack(
         raise DamagedFile(f"{name} is damaged: {error}") from None
     if known:
         return head, tensors
-    if not sealed:
+    if not has_checksum:
         check_version_1(head, format=format, tensors=tensors, name=name)
         return head, tensors
     if head.get("tensors") != _sha256s(tensors):

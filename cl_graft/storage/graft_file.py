@@ -43,14 +43,14 @@ class StoredGraft:
         base: The model they belong to.
         task: The task's name.
         head: State of the task's head, names relative to the head; empty for prompts.
-        facts: Label names, scores…; JSON values only.
+        metadata: Label names, scores…; JSON values only.
     """
 
     graft: Graft
     base: BaseIdentity
     task: str
     head: Mapping[str, Tensor] = field(default_factory=dict)
-    facts: Mapping[str, object] = field(default_factory=dict)
+    metadata: Mapping[str, object] = field(default_factory=dict)
 
 
 def save_graft(stored: StoredGraft, path: Path | str) -> None:
@@ -91,7 +91,7 @@ def pack_graft(stored: StoredGraft) -> bytes:
         ValueError: If the values do not have the dtype that the base states, or the metadata are
             none that `unpack_graft` would read.
     """
-    check_task_metadata(task=stored.task, facts=dict(stored.facts))
+    check_task_metadata(task=stored.task, metadata=dict(stored.metadata))
     check_dtype(stored.graft, stored.base, task=stored.task)
     tensors = {"graft.values": stored.graft.values}
     head_record(stored.head, tensors)
@@ -101,7 +101,7 @@ def pack_graft(stored: StoredGraft) -> bytes:
         "density": stored.graft.region.density,
         "base": base_record(stored.base),
         "layout": layout_record(stored.graft.region.layout),
-        "facts": dict(stored.facts),
+        "facts": dict(stored.metadata),
     }
     return pack(tensors, content, format=GRAFT_FORMAT)
 
@@ -119,7 +119,7 @@ def unpack_graft(
     with valid(name):
         region = read_region(part(head, "count", int), "graft", tensors, layout or found)
         graft = Graft(region, tensors["graft.values"])
-        check_task_metadata(task=head["task"], facts=head["facts"])
+        check_task_metadata(task=head["task"], metadata=head["facts"])
         task = part(head, "task", str)
         check_dtype(graft, base, task=task)
         return StoredGraft(graft, base, task, read_head(tensors), part(head, "facts", dict))

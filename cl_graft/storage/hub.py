@@ -228,7 +228,7 @@ def _shared(bank: GraftBank, base_model: str | None, *, recorded_rows: bool) -> 
     base = replace(bank.base, model=base_model or bank.base.model)
     entries = bank.entries
     if not recorded_rows:
-        entries = tuple(replace(entry, canary=None) for entry in entries)
+        entries = tuple(replace(entry, recorded_batch=None) for entry in entries)
     return replace(bank, base=base, entries=entries)
 
 

@@ -101,7 +101,7 @@ class _Temperature(_Schema):
     ece_after: _Share
 
 
-class _BaseFacts(_Schema):
+class _BaseMetadata(_Schema):
     """What rebuilding a base model needs."""
 
     family: Literal["encoder", "masked_lm", "causal_lm"] | None = None
@@ -124,10 +124,10 @@ class _Base(_Schema):
     fingerprint: _Name
     model: Annotated[str, Field(max_length=_LONGEST_PATH), AfterValidator(_named)]
     dtype: _Dtype
-    facts: _BaseFacts
+    facts: _BaseMetadata
 
 
-class _EntryFacts(_Schema):
+class _TaskMetadata(_Schema):
     """What answering a task's texts needs, and what was measured of it."""
 
     label_names: (
@@ -151,7 +151,7 @@ class _Entry(_Schema):
     task: _Name
     label: Annotated[int, Field(ge=0, lt=2**62)]
     weights_sha256: _Sha256 | Literal[""]
-    facts: _EntryFacts
+    facts: _TaskMetadata
 
 
 class _Environment(_Schema):
@@ -169,7 +169,7 @@ class _ExportedBase(_Schema):
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
 
 
-class _Exported(_EntryFacts):
+class _Exported(_TaskMetadata):
     """What a `task.json` beside an export says."""
 
     family: Literal["encoder", "masked_lm", "causal_lm"] | None = None
@@ -178,7 +178,7 @@ class _Exported(_EntryFacts):
 
 
 def check_base_metadata(record: Mapping[str, object]) -> None:
-    """Check fingerprint, model, dtype and facts of a base model.
+    """Check fingerprint, model, dtype and metadata of a base model.
 
     Raises:
         ValueError: It names what came and what was expected.
@@ -187,14 +187,16 @@ def check_base_metadata(record: Mapping[str, object]) -> None:
 
 
 def check_task_metadata(
-    *, task: object, label: object = 0, weights_sha256: object = "", facts: object
+    *, task: object, label: object = 0, weights_sha256: object = "", metadata: object
 ) -> None:
     """Check what describes a task.
 
     Raises:
         ValueError: It names what came and what was expected.
     """
-    _check(_Entry, {"task": task, "label": label, "weights_sha256": weights_sha256, "facts": facts})
+    _check(
+        _Entry, {"task": task, "label": label, "weights_sha256": weights_sha256, "facts": metadata}
+    )
 
 
 def check_environment(environment: Mapping[str, object]) -> None:

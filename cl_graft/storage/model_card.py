@@ -28,7 +28,7 @@ def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str
         license: Its licence as the hub spells it, such as ``"apache-2.0"``; None says that none
             is stated.
     """
-    base, revision = bank.base, bank.base.facts.get("revision")
+    base, revision = bank.base, bank.base.metadata.get("revision")
     on_hub = is_hub_name(base.model)
     data = ModelCardData(
         base_model=base.model if on_hub else None,
@@ -93,23 +93,23 @@ _MODES = {
 
 
 def _row(entry: Entry) -> str:
-    facts = entry.facts
-    names = facts.get("label_names")
+    metadata = entry.metadata
+    names = metadata.get("label_names")
     labels = ", ".join(map(str, names)) if isinstance(names, list) and names else "a number"
     cells = [
         entry.task,
         labels,
         f"{len(entry.owned):,}",
         f"{entry.density:.4%}",
-        _score(facts),
-        _calibration(facts.get("temperature")),
+        _score(metadata),
+        _calibration(metadata.get("temperature")),
     ]
     return f"| {' | '.join(map(for_markdown, cells))} |"
 
 
-def _score(facts: Mapping[str, Any]) -> str:
-    score = facts.get("trained_dev")
-    return f"{score:.3f} {facts.get('metric', '')}".strip() if score is not None else "–"
+def _score(metadata: Mapping[str, Any]) -> str:
+    score = metadata.get("trained_dev")
+    return f"{score:.3f} {metadata.get('metric', '')}".strip() if score is not None else "–"
 
 
 def _calibration(found: object) -> str:
@@ -132,7 +132,7 @@ def _opening(name: str) -> list[str]:
 def _question(bank: GraftBank) -> list[str]:
     if not bank.entries:
         return []
-    task, pair = bank.entries[0].task, bank.entries[0].facts.get("pair")
+    task, pair = bank.entries[0].task, bank.entries[0].metadata.get("pair")
     text = '("A text.", "Another.")' if pair else '"A text."'
     return [f"answer = bank.predict({text}, task={for_python(task)})"]
 

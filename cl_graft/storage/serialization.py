@@ -1,4 +1,4 @@
-"""How regions, heads, canaries, layouts and base models stand in a file, and back.
+"""How regions, heads, recorded_batches, layouts and base models stand in a file, and back.
 
 Each `…_record` function returns the JSON part of a thing and adds its tensors to a dictionary
 under names that begin with `key`; the function beside it reads them back, and raises
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import WrongArchitecture, WrongBase
-from cl_graft.grafts.bank import BaseIdentity, Canary
+from cl_graft.grafts.bank import BaseIdentity, RecordedBatch
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.runtime.escaping import control_in
@@ -27,7 +27,6 @@ from cl_graft.storage.metadata_schema import check_base_metadata, check_environm
 
 __all__ = [
     "base_record",
-    "canary_record",
     "check_base",
     "check_dtype",
     "check_layout",
@@ -36,15 +35,16 @@ __all__ = [
     "layout_sha256",
     "part",
     "read_base",
-    "read_canary",
     "read_head",
     "read_layout",
+    "read_recorded_batch",
     "read_region",
+    "recorded_batch_record",
     "region_record",
 ]
 
-_LARGEST_CANARY = 2**23
-"""Most elements of a canary's inputs that a padded width may unfold to."""
+_LARGEST_BATCH = 2**23
+"""Most elements of a recorded batch's inputs that a padded width may unfold to."""
 
 _LONGEST_NAME = 1000
 """Characters of a parameter's name."""
@@ -65,23 +65,25 @@ def read_region(count: int, key: str, tensors: Mapping[str, Tensor], layout: Lay
     return Region(layout, index)
 
 
-def canary_record(canary: Canary, tensors: dict[str, Tensor]) -> dict[str, object]:
-    """Return the canary's environment and how its inputs were packed.
+def recorded_batch_record(
+    recorded_batch: RecordedBatch, tensors: dict[str, Tensor]
+) -> dict[str, object]:
+    """Return the environment of a recorded batch and how its inputs were packed.
 
     Encoded text (int64, (rows, 2, width): token ids; 0 for padding, else the segment + 1) is kept
     as two tensors of narrow integers without the columns that are padding in all rows; any other
     input is kept as it is.
     """
-    record: dict[str, object] = {"environment": dict(canary.environment)}
-    tensors["canary.logits"] = canary.logits
-    inputs = canary.inputs.cpu()
+    record: dict[str, object] = {"environment": dict(recorded_batch.environment)}
+    tensors["canary.logits"] = recorded_batch.logits
+    inputs = recorded_batch.inputs.cpu()
     if not _is_encoded_text(inputs):
         tensors["canary.inputs"] = inputs
         return record
     tokens, segments = inputs[:, 0], inputs[:, 1]
     width = int(segments.any(0).nonzero().max()) + 1 if bool(segments.any()) else 0
     padding = int(tokens[0, -1])
-    if bool((tokens[:, width:] != padding).any()) or inputs.numel() > _LARGEST_CANARY:
+    if bool((tokens[:, width:] != padding).any()) or inputs.numel() > _LARGEST_BATCH:
         width = inputs.shape[2]
     narrow = torch.uint16 if int(tokens.max()) < 2**16 else torch.int32
     tensors["canary.tokens"] = tokens[:, :width].to(narrow)
@@ -89,15 +91,15 @@ def canary_record(canary: Canary, tensors: dict[str, Tensor]) -> dict[str, objec
     return {**record, "width": inputs.shape[2], "padding": padding}
 
 
-def read_canary(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Canary:
-    """Read a canary that `canary_record` wrote."""
+def read_recorded_batch(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> RecordedBatch:
+    """Read a batch that `recorded_batch_record` wrote."""
     if "canary.inputs" in tensors:
         inputs = tensors["canary.inputs"]
     else:
         tokens, segments = tensors["canary.tokens"], tensors["canary.segments"]
         rows, kept = tokens.shape
         width = int(record["width"])
-        if width < kept or (width > kept and 2 * rows * width > _LARGEST_CANARY):
+        if width < kept or (width > kept and 2 * rows * width > _LARGEST_BATCH):
             raise ValueError(f"{kept} columns cannot be padded to {width}")
         inputs = torch.zeros(rows, 2, width, dtype=torch.int64)
         inputs[:, 0] = int(record["padding"])
@@ -105,7 +107,7 @@ def read_canary(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Can
         inputs[:, 1, :kept] = segments.to(torch.int64)
     environment = part(record, "environment", dict)
     check_environment(environment)
-    return Canary(inputs, tensors["canary.logits"], dict(environment))
+    return RecordedBatch(inputs, tensors["canary.logits"], dict(environment))
 
 
 def layout_record(layout: Layout) -> dict[str, object]:
@@ -149,7 +151,7 @@ def base_record(base: BaseIdentity) -> dict[str, object]:
         "fingerprint": base.fingerprint,
         "model": base.model,
         "dtype": base.dtype,
-        "facts": dict(base.facts),
+        "facts": dict(base.metadata),
     }
     check_base_metadata(record)
     return record
@@ -162,7 +164,7 @@ def read_base(record: Mapping[str, Any]) -> BaseIdentity:
         fingerprint=part(record, "fingerprint", str),
         model=part(record, "model", str),
         dtype=part(record, "dtype", str),
-        facts=part(record, "facts", dict),
+        metadata=part(record, "facts", dict),
     )
 
 

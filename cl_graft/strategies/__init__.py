@@ -9,7 +9,7 @@ from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.loop.text_batches import TextBatches
 from cl_graft.strategies.multi_head import MultiTaskText, heads_for
 from cl_graft.strategies.plugin import GraftingPlugin
-from cl_graft.strategies.region_training import TaskFacts
+from cl_graft.strategies.region_training import TaskMetadata
 
 __all__ = [
     "ClipGradient",
@@ -24,7 +24,7 @@ __all__ = [
     "SplitBatches",
     "StopAfter",
     "StopDiverged",
-    "TaskFacts",
+    "TaskMetadata",
     "TextBatches",
     "heads_for",
 ]

@@ -29,7 +29,7 @@ def grafting_plugin(inputs: StrategyInputs) -> GraftingPlugin:
         by_label=inputs.grafting_settings,
         bank=inputs.bank,
         dev=inputs.dev,
-        facts=inputs.task_facts,
+        metadata=inputs.task_metadata,
         identity=inputs.identity,
         cache=inputs.cache,
         checkpoints=inputs.checkpoints,

@@ -49,7 +49,7 @@ from cl_graft.strategies.loop.divergence import check_loss
 from cl_graft.strategies.loop.phase_reports import PhaseReports, cost
 from cl_graft.strategies.model_growth import extended, grown, in_order
 from cl_graft.strategies.own_entries import OwnEntries
-from cl_graft.strategies.region_training import Session, TaskFacts
+from cl_graft.strategies.region_training import Session, TaskMetadata
 from cl_graft.strategies.task_labels import TaskLabels, Unprotected, has_labels, label_of
 from cl_graft.training.dense_run import unmeasured
 from cl_graft.training.fine_tuning import freeze_statistics
@@ -83,7 +83,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         dev: Experiences with the rows for choosing checkpoints, masks and budgets, matched by
             task label; None sets 5 % of an experience's training rows aside for that: while it
             trains, the strategy and its plugins see the experience without them.
-        facts: What to record of a task, by task label: its name, metric and JSON facts.
+        metadata: What to record of a task, by task label: its name, metric and JSON facts.
         identity: Describes the base for the bank; None fingerprints the model.
         keep: Said of a parameter's name: False makes it no part of any region.
         cache: Answers dense runs and rankings that were computed before.
@@ -105,7 +105,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         bank: GraftBank | None = None,
         task_labels: TaskLabels = "stream",
         dev: Sequence[Any] | None = None,
-        facts: Mapping[int, TaskFacts] | None = None,
+        metadata: Mapping[int, TaskMetadata] | None = None,
         identity: BaseIdentity | None = None,
         keep: Callable[[str], bool] | None = None,
         cache: Cache | None = None,
@@ -122,8 +122,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self.bank = bank
         self.seconds: dict[int, dict[str, float]] = {}
         self.passes: dict[int, dict[str, Passes]] = {}
-        self._facts = dict(facts or {})
-        metrics = {label: own.metric for label, own in self._facts.items()}
+        self._metadata = dict(metadata or {})
+        metrics = {label: own.metric for label, own in self._metadata.items()}
         self._problems = Problems(dev, metrics, task_labels=task_labels)
         self._task_labels: TaskLabels = task_labels
         self._identity = identity
@@ -249,9 +249,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             return
         self._home()
         self._session = None
-        facts = self._facts.get(session.label, TaskFacts(self._name(session.label)))
-        with about_task(facts.name):
-            self.bank = session.commit(facts)
+        metadata = self._metadata.get(session.label, TaskMetadata(self._name(session.label)))
+        with about_task(metadata.name):
+            self.bank = session.commit(metadata)
         self._own.add(strategy.experience, label=session.label, position=len(self.bank) - 1)
         self.seconds[session.label] = session.seconds
         self.passes[session.label] = session.passes
@@ -299,10 +299,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """Return what the open session holds beside the values that the optimiser trains."""
         return self._session.state() if self._session is not None else ({}, {})
 
-    def load_loop_state_(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    def load_loop_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Go on where another session of the same task stood."""
         if self._session is not None:
-            self._session.load_state_(tensors, facts)
+            self._session.load_state_(tensors, values)
 
     # What a user may call.
 
@@ -424,7 +424,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         known = self.bank.base
         if not known.weights_sha256:
             known = self._identity or known
-            known = replace(known, facts={**known.facts, "heads": list(paths)})
+            known = replace(known, metadata={**known.metadata, "heads": list(paths)})
         self._switch = Switch(carrier, self.bank, base=known)
         open_heads_(carrier, self.bank)
         return self._switch
@@ -457,7 +457,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         given = self._identity
         if given is None or given.weights_sha256:
             return given or found
-        return replace(given, facts={**found.facts, **given.facts})
+        return replace(given, metadata={**found.metadata, **given.metadata})
 
     def _problem(self, strategy: Any, label: int, bank: GraftBank) -> LearnableTask:
         task = self._problems.of(
@@ -471,8 +471,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         return replace(task, parameters={name: task.parameters[name] for name in bank.layout.names})
 
     def _name(self, label: int) -> str:
-        facts = self._facts.get(label)
-        return facts.name if facts else f"task{label}"
+        metadata = self._metadata.get(label)
+        return metadata.name if metadata else f"task{label}"
 
     def _label(self, strategy: Any) -> int | None:
         """Return the label of the task that is to be learned; None where there is none to learn.

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError, InputError
-from cl_graft.grafts.bank import Canary, Entry, GraftBank
+from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch
 from cl_graft.grafts.graft import copy_, extract, gather, named, snapshot, write_
 from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.grafts.model_state import keeping_modes, only_training
@@ -39,19 +39,19 @@ from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.region_parameters import RegionParameters
 
-__all__ = ["Session", "TaskFacts"]
+__all__ = ["Session", "TaskMetadata"]
 
-_CANARY_ROWS = 8
+_RECORDED_ROWS = 8
 
 
 @dataclass(frozen=True)
-class TaskFacts:
+class TaskMetadata:
     """What to record of a task.
 
     Attributes:
         name: The task's name.
         metric: Its score, a name that `cl_graft.metrics.score` knows.
-        facts: More to store with the entry; JSON values only.
+        metadata: More to store with the entry; JSON values only.
 
     Raises:
         InputError: If a bank cannot hold it, as a name with control characters.
@@ -59,11 +59,11 @@ class TaskFacts:
 
     name: str
     metric: str = "accuracy"
-    facts: Mapping[str, object] = field(default_factory=dict)
+    metadata: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         try:
-            check_task_metadata(task=self.name, facts={**self.facts, "metric": self.metric})
+            check_task_metadata(task=self.name, metadata={**self.metadata, "metric": self.metric})
         except ValueError as error:
             raise InputError(f"no bank can record the task {self.name[:80]!r}: {error}") from error
 
@@ -158,18 +158,18 @@ class Session:
         passes = asdict(self.passes["region"])
         return tensors, {"steps": self._steps, "passes": passes, "score": score}
 
-    def load_state_(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    def load_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Go on where another session of the task stood, with the values that are trained now."""
-        self._steps = facts["steps"]
-        self.passes["region"] = Passes(**facts["passes"])
-        if facts["score"] is not None:
+        self._steps = values["steps"]
+        self.passes["region"] = Passes(**values["passes"])
+        if values["score"] is not None:
             vector = part_of(tensors, "best")["vector"].to(self._live.vector.device)
             kept = part_of(tensors, "head")
             head = {
                 name: kept[str(place)].to(parameter.device)
                 for place, (name, parameter) in enumerate(self._task.head.items())
             }
-            self._best = (facts["score"], vector, head)
+            self._best = (values["score"], vector, head)
         self.write_()
 
     def read_(self) -> None:
@@ -195,7 +195,7 @@ class Session:
             self._away = False
             self.write_()
 
-    def commit(self, facts: TaskFacts) -> GraftBank:
+    def commit(self, metadata: TaskMetadata) -> GraftBank:
         """Close the session and return the bank with the task's entry.
 
         Raises:
@@ -222,7 +222,7 @@ class Session:
         self.seconds["region"] = time.perf_counter() - self._started
         located = self._located
         entry = Entry(
-            task=facts.name,
+            task=metadata.name,
             label=self.label,
             owned=owned,
             lost=located.claimed - owned.region,
@@ -231,10 +231,10 @@ class Session:
             if self._settings.keep_standalone and located.tuned is not None
             else None,
             weights_sha256=hash_tensors(named(self._carrier, layout)),
-            canary=self._canary(),
-            facts={
-                **facts.facts,
-                "metric": facts.metric,
+            recorded_batch=self._recorded_batch(),
+            metadata={
+                **metadata.metadata,
+                "metric": metadata.metric,
                 "localizer": self._settings.localizer,
                 "dense_dev": located.dense_dev,
                 "graft_dev": located.graft_dev,
@@ -320,14 +320,14 @@ class Session:
         self.passes["region"] += Passes(forward=len(self._task.dev))
         return asdict(fitted) if fitted else None
 
-    def _canary(self) -> Canary:
+    def _recorded_batch(self) -> RecordedBatch:
         dev = self._task.dev
-        count = min(_CANARY_ROWS, len(dev))
+        count = min(_RECORDED_ROWS, len(dev))
         # Evenly spaced, as rows in the order of their lengths would be all alike at one end.
         inputs, _ = dev.batch([place * len(dev) // count for place in range(count)])
         with torch.no_grad():
             logits: Tensor = self._task.forward(inputs.to(self._task.device))
-        return Canary(inputs, logits.float().cpu(), environment(self._task.device))
+        return RecordedBatch(inputs, logits.float().cpu(), environment(self._task.device))
 
 
 def _hash_rest(carrier: nn.Module) -> dict[str, str]:

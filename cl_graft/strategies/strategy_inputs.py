@@ -31,7 +31,7 @@ from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.loop.resuming import Resuming
 from cl_graft.strategies.loop.text_batches import TextBatches
 from cl_graft.strategies.multi_head import MultiTaskText
-from cl_graft.strategies.region_training import TaskFacts
+from cl_graft.strategies.region_training import TaskMetadata
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.precision import loss_scale
@@ -61,7 +61,7 @@ class StrategyInputs:
         device: Where to run; None means where the model is.
         evaluator: Metrics, and where they are logged; None means `StreamScores` without a log.
         plugins: More plugins of every strategy's loop.
-        facts: What to record of each task, by task label; None means its name and metric.
+        metadata: What to record of each task, by task label; None means its name and metric.
         identity: The base's description for a bank; None means a fingerprint of the model.
         bank: The bank that grafting goes on with; None starts an empty one.
         cache: Keeps dense runs and rankings, and answers those that were computed before.
@@ -85,7 +85,7 @@ class StrategyInputs:
     device: torch.device | None = None
     evaluator: EvaluationPlugin | None = None
     plugins: Sequence[SupervisedPlugin] = ()
-    facts: Mapping[int, TaskFacts] | None = None
+    metadata: Mapping[int, TaskMetadata] | None = None
     identity: BaseIdentity | None = None
     bank: GraftBank | None = None
     cache: Cache | None = None
@@ -121,20 +121,20 @@ class StrategyInputs:
         return dict(self.grafting)
 
     @property
-    def task_facts(self) -> dict[int, TaskFacts]:
+    def task_metadata(self) -> dict[int, TaskMetadata]:
         """What to record of each task, by task label."""
-        if self.facts is not None:
-            return dict(self.facts)
+        if self.metadata is not None:
+            return dict(self.metadata)
         tasks = (encoded.task for encoded in self.stream.tasks)
         return {
-            label: TaskFacts(task.name, task.scored_by)
+            label: TaskMetadata(task.name, task.scored_by)
             for label, task in zip(self.labels, tasks, strict=True)
         }
 
     @property
     def metrics(self) -> dict[int, str]:
         """The metric of each task, by task label."""
-        return {label: facts.metric for label, facts in self.task_facts.items()}
+        return {label: metadata.metric for label, metadata in self.task_metadata.items()}
 
     @property
     def dev(self) -> Any:

@@ -295,13 +295,13 @@ def _state(
         best=best.tensors if best is not None else {},
         path=best.path if best is not None else {},
     )
-    facts = {
+    values = {
         "losses": losses,
         "optimizer": rates,
         "scale": scale.state() if scale is not None else None,
         "best": {"step": best.step, "dev": best.dev} if best is not None else None,
     }
-    return tensors, facts
+    return tensors, values
 
 
 def _take_up_(
@@ -312,21 +312,21 @@ def _take_up_(
     scale: LossScale | None,
 ) -> tuple[FineTuned | None, list[float]]:
     """Put a run where `_state` saw it; return the best point and the losses so far."""
-    tensors, facts = state
+    tensors, values = state
     copy_(parameters, part_of(tensors, "now"))
-    load_optimizer_(optimizer, part_of(tensors, "optimizer"), facts["optimizer"])
+    load_optimizer_(optimizer, part_of(tensors, "optimizer"), values["optimizer"])
     if walked is not None:
         copy_(walked.total, part_of(tensors, "walked"))
     if scale is not None:
-        scale.load_state_(facts["scale"])
-    if facts["best"] is None:
-        return None, list(facts["losses"])
+        scale.load_state_(values["scale"])
+    if values["best"] is None:
+        return None, list(values["losses"])
     device = next(iter(parameters.values())).device
     tuned, path = (
         {name: tensor.to(device) for name, tensor in part_of(tensors, group).items()}
         for group in ("best", "path")
     )
-    return FineTuned(tuned, **facts["best"], path=path), list(facts["losses"])
+    return FineTuned(tuned, **values["best"], path=path), list(values["losses"])
 
 
 def backpropagate(loss: Tensor | Iterable[Tensor], scale: LossScale | None = None) -> float:

@@ -49,8 +49,8 @@ def test_what_is_not_said_is_as_in_the_banks_own_run(bank):
     added = add_task(bank, "paraphrase")
     entry = load_bank(bank).entries[added.position]
     assert entry.claimed.density == pytest.approx(0.01, abs=1e-4)
-    assert entry.facts["shots"] == 8
-    assert entry.facts["max_length"] == 24
+    assert entry.metadata["shots"] == 8
+    assert entry.metadata["max_length"] == 24
     assert added.test_rows == 20
 
 

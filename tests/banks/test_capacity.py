@@ -31,14 +31,14 @@ def planted(
 ) -> Path:
     """Save a bank whose regions are drawn from a pool, and whose tasks drop above a lost share."""
     draws = random.Random(0)
-    base = replace(base_identity(), facts={"settings": settings or {}})
+    base = replace(base_identity(), metadata={"settings": settings or {}})
     bank = GraftBank(LAYOUT, base, mode)
     for number in range(tasks):
         own = range(number * SIZE, (number + 1) * SIZE)
         claimed = Region.of(LAYOUT, own if apart else draws.sample(range(POOL), SIZE))
         lost = 1 - len(bank.free(claimed)) / SIZE
-        facts = {"dense_dev": 0.9, "trained_dev": 0.7 if lost > drops_above else 0.89}
-        entry = entry_of(bank, claimed, task=f"task{number}", facts=facts if scored else {})
+        metadata = {"dense_dev": 0.9, "trained_dev": 0.7 if lost > drops_above else 0.89}
+        entry = entry_of(bank, claimed, task=f"task{number}", metadata=metadata if scored else {})
         bank = bank.append(entry)
     save_bank(bank, folder)
     return folder

@@ -25,7 +25,7 @@ def test_counts_are_those_of_the_bank(run):
         assert (facts.task, facts.label) == (entry.task, entry.label)
         assert (facts.claimed, facts.owned) == (len(entry.claimed), len(entry.owned))
         assert facts.density == entry.claimed.density
-        assert facts.label_names == tuple(entry.facts["label_names"])  # type: ignore[arg-type]
+        assert facts.label_names == tuple(entry.metadata["label_names"])  # type: ignore[arg-type]
 
 
 def test_what_a_task_lost_is_what_it_shares_with_earlier_ones(run):

@@ -35,7 +35,7 @@ def pairs(path: Path) -> Path:
 
 
 def test_an_entry_answers_the_same_whatever_was_asked_before(opened):
-    first = [entry.canary for entry in opened.bank.entries]
+    first = [entry.recorded_batch for entry in opened.bank.entries]
     for order in ([0, 1], [1, 0], [1, 1, 0, 0]):
         for position in order:
             logits = opened.logits(first[position].inputs, position)

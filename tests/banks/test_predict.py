@@ -49,14 +49,14 @@ def texts_of(opened: OpenBank, asked: list[InputText], **settings: int) -> list[
 
 def test_the_recorded_texts_get_the_recorded_logits_bit_for_bit(run, opened):
     task = load_tasks(recorded_config(run, read_result(run)), seed=0)[0]
-    canary = opened.bank.entries[0].canary
+    recorded_batch = opened.bank.entries[0].recorded_batch
     rows = {}
     for row in task.dev:
         inputs = encode([row], opened.loaded.tokenizer, family="encoder", max_length=24)
         rows[tuple(inputs[0, 0][inputs[0, 1] > 0].tolist())] = row.text
-    asked = [rows[tuple(ids[kinds > 0].tolist())] for ids, kinds in canary.inputs]
+    asked = [rows[tuple(ids[kinds > 0].tolist())] for ids, kinds in recorded_batch.inputs]
     answers = [a for _, a in predict(opened, name_texts(asked, task="sentiment"))]
-    assert torch.equal(torch.tensor([a.logits for a in answers]), canary.logits)
+    assert torch.equal(torch.tensor([a.logits for a in answers]), recorded_batch.logits)
 
 
 def test_a_mixed_file_is_answered_row_by_row_as_its_tasks_alone(opened, there):
@@ -141,8 +141,8 @@ def test_other_refusals_say_what_is_expected(opened, there):
 
 def test_confidence_is_calibrated_by_the_temperature_that_the_bank_holds(opened):
     entry = opened.bank.entries[0]
-    fitted = entry.facts["temperature"]
-    assert fitted["rows"] == entry.facts["rows"]["dev"]
+    fitted = entry.metadata["temperature"]
+    assert fitted["rows"] == entry.metadata["rows"]["dev"]
     (answer,) = opened.predict(["It was a delight."], task="sentiment")
     assert answer.temperature == fitted["value"]
     shares = (torch.tensor(answer.logits, dtype=torch.float64) / fitted["value"]).softmax(0)
@@ -155,7 +155,7 @@ def test_confidence_is_calibrated_by_the_temperature_that_the_bank_holds(opened)
 def test_a_bank_without_temperatures_answers_by_plain_softmax_and_says_so(run, there):
     bank = package.load_bank(run / "bank")
     entries = tuple(
-        replace(e, facts={k: v for k, v in e.facts.items() if k != "temperature"})
+        replace(e, metadata={k: v for k, v in e.metadata.items() if k != "temperature"})
         for e in bank.entries
     )
     package.save_bank(replace(bank, entries=entries), there / "older")

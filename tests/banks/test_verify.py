@@ -29,10 +29,10 @@ from cl_graft.errors import (
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import run_folder
 from cl_graft.experiments.run import run as run_strategy
-from cl_graft.grafts.bank import Canary, Entry, GraftBank
+from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch
 from cl_graft.grafts.graft import Graft
 from cl_graft.models import load_model
-from cl_graft.storage.checksums import read_sealed, sealed_json
+from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 
 
 @pytest.fixture(scope="module")
@@ -50,22 +50,22 @@ def changed(run: Path, folder: Path, position: int, **fields: object) -> Path:
 
 
 def change_results(run: Path, folder: Path, change: Callable[[Any], object]) -> None:
-    """Write a run's results to a folder with something in them made otherwise, sealed again."""
-    values = read_sealed((run / "results.json").read_bytes(), name="results")
+    """Write a run's results to a folder with something changed and a checksum that fits."""
+    values = load_with_checksum((run / "results.json").read_bytes(), name="results")
     change(values)
-    (folder / "results.json").write_bytes(sealed_json(values))
+    (folder / "results.json").write_bytes(dump_with_checksum(values))
 
 
-def canary_of(run: Path, position: int) -> Canary:
+def recorded_batch_of(run: Path, position: int) -> RecordedBatch:
     entry: Entry = load_bank(run / "bank").entries[position]
-    assert entry.canary is not None
-    return entry.canary
+    assert entry.recorded_batch is not None
+    return entry.recorded_batch
 
 
 def test_a_bank_answers_in_a_rebuilt_model_with_the_bits_it_was_learned_with(run):
     report = verify(run)
     assert report.ok
-    assert [(e.task, e.weights, e.canary, e.run) for e in report.entries] == [
+    assert [(e.task, e.weights, e.recorded_batch, e.run) for e in report.entries] == [
         ("sentiment", "same bits", "same bits", "same bits"),
         ("topic", "same bits", "same bits", "same bits"),
     ]
@@ -92,14 +92,16 @@ def test_another_value_changes_weights_and_logits_of_its_entry_and_of_all_later_
         changed(run, tmp_path / "bank", 0, owned=replace(owned, values=owned.values + 1))
     )
     assert [entry.weights for entry in report.entries] == ["differs", "differs"]
-    assert [entry.canary for entry in report.entries] == ["differs", "differs"]
+    assert [entry.recorded_batch for entry in report.entries] == ["differs", "differs"]
 
 
 def test_in_the_recorded_environment_the_last_bit_of_a_logit_counts(run, tmp_path):
-    canary = canary_of(run, 0)
-    logits = torch.nextafter(canary.logits, torch.full_like(canary.logits, 9.0))
-    report = verify(changed(run, tmp_path / "bank", 0, canary=replace(canary, logits=logits)))
-    assert report.entries[0].canary == "differs"
+    recorded_batch = recorded_batch_of(run, 0)
+    logits = torch.nextafter(recorded_batch.logits, torch.full_like(recorded_batch.logits, 9.0))
+    report = verify(
+        changed(run, tmp_path / "bank", 0, recorded_batch=replace(recorded_batch, logits=logits))
+    )
+    assert report.entries[0].recorded_batch == "differs"
     assert report.entries[0].elsewhere == ()
 
 
@@ -109,29 +111,35 @@ def test_in_the_recorded_environment_the_last_bit_of_a_logit_counts(run, tmp_pat
 def test_from_another_environment_logits_are_compared_to_a_tolerance(
     run, tmp_path, by, outcome, ok
 ):
-    canary = canary_of(run, 0)
-    elsewhere = Canary(
-        canary.inputs, canary.logits + by, {**canary.environment, "torch": "1.0", "threads": "1"}
+    recorded_batch = recorded_batch_of(run, 0)
+    elsewhere = RecordedBatch(
+        recorded_batch.inputs,
+        recorded_batch.logits + by,
+        {**recorded_batch.environment, "torch": "1.0", "threads": "1"},
     )
-    report = verify(changed(run, tmp_path / "bank", 0, canary=elsewhere))
-    assert report.entries[0].canary == outcome
+    report = verify(changed(run, tmp_path / "bank", 0, recorded_batch=elsewhere))
+    assert report.entries[0].recorded_batch == outcome
     assert report.entries[0].elsewhere[-1] == f"torch 1.0, here {torch.__version__}"
     assert report.ok is ok
 
 
 def test_the_recorded_number_of_threads_is_used_and_given_back(run, tmp_path):
     before = torch.get_num_threads()
-    canary = canary_of(run, 0)
-    other = Canary(canary.inputs, canary.logits, {**canary.environment, "threads": "2"})
-    report = verify(changed(run, tmp_path / "bank", 0, canary=other))
+    recorded_batch = recorded_batch_of(run, 0)
+    other = RecordedBatch(
+        recorded_batch.inputs, recorded_batch.logits, {**recorded_batch.environment, "threads": "2"}
+    )
+    report = verify(changed(run, tmp_path / "bank", 0, recorded_batch=other))
     assert report.entries[0].elsewhere == ()
     assert torch.get_num_threads() == before
 
 
 def test_a_number_of_threads_that_no_machine_starts_is_another_environment(run, tmp_path):
-    canary = canary_of(run, 0)
-    environment = {**canary.environment, "threads": "1000000"}
-    bank = changed(run, tmp_path / "bank", 0, canary=replace(canary, environment=environment))
+    recorded_batch = recorded_batch_of(run, 0)
+    environment = {**recorded_batch.environment, "threads": "1000000"}
+    bank = changed(
+        run, tmp_path / "bank", 0, recorded_batch=replace(recorded_batch, environment=environment)
+    )
     report = verify(bank)
     here = torch.get_num_threads()
     assert report.entries[0].elsewhere == (f"threads 1000000, here {here}",)
@@ -140,15 +148,15 @@ def test_a_number_of_threads_that_no_machine_starts_is_another_environment(run, 
 
 def test_an_entry_that_the_model_cannot_answer_with_is_refused(run, tmp_path):
     entry = load_bank(run / "bank").entries[0]
-    canary = canary_of(run, 0)
+    batch = recorded_batch_of(run, 0)
     nothing = Graft(entry.owned.region, entry.owned.values * float("nan"))
     for number, fields in enumerate([
         {"owned": nothing},
         {"head": {**entry.head, "bias": entry.head["bias"] * float("nan")}},
         {"head": {}},
-        {"canary": replace(canary, inputs=canary.inputs + 10**6)},
-        {"canary": replace(canary, inputs=canary.inputs[:0], logits=canary.logits[:0])},
-        {"canary": replace(canary, logits=canary.logits.long())},
+        {"recorded_batch": replace(batch, inputs=batch.inputs + 10**6)},
+        {"recorded_batch": replace(batch, inputs=batch.inputs[:0], logits=batch.logits[:0])},
+        {"recorded_batch": replace(batch, logits=batch.logits.long())},
     ]):  # fmt: skip
         bank = changed(run, tmp_path / str(number), 0, **fields)
         with pytest.raises(DamagedFile, match="task 'sentiment' is damaged"):
@@ -156,9 +164,9 @@ def test_an_entry_that_the_model_cannot_answer_with_is_refused(run, tmp_path):
 
 
 def test_an_entry_without_a_recorded_batch_is_verified_by_its_weights(run, tmp_path):
-    report = verify(changed(run, tmp_path / "bank", 0, canary=None))
+    report = verify(changed(run, tmp_path / "bank", 0, recorded_batch=None))
     assert report.ok
-    assert report.entries[0].canary == "not recorded"
+    assert report.entries[0].recorded_batch == "not recorded"
     assert report.entries[0].difference is None
 
 
@@ -264,8 +272,8 @@ def test_a_changed_table_is_a_difference(run, tmp_path, name):
 
 def test_a_config_put_in_the_place_of_another_is_a_difference(run, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
-    values = read_sealed((copied / "config.json").read_bytes(), name="config")
-    (copied / "config.json").write_bytes(sealed_json({**values, "shots": 9}))
+    values = load_with_checksum((copied / "config.json").read_bytes(), name="config")
+    (copied / "config.json").write_bytes(dump_with_checksum({**values, "shots": 9}))
     found = outcomes(verify(copied))
     assert (found["config.json"], found["settings"]) == ("differs", "differs")
 
@@ -421,7 +429,7 @@ def test_a_bit_of_the_checkpoint_that_no_weight_depends_on_is_a_difference(
 
 def test_code_of_a_checkpoint_is_not_run_because_a_bank_says_so(run, tiny_bert, tmp_path):
     bank = load_bank(run / "bank")
-    base = replace(bank.base, facts={**bank.base.facts, "trust_remote_code": True})
+    base = replace(bank.base, metadata={**bank.base.metadata, "trust_remote_code": True})
     save_bank(GraftBank(bank.layout, base, bank.mode, bank.entries), tmp_path / "bank")
     with pytest.raises(InputError, match="runs only with trust_remote_code=True"):
         verify(tmp_path / "bank")

@@ -58,7 +58,7 @@ def test_every_hostile_bank_is_read_as_text_or_refused_with_a_sentence(bank, tmp
             continue
         place = tmp_path / str(number)
         try:
-            hostile_facts.seal(case.change(honest), place)
+            hostile_facts.save_unchecked(case.change(honest), place)
         except (TypeError, ValueError, AttributeError):
             continue  # nobody can write that as a file
         try:
@@ -73,7 +73,7 @@ def test_every_hostile_bank_is_read_as_text_or_refused_with_a_sentence(bank, tmp
 @pytest.mark.parametrize("name", WRITTEN)
 def test_no_text_of_a_bank_becomes_code_in_what_is_exported(bank, tmp_path, name):
     honest = load_bank(bank)
-    hostile_facts.seal(CASES[name].change(honest), tmp_path / "bank")
+    hostile_facts.save_unchecked(CASES[name].change(honest), tmp_path / "bank")
     allowed = torture_facts.names_in(exported(bank, tmp_path / "honest"))
     save_pretrained(honest, tmp_path / "honest-card")
     card = (tmp_path / "honest-card" / "README.md").read_text(encoding="utf-8")
@@ -90,7 +90,7 @@ def test_no_text_of_a_bank_becomes_code_in_what_is_exported(bank, tmp_path, name
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("tensors: ")])
 def test_tensors_that_do_not_fit_the_model_are_refused_or_differ(bank, tmp_path, name):
-    hostile_facts.seal(CASES[name].change(load_bank(bank)), tmp_path / "bank")
+    hostile_facts.save_unchecked(CASES[name].change(load_bank(bank)), tmp_path / "bank")
     try:
         report = verify(tmp_path / "bank")
         open_bank(tmp_path / "bank").predict(["It was a delight."], task=0)

@@ -11,7 +11,7 @@ from tiny_runs import Told, cl_graft, cl_graft_each, file_hashes
 import cl_graft as package
 from cl_graft.cli import app
 from cl_graft.storage import StoredGraft
-from cl_graft.storage.checksums import read_sealed, sealed_json
+from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 
 COMMANDS = [command.name or "" for command in app.registered_commands]
 
@@ -75,9 +75,9 @@ def test_a_bar_with_the_time_left_is_shown_on_a_terminal(bank):
 
 def test_verify_exits_with_1_when_an_answer_changed(bank, tmp_path):
     run = shutil.copytree(bank.parent, tmp_path / "run")
-    results = read_sealed((run / "results.json").read_bytes(), name="results")
+    results = load_with_checksum((run / "results.json").read_bytes(), name="results")
     results["logit_hashes"]["sentiment"]["end"] = "0" * 64
-    (run / "results.json").write_bytes(sealed_json(results))
+    (run / "results.json").write_bytes(dump_with_checksum(results))
     told = cl_graft("verify", run)
     assert told.code == 1
     assert "DIFFERENT from the day they were learned: sentiment" in told.out

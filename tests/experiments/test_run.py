@@ -31,9 +31,9 @@ def test_the_bank_of_a_run_holds_what_going_on_needs(comparison, tiny_config):
     bank = load_bank(comparison.out / "grafting" / "seed0" / "bank")
     assert [entry.task for entry in bank.entries] == tiny_config.tasks
     for entry in bank.entries:
-        assert entry.facts["max_length"] == 24
-        assert entry.facts["pair"] is False
-        assert len(entry.facts["label_names"]) == entry.head["bias"].numel()
+        assert entry.metadata["max_length"] == 24
+        assert entry.metadata["pair"] is False
+        assert len(entry.metadata["label_names"]) == entry.head["bias"].numel()
     again = config_of(bank.base, tasks=tiny_config.tasks)
     ignored = {"tasks", "strategies", "device", "model"}
     assert again.model_dump(exclude=ignored) == tiny_config.model_dump(exclude=ignored)
@@ -102,9 +102,9 @@ def test_a_run_without_a_dense_run_learns_forgets_nothing_and_says_what_it_cost(
     assert read_result(run_folder(tmp_path, "grafting", 0)) == result
     bank = load_bank(run_folder(tmp_path, "grafting", 0) / "bank")
     for entry in bank.entries:
-        assert entry.facts["dense_dev"] is None
-        assert entry.facts["graft_dev"] is None
-        assert entry.facts["trained_dev"] is not None
+        assert entry.metadata["dense_dev"] is None
+        assert entry.metadata["graft_dev"] is None
+        assert entry.metadata["trained_dev"] is not None
 
 
 def test_another_seed_gives_other_answers(tmp_path, comparison, two_tasks):

@@ -43,14 +43,14 @@ def test_without_its_bank_the_model_is_its_base_again(learned, tiny_bert):
     assert bits(learned.carrier) == bits(text_learner(tiny_bert).carrier)
 
 
-def test_every_entry_answers_its_canary_with_the_same_bits(learned):
+def test_every_entry_answers_its_recorded_batch_with_the_same_bits(learned):
     learned.model.eval()
     for position, entry in enumerate(learned.plugin.bank.entries):
         learned.plugin.carry(learned.model, position)
         with torch.no_grad():
-            logits = learned.model(entry.canary.inputs, entry.label)
-        own = logits[:, : entry.canary.logits.shape[1]]
-        assert torch.equal(own, entry.canary.logits)
+            logits = learned.model(entry.recorded_batch.inputs, entry.label)
+        own = logits[:, : entry.recorded_batch.logits.shape[1]]
+        assert torch.equal(own, entry.recorded_batch.logits)
 
 
 def test_several_experiences_in_one_call_are_learned_as_one_by_one(tiny_bert):

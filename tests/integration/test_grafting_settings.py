@@ -9,7 +9,7 @@ from avalanche.models import SimpleMLP
 from avalanche.training.supervised import Naive
 from tiny_streams import learner, quick, quiet_evaluator, text_learner, vector_stream
 
-from cl_graft import GraftBank, GraftingPlugin, TaskFacts, load_bank, save_bank
+from cl_graft import GraftBank, GraftingPlugin, TaskMetadata, load_bank, save_bank
 from cl_graft.grafts.graft import gather
 from cl_graft.strategies import LinearDecay, StopAfter
 
@@ -43,8 +43,10 @@ def test_the_earlier_entry_of_a_task_seen_again_stays_addressable(tiny_bert):
     for position, entry in enumerate(run.plugin.bank.entries):
         run.plugin.carry(run.model, position)
         with torch.no_grad():
-            logits = run.model(entry.canary.inputs, entry.label)
-        assert torch.equal(logits[:, : entry.canary.logits.shape[1]], entry.canary.logits)
+            logits = run.model(entry.recorded_batch.inputs, entry.label)
+        assert torch.equal(
+            logits[:, : entry.recorded_batch.logits.shape[1]], entry.recorded_batch.logits
+        )
     run.plugin.carry(run.model, 0)
     assert run.hashes() == after
 
@@ -147,10 +149,10 @@ def test_auto_density_takes_the_smallest_budget_that_keeps_the_wanted_share(shar
     )
     run.strategy.train(run.train_stream[0])
     entry = run.plugin.bank.entries[0]
-    facts = entry.facts
+    metadata = entry.metadata
     if chosen is not None:
         assert len(entry.claimed) == round(chosen * run.plugin.bank.layout.total)
-    assert facts["graft_dev"] >= share * facts["dense_dev"]
+    assert metadata["graft_dev"] >= share * metadata["dense_dev"]
 
 
 @pytest.mark.parametrize("name", ["base_gradient", "random"])
@@ -184,11 +186,11 @@ def test_a_filter_keeps_parameters_out_of_every_region():
 
 def test_an_entry_records_what_was_said_of_its_task(tiny_bert):
     grown = []
-    facts = {0: TaskFacts("mood", "f1", {"shots": 16})}
-    run = text_learner(tiny_bert, grafting={"facts": facts, "on_entry": grown.append})
+    metadata = {0: TaskMetadata("mood", "f1", {"shots": 16})}
+    run = text_learner(tiny_bert, grafting={"metadata": metadata, "on_entry": grown.append})
     run.strategy.train(run.train_stream)
     first, second = run.plugin.bank.entries
-    assert (first.task, first.facts["metric"], first.facts["shots"]) == ("mood", "f1", 16)
+    assert (first.task, first.metadata["metric"], first.metadata["shots"]) == ("mood", "f1", 16)
     assert second.task == "task1"
     assert [len(bank) for bank in grown] == [1, 2]
     assert run.plugin.seconds.keys() == {0, 1}
@@ -204,8 +206,8 @@ def test_a_cache_answers_another_order_of_the_stream_with_the_same_bits(tiny_ber
             self.hits += key in self.kept
             return self.kept.get(key)
 
-        def put(self, key, tensors, facts):
-            self.kept[key] = ({n: t.clone() for n, t in tensors.items()}, dict(facts))
+        def put(self, key, tensors, values):
+            self.kept[key] = ({n: t.clone() for n, t in tensors.items()}, dict(values))
 
         def __len__(self):
             return len(self.kept)
@@ -234,7 +236,7 @@ def test_two_bases_share_nothing_in_a_cache():
         def get(self, key):
             self.asked.append(key)
 
-        def put(self, key, tensors, facts):
+        def put(self, key, tensors, values):
             pass
 
     keys = Keys()
@@ -286,8 +288,8 @@ def test_looking_at_dev_does_not_change_how_a_region_trains_and_the_best_look_is
         assert left.owned.same_bits(right.owned)  # one look, at the last step: it is the best
     often = learned(look_every=1)
     for none, last, best in zip(plain.entries, looked.entries, often.entries, strict=True):
-        assert none.facts["trained_dev"] is None
-        assert best.facts["trained_dev"] >= last.facts["trained_dev"]
+        assert none.metadata["trained_dev"] is None
+        assert best.metadata["trained_dev"] >= last.metadata["trained_dev"]
 
 
 def test_the_learning_rate_falls_to_zero_over_the_steps_of_every_experience():

@@ -65,7 +65,9 @@ def run(request, tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 def test_a_bank_is_verified_in_its_own_precision(run):
     report = verify(run)
-    assert [(e.weights, e.canary, e.run) for e in report.entries] == [("same bits",) * 3] * 2
+    assert [(e.weights, e.recorded_batch, e.run) for e in report.entries] == [
+        ("same bits",) * 3
+    ] * 2
 
 
 def test_a_rebuilt_model_has_the_precision_of_the_bank_and_so_has_what_it_learns_next(
@@ -76,11 +78,11 @@ def test_a_rebuilt_model_has_the_precision_of_the_bank_and_so_has_what_it_learns
     folder = tmp_path / "bank"
     shutil.copytree(run / "bank", folder)
     opened = open_bank(folder)
-    assert opened.loaded.model.precision == load_bank(folder).base.facts["precision"]
+    assert opened.loaded.model.precision == load_bank(folder).base.metadata["precision"]
     add_task(folder, "question_type", device="cpu")
     report = verify(folder)
     assert report.ok
-    assert [entry.canary for entry in report.entries] == ["same bits"] * 3
+    assert [entry.recorded_batch for entry in report.entries] == ["same bits"] * 3
 
 
 def test_the_same_weights_in_another_precision_are_another_base(tiny_bert):

@@ -233,5 +233,5 @@ def test_a_text_model_without_heads_gets_those_of_the_bank(request, checkpoint, 
     for position, entry in enumerate(bank.entries):
         again.plugin.carry(again.model, position)
         with torch.no_grad():
-            logits = again.model(entry.canary.inputs, entry.label)
-        assert torch.equal(logits, entry.canary.logits)
+            logits = again.model(entry.recorded_batch.inputs, entry.label)
+        assert torch.equal(logits, entry.recorded_batch.logits)

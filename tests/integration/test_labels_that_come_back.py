@@ -164,8 +164,10 @@ def test_a_text_task_that_comes_back_as_another_experience_forgets_nothing(tiny_
     for position, entry in enumerate(run.plugin.bank.entries):
         run.plugin.carry(run.model, position)
         with torch.no_grad():
-            logits = run.model(entry.canary.inputs, entry.label)
-        assert torch.equal(logits[:, : entry.canary.logits.shape[1]], entry.canary.logits)
+            logits = run.model(entry.recorded_batch.inputs, entry.label)
+        assert torch.equal(
+            logits[:, : entry.recorded_batch.logits.shape[1]], entry.recorded_batch.logits
+        )
 
 
 def routed(folder, router):
@@ -208,11 +210,18 @@ def test_a_router_can_pick_each_entry_of_a_label(tiny_bert, kind, position):
     strategy.eval(made.test_stream)
     entry = made.plugin.bank.entries[position]
     strategy.is_training = False
-    strategy.mbatch = [entry.canary.inputs, torch.zeros(8), torch.zeros(8, dtype=torch.int64)]
+    strategy.mbatch = [
+        entry.recorded_batch.inputs,
+        torch.zeros(8),
+        torch.zeros(8, dtype=torch.int64),
+    ]
     made.model.eval()
     with torch.no_grad():
         logits = strategy.forward()
     assert strategy.answered_by.tolist() == [entry.label] * len(logits)
     torch.testing.assert_close(
-        logits[:, : entry.canary.logits.shape[1]], entry.canary.logits, rtol=0, atol=1e-6
+        logits[:, : entry.recorded_batch.logits.shape[1]],
+        entry.recorded_batch.logits,
+        rtol=0,
+        atol=1e-6,
     )

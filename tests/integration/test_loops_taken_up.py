@@ -58,7 +58,7 @@ def grafted(folder, phases, optimizer, *, scaled):
     made.strategy.train(made.train_stream[0])
     (entry,) = made.plugin.bank.entries
     passes = made.plugin.passes[0]
-    return entry.weights_sha256, hash_tensors(entry.head), entry.facts["trained_dev"], passes
+    return entry.weights_sha256, hash_tensors(entry.head), entry.metadata["trained_dev"], passes
 
 
 def naive(folder, phases, optimizer, *, scaled, evaluations=0):

@@ -60,7 +60,7 @@ def given(model, bank, **more):
 
 def as_old(bank):
     """The bank as a version that did not record the hash of the weights would have read it."""
-    return replace(bank, base=replace(bank.base, facts={}))
+    return replace(bank, base=replace(bank.base, metadata={}))
 
 
 @pytest.mark.parametrize("mode", ["prefix", "isolated"])
@@ -165,7 +165,7 @@ def test_a_bank_that_was_opened_by_a_fingerprint_with_a_tokenizer_is_checked_by_
     run = trained()
     bank = run.plugin.bank
     identity = replace(
-        bank.base, fingerprint="a" * 64, facts={"weights_sha256": bank.base.weights_sha256}
+        bank.base, fingerprint="a" * 64, metadata={"weights_sha256": bank.base.weights_sha256}
     )
     foreign = replace(bank, base=identity)
     assert given(Blocks(), foreign, identity=identity).hashes() == run.hashes()
@@ -178,8 +178,8 @@ def test_a_bank_that_was_opened_by_a_fingerprint_with_a_tokenizer_is_checked_by_
 
 def test_an_old_bank_borrows_the_hash_of_an_identity_with_the_same_fingerprint():
     run = trained()
-    identity = BaseIdentity("a" * 64, "m", "float32", dict(run.plugin.bank.base.facts))
-    old = replace(run.plugin.bank, base=replace(identity, facts={}))
+    identity = BaseIdentity("a" * 64, "m", "float32", dict(run.plugin.bank.base.metadata))
+    old = replace(run.plugin.bank, base=replace(identity, metadata={}))
     assert given(Blocks(), old, identity=identity).hashes() == run.hashes()
     model = Blocks()
     with torch.no_grad():

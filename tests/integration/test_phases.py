@@ -55,11 +55,11 @@ def test_the_values_are_those_that_the_entry_records():
     run = made()
     run.strategy.train(run.train_stream[0])
     published = run.strategy.evaluator.get_all_metrics()
-    facts = run.plugin.bank.entries[0].facts
+    metadata = run.plugin.bank.entries[0].metadata
     where = "train_stream/Task000/Exp000"
-    assert max(published[f"DevScore/dense_phase/{where}"][1]) == facts["dense_dev"]
-    assert published[f"DevScore/localize_phase/{where}"][1] == [facts["graft_dev"]]
-    assert max(published[f"DevScore/region_phase/{where}"][1]) == facts["trained_dev"]
+    assert max(published[f"DevScore/dense_phase/{where}"][1]) == metadata["dense_dev"]
+    assert published[f"DevScore/localize_phase/{where}"][1] == [metadata["graft_dev"]]
+    assert max(published[f"DevScore/region_phase/{where}"][1]) == metadata["trained_dev"]
 
 
 def test_text_loggers_say_the_cost_before_anything_runs_and_how_phases_end():

@@ -98,7 +98,7 @@ def test_rows_for_choosing_are_found_by_the_index_of_their_experience():
     run = made(plain(), benchmark, grafting={"task_labels": "experience", "dev": chosen_on})
     run.strategy.train(run.train_stream)
     for entry, experience in zip(run.plugin.bank.entries, chosen_on, strict=True):
-        rows = entry.canary.inputs
+        rows = entry.recorded_batch.inputs
         shown = torch.stack([experience.dataset[n][0] for n in range(len(experience.dataset))])
         assert all((shown == row).all(1).any() for row in rows)
 

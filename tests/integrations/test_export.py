@@ -65,22 +65,22 @@ def test_a_checkpoint_holds_the_bits_of_the_grafted_base(bank_of_family, tmp_pat
     bank = bank_of_family(family)
     opened = open_bank(bank)
     export_task(bank, "answers", form="hf", out=tmp_path / "out")
-    facts = opened.bank.base.facts
+    metadata = opened.bank.base.metadata
     again = load_model(
         str(tmp_path / "out"),
-        family=str(facts["family"]),
-        pooling=str(facts["pooling"]),
+        family=str(metadata["family"]),
+        pooling=str(metadata["pooling"]),
         dtype=opened.bank.base.dtype,
-        precision=facts.get("precision", "fp32"),
+        precision=metadata.get("precision", "fp32"),
     )
     opened.carry(1)
     mine = {f"backbone.{n}": p for n, p in opened.loaded.model.backbone.named_parameters()}
     theirs = {f"backbone.{n}": p for n, p in again.model.backbone.named_parameters()}
     assert hash_tensors(mine) == hash_tensors(theirs)
-    inputs = opened.bank.entries[1].canary.inputs
+    inputs = opened.bank.entries[1].recorded_batch.inputs
     again.model.add_head(1, opened.loaded.model.heads["1"])
     with torch.no_grad():
-        assert torch.equal(again.model(inputs, 1), opened.bank.entries[1].canary.logits)
+        assert torch.equal(again.model(inputs, 1), opened.bank.entries[1].recorded_batch.logits)
 
 
 @pytest.mark.parametrize("family", ["masked_lm", "causal_lm", "gpt2"])
@@ -110,7 +110,7 @@ def test_an_export_says_what_it_is(bank_of_family, tmp_path):
     entry = open_bank(bank).bank.entries[0]
     assert record["label_names"] == ["negative", "positive"]
     assert record["coordinates"] == len(entry.owned)
-    assert record["prompt"] == entry.facts["prompt"]
+    assert record["prompt"] == entry.metadata["prompt"]
     assert len(record["base"]["fingerprint"]) == 64
     readme = (tmp_path / "out" / "README.md").read_text()
     assert "Labels, in the order of the logits: `negative`, `positive`" in readme
@@ -146,7 +146,7 @@ def test_the_command_line_exports_and_tells_what_a_format_cannot_hold(bank_of_fa
 FULL = """
 import resource, sys
 from cl_graft.errors import CannotWrite
-from cl_graft.interop import export_task
+from cl_graft.integrations import export_task
 resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, resource.RLIM_INFINITY))
 for form in ("hf", "safetensors-overlay", "peft-shira"):
     try:

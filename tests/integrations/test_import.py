@@ -404,17 +404,17 @@ def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_famil
     """The precision of the tour's own run."""
     bank = bank_of_family("autocast")
     before = open_bank(bank)
-    facts = before.bank.entries[0].facts
-    assert facts["temperature"]
+    metadata = before.bank.entries[0].metadata
+    assert metadata["temperature"]
     export_task(bank, "sentiment", form=form, out=tmp_path / "out")
     base = before.bank.base.model
     import_task(tmp_path / "out", tmp_path / "again", task="sentiment", base=base)
     after = open_bank(tmp_path / "again")
     assert after.loaded.model.precision == "bf16"
     assert after.bank.base.fingerprint == before.bank.base.fingerprint
-    kept = after.bank.entries[0].facts
+    kept = after.bank.entries[0].metadata
     assert {key: kept[key] for key in ("temperature", "metric")} == {
-        key: facts[key] for key in ("temperature", "metric")
+        key: metadata[key] for key in ("temperature", "metric")
     }
     wanted = before.predict(TEXTS, task="sentiment")
     for found, expected in zip(after.predict(TEXTS, task="sentiment"), wanted, strict=True):
@@ -428,7 +428,7 @@ def test_a_part_of_a_graft_does_not_take_the_calibration_of_the_whole(bank_of_fa
     told = json.loads((tmp_path / "out" / "task.json").read_text())
     assert told["temperature"]
     import_task(tmp_path / "out", tmp_path / "bank", task="a", base=base, density=0.0001)
-    assert "temperature" not in load_bank(tmp_path / "bank").entries[0].facts
+    assert "temperature" not in load_bank(tmp_path / "bank").entries[0].metadata
 
 
 @pytest.mark.parametrize(

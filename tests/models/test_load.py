@@ -172,9 +172,9 @@ old, new = "0" * 40, "1" * 40
 assert load_model("owner/tiny").revision == new
 config = config_from({"model": "owner/tiny", "tasks": ["sentiment"]})
 base = base_identity(load_base_model(config), config, seed=0)
-assert base.facts["revision"] == new
+assert base.metadata["revision"] == new
 assert load_base(base).path.name == new
-earlier = replace(base, facts={**base.facts, "revision": old})
+earlier = replace(base, metadata={**base.metadata, "revision": old})
 assert load_base(earlier).path.name == old
 """
 

@@ -8,7 +8,7 @@ from small_results import small_result
 
 from cl_graft.errors import BankError, FutureVersion, InputError
 from cl_graft.results.run_results import RESULTS, RunResult, read_result, write_result
-from cl_graft.storage.checksums import read_sealed, sealed_json
+from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def test_results_from_before_there_were_checksums_are_read(tmp_path, result):
 
 def test_results_of_a_newer_version_are_refused_as_such(tmp_path, result):
     write_result(result, tmp_path)
-    values = read_sealed((tmp_path / RESULTS).read_bytes(), name="it")
-    (tmp_path / RESULTS).write_bytes(sealed_json({**values, "version": 99}))
+    values = load_with_checksum((tmp_path / RESULTS).read_bytes(), name="it")
+    (tmp_path / RESULTS).write_bytes(dump_with_checksum({**values, "version": 99}))
     with pytest.raises(FutureVersion, match="has version 99"):
         read_result(tmp_path)
 

@@ -10,7 +10,7 @@ import pytest
 PROGRAM = """
 import resource, sys
 import torch
-from cl_graft.allocator import keep_freed_memory
+from cl_graft.runtime.memory_allocator import keep_freed_memory
 
 if sys.argv[1] == "kept":
     assert keep_freed_memory()

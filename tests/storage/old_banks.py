@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from cl_graft.grafts.bank import BaseIdentity, Canary, Entry, GraftBank
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, RecordedBatch
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.storage import StoredGraft, save_bank, save_graft
@@ -28,7 +28,9 @@ def stored_bank() -> GraftBank:
     """Make a bank of two entries, all of whose numbers are powers of two: no rounding, no draws."""
     bank = GraftBank(_LAYOUT, _BASE)
     tokens = torch.tensor([[[7, 8, 9, 0], [1, 1, 2, 0]], [[7, 0, 0, 0], [1, 0, 0, 0]]])
-    canary = Canary(tokens, torch.tensor([[0.5, -2.0], [0.25, 4.0]]), {"torch": "2.13.0"})
+    recorded_batch = RecordedBatch(
+        tokens, torch.tensor([[0.5, -2.0], [0.25, 4.0]]), {"torch": "2.13.0"}
+    )
     for number, task in enumerate(["sentiment", "größer als / topic"]):
         claimed = Region.of(_LAYOUT, [0, 3 + number, 17, 29, 36])
         free = bank.free(claimed)
@@ -40,8 +42,8 @@ def stored_bank() -> GraftBank:
             head={"weight": torch.eye(2, 3), "bias": torch.tensor([-0.0, 1.0])},
             standalone=Graft(claimed, 2.0 ** torch.arange(5.0)) if number else None,
             weights_sha256=f"{number:064x}",
-            canary=canary if number else None,
-            facts={"label_names": ["a", "ä"], "score": 0.75, "nothing": None},
+            recorded_batch=recorded_batch if number else None,
+            metadata={"label_names": ["a", "ä"], "score": 0.75, "nothing": None},
         )
         bank = bank.append(entry)
     return bank

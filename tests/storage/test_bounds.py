@@ -12,7 +12,7 @@ from cl_graft.errors import DamagedFile, ForeignFile
 from cl_graft.grafts.graft import Graft
 from cl_graft.storage import StoredGraft, load_bank, load_graft, save_bank, save_graft
 from cl_graft.storage.metadata_schema import check_task_metadata
-from cl_graft.storage.serialization import read_canary, read_layout
+from cl_graft.storage.serialization import read_layout, read_recorded_batch
 
 
 @pytest.mark.parametrize(
@@ -43,30 +43,30 @@ def test_a_bank_json_takes_64_mib_at_most(tmp_path: Path) -> None:
 
 
 def test_a_name_has_200_characters_at_most() -> None:
-    check_task_metadata(task="a" * 200, facts={"label_names": ["b" * 200]})
+    check_task_metadata(task="a" * 200, metadata={"label_names": ["b" * 200]})
     with pytest.raises(ValueError, match="task"):
-        check_task_metadata(task="a" * 201, facts={})
+        check_task_metadata(task="a" * 201, metadata={})
     with pytest.raises(ValueError, match="label_names"):
-        check_task_metadata(task="a", facts={"label_names": ["b" * 201]})
+        check_task_metadata(task="a", metadata={"label_names": ["b" * 201]})
 
 
 def test_other_metadata_hold_100_000_values_at_most() -> None:
-    # The record, its four keys and values, and the key and the value in `facts` count, too.
-    check_task_metadata(task="a", facts={"mine": [0] * (100_000 - 11)})
+    # The record, its four keys and values, and the key and the value in `metadata` count, too.
+    check_task_metadata(task="a", metadata={"mine": [0] * (100_000 - 11)})
     with pytest.raises(ValueError, match="at most 100,000 values"):
-        check_task_metadata(task="a", facts={"mine": [0] * (100_000 - 10)})
+        check_task_metadata(task="a", metadata={"mine": [0] * (100_000 - 10)})
 
 
-def test_padding_unfolds_a_canary_to_two_to_the_23_numbers_at_most() -> None:
+def test_padding_unfolds_a_recorded_batch_to_two_to_the_23_numbers_at_most() -> None:
     tensors = {
         "canary.tokens": torch.ones(2, 3, dtype=torch.int32),
         "canary.segments": torch.ones(2, 3, dtype=torch.uint8),
         "canary.logits": torch.zeros(2, 2),
     }
     record = {"environment": {}, "padding": 0, "width": 2**21}
-    assert read_canary(record, tensors).inputs.numel() == 2**23
+    assert read_recorded_batch(record, tensors).inputs.numel() == 2**23
     with pytest.raises(ValueError, match="3 columns cannot be padded to 2097153"):
-        read_canary({**record, "width": 2**21 + 1}, tensors)
+        read_recorded_batch({**record, "width": 2**21 + 1}, tensors)
 
 
 @pytest.mark.parametrize(

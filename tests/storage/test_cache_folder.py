@@ -70,7 +70,7 @@ def test_a_file_under_another_name_is_a_miss(tmp_path, caplog):
         {"facts": {}, "seconds": 0.5},
     ],
 )
-def test_a_sealed_file_that_says_something_else_is_a_miss(tmp_path, content):
+def test_a_whole_file_that_says_something_else_is_a_miss(tmp_path, content):
     path = tmp_path / "dense-1.safetensors"
     path.write_bytes(pack({}, content, format="cl-graft-cache"))
     assert DirectoryCache(tmp_path).get("dense-1") is None

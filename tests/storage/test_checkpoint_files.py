@@ -24,17 +24,17 @@ def names(folder):
 def test_a_state_comes_back_bit_for_bit(tmp_path):
     checkpoints = FileCheckpoints(tmp_path / "c")
     tensors = {"a/b.weight": torch.tensor([-0.0, float("nan")]), "step": torch.tensor(3.0)}
-    facts = {"best": float("-inf"), "dev": float("nan"), "names": ["é", None], "n": 0.1 + 0.2}
-    assert checkpoints.keep("dense-x", lambda: (tensors, facts))
+    values = {"best": float("-inf"), "dev": float("nan"), "names": ["é", None], "n": 0.1 + 0.2}
+    assert checkpoints.keep("dense-x", lambda: (tensors, values))
     state = checkpoints.at("dense-x").load()
     assert state is not None
     assert state[0]["a/b.weight"].numpy().tobytes() == tensors["a/b.weight"].numpy().tobytes()
     assert state[0]["step"].shape == ()
-    assert str(state[1]) == str(facts)
+    assert str(state[1]) == str(values)
     assert checkpoints.at("dense-y").load() is None
 
 
-def test_the_facts_of_a_long_stream_fit_in(tmp_path):
+def test_the_values_of_a_long_stream_fit_in(tmp_path):
     checkpoints = FileCheckpoints(tmp_path)
     scores = StreamScores()
     size = 600

@@ -1,4 +1,4 @@
-"""A sealed file notices every change of its bytes, and says so."""
+"""A file with a checksum notices every change of its bytes, and says so."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cl_graft.errors import DamagedFile
-from cl_graft.storage.checksums import BLANK, JSON_START, read_sealed, sealed_json
+from cl_graft.storage.checksums import BLANK, JSON_START, dump_with_checksum, load_with_checksum
 
 VALUES = {"format": "some", "shots": 8, "name": "größe", "nested": {"checksum": "0" * 64}}
-WHOLE = sealed_json(VALUES)
+WHOLE = dump_with_checksum(VALUES)
 
 
-def test_what_was_sealed_is_read_back_and_is_plain_json_for_others() -> None:
-    assert read_sealed(WHOLE, name="it") == VALUES
+def test_json_with_a_checksum_is_read_back_and_is_plain_json_for_others() -> None:
+    assert load_with_checksum(WHOLE, name="it") == VALUES
     assert next(iter(json.loads(WHOLE))) == "checksum"
 
 
@@ -33,30 +33,30 @@ def test_every_single_bit_flip_is_noticed() -> None:
         changed = bytearray(WHOLE)
         changed[bit // 8] ^= 1 << (bit % 8)
         with pytest.raises(DamagedFile):
-            read_sealed(bytes(changed), name="it")
+            load_with_checksum(bytes(changed), name="it")
 
 
-def test_a_sealed_file_cut_short_anywhere_is_refused() -> None:
+def test_a_file_cut_short_anywhere_is_refused() -> None:
     for length in range(len(WHOLE)):
         with pytest.raises(DamagedFile if length > 13 else ValueError):
-            read_sealed(WHOLE[:length], name="it")
+            load_with_checksum(WHOLE[:length], name="it")
 
 
 @given(st.binary(max_size=200))
-def test_any_other_bytes_are_refused_or_are_an_object_without_a_seal(data: bytes) -> None:
+def test_any_other_bytes_are_refused_or_are_an_object_without_a_checksum(data: bytes) -> None:
     try:
-        values = read_sealed(data, name="it")
+        values = load_with_checksum(data, name="it")
     except ValueError:
         return
     assert values == json.loads(data)
     assert not {"checksum", "format"} & set(values)
 
 
-def test_an_object_from_before_there_were_seals_is_read_as_it_is() -> None:
-    assert read_sealed(b'{"shots": 8}', name="it") == {"shots": 8}
+def test_an_object_from_before_there_were_checksums_is_read_as_it_is() -> None:
+    assert load_with_checksum(b'{"shots": 8}', name="it") == {"shots": 8}
 
 
-def test_a_sealed_file_without_its_checksum_is_damaged() -> None:
+def test_a_file_that_lost_its_checksum_is_damaged() -> None:
     rest = {key: value for key, value in json.loads(WHOLE).items() if key != "checksum"}
     with pytest.raises(DamagedFile, match="does not match its checksum"):
-        read_sealed(json.dumps(rest).encode(), name="it")
+        load_with_checksum(json.dumps(rest).encode(), name="it")

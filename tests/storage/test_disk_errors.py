@@ -88,7 +88,7 @@ def test_a_full_disk_takes_no_lock_and_leaves_none(tmp_path: Path) -> None:
     script = """
 import resource, sys
 from cl_graft.errors import CannotWrite
-from cl_graft.store import only_writer
+from cl_graft.storage import only_writer
 resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
 try:
     with only_writer(sys.argv[1]):

@@ -26,14 +26,14 @@ def hub():
 @pytest.fixture
 def bank() -> GraftBank:
     whole = bank_of()
-    facts = {
+    metadata = {
         "label_names": ["no", "yes|maybe"],
         "metric": "accuracy",
         "trained_dev": 0.875,
         "temperature": {"value": 1.5, "rows": 32, "ece_before": 0.071, "ece_after": 0.025},
     }
-    entries = [replace(entry, facts=facts) for entry in whole.entries]
-    base = replace(whole.base, facts={**whole.base.facts, "revision": "c" * 40})
+    entries = [replace(entry, metadata=metadata) for entry in whole.entries]
+    base = replace(whole.base, metadata={**whole.base.metadata, "revision": "c" * 40})
     return replace(whole, entries=tuple(entries), base=base)
 
 
@@ -112,7 +112,7 @@ def test_the_card_says_what_the_bank_is_and_how_to_load_it(bank, hub):
     assert f'open_bank(download_bank("{NAME}"))' in text
 
 
-def test_the_card_of_a_bank_without_facts_says_what_is_not_known(tmp_path):
+def test_the_card_of_a_bank_without_metadata_says_what_is_not_known(tmp_path):
     bank_of().save_pretrained(tmp_path / "plain")
     text = (tmp_path / "plain" / "README.md").read_text()
     assert "# plain" in text
@@ -122,11 +122,11 @@ def test_the_card_of_a_bank_without_facts_says_what_is_not_known(tmp_path):
 
 
 def test_recorded_rows_stay_at_home_if_asked_to(bank, tmp_path):
-    assert any(entry.canary for entry in bank.entries)
+    assert any(entry.recorded_batch for entry in bank.entries)
     bank.save_pretrained(tmp_path / "bank", recorded_rows=False)
     again = GraftBank.from_pretrained(tmp_path / "bank")
-    assert not any(entry.canary for entry in again.entries)
-    kept = tuple(replace(entry, canary=None) for entry in bank.entries)
+    assert not any(entry.recorded_batch for entry in again.entries)
+    kept = tuple(replace(entry, recorded_batch=None) for entry in bank.entries)
     assert same_bank(again, replace(bank, entries=kept))
 
 

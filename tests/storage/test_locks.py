@@ -30,7 +30,7 @@ pytestmark = [
 
 _HOLD = """
 import errno, fcntl, sys
-from cl_graft.store import only_writer
+from cl_graft.storage import only_writer
 def no_flock(*_):
     raise OSError(errno.ENOSYS, "")
 if sys.argv[2] == "without":

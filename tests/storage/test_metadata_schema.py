@@ -1,4 +1,4 @@
-"""Metadata that no bank of this package holds are refused, sealed or not, and are not written."""
+"""Metadata that no bank of this package holds are refused and are not written."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cl_graft.storage import (
     save_bank,
     save_graft,
 )
-from cl_graft.strategies import TaskFacts
+from cl_graft.strategies import TaskMetadata
 from cl_graft.training.precision import PRECISIONS
 
 SHA = "0" * 64
@@ -84,15 +84,15 @@ def unchecked() -> Iterator[None]:
         yield
 
 
-def sealed(folder: Path, bank: GraftBank) -> Path:
+def saved(folder: Path, bank: GraftBank) -> Path:
     with unchecked():
         save_bank(bank, folder)
         assert load_bank(folder).entries[0].task == bank.entries[0].task
     return folder
 
 
-def of_base(**facts: object) -> GraftBank:
-    return replace(bank_of(tasks=1), base=replace(base_identity(), facts=facts))
+def of_base(**metadata: object) -> GraftBank:
+    return replace(bank_of(tasks=1), base=replace(base_identity(), metadata=metadata))
 
 
 def of_entry(**changes: Any) -> GraftBank:
@@ -104,16 +104,16 @@ def of_entry(**changes: Any) -> GraftBank:
 def test_metadata_of_a_base_that_none_has_are_refused(tmp_path, key, value):
     bank = of_base(**{key: value})
     with pytest.raises(DamagedFile, match="is damaged"):
-        load_bank(sealed(tmp_path, bank))
+        load_bank(saved(tmp_path, bank))
     with pytest.raises(ValueError, match=r"facts|metadata|text|number"):
         save_bank(bank, tmp_path / "own")
 
 
 @pytest.mark.parametrize(("key", "value"), ENTRY_FACTS)
 def test_metadata_of_an_entry_that_none_has_are_refused(tmp_path, key, value):
-    bank = of_entry(facts={key: value})
+    bank = of_entry(metadata={key: value})
     with pytest.raises(DamagedFile, match=key):
-        load_bank(sealed(tmp_path, bank))
+        load_bank(saved(tmp_path, bank))
     with pytest.raises(ValueError, match=key):
         save_bank(bank, tmp_path / "own")
     assert not (tmp_path / "own" / "bank.json").exists()
@@ -134,7 +134,7 @@ def test_metadata_of_an_entry_that_none_has_are_refused(tmp_path, key, value):
 )
 def test_a_name_or_label_that_no_task_has_is_refused(tmp_path, changes):
     with pytest.raises(DamagedFile, match=next(iter(changes))):
-        load_bank(sealed(tmp_path, of_entry(**changes)))
+        load_bank(saved(tmp_path, of_entry(**changes)))
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ def test_an_identity_that_no_base_has_is_refused(tmp_path, changes):
 @pytest.mark.parametrize("environment", [{"threads": "²"}, {"threads": "-1"}, {"device": "a\0"}])
 def test_an_environment_that_no_machine_has_is_refused(tmp_path, environment):
     bank = bank_of(tasks=2)
-    canary = replace(bank.entries[1].canary, environment=environment)
-    entries = (bank.entries[0], replace(bank.entries[1], canary=canary))
+    recorded_batch = replace(bank.entries[1].recorded_batch, environment=environment)
+    entries = (bank.entries[0], replace(bank.entries[1], recorded_batch=recorded_batch))
     with pytest.raises(DamagedFile, match=next(iter(environment))):
-        load_bank(sealed(tmp_path, replace(bank, entries=entries)))
+        load_bank(saved(tmp_path, replace(bank, entries=entries)))
 
 
 def test_a_parameter_of_a_layout_has_no_control_characters_in_its_name(tmp_path):
@@ -178,8 +178,12 @@ def test_a_graft_file_goes_through_the_same_schema(tmp_path):
 
 
 def test_unknown_metadata_are_kept_as_they_are(tmp_path):
-    facts = {"größe": [1.5, None, {"a": True}], "note": "line\nby line", "label_names": ["a", "b"]}
-    bank = of_entry(facts=facts)
+    metadata = {
+        "größe": [1.5, None, {"a": True}],
+        "note": "line\nby line",
+        "label_names": ["a", "b"],
+    }
+    bank = of_entry(metadata=metadata)
     save_bank(bank, tmp_path)
     assert same_bank(load_bank(tmp_path), bank)
 
@@ -189,7 +193,7 @@ def test_a_message_shows_no_control_characters(tmp_path, where):
     evil = "a\x1b[2J\u202eb"
     bank = of_entry(task=evil) if where == "value" else of_base(files={evil: SHA})
     with pytest.raises(DamagedFile) as caught:
-        load_bank(sealed(tmp_path, bank))
+        load_bank(saved(tmp_path, bank))
     assert str(caught.value).isprintable()
 
 
@@ -205,11 +209,11 @@ def test_the_schema_knows_every_family_pooling_precision_and_activation():
                 {"fingerprint": SHA, "model": "m", "dtype": "float32", "facts": {key: name}}
             )
     for name in ACTIVATIONS:
-        metadata_schema.check_task_metadata(task="t", facts={"activation": name})
+        metadata_schema.check_task_metadata(task="t", metadata={"activation": name})
 
 
 def test_what_no_bank_can_hold_is_said_before_training():
-    for wrong in ({"name": "a\x1b[2J"}, {"name": "a", "facts": {"max_length": 0}}):
+    for wrong in ({"name": "a\x1b[2J"}, {"name": "a", "metadata": {"max_length": 0}}):
         with pytest.raises(ValueError, match=r"control characters|max_length"):
-            TaskFacts(**wrong)
-    assert TaskFacts("a", facts={"label_names": ("no", "yes")}).name == "a"
+            TaskMetadata(**wrong)
+    assert TaskMetadata("a", metadata={"label_names": ("no", "yes")}).name == "a"

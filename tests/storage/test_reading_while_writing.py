@@ -20,7 +20,7 @@ ENTRIES = 40
 _WRITE = """
 import sys
 from test_reading_while_writing import growing
-from cl_graft.store import append_entry
+from cl_graft.storage import append_entry
 for bank in growing():
     append_entry(bank, sys.argv[1])
 """

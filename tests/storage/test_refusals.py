@@ -25,7 +25,7 @@ from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout
 from cl_graft.storage import StoredGraft, load_bank, load_graft, save_bank, save_graft
-from cl_graft.storage.checksums import sealed_json
+from cl_graft.storage.checksums import dump_with_checksum
 from cl_graft.storage.elias_fano import encode
 from cl_graft.storage.files import pack, replace_file
 
@@ -39,7 +39,7 @@ def _rewrite_index(folder: Path, **changes: object) -> None:
         listed = json.dumps(index["entries"], separators=(",", ":")).encode()
         index["count"] = len(index["entries"])
         index["entries_sha256"] = hashlib.sha256(listed).hexdigest()
-    (folder / "bank.json").write_bytes(sealed_json(index))
+    (folder / "bank.json").write_bytes(dump_with_checksum(index))
 
 
 def test_a_bank_of_another_base_model_is_refused(tmp_path: Path) -> None:
@@ -335,10 +335,10 @@ def test_a_layout_that_no_model_has_is_refused(tmp_path: Path, layout: dict[str,
         load_bank(tmp_path)
 
 
-def test_facts_larger_than_any_header_are_not_written(tmp_path: Path) -> None:
-    facts = {"texts": ["a" * 2**16] * 2**8}
+def test_metadata_larger_than_any_header_are_not_written(tmp_path: Path) -> None:
+    metadata = {"texts": ["a" * 2**16] * 2**8}
     stored = StoredGraft(
-        Graft(sample(LAYOUT, 9, 0), torch.ones(9)), base_identity(), "x", {}, facts
+        Graft(sample(LAYOUT, 9, 0), torch.ones(9)), base_identity(), "x", {}, metadata
     )
     with pytest.raises(ValueError, match="fit in no file"):
         save_graft(stored, tmp_path / "graft.safetensors")

@@ -24,7 +24,7 @@ from stored_banks import (
 )
 from torch import Tensor
 
-from cl_graft.grafts.bank import Canary, GraftBank, Mode
+from cl_graft.grafts.bank import GraftBank, Mode, RecordedBatch
 from cl_graft.grafts.graft import Graft
 from cl_graft.storage import StoredGraft, append_entry, load_bank, load_graft, save_bank, save_graft
 
@@ -49,7 +49,7 @@ def test_a_graft_comes_back_bit_for_bit(tmp_path: Path, dtype: torch.dtype) -> N
     save_graft(stored, tmp_path / "graft.safetensors")
     loaded = load_graft(tmp_path / "graft.safetensors", expect="a" * 64, layout=LAYOUT)
     assert loaded.graft.same_bits(graft)
-    assert (loaded.base, loaded.task, loaded.facts) == (stored.base, "qnli", {"k": [1]})
+    assert (loaded.base, loaded.task, loaded.metadata) == (stored.base, "qnli", {"k": [1]})
     assert same_tensor(loaded.head["bias"], stored.head["bias"])
 
 
@@ -71,10 +71,10 @@ def test_a_graft_comes_back_bit_for_bit(tmp_path: Path, dtype: torch.dtype) -> N
         torch.tensor([3, 1], dtype=torch.int32),
     ],
 )
-def test_canaries_of_any_kind_come_back_exactly(tmp_path: Path, inputs: Tensor) -> None:
-    canary = Canary(inputs, torch.randn(2, 3), {"threads": "2"})
+def test_recorded_batches_of_any_kind_come_back_exactly(tmp_path: Path, inputs: Tensor) -> None:
+    recorded_batch = RecordedBatch(inputs, torch.randn(2, 3), {"threads": "2"})
     bank = GraftBank(LAYOUT, base_identity())
-    bank = bank.append(entry_of(bank, sample(LAYOUT, 5, 0), canary=canary))
+    bank = bank.append(entry_of(bank, sample(LAYOUT, 5, 0), recorded_batch=recorded_batch))
     save_bank(bank, tmp_path)
     assert same_bank(load_bank(tmp_path), bank)
 
@@ -180,9 +180,13 @@ def test_a_bank_costs_at_most_8_bytes_a_coordinate_and_8_kilobytes_a_task(
     for number, task in enumerate(["qnli", "ag_news", "sst2"]):
         head = {"weight": torch.randn(4, hidden), "bias": torch.randn(4)}
         heads += sum(4 * tensor.numel() for tensor in head.values())
-        canary = Canary(text_batch(8, 128, ids=50_265), torch.randn(8, 4), {"threads": "2"})
+        recorded_batch = RecordedBatch(
+            text_batch(8, 128, ids=50_265), torch.randn(8, 4), {"threads": "2"}
+        )
         claimed = sample(layout, count, number)
-        bank = bank.append(entry_of(bank, claimed, task=task, head=head, canary=canary))
+        bank = bank.append(
+            entry_of(bank, claimed, task=task, head=head, recorded_batch=recorded_batch)
+        )
         append_entry(bank, tmp_path)
     found = content(tmp_path)
     assert same_bank(load_bank(tmp_path), bank)

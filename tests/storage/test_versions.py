@@ -30,7 +30,7 @@ def test_files_of_every_version_are_read_bit_for_bit(version: int) -> None:
     expected, found = stored_graft(), load_graft(folder / "graft.safetensors")
     assert found.graft.same_bits(expected.graft)
     assert same_tensor(found.head["bias"], expected.head["bias"])
-    assert (found.base, found.task, found.facts) == (expected.base, "sentiment", {"score": 0.5})
+    assert (found.base, found.task, found.metadata) == (expected.base, "sentiment", {"score": 0.5})
 
 
 @pytest.mark.parametrize("version", VERSIONS)

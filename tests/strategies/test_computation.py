@@ -25,8 +25,8 @@ class Kept:
         self.hits += key in self.held
         return self.held.get(key)
 
-    def put(self, key, tensors, facts):
-        self.held[key] = ({name: tensor.clone() for name, tensor in tensors.items()}, facts)
+    def put(self, key, tensors, values):
+        self.held[key] = ({name: tensor.clone() for name, tensor in tensors.items()}, values)
 
 
 class Net(nn.Module):

@@ -114,7 +114,7 @@ def test_the_label_of_a_row_is_not_looked_at(kept_strategy, name):
     strategy = kept_strategy(name)
     strategy.model.eval()
     strategy.is_training = False
-    rows = torch.cat([entry.canary.inputs for entry in strategy.bank.entries])
+    rows = torch.cat([entry.recorded_batch.inputs for entry in strategy.bank.entries])
     answers = []
     for label in (0, 1):
         strategy.mbatch = [rows, torch.zeros(len(rows)), torch.full((len(rows),), label)]
@@ -129,7 +129,7 @@ def test_a_row_is_answered_by_the_graft_and_head_of_the_task_that_was_picked(kep
     strategy = kept_strategy(name)
     strategy.model.eval()
     strategy.is_training = False
-    rows = torch.cat([entry.canary.inputs for entry in strategy.bank.entries])
+    rows = torch.cat([entry.recorded_batch.inputs for entry in strategy.bank.entries])
     strategy.mbatch = [rows, torch.zeros(len(rows)), torch.zeros(len(rows))]
     with torch.no_grad():
         logits, labels = strategy.forward(), strategy.answered_by

@@ -25,7 +25,7 @@ from cl_graft.experiments.run import run
 from cl_graft.runtime.progress import Progress, reported_as, silent
 from cl_graft.runtime.signals import Stop
 from cl_graft.storage.cache_folder import DirectoryCache
-from cl_graft.storage.checksums import read_sealed, sealed_json
+from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 from cl_graft.storage.files import VERSION, check_json, replace_file
 from cl_graft.strategies.method_settings import Value
 from cl_graft.strategies.registered import StrategyRow
@@ -184,7 +184,7 @@ def tune(
         chosen=candidates[best(scores)],
     )
     head = {"format": _FORMAT, "version": VERSION}
-    replace_file(folder / _CHOSEN, sealed_json({**head, **asdict(tuning)}))
+    replace_file(folder / _CHOSEN, dump_with_checksum({**head, **asdict(tuning)}))
     return tuning
 
 
@@ -206,7 +206,7 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
     if not path.is_file():
         return None
     try:
-        values = read_sealed(path.read_bytes(), name=str(path))
+        values = load_with_checksum(path.read_bytes(), name=str(path))
         check_json(values, format=_FORMAT, name=str(path))
         return Tuning(**{name: values[name] for name in ("grid", "tasks", "scores", "chosen")})
     except BankError:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from cl_graft.grafts.bank import BaseIdentity, Canary, Entry, GraftBank
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, RecordedBatch
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.hashing import environment
 from cl_graft.grafts.region import Layout, Region
@@ -17,8 +17,8 @@ from cl_graft.storage.entry_file import pack_entry
 
 __all__ = ["EntryBytes", "entry_bytes"]
 
-_CANARY_ROWS = 8
-_FACTS: dict[str, object] = {
+_RECORDED_ROWS = 8
+_METADATA: dict[str, object] = {
     "label_names": ["negative", "positive"],
     "pair": False,
     "prompt": None,
@@ -50,20 +50,20 @@ class EntryBytes:
         indices: Where the region lies, 2 + log2(1 / density) bits a coordinate at most.
         values: The region's values in the model's type.
         head: The task's head, fp32; 0 for prompts.
-        canary: The recorded batch and its logits.
+        recorded_batch: The recorded batch and its logits.
         rest: Names, hashes, facts.
     """
 
     indices: int
     values: int
     head: int
-    canary: int
+    recorded_batch: int
     rest: int
 
     @property
     def total(self) -> int:
         """All of it."""
-        return self.indices + self.values + self.head + self.canary + self.rest
+        return self.indices + self.values + self.head + self.recorded_batch + self.rest
 
 
 def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) -> EntryBytes:
@@ -85,7 +85,7 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
     classes = (
         head.out_features if isinstance(head, nn.Linear) else len(head.get_buffer("token_ids"))
     )
-    inputs = torch.ones(_CANARY_ROWS, 2, length, dtype=torch.int64)
+    inputs = torch.ones(_RECORDED_ROWS, 2, length, dtype=torch.int64)
     inputs[:, 0] = vocabulary - 1
     state = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in head.state_dict().items()}
     region = Region.of(layout, [0])
@@ -96,19 +96,19 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
         lost=Region.empty(layout),
         head=state,
         weights_sha256="0" * 64,
-        canary=Canary(inputs, torch.zeros(_CANARY_ROWS, classes), environment()),
-        facts=_FACTS,
+        recorded_batch=RecordedBatch(inputs, torch.zeros(_RECORDED_ROWS, classes), environment()),
+        metadata=_METADATA,
     )
     base = BaseIdentity("0" * 64, model.name, str(dtype).removeprefix("torch."))
     written = len(pack_entry(entry, GraftBank(layout, base), position=0))
     head_bytes = sum(t.numel() * t.element_size() for t in state.values())
     token_bytes = 2 if vocabulary <= 2**16 else 4
-    canary_bytes = _CANARY_ROWS * (length * (token_bytes + 1) + 4 * classes)
+    batch_bytes = _RECORDED_ROWS * (length * (token_bytes + 1) + 4 * classes)
     one = packed_size(1, layout.total) + dtype.itemsize
     return EntryBytes(
         indices=packed_size(size, layout.total),
         values=size * dtype.itemsize,
         head=head_bytes,
-        canary=canary_bytes,
-        rest=written - one - head_bytes - canary_bytes,
+        recorded_batch=batch_bytes,
+        rest=written - one - head_bytes - batch_bytes,
     )

@@ -98,14 +98,14 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
 
     def loop_state(self) -> State:
         """Return what is kept so far."""
-        facts = {"rows": self.rows, "scored": self._scored, "found": self._found}
-        return self._best, {**facts, "over": self._over}
+        values = {"rows": self.rows, "scored": self._scored, "found": self._found}
+        return self._best, {**values, "over": self._over}
 
-    def load_loop_state_(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    def load_loop_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Go on with what another loop has kept."""
-        self._best, self.rows, self._scored = dict(tensors), facts["rows"], facts["scored"]
-        self._found = None if facts["found"] is None else tuple(facts["found"])
-        self._over = facts["over"]
+        self._best, self.rows, self._scored = dict(tensors), values["rows"], values["scored"]
+        self._found = None if values["found"] is None else tuple(values["found"])
+        self._over = values["over"]
 
     def _score(self, strategy: Any, *, last: bool) -> None:
         """Score dev where the step that is done asks for it, and keep the best values."""

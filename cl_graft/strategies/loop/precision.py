@@ -50,9 +50,9 @@ class ScaleLoss(SupervisedPlugin, supports_distributed=False):
         """Return where the scale stands."""
         return {}, self.scale.state()
 
-    def load_loop_state_(self, tensors: Mapping[str, Tensor], facts: Mapping[str, Any]) -> None:
+    def load_loop_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Go on where another scale stood."""
-        self.scale.load_state_(facts)
+        self.scale.load_state_(values)
 
 
 class MicroBatches(SupervisedPlugin, supports_distributed=True):

@@ -65,23 +65,23 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         left = self._checkpoint.load()
         if left is None:
             return
-        tensors, facts = left
+        tensors, values = left
         held = {str(place): tensor for place, tensor in enumerate(_held(strategy))}
         copy_(held, part_of(tensors, "held"))
-        load_optimizer_(strategy.optimizer, part_of(tensors, "optimizer"), facts["optimizer"])
+        load_optimizer_(strategy.optimizer, part_of(tensors, "optimizer"), values["optimizer"])
         plugins = dict(_resumable(strategy))
-        if set(plugins) != set(facts["plugins"]):
+        if set(plugins) != set(values["plugins"]):
             raise InputError(
                 "the checkpoint of this loop was written by another version of cl_graft, whose "
-                f"plugins are {sorted(facts['plugins'])}, not {sorted(plugins)}; go on with that "
+                f"plugins are {sorted(values['plugins'])}, not {sorted(plugins)}; go on with that "
                 "one, or choose another output folder"
             )
         for place, plugin in plugins.items():
-            plugin.load_loop_state_(part_of(tensors, place), facts["plugins"][place])
-        clock = facts["clock"]
+            plugin.load_loop_state_(part_of(tensors, place), values["plugins"][place])
+        clock = values["clock"]
         strategy.dataloader.skip_(clock["train_exp_iterations"])
         strategy.train_epochs -= clock["train_exp_epochs"]
-        if facts["over"]:
+        if values["over"]:
             strategy.stop_training()
         self._clock = clock
 
@@ -116,14 +116,14 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
             optimizer=moments,
             **{place: state[0] for place, state in plugins.items()},
         )
-        facts = {
+        values = {
             "clock": clock_of(strategy),
             "over": over,
             "optimizer": rates,
             "plugins": {place: state[1] for place, state in plugins.items()},
             **self._aside(),
         }
-        return tensors, facts
+        return tensors, values
 
 
 def clock_of(strategy: Any) -> dict[str, int]:

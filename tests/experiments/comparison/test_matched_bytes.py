@@ -96,7 +96,7 @@ def test_what_is_stored_is_what_was_reckoned(fits, config, tmp_path, name):
     stored = run(own, strategy=name, seed=0, out=tmp_path, tasks=load_tasks(config, seed=0)).bytes
     mean = sum(stored.values()) / len(stored)
     assert mean <= budget
-    # A smaller head than the widest; of an entry also the padding of its canary.
+    # A smaller head than the widest; of an entry also the padding of its recorded batch.
     assert mean > sizes[name].bytes - (1_200 if name in GRAFTS else 600)
 
 

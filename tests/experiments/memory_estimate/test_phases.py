@@ -183,7 +183,7 @@ def test_the_number_of_rows_that_is_advised_fits(minilm, share):
 
 LARGE = """
 import json, resource, sys
-from cl_graft.planning import PlanSettings, make_plan
+from cl_graft.experiments.memory_estimate import PlanSettings, make_plan
 
 settings = PlanSettings(family="causal_lm", dtype="bfloat16")
 make_plan(sys.argv[2], PlanSettings())
