@@ -30,7 +30,7 @@ import torch
 from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, without_places
 from torch import nn
 
-from cl_graft import MultiTaskText, heads_for, text_stream
+from cl_graft import text_stream
 from cl_graft.experiments.base_model import base_identity, load_base_model
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config_tasks import load_tasks
@@ -41,6 +41,7 @@ from cl_graft.models import graftable_parameters
 from cl_graft.reporting.markdown import spread
 from cl_graft.results.run_results import machine, versions
 from cl_graft.results.statistics import over_seeds
+from cl_graft.strategies import MultiTaskText, text_model
 from cl_graft.strategies.baselines.inserted import biases
 from cl_graft.strategies.baselines.low_rank import add_lora_, lora_parameters
 from cl_graft.strategies.experience_tasks import task_problem
@@ -111,7 +112,7 @@ class Stream:
     def model(self) -> MultiTaskText:
         """Return a model at the base, with the heads of all tasks."""
         base = copy.deepcopy(self.loaded.model)
-        model = MultiTaskText(base, heads_for(base, self.stream, seed=self.seed))
+        model = text_model(base, self.stream, seed=self.seed)
         for experience in self.stream.benchmark.train_stream:
             model.adaptation(experience)
         return model

@@ -19,7 +19,7 @@ from cl_graft.grafts.graft import copy_, gather, grafted
 from cl_graft.grafts.region import Region
 from cl_graft.metrics import score
 from cl_graft.storage.cache_folder import DirectoryCache
-from cl_graft.strategies import MultiTaskText, heads_for
+from cl_graft.strategies import MultiTaskText, text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import task_problem
 from cl_graft.strategies.registry import build_strategy
@@ -147,7 +147,7 @@ class Bench:
 
     def _model(self) -> MultiTaskText:
         base = copy.deepcopy(self.loaded.model)
-        return MultiTaskText(base, heads_for(base, self.stream, seed=self.seed))
+        return text_model(base, self.stream, seed=self.seed)
 
     def _problem(self, model: MultiTaskText, label: int) -> LearnableTask:
         experience = self.stream.benchmark.streams["train"][label]

@@ -14,62 +14,57 @@ from cl_graft.runtime.openmp import limit_spinning
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
 
 if TYPE_CHECKING:
-    from cl_graft.data import Prompt, Row, TextTask, load_task
+    from cl_graft.banks.open_bank import OpenBank, open_bank
+    from cl_graft.banks.verify import verify
+    from cl_graft.data import TextTask, load_task
     from cl_graft.errors import BankError, InputError
-    from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, RecordedBatch
-    from cl_graft.grafts.graft import Graft, extract, grafted, write_
-    from cl_graft.grafts.region import Layout, Region, overlap_matrix, top_k, union
-    from cl_graft.inference.task_switch import Switch
-    from cl_graft.integrations.skill import Skill, localize_skill
+    from cl_graft.experiments.comparison.compare import compare
+    from cl_graft.experiments.run import run
+    from cl_graft.grafts.bank import GraftBank
+    from cl_graft.grafts.graft import Graft, grafted
+    from cl_graft.grafts.region import Region
+    from cl_graft.integrations.skill import localize_skill
     from cl_graft.integrations.trainer_callback import GraftCallback
-    from cl_graft.localization import LOCALIZERS, Problem, Ranking, localize
     from cl_graft.localization.settings import GraftingSettings
-    from cl_graft.models import TaskModel, graftable_parameters, load_model
-    from cl_graft.storage import append_entry, load_bank, load_graft, save_bank, save_graft
-    from cl_graft.strategies import (
-        GraftingContinual,
-        GraftingPlugin,
-        MultiTaskText,
-        TaskMetadata,
-        heads_for,
-    )
-    from cl_graft.strategies.benchmark import TextStream, text_stream
-    from cl_graft.training.fine_tuning import FineTuning, fine_tune
-    from cl_graft.training.region_parameters import RegionParameters
+    from cl_graft.metrics.task_score import register_metric
+    from cl_graft.models import load_model
+    from cl_graft.storage import load_bank, save_bank
+    from cl_graft.strategies.benchmark import text_stream
+    from cl_graft.strategies.grafting import GraftingContinual
+    from cl_graft.strategies.multi_head import text_model
+    from cl_graft.strategies.plugin import GraftingPlugin
+    from cl_graft.strategies.stream_scores import StreamScores
+    from cl_graft.training.fine_tuning import FineTuning
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "grafts.bank": ("BaseIdentity", "RecordedBatch", "Entry", "GraftBank"),
+    "banks.open_bank": ("OpenBank", "open_bank"),
+    "banks.verify": ("verify",),
+    "data": ("TextTask", "load_task"),
     "errors": ("BankError", "InputError"),
-    "grafts.graft": ("Graft", "extract", "grafted", "write_"),
-    "localization.settings": ("GraftingSettings",),
-    "localization": ("LOCALIZERS", "Problem", "Ranking", "localize"),
-    "models": ("TaskModel", "graftable_parameters", "load_model"),
-    "grafts.region": ("Layout", "Region", "overlap_matrix", "top_k", "union"),
-    "integrations.skill": ("Skill", "localize_skill"),
-    "training.region_parameters": ("RegionParameters",),
-    "storage": ("append_entry", "load_bank", "load_graft", "save_bank", "save_graft"),
-    "strategies": (
-        "GraftingContinual",
-        "GraftingPlugin",
-        "MultiTaskText",
-        "TaskMetadata",
-        "heads_for",
-    ),
-    "inference.task_switch": ("Switch",),
-    "data": ("Prompt", "Row", "TextTask", "load_task"),
-    "strategies.benchmark": ("TextStream", "text_stream"),
+    "experiments.comparison.compare": ("compare",),
+    "experiments.run": ("run",),
+    "grafts.bank": ("GraftBank",),
+    "grafts.graft": ("Graft", "grafted"),
+    "grafts.region": ("Region",),
+    "integrations.skill": ("localize_skill",),
     "integrations.trainer_callback": ("GraftCallback",),
-    "training.fine_tuning": ("FineTuning", "fine_tune"),
+    "localization.settings": ("GraftingSettings",),
+    "metrics.task_score": ("register_metric",),
+    "models": ("load_model",),
+    "storage": ("load_bank", "save_bank"),
+    "strategies.benchmark": ("text_stream",),
+    "strategies.grafting": ("GraftingContinual",),
+    "strategies.multi_head": ("text_model",),
+    "strategies.plugin": ("GraftingPlugin",),
+    "strategies.stream_scores": ("StreamScores",),
+    "training.fine_tuning": ("FineTuning",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "LOCALIZERS",
     "BankError",
-    "BaseIdentity",
-    "Entry",
     "FineTuning",
     "Graft",
     "GraftBank",
@@ -78,40 +73,23 @@ __all__ = [
     "GraftingPlugin",
     "GraftingSettings",
     "InputError",
-    "Layout",
-    "MultiTaskText",
-    "Problem",
-    "Prompt",
-    "Ranking",
-    "RecordedBatch",
+    "OpenBank",
     "Region",
-    "RegionParameters",
-    "Row",
-    "Skill",
-    "Switch",
-    "TaskMetadata",
-    "TaskModel",
-    "TextStream",
+    "StreamScores",
     "TextTask",
-    "append_entry",
-    "extract",
-    "fine_tune",
-    "graftable_parameters",
+    "compare",
     "grafted",
-    "heads_for",
     "load_bank",
-    "load_graft",
     "load_model",
     "load_task",
-    "localize",
     "localize_skill",
-    "overlap_matrix",
+    "open_bank",
+    "register_metric",
+    "run",
     "save_bank",
-    "save_graft",
+    "text_model",
     "text_stream",
-    "top_k",
-    "union",
-    "write_",
+    "verify",
 ]
 
 # Before anything loads torch, as the next line does.

@@ -7,19 +7,11 @@ import pytest
 import torch
 from torch import nn
 
-from cl_graft import (
-    BaseIdentity,
-    Entry,
-    Graft,
-    GraftBank,
-    Layout,
-    Ranking,
-    RecordedBatch,
-    Region,
-    Skill,
-    load_task,
-    localize_skill,
-)
+from cl_graft import Graft, GraftBank, Region, load_task, localize_skill
+from cl_graft.grafts.bank import BaseIdentity, Entry, RecordedBatch
+from cl_graft.grafts.region import Layout
+from cl_graft.integrations.skill import Skill
+from cl_graft.localization import Ranking
 
 LAYOUT = Layout(("weight",), ((1000, 1000),))
 REGION = Region.of(LAYOUT, range(0, 2000, 2))

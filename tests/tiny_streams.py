@@ -28,15 +28,14 @@ from cl_graft import (
     GraftingContinual,
     GraftingPlugin,
     GraftingSettings,
-    MultiTaskText,
-    Prompt,
     TextTask,
-    heads_for,
     load_model,
     load_task,
     text_stream,
 )
+from cl_graft.data import Prompt
 from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.strategies import text_model
 from cl_graft.strategies.heads import carrier_of, head_paths
 from cl_graft.strategies.stream_scores import StreamScores
 
@@ -169,7 +168,7 @@ def text_learner(
         family=family,
         max_length=max_length,
     )
-    model = MultiTaskText(loaded.model, heads_for(loaded.model, stream, seed=0))
+    model = text_model(loaded, stream, seed=0)
     dev = stream.benchmark.streams["valid"]
     return learner(model, stream.benchmark, grafting={"dev": dev} | (grafting or {}), **chosen)
 

@@ -44,7 +44,7 @@ from cl_graft.strategies import (
     StopAfter,
     TaskMetadata,
     TextBatches,
-    heads_for,
+    text_model,
 )
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import task_problem
@@ -232,7 +232,7 @@ def _learn(
 ) -> tuple[GraftingPlugin, float]:
     """Train the stream's only task, append its entry to the folder, and score it on test."""
     label, task, bank = stream.first_label, stream.tasks[0].task, opened.bank
-    model = MultiTaskText(opened.loaded.model, heads_for(opened.loaded.model, stream, seed=seed))
+    model = text_model(opened.loaded, stream, seed=seed)
     experience = stream.benchmark.train_stream[0]
     model.adaptation(experience)
     dense = choose(

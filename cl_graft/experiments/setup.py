@@ -21,7 +21,7 @@ from cl_graft.results.data_report import data_report
 from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.storage.cache_folder import DirectoryCache
-from cl_graft.strategies import MultiTaskText, TaskMetadata, heads_for
+from cl_graft.strategies import MultiTaskText, TaskMetadata, text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.method_settings import resolved
 from cl_graft.strategies.registered import StrategyRow
@@ -122,8 +122,7 @@ def set_up(
         machine=machine(device),
         data=data_report(stream),
     )
-    heads = heads_for(loaded.model, stream, seed=seed)
-    model = MultiTaskText(loaded.model, heads, one_head=stream.one_head).to(device)
+    model = text_model(loaded, stream, seed=seed, one_head=stream.one_head).to(device)
     with in_phase("dense fine-tuning"):
         record.memory = measure_memory(model.task_model, stream, config)
     return Setup(

@@ -34,7 +34,7 @@ from cl_graft.models import TaskModel
 from cl_graft.runtime.cache import cache_key
 from cl_graft.runtime.devices import pick_device
 from cl_graft.storage.cache_folder import DirectoryCache
-from cl_graft.strategies import MultiTaskText, heads_for
+from cl_graft.strategies import text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import task_problem
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
@@ -92,9 +92,7 @@ class Bench:
             cache=cache,
         )
         self.identity = base_identity(loaded, self.config, seed=self.seed)
-        self.model = MultiTaskText(
-            loaded.model, heads_for(loaded.model, self.stream, seed=self.seed)
-        ).to(self.device)
+        self.model = text_model(loaded, self.stream, seed=self.seed).to(self.device)
         self.names = self.stream.names
         self._rows: dict[int, Sequence[int]] = {}
         self._problems: dict[int, LearnableTask] = {}

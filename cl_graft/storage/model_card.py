@@ -68,7 +68,7 @@ def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str
         "## How to load it",
         "",
         "```python",
-        "from cl_graft.banks.open_bank import open_bank",
+        "from cl_graft import open_bank",
         *_opening(name),
         *_question(bank),
         "```",

@@ -7,7 +7,7 @@ from cl_graft.strategies.loop.data_parallel import SplitBatches
 from cl_graft.strategies.loop.divergence import StopDiverged
 from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.loop.text_batches import TextBatches
-from cl_graft.strategies.multi_head import MultiTaskText, heads_for
+from cl_graft.strategies.multi_head import MultiTaskText, text_model
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.region_training import TaskMetadata
 
@@ -26,5 +26,5 @@ __all__ = [
     "StopDiverged",
     "TaskMetadata",
     "TextBatches",
-    "heads_for",
+    "text_model",
 ]

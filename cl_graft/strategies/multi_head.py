@@ -14,11 +14,11 @@ import torch
 from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 
-from cl_graft.models import TaskModel, make_head
+from cl_graft.models import Loaded, TaskModel, make_head
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.benchmark import TextStream
 
-__all__ = ["MultiTaskText", "heads_for", "widened"]
+__all__ = ["MultiTaskText", "text_model", "widened"]
 
 _ABSENT = -1e4
 """Logit of a class that a task does not have: its probability is exactly 0 in fp32."""
@@ -102,16 +102,26 @@ def widened(logits: Tensor, classes: int) -> Tensor:
     return nn.functional.pad(logits, (0, missing), value=_ABSENT) if missing > 0 else logits
 
 
-def heads_for(model: TaskModel, stream: TextStream, *, seed: int) -> Callable[[int], nn.Module]:
-    """Return the function that makes each task's head; values depend on (seed, task name)."""
+def text_model(
+    model: Loaded | TaskModel, stream: TextStream, *, seed: int = 0, one_head: bool = False
+) -> MultiTaskText:
+    """Make the model that Avalanche trains on a stream: a backbone, and a head for every task.
+
+    Args:
+        model: The backbone, as `load_model` returns it.
+        stream: The tasks.
+        seed: The first values of a head depend on the seed and the task's name alone.
+        one_head: Whether all tasks share the head of the first one.
+    """
+    backbone = model.model if isinstance(model, Loaded) else model
 
     def make(label: int) -> nn.Module:
         encoded = stream.tasks[label - stream.first_label]
         return make_head(
-            model,
+            backbone,
             classes=encoded.task.num_classes,
             label_token_ids=encoded.label_tokens,
             seed=derive(seed, encoded.task.name, "head"),
         )
 
-    return make
+    return MultiTaskText(backbone, make, one_head=one_head)

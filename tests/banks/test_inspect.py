@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 from tiny_runs import tiny_run
 
-from cl_graft import load_bank, save_graft
+from cl_graft import load_bank
 from cl_graft.banks.inspect import inspect_bank, inspect_graft
 from cl_graft.errors import ForeignFile, InputError
-from cl_graft.storage import StoredGraft
+from cl_graft.storage import StoredGraft, save_graft
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,7 @@ import pytest
 import torch
 from tiny_runs import tiny_run
 
-import cl_graft as package
-from cl_graft import InputError
+from cl_graft import InputError, load_bank, save_bank
 from cl_graft.banks.file_checks import recorded_config
 from cl_graft.banks.input_texts import InputText, name_texts, parse_texts, read_texts
 from cl_graft.banks.open_bank import OpenBank, open_bank
@@ -153,12 +152,12 @@ def test_confidence_is_calibrated_by_the_temperature_that_the_bank_holds(opened)
 
 
 def test_a_bank_without_temperatures_answers_by_plain_softmax_and_says_so(run, there):
-    bank = package.load_bank(run / "bank")
+    bank = load_bank(run / "bank")
     entries = tuple(
         replace(e, metadata={k: v for k, v in e.metadata.items() if k != "temperature"})
         for e in bank.entries
     )
-    package.save_bank(replace(bank, entries=entries), there / "older")
+    save_bank(replace(bank, entries=entries), there / "older")
     older = open_bank(there / "older")
     (answer,) = older.predict(["It was a delight."], task="sentiment")
     assert answer.temperature is None

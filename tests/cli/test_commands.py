@@ -9,8 +9,9 @@ import yaml
 from tiny_runs import Told, cl_graft, cl_graft_each, file_hashes
 
 import cl_graft as package
+from cl_graft import load_bank
 from cl_graft.cli import app
-from cl_graft.storage import StoredGraft
+from cl_graft.storage import StoredGraft, save_graft
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 
 COMMANDS = [command.name or "" for command in app.registered_commands]
@@ -98,8 +99,8 @@ def session(
 ) -> dict[str, Told]:
     """What a long session of commands, in one new process, answered to each."""
     grown, graft = shutil.copytree(bank, there / "bank"), there / "one.safetensors"
-    loaded = package.load_bank(bank)
-    package.save_graft(StoredGraft(loaded.entries[0].owned, loaded.base, "sentiment"), graft)
+    loaded = load_bank(bank)
+    save_graft(StoredGraft(loaded.entries[0].owned, loaded.base, "sentiment"), graft)
     lines = [f"{['wet', 'fine'][n % 2]} day {n},{['rain', 'sun'][n % 2]}" for n in range(60)]
     (there / "tickets.csv").write_text("\n".join(["body,queue", *lines]) + "\n")
     stream = {

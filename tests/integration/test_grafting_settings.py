@@ -9,9 +9,9 @@ from avalanche.models import SimpleMLP
 from avalanche.training.supervised import Naive
 from tiny_streams import learner, quick, quiet_evaluator, text_learner, vector_stream
 
-from cl_graft import GraftBank, GraftingPlugin, TaskMetadata, load_bank, save_bank
+from cl_graft import GraftBank, GraftingPlugin, load_bank, save_bank
 from cl_graft.grafts.graft import gather
-from cl_graft.strategies import LinearDecay, StopAfter
+from cl_graft.strategies import LinearDecay, StopAfter, TaskMetadata
 
 
 def mlp():

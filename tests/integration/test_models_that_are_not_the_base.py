@@ -14,11 +14,12 @@ from avalanche.training.supervised import Naive
 from tiny_streams import bits, learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
 from torch import nn
 
-from cl_graft import GraftBank, Switch, load_bank, save_bank
+from cl_graft import GraftBank, load_bank, save_bank
 from cl_graft.errors import WrongBase
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.graft import named, write_
 from cl_graft.grafts.hashing import hash_tensors, model_sha256
+from cl_graft.inference.task_switch import Switch
 from cl_graft.strategies.heads import carrier_of
 
 

@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from cl_graft import InputError, Layout, localize_skill
+from cl_graft import InputError, localize_skill
 from cl_graft.errors import WrongBase
 from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.region import Layout
 from cl_graft.integrations.skill import model_tensors
 from cl_graft.localization import LOCALIZERS
 from cl_graft.models import graftable_parameters
