@@ -254,7 +254,7 @@ def _without_the_task(
     )
     kept = [place for place in range(len(bank)) if place not in gone]
     reduced = replace(bank, entries=tuple(bank.entries[place] for place in kept))
-    other = replace(opened, bank=reduced, switch=Switch(opened.loaded.model, reduced))
+    other = replace(opened, switch=Switch(opened.loaded.model, reduced))
 
     def answers(rows: Tensor, place: int) -> tuple[Tensor, Tensor]:
         """Answer a batch with the task in place, and without it."""

@@ -78,7 +78,6 @@ class OpenBank:
         folder: The bank's folder.
         loaded: The model, with the head of every entry it carried so far, and the tokenizer.
         switch: Moves the model's weights between entries; `carry` moves the head as well.
-        server: Answers batches whose rows belong to different tasks.
         model: Where the base is, if not under the name that the bank recorded.
         trust_remote_code: Whether Python code that comes with the checkpoint may run.
     """
@@ -86,7 +85,6 @@ class OpenBank:
     folder: Path
     loaded: Loaded
     switch: Switch
-    server: TaskServer
     model: str | None = None
     trust_remote_code: bool = False
 
@@ -196,7 +194,7 @@ class OpenBank:
             trust_remote_code=self.trust_remote_code,
             progress=progress,
         )
-        self.server.add(load_bank(self.folder))
+        self.switch.add(load_bank(self.folder))
         return added
 
     def verify(self) -> VerifyReport:
@@ -264,7 +262,7 @@ class OpenBank:
         encoded = [self._encode([row], at) for row, at in zip(rows, positions, strict=True)]
         longest = max(one.shape[-1] for one in encoded)
         x = torch.cat([F.pad(one, (0, longest - one.shape[-1])) for one in encoded])
-        found = self.server.answer(x.to(model.device), positions)
+        found = TaskServer(self.switch).answer(x.to(model.device), positions)
         return [
             _answers(logits[None].cpu(), self.bank.entries[at], at)[0]
             for logits, at in zip(found, positions, strict=True)
@@ -309,8 +307,7 @@ def open_bank(
     loaded = load_base(bank.base, model=model, trust_remote_code=trust_remote_code)
     check_base(bank, loaded, name=str(where))
     loaded.model.to(device).eval()
-    switch = Switch(loaded.model, bank)
-    return OpenBank(where, loaded, switch, TaskServer(switch), model, trust_remote_code)
+    return OpenBank(where, loaded, Switch(loaded.model, bank), model, trust_remote_code)
 
 
 def _input_text(text: Text, task: str | int, number: int) -> InputText:
