@@ -29,7 +29,7 @@ from torch.utils.data import TensorDataset
 from cl_graft.cli.output import plain
 from cl_graft.experiments.memory_estimate import PlanSettings, make_plan
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.localization import Problem, localize
+from cl_graft.localization import LocalizerInputs, localize
 from cl_graft.models import TaskModel, graftable_parameters, linear_head
 from cl_graft.models.heads import LabelStrings
 from cl_graft.models.load import build_backbone, read_config
@@ -182,7 +182,7 @@ def localization(
                 for name, p in task.parameters.items()
             }
         rows = [range(m, m + LOCALIZED) for m in (0, LOCALIZED)]
-        problem = Problem(
+        inputs = LocalizerInputs(
             model=task.model,
             parameters=task.parameters,
             tuned=tuned,
@@ -193,7 +193,7 @@ def localization(
         )
         depth = min(layout.total, max(20 * k, layout.total // 20))
         localize(
-            problem,
+            inputs,
             localizer,
             k=k,
             steps=4,

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cl_graft.grafts.graft import gather
 from cl_graft.grafts.region import top_k
-from cl_graft.localization import Problem
+from cl_graft.localization import LocalizerInputs
 from cl_graft.localization.learned_mask import add_gains_, learned_mask
 from cl_graft.training.region_parameters import RegionParameters
 
@@ -67,7 +67,7 @@ def mask_memory(shape: Shape, *, repeats: int, threads: int) -> dict[str, list[f
     return {"mask_memory_dense": multiples}
 
 
-def _problem(shape: Shape) -> Problem:
+def _inputs(shape: Shape) -> LocalizerInputs:
     model = shape.model()
     parameters = graftable(model)
     draw = torch.Generator().manual_seed(3)
@@ -76,7 +76,7 @@ def _problem(shape: Shape) -> Problem:
         for name, p in parameters.items()
     }
     loss = loss_of(shape, model)
-    return Problem(model, parameters, tuned, lambda _: [loss], _one, _one, seed=0)
+    return LocalizerInputs(model, parameters, tuned, lambda _: [loss], _one, _one, seed=0)
 
 
 def _one() -> float:
@@ -90,16 +90,16 @@ def _step(prepare: _Prepare, shape: Shape) -> Callable[[], None]:
 
 
 def _dense(shape: Shape) -> tuple[Callable[[], None], Callable[[], object]]:
-    problem = _problem(shape)
-    gain = problem.zeros()
-    opened = shape.region(problem.model, _OPEN)
-    delta = gather(problem.tuned, opened).values - gather(problem.base, opened).values
+    inputs = _inputs(shape)
+    gain = inputs.zeros()
+    opened = shape.region(inputs.model, _OPEN)
+    delta = gather(inputs.tuned, opened).values - gather(inputs.base, opened).values
     device = next(iter(gain.values())).device
     moves = {
         name: (inside.to(device), delta[place].to(device))
         for name, inside, place in opened.by_parameter()
     }
-    return lambda: add_gains_(problem, gain, 0, moves), lambda: top_k(gain, _OPEN)
+    return lambda: add_gains_(inputs, gain, 0, moves), lambda: top_k(gain, _OPEN)
 
 
 def _candidates(shape: Shape) -> tuple[Callable[[], None], Callable[[], object]]:
@@ -126,9 +126,9 @@ def _learning(shape: Shape) -> Callable[[], None]:
     del model
 
     def run() -> None:
-        problem = _problem(shape)
-        total = problem.layout.total
-        learned_mask(problem, k=min(_OPEN, total // 10), steps=6, depth=total // 20)
+        inputs = _inputs(shape)
+        total = inputs.layout.total
+        learned_mask(inputs, k=min(_OPEN, total // 10), steps=6, depth=total // 20)
 
     return run
 

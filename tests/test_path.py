@@ -7,7 +7,7 @@ import torch
 from small_tasks import FAST, MemoryCache, make_task, nothing, settings
 from torch import nn
 
-from cl_graft.localization.region_search import locate_task
+from cl_graft.localization.region_search import find_region
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning, fine_tune
 
@@ -74,11 +74,9 @@ def test_gathering_a_path_changes_no_bit_of_the_run():
 def test_a_path_is_kept_beside_its_dense_run_and_is_all_that_its_localizer_needs():
     cache = MemoryCache()
     task = make_task()
-    located = locate_task(
-        task, settings(localizer="path_integral"), owned=nothing(task), cache=cache
-    )
-    assert {key.split("-")[0] for key in cache.kept} == {"dense", "path", "ranking"}
-    assert located.passes["localize"].forward_backward == 0
+    found = find_region(task, settings(localizer="path_integral"), owned=nothing(task), cache=cache)
+    assert {key.split("-")[0] for key in cache.kept} == {"dense", "path"}
+    assert found.passes["localize"].forward_backward == 0
     again = fine_tune_task(task, FAST, seed=0, path=True, cache=cache)
     assert cache.hits == ["dense", "path"]
     assert again.path is not None

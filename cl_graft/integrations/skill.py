@@ -22,7 +22,7 @@ from cl_graft.grafts.graft import Graft, extract, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import holding, keeping_modes, only_training
 from cl_graft.grafts.region import Layout, Parameters
-from cl_graft.localization import Problem, find_localizer, localize
+from cl_graft.localization import LocalizerInputs, find_localizer, localize
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.runtime.tensor_names import plain_name, tensors_by_name
 
@@ -170,7 +170,7 @@ def localize_skill(
         only_training(base, parameters.values()),
     ):
         base.eval()
-        problem = Problem(
+        inputs = LocalizerInputs(
             model=base,
             parameters=parameters,
             tuned={name: there[name] for name in parameters},
@@ -181,10 +181,10 @@ def localize_skill(
         )
         candidates = _CANDIDATES * k if _CANDIDATES * k < total else None
         ranking = localize(
-            problem, localizer, k=k, steps=max(1, len(batches)), depth=k, candidates=candidates
+            inputs, localizer, k=k, steps=max(1, len(batches)), depth=k, candidates=candidates
         )
     _warn_of_a_large_rest(rest)
-    return Skill(gather(problem.tuned, ranking.top(k)), rest, _hash_base(base, rest))
+    return Skill(gather(inputs.tuned, ranking.top(k)), rest, _hash_base(base, rest))
 
 
 def _warn_of_a_large_rest(rest: Mapping[str, Tensor]) -> None:

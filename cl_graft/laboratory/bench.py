@@ -21,14 +21,15 @@ from cl_graft.experiments.config_tasks import check_tasks, load_tasks
 from cl_graft.experiments.schedule import choose, grafting_settings, grid_of
 from cl_graft.grafts.graft import Graft, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
-from cl_graft.grafts.model_state import holding, only_training
+from cl_graft.grafts.model_state import holding
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.laboratory.answers import Answers
 from cl_graft.laboratory.settings import check_settings
-from cl_graft.localization import Ranking, find_localizer, localize
-from cl_graft.localization.problem import Problem
+from cl_graft.localization import LocalizerInputs, Ranking, find_localizer
+from cl_graft.localization.region_search import rank_task
 from cl_graft.localization.rules import biases
-from cl_graft.localization.task_gradients import Count, pose, scaled
+from cl_graft.localization.settings import GraftingSettings
+from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.metrics.loss import task_loss
 from cl_graft.models import TaskModel
 from cl_graft.runtime.cache import cache_key
@@ -206,7 +207,6 @@ class Bench:
         make: Callable[[], Outcome],
         *,
         anew: bool = False,
-        enough: Callable[[Outcome], bool] | None = None,
     ) -> Outcome:
         """Return tensors and JSON facts from the cache, or make them and keep them there.
 
@@ -216,11 +216,10 @@ class Bench:
             recipe: What else determines them, beside the model's seed.
             make: Makes them.
             anew: Whether to make them whatever the cache holds, as when they are timed.
-            enough: Whether what the cache holds will do; None means always.
         """
         key = cache_key(phase, identity, recipe, self.seed)
         found = None if anew else self._cache.get(key)
-        if found is None or (enough is not None and not enough(found)):
+        if found is None:
             found = make()
             self._cache.put(key, *found)
         return found
@@ -252,28 +251,36 @@ class Bench:
             anew: Whether to rank whatever the cache holds, as when it is timed.
         """
         row, own = find_localizer(localizer), self.problem(label)
-        task = task or own
-        most = len(row.among(task.model, task.parameters)) if row.among else self.layout.total
-        k = min(most, self.size(self.density) if k is None else k)
-        steps = steps or self.config.mask_steps
-
-        def ranked() -> Ranking:
-            with self.posed(label, localizer, dense, task) as problem:
-                return localize(problem, localizer, k=k, steps=steps, depth=depth)
-
-        if task is not own or not row.gradients:
-            return ranked()
-        recipe = self.found_by(label, dense, k=k, steps=steps, localizer=localizer)
-        least = most if depth is None else min(depth, most)
-        kept, _ = self.remembered(
-            "ranked",
-            task.identity,
-            recipe,
-            lambda: ({"order": _small(ranked().order)}, {}),
-            anew=anew,
-            enough=lambda found: found[0]["order"].numel() >= least,
+        most = len(row.among(own.model, own.parameters)) if row.among else self.layout.total
+        return rank_task(
+            task or own,
+            self.localization(label, localizer=localizer, steps=steps),
+            dense,
+            k=min(most, self.size(self.density) if k is None else k),
+            depth=depth,
+            cache=None if anew or task is not None else self._cache,
         )
-        return Ranking(self.layout, kept["order"].to(torch.int64))
+
+    def localization(
+        self, label: int, *, localizer: str | None = None, steps: int | None = None
+    ) -> GraftingSettings:
+        """Return how a task is localized here, where all coordinates are candidates.
+
+        Args:
+            label: Which task.
+            localizer: How; None means the config's.
+            steps: Gradient batches to look at; None means the config's.
+        """
+        # A task of a joint model has no schedule chosen for it alone; any gives the settings that
+        # count here, and its rate stands only in the message of an error.
+        schedule = self._schedules.get(label) or self.schedules(label)[0]
+        settings = grafting_settings(self.config, schedule, seed=self.seed)
+        return replace(
+            settings,
+            localizer=localizer or settings.localizer,
+            mask_steps=steps or settings.mask_steps,
+            mask_candidates=None,
+        )
 
     def found_by(
         self, label: int, dense: DenseRun, *, k: int, steps: int, **more: str
@@ -300,8 +307,8 @@ class Bench:
     @contextmanager
     def posed(
         self, label: int, localizer: str, dense: DenseRun, task: LearnableTask
-    ) -> Iterator[Problem]:
-        """Pose a task to a localizer, on the model with the head of a dense run.
+    ) -> Iterator[LocalizerInputs]:
+        """Return the inputs of a localizer, with the head of a dense run, for a `with` block.
 
         Args:
             label: Which task.
@@ -309,16 +316,9 @@ class Bench:
             dense: Tuned values and head.
             task: The task's problem, or what stands in for it.
         """
-        # A task of a joint model has no schedule chosen for it alone; any gives the settings that
-        # count here, and its rate stands only in the message of an error.
-        schedule = self._schedules.get(label) or self.schedules(label)[0]
-        settings = replace(
-            grafting_settings(self.config, schedule, seed=self.seed), localizer=localizer
-        )
-        with only_training(task.model, task.parameters.values()), holding(task.head, dense.head):
-            path, count = dense.path or {}, Count()
-            problem = pose(task, settings, tuned=dense.tuned, path=path, count=count)
-            yield scaled(problem, task, settings, count=count)
+        settings = self.localization(label, localizer=localizer)
+        with localizer_inputs(task, settings, dense, counter=RowCounter()) as inputs:
+            yield inputs
 
     def region(
         self,
@@ -389,8 +389,3 @@ class Bench:
     def cut(self, run: DenseRun, region: Region) -> Graft:
         """Take the tuned values of a region."""
         return gather(run.tuned, region)
-
-
-def _small(order: Tensor) -> Tensor:
-    """Return coordinate numbers in half the bytes where they fit."""
-    return order.to(torch.int32) if order.numel() and int(order.max()) < 2**31 else order

@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.schedule import grafting_settings
 from cl_graft.figures.diagrams import png, reliability_diagram
 from cl_graft.grafts.anatomy import anatomy
 from cl_graft.grafts.graft import Graft
@@ -20,15 +19,13 @@ from cl_graft.laboratory.pictures import picture
 from cl_graft.laboratory.readings import Reading, Summary, summarize, table
 from cl_graft.laboratory.retraining import retrained
 from cl_graft.laboratory.squares import squares
-from cl_graft.localization import Ranking
-from cl_graft.localization.settings import GraftingSettings
+from cl_graft.localization.region_search import find_region
 from cl_graft.metrics import agreement, reliability_bins
 from cl_graft.results.run_results import machine, versions
 from cl_graft.storage import StoredGraft, save_graft
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies.heads import head_state
-from cl_graft.training.dense_run import DenseRun
 
 __all__ = ["Localized", "localize_task"]
 
@@ -75,12 +72,13 @@ def localize_task(config: ExperimentConfig, *, out: Path | str) -> Localized:
     """
     out = Path(out)
     seed = config.seeds[0] if config.data_seed is None else config.data_seed
-    bench = Bench(config, data_seed=seed, cache=DirectoryCache(out / "cache"))
+    cache = DirectoryCache(out / "cache")
+    bench = Bench(config, data_seed=seed, cache=cache)
     name, run = bench.names[0], bench.dense(0)
-    settings = grafting_settings(bench.config, bench.schedule(0), seed=bench.seed)
+    settings = bench.localization(0)
     k = settings.coordinates(bench.layout.total)
     ranking = bench.ranking(0, config.localizer, k=k, dense=run)
-    region = _region(bench, run, ranking, settings)
+    region = find_region(bench.problem(0), settings, dense=run, cache=cache).region
     graft = bench.cut(run, region)
 
     tuned = bench.tuned_answers(0, run)
@@ -144,19 +142,6 @@ def localize_task(config: ExperimentConfig, *, out: Path | str) -> Localized:
     for called, figure in pictures.items():
         replace_file(out / f"{called}.png", png(figure, dpi=120))
     return Localized(name, len(region), region.density, rows, table(rows, axis="x"), out)
-
-
-def _region(bench: Bench, run: DenseRun, ranking: Ranking, settings: GraftingSettings) -> Region:
-    """Take the config's density, or the smallest budget whose graft does well enough on dev."""
-    if settings.density != "auto":
-        return bench.first(ranking, settings.density)
-    regions = [bench.first(ranking, density) for density in settings.budgets]
-    wanted = settings.auto_share * bench.tuned_answers(0, run, split="valid").score
-    for region in regions:
-        graft = bench.cut(run, region)
-        if bench.graft_answers(0, graft, run.head, split="valid").score >= wanted:
-            return region
-    return regions[-1]
 
 
 def _places(region: Region) -> Iterator[Reading]:

@@ -168,14 +168,14 @@ def grown(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Region:
     k, steps = bench.size(bench.density), bench.config.mask_steps
 
     def published() -> Outcome:
-        with bench.posed(label, localizer, dense, task) as problem:
-            gates = paper_mask(problem, k=k, steps=steps, base_density=base)
+        with bench.posed(label, localizer, dense, task) as inputs:
+            gates = paper_mask(inputs, k=k, steps=steps, base_density=base)
         return {"index": top_k(gates, k).index}, {}
 
     def sound() -> Outcome:
         depth = bench.layout.total
-        with bench.posed(label, localizer, dense, task) as problem:
-            gains = learned_mask(problem, k=k, steps=steps, depth=depth, started=started)
+        with bench.posed(label, localizer, dense, task) as inputs:
+            gains = learned_mask(inputs, k=k, steps=steps, depth=depth, started=started)
         return {"index": gated(gains, started, k=k).index}, {}
 
     if localizer == "paper_mask":

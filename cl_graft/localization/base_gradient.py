@@ -8,41 +8,41 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from cl_graft.localization.problem import Problem, add_gradient_, steps_left
+from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
 
 __all__ = ["base_gradient", "fisher"]
 
 
-def base_gradient(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def base_gradient(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by the size of their summed gradient at the base, |Σ g|.
 
     The score of SAM (Fu et al., 2023, "On the Effectiveness of Parameter-Efficient Fine-Tuning",
     https://arxiv.org/abs/2211.15583, Sec. 4).
     """
     del k, depth
-    total = problem.zeros()
+    total = inputs.zeros()
 
     def add(name: str, gradient: Tensor) -> None:
         total[name] += gradient
 
-    for step in steps_left(problem, total, steps=steps):
-        add_gradient_(problem, step, into=add)
+    for step in remaining_steps(inputs, total, steps=steps):
+        add_gradient_(inputs, step, into=add)
     return {name: tensor.abs_() for name, tensor in total.items()}
 
 
-def fisher(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def fisher(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by their empirical Fisher information at the base, Σ g².
 
     The score of FISH (Sung et al., 2021, https://arxiv.org/abs/2111.09839, Sec. 3), with the
     gradients of micro-batches in place of single examples.
     """
     del k, depth
-    total = problem.zeros()
+    total = inputs.zeros()
 
     def add(name: str, gradient: Tensor) -> None:
         wide = gradient.float()
         total[name].addcmul_(wide, wide)
 
-    for step in steps_left(problem, total, steps=steps):
-        add_gradient_(problem, step, into=add)
+    for step in remaining_steps(inputs, total, steps=steps):
+        add_gradient_(inputs, step, into=add)
     return total

@@ -13,39 +13,39 @@ from torch import Tensor
 from cl_graft.grafts.graft import copy_
 from cl_graft.grafts.model_state import keeping
 from cl_graft.grafts.region import Parameters
-from cl_graft.localization.problem import Problem, add_gradient_, steps_left
+from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
 from cl_graft.localization.ranking import rank_by_tensor
 
 __all__ = ["child_pruning"]
 
 
 def child_pruning(
-    problem: Problem, *, k: int, steps: int, depth: int, lr: float = 0.05
+    inputs: LocalizerInputs, *, k: int, steps: int, depth: int, lr: float = 0.05
 ) -> dict[str, Tensor]:
     """Score coordinates by |θ − base| after SGD that keeps only the k largest movements a step.
 
     Args:
-        problem: The task's problem.
+        inputs: The base, tuned weights and gradients.
         k: How many coordinates keep their movement after a step, by tensor.
         steps: Steps of SGD, the last of which is not followed by a projection.
         depth: Plays no part here.
         lr: Of SGD.
     """
     del depth
-    moved = problem.zeros()
+    moved = inputs.zeros()
 
     def descend(name: str, gradient: Tensor) -> None:
         moved[name].sub_(gradient.float(), alpha=lr)
 
-    with keeping(problem.parameters) as base:
-        for step in steps_left(problem, moved, steps=steps):
+    with keeping(inputs.parameters) as base:
+        for step in remaining_steps(inputs, moved, steps=steps):
             if step:
                 _project_(moved, k)
                 copy_(
-                    problem.parameters,
+                    inputs.parameters,
                     {name: (base[name].float() + delta) for name, delta in moved.items()},
                 )
-            add_gradient_(problem, step, into=descend)
+            add_gradient_(inputs, step, into=descend)
     return {name: delta.abs_() for name, delta in moved.items()}
 
 

@@ -12,47 +12,47 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from cl_graft.localization.problem import Problem, handing_over, steps_left
+from cl_graft.localization.localizer_inputs import LocalizerInputs, gradient_hooks, remaining_steps
 
 __all__ = ["fish", "fish_expected"]
 
 
-def fish(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def fish(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by their empirical Fisher information at the base, Σ g² over single rows.
 
     `fisher` sums over micro-batches instead, which takes far fewer backward passes.
     """
     del k, depth
-    return _information(problem, steps, expected=False)
+    return _information(inputs, steps, expected=False)
 
 
-def fish_expected(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def fish_expected(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by their Fisher information at the base, Σ Σ_y p(y) g_y² over single rows.
 
     A row takes one backward pass a class. Where there is one logit, y is normal around it with
     variance 1, so that its gradient is squared.
     """
     del k, depth
-    return _information(problem, steps, expected=True)
+    return _information(inputs, steps, expected=True)
 
 
-def _information(problem: Problem, steps: int, *, expected: bool) -> dict[str, Tensor]:
-    if problem.answers is None:
-        raise ValueError("fish needs the answers to single rows: the problem has none")
-    total, weight = problem.zeros(), 1.0
+def _information(inputs: LocalizerInputs, steps: int, *, expected: bool) -> dict[str, Tensor]:
+    if inputs.answers is None:
+        raise ValueError("fish needs the answers to single rows: there are none")
+    total, weight = inputs.zeros(), 1.0
 
     def add(name: str, gradient: Tensor) -> None:
         wide = gradient.float()
         total[name].addcmul_(wide, wide, value=weight)
 
-    for step in steps_left(problem, total, steps=steps):
-        with handing_over(problem, into=add):
-            for answer in problem.answers(step):
+    for step in remaining_steps(inputs, total, steps=steps):
+        with gradient_hooks(inputs, into=add):
+            for answer in inputs.answers(step):
                 logits, loss = answer()
                 terms = list(_terms(logits)) if expected else [(1.0, loss)]
                 for place, (share, term) in enumerate(terms):
                     weight = share
-                    (term * problem.loss_scale).backward(retain_graph=place < len(terms) - 1)
+                    (term * inputs.loss_scale).backward(retain_graph=place < len(terms) - 1)
     return total
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cl_graft.grafts.model_state import keeping
 from cl_graft.grafts.region import Parameters
-from cl_graft.localization.problem import Problem, add_gradient_, steps_left
+from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
 
 __all__ = ["add_gain_", "averaged_gain", "path_integral"]
 
@@ -19,17 +19,17 @@ _CHUNK = 1 << 18
 """Coordinates whose δ is formed at a time on a CPU: they stay in its cache."""
 
 
-def path_integral(problem: Problem, *, k: int, steps: int, depth: int) -> Parameters:
+def path_integral(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> Parameters:
     """Score coordinates by Σ −g·Δθ over the steps of the dense run, gathered while it ran.
 
     The importance of synaptic intelligence (Zenke et al., 2017, https://arxiv.org/abs/1703.04200,
     Eq. 3). It needs no pass beyond the dense run's.
     """
     del k, steps, depth
-    return problem.path
+    return inputs.path
 
 
-def averaged_gain(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by their gain −g·δ averaged over points between base and tuned.
 
     The midpoint rule at up to four points, which share the `steps` batches: integrated gradients
@@ -37,7 +37,7 @@ def averaged_gain(problem: Problem, *, k: int, steps: int, depth: int) -> dict[s
     """
     del k, depth
     points = min(4, steps)
-    gain = problem.zeros()
+    gain = inputs.zeros()
     owner = [
         (point, own)
         for point in range(points)
@@ -45,18 +45,18 @@ def averaged_gain(problem: Problem, *, k: int, steps: int, depth: int) -> dict[s
         for _ in own
     ]
     carried: int | None = None
-    with keeping(problem.parameters) as base:
-        for step in steps_left(problem, gain, steps=steps):
+    with keeping(inputs.parameters) as base:
+        for step in remaining_steps(inputs, gain, steps=steps):
             point, own = owner[step]
             if point != carried:
-                _move_(problem, base, (point + 0.5) / points)
+                _move_(inputs, base, (point + 0.5) / points)
                 carried = point
             share = 1 / (points * len(own))
 
             def add(name: str, gradient: Tensor, share: float = share) -> None:
-                add_gain_(gain[name], gradient, problem.tuned[name], base[name], scale=share)
+                add_gain_(gain[name], gradient, inputs.tuned[name], base[name], scale=share)
 
-            add_gradient_(problem, step, into=add)
+            add_gradient_(inputs, step, into=add)
     return gain
 
 
@@ -70,9 +70,9 @@ def add_gain_(
         into.addcmul_(g.float(), new.float() - old.float(), value=-scale)
 
 
-def _move_(problem: Problem, base: Parameters, share: float) -> None:
+def _move_(inputs: LocalizerInputs, base: Parameters, share: float) -> None:
     """Put the model at base + share·(tuned − base)."""
     with torch.no_grad():
-        for name, parameter in problem.parameters.items():
-            moved = torch.lerp(base[name].float(), problem.tuned[name].float(), share)
+        for name, parameter in inputs.parameters.items():
+            moved = torch.lerp(base[name].float(), inputs.tuned[name].float(), share)
             parameter.copy_(moved)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from cl_graft.grafts.graft import copy_
 from cl_graft.grafts.region import Layout, Parameters, Region, top_k
-from cl_graft.localization.problem import Problem, add_gradient_
+from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
 
 __all__ = ["gate_gradient", "gated"]
 
@@ -45,36 +45,36 @@ def gated(gains: Parameters, started: Region, *, k: int) -> Region:
 
 
 def gate_gradient(
-    problem: Problem, base: Parameters, gates: Parameters, step: int
+    inputs: LocalizerInputs, base: Parameters, gates: Parameters, step: int
 ) -> dict[str, Tensor]:
     """Return g ⊙ δ of a step's batch on the model at base + gates ⊙ δ, which is put back to base.
 
     Args:
-        problem: The task's problem, with tuned weights.
+        inputs: The base, tuned weights and gradients.
         base: A copy of the base's values.
         gates: One float a coordinate.
         step: Which batch.
     """
-    gradient = problem.zeros()
+    gradient = inputs.zeros()
 
     def add(name: str, part: Tensor) -> None:
         gradient[name] += part
 
     # As in `add_gradient_`, one parameter's difference lives at a time.
     moved = {
-        name: value + (gates[name] * _difference(problem, base, name)).to(value.dtype)
+        name: value + (gates[name] * _difference(inputs, base, name)).to(value.dtype)
         for name, value in base.items()
     }
-    copy_(problem.parameters, moved)
+    copy_(inputs.parameters, moved)
     del moved
     try:
-        add_gradient_(problem, step, into=add)
+        add_gradient_(inputs, step, into=add)
     finally:
-        copy_(problem.parameters, base)
+        copy_(inputs.parameters, base)
     for name, tensor in gradient.items():
-        tensor.mul_(_difference(problem, base, name))
+        tensor.mul_(_difference(inputs, base, name))
     return gradient
 
 
-def _difference(problem: Problem, base: Parameters, name: str) -> Tensor:
-    return problem.tuned[name].float() - base[name].float()
+def _difference(inputs: LocalizerInputs, base: Parameters, name: str) -> Tensor:
+    return inputs.tuned[name].float() - base[name].float()

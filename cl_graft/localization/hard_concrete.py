@@ -15,7 +15,7 @@ from torch import Tensor
 
 from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.localization.gates import gate_gradient
-from cl_graft.localization.problem import Problem
+from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.checkpoints import joined, load_optimizer_, optimizer_state, part_of
 from cl_graft.runtime.seeding import generator
 
@@ -25,19 +25,20 @@ _LR = 0.1
 """Of Adam on α: a few dozen steps are to take a gate from open to closed."""
 
 
-def diff_pruning(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def diff_pruning(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by P(z ≠ 0)·|δ| of learned hard-concrete gates z."""
     del k, depth
-    alpha = {name: torch.zeros_like(value) for name, value in problem.zeros().items()}
-    _learn_(problem, alpha, steps=steps, stretch=1.5, price=1.25e-7)
+    alpha = {name: torch.zeros_like(value) for name, value in inputs.zeros().items()}
+    _learn_(inputs, alpha, steps=steps, stretch=1.5, price=1.25e-7)
     return {
-        name: torch.sigmoid(value)
-        * (problem.tuned[name].float() - problem.base[name].float()).abs()
+        name: torch.sigmoid(value) * (inputs.tuned[name].float() - inputs.base[name].float()).abs()
         for name, value in alpha.items()
     }
 
 
-def diff_pruning_sam(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def diff_pruning_sam(
+    inputs: LocalizerInputs, *, k: int, steps: int, depth: int
+) -> dict[str, Tensor]:
     """Score coordinates by α of learned hard-concrete gates.
 
     The code takes |α|, which is the same there: its gates hardly move from where they start, in
@@ -46,37 +47,37 @@ def diff_pruning_sam(problem: Problem, *, k: int, steps: int, depth: int) -> dic
     del k, depth
     alpha = {
         name: torch.sigmoid(
-            torch.randn(value.shape, generator=generator(problem.seed, "gates", name))
+            torch.randn(value.shape, generator=generator(inputs.seed, "gates", name))
         ).to(value.device)
-        for name, value in problem.zeros().items()
+        for name, value in inputs.zeros().items()
     }
-    _learn_(problem, alpha, steps=steps, stretch=3.0, price=1 / problem.layout.total)
+    _learn_(inputs, alpha, steps=steps, stretch=3.0, price=1 / inputs.layout.total)
     return alpha
 
 
 def _learn_(
-    problem: Problem, alpha: dict[str, Tensor], *, steps: int, stretch: float, price: float
+    inputs: LocalizerInputs, alpha: dict[str, Tensor], *, steps: int, stretch: float, price: float
 ) -> None:
     """Take `steps` steps of Adam on α, in place.
 
     Args:
-        problem: The task's problem.
+        inputs: The base, tuned weights and gradients.
         alpha: The gates' parameters.
         steps: How many.
         stretch: r = −l.
         price: What P(z ≠ 0) = σ(α) of a gate costs.
     """
-    base = snapshot(problem.parameters)
+    base = snapshot(inputs.parameters)
     optimizer = torch.optim.Adam(list(alpha.values()), lr=_LR)
-    first, left = 0, problem.checkpoint.load()
+    first, left = 0, inputs.checkpoint.load()
     if left is not None:
         copy_(alpha, part_of(left[0], "alpha"))
         load_optimizer_(optimizer, part_of(left[0], "adam"), left[1]["adam"])
         first = left[1]["step"]
     for step in range(first, steps):
-        soft = {name: _soft(problem, name, value, step) for name, value in alpha.items()}
+        soft = {name: _soft(inputs, name, value, step) for name, value in alpha.items()}
         gates = {n: (s * 2 * stretch - stretch).clamp(0, 1) for n, s in soft.items()}
-        gradients = gate_gradient(problem, base, gates, step)
+        gradients = gate_gradient(inputs, base, gates, step)
         for name, value in alpha.items():
             gate, s = gates[name], soft[name]
             free = (gate > 0) & (gate < 1)
@@ -86,11 +87,11 @@ def _learn_(
         optimizer.step()
         moments, numbers = optimizer_state(optimizer)
         state = joined(alpha=alpha, adam=moments), {"adam": numbers, "step": step + 1}
-        problem.checkpoint.offer(lambda state=state: state)
+        inputs.checkpoint.offer(lambda state=state: state)
 
 
-def _soft(problem: Problem, name: str, alpha: Tensor, step: int) -> Tensor:
+def _soft(inputs: LocalizerInputs, name: str, alpha: Tensor, step: int) -> Tensor:
     """Draw s of a step's gates."""
-    u = torch.rand(alpha.shape, generator=generator(problem.seed, "noise", step, name))
+    u = torch.rand(alpha.shape, generator=generator(inputs.seed, "noise", step, name))
     u = u.clamp(1e-6, 1 - 1e-6).to(alpha.device)
     return torch.sigmoid(u.logit() + alpha)

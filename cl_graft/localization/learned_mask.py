@@ -34,7 +34,7 @@ from cl_graft.grafts.graft import Graft, copy_, extract, gather, grafted, write_
 from cl_graft.grafts.region import Layout, Parameters, Region, top_k
 from cl_graft.localization.gain import add_gain_
 from cl_graft.localization.gates import gated
-from cl_graft.localization.problem import Problem, add_gradient_, unscaled_
+from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, unscale_
 from cl_graft.runtime.checkpoints import Checkpoint, State, joined, part_of
 from cl_graft.training.region_parameters import RegionParameters
 
@@ -42,7 +42,7 @@ __all__ = ["add_gains_", "learned_mask", "learned_mask_inside"]
 
 
 def learned_mask(
-    problem: Problem, *, k: int, steps: int, depth: int, started: Region | None = None
+    inputs: LocalizerInputs, *, k: int, steps: int, depth: int, started: Region | None = None
 ) -> dict[str, Tensor]:
     """Score coordinates by the gain they gather while the graft grows from nothing to `k`.
 
@@ -52,30 +52,32 @@ def learned_mask(
     paper's γ_base, it grows from that region to `k` as `gated` says.
     """
     del depth
-    gain = problem.zeros()
+    gain = inputs.zeros()
 
     def learn(step: int, opened: Region | None, weight: float) -> None:
         if opened is None:
-            add_gains_(problem, gain, step, {}, weight=weight)
+            add_gains_(inputs, gain, step, {}, weight=weight)
             return
-        new, old = gather(problem.tuned, opened), gather(problem.parameters, opened)
+        new, old = gather(inputs.tuned, opened), gather(inputs.parameters, opened)
         moves = _moves(new, old, device=next(iter(gain.values())).device)
-        with grafted(problem.model, new):
-            add_gains_(problem, gain, step, moves, weight=weight)
+        with grafted(inputs.model, new):
+            add_gains_(inputs, gain, step, moves, weight=weight)
 
-    _grow_(gain, k=k, steps=steps, learn=learn, checkpoint=problem.checkpoint, started=started)
+    _grow_(gain, k=k, steps=steps, learn=learn, checkpoint=inputs.checkpoint, started=started)
     return gain
 
 
-def learned_mask_inside(problem: Problem, candidates: Region, *, k: int, steps: int) -> Tensor:
+def learned_mask_inside(
+    inputs: LocalizerInputs, candidates: Region, *, k: int, steps: int
+) -> Tensor:
     """Score candidates as `learned_mask` does, computing gradients at them alone.
 
     Returns:
         One fp32 score a candidate, of shape (size of `candidates`,).
     """
-    base, tuned = extract(problem.model, candidates), gather(problem.tuned, candidates)
+    base, tuned = extract(inputs.model, candidates), gather(inputs.tuned, candidates)
     try:
-        with RegionParameters(problem.model, candidates) as live:
+        with RegionParameters(inputs.model, candidates) as live:
             wide = [g.values.to(live.vector.device, live.vector.dtype) for g in (base, tuned)]
             old, new = wide
             delta = new - old
@@ -88,17 +90,17 @@ def learned_mask_inside(problem: Problem, candidates: Region, *, k: int, steps: 
                         places = opened.index.to(old.device)
                         live.vector[places] = new[places]
                 live.write_()
-                micro = problem.losses(step)
+                micro = inputs.losses(step)
                 live.vector.grad = None
                 with torch.enable_grad():
                     for loss in micro:
-                        (loss() / len(micro) * problem.loss_scale).backward()
+                        (loss() / len(micro) * inputs.loss_scale).backward()
                 if live.vector.grad is not None:
-                    gain.sub_(unscaled_(problem, live.vector.grad) * delta, alpha=weight)
+                    gain.sub_(unscale_(inputs, live.vector.grad) * delta, alpha=weight)
 
-            _grow_({"gain": gain}, k=k, steps=steps, learn=learn, checkpoint=problem.checkpoint)
+            _grow_({"gain": gain}, k=k, steps=steps, learn=learn, checkpoint=inputs.checkpoint)
     finally:
-        write_(problem.model, base)
+        write_(inputs.model, base)
     return gain
 
 
@@ -163,7 +165,7 @@ def _moves(new: Graft, old: Graft, *, device: torch.device) -> dict[str, tuple[T
 
 
 def add_gains_(
-    problem: Problem,
+    inputs: LocalizerInputs,
     gain: dict[str, Tensor],
     step: int,
     moves: dict[str, tuple[Tensor, Tensor]],
@@ -176,19 +178,19 @@ def add_gains_(
     `moves`.
 
     Args:
-        problem: The task's problem.
+        inputs: The base, tuned weights and gradients.
         gain: The gains, in place.
         step: Which batch.
         moves: By parameter, the flat places of its open gates and δ there.
         weight: Of the step's gains.
     """
-    base = problem.base
+    base = inputs.base
 
     def add(name: str, gradient: Tensor) -> None:
-        add_gain_(gain[name], gradient, problem.tuned[name], base[name], scale=weight)
+        add_gain_(gain[name], gradient, inputs.tuned[name], base[name], scale=weight)
         if name in moves:
             inside, delta = moves[name]
             part = gradient.reshape(-1)[inside].float() * delta
             gain[name].view(-1).index_add_(0, inside, part, alpha=-weight)
 
-    add_gradient_(problem, step, into=add)
+    add_gradient_(inputs, step, into=add)

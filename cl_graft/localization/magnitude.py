@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from cl_graft.localization.problem import Problem
+from cl_graft.localization.localizer_inputs import LocalizerInputs
 
 __all__ = ["magnitude", "tuned_magnitude"]
 
 
-def magnitude(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def magnitude(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by the size of their weight at the base, |base|."""
     del k, steps, depth
-    return {name: value.float().abs() for name, value in problem.base.items()}
+    return {name: value.float().abs() for name, value in inputs.base.items()}
 
 
-def tuned_magnitude(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def tuned_magnitude(
+    inputs: LocalizerInputs, *, k: int, steps: int, depth: int
+) -> dict[str, Tensor]:
     """Score coordinates by the size of their weight after fine-tuning, |tuned|."""
     del k, steps, depth
-    return {name: value.float().abs() for name, value in problem.tuned.items()}
+    return {name: value.float().abs() for name, value in inputs.tuned.items()}

@@ -11,23 +11,23 @@ from collections.abc import Iterator, Mapping
 from torch import Tensor
 
 from cl_graft.grafts.region import Parameters
-from cl_graft.localization.problem import Problem
+from cl_graft.localization.localizer_inputs import LocalizerInputs
 
 __all__ = ["movement"]
 
 
-def movement(problem: Problem, *, k: int, steps: int, depth: int) -> Parameters:
+def movement(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> Parameters:
     """Score coordinates by |tuned − base|; needs no gradients.
 
     A parameter's scores are computed whenever they are asked for, so none of them are held.
     """
     del k, steps, depth
-    return _Movement(problem)
+    return _Movement(inputs)
 
 
 class _Movement(Mapping[str, Tensor]):
-    def __init__(self, problem: Problem) -> None:
-        self._base, self._tuned = problem.base, problem.tuned
+    def __init__(self, inputs: LocalizerInputs) -> None:
+        self._base, self._tuned = inputs.base, inputs.tuned
 
     def __getitem__(self, name: str) -> Tensor:
         return (self._tuned[name].float() - self._base[name].float()).abs_()

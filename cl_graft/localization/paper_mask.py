@@ -15,8 +15,8 @@ from torch import Tensor
 
 from cl_graft.grafts.graft import Graft, copy_, gather, grafted, snapshot
 from cl_graft.grafts.region import Parameters, Region
+from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
 from cl_graft.localization.movement import movement
-from cl_graft.localization.problem import Problem, add_gradient_
 from cl_graft.runtime.checkpoints import joined, part_of
 from cl_graft.runtime.seeding import generator
 
@@ -24,7 +24,7 @@ __all__ = ["paper_mask", "rounded"]
 
 
 def paper_mask(
-    problem: Problem,
+    inputs: LocalizerInputs,
     *,
     k: int,
     steps: int = 100,
@@ -36,7 +36,7 @@ def paper_mask(
     """Score coordinates by the logit of their final gate, (1 − 2 γ_base)(S − bias).
 
     Args:
-        problem: The task's problem; a step's batch is 1,024 rows in the paper.
+        inputs: The base, tuned weights and gradients; a step's batch is 1,024 rows in the paper.
         k: Plays no part here; the published rule does not know the budget.
         steps: Gradient steps.
         depth: Plays no part here.
@@ -45,42 +45,42 @@ def paper_mask(
         base_density: The share of coordinates in γ_base; 0 for none.
     """
     del k, depth
-    base = snapshot(problem.parameters)
+    base = snapshot(inputs.parameters)
     scores = {
-        name: torch.rand(value.shape, generator=generator(problem.seed, "mask", name)).to(
+        name: torch.rand(value.shape, generator=generator(inputs.seed, "mask", name)).to(
             value.device
         )
         for name, value in base.items()
     }
-    start = _base_mask(problem, base_density)
+    start = _base_mask(inputs, base_density)
     best, kept, first = 0.0, snapshot(scores), 0
-    left = problem.checkpoint.load()
+    left = inputs.checkpoint.load()
     if left is not None:
         copy_(scores, part_of(left[0], "scores"))
         copy_(kept, part_of(left[0], "kept"))
         best, first = left[1]["best"], left[1]["step"]
     for step in range(first, steps):
-        gradients = problem.zeros()
+        gradients = inputs.zeros()
 
         def add(name: str, gradient: Tensor, into: dict[str, Tensor] = gradients) -> None:
             into[name] += gradient
 
-        copy_(problem.parameters, _soft(problem.tuned, base, scores, start, bias))
+        copy_(inputs.parameters, _soft(inputs.tuned, base, scores, start, bias))
         try:
-            add_gradient_(problem, step, into=add)
+            add_gradient_(inputs, step, into=add)
         finally:
-            copy_(problem.parameters, base)
+            copy_(inputs.parameters, base)
         for name, gradient in gradients.items():
-            delta = problem.tuned[name].float() - base[name].float()
+            delta = inputs.tuned[name].float() - base[name].float()
             gate = torch.sigmoid(scores[name] - bias)
             sign = 1 - 2 * start[name].float()
             scores[name] -= lr * sign * gradient * delta * gate * (1 - gate)
-        with grafted(problem.model, _rounded_graft(problem, scores, start, bias)):
-            score = problem.train_score() + problem.dev_score()
+        with grafted(inputs.model, _rounded_graft(inputs, scores, start, bias)):
+            score = inputs.train_score() + inputs.dev_score()
         if score > best:
             best, kept = score, snapshot(scores)
         state = joined(scores=scores, kept=kept), {"best": best, "step": step + 1}
-        problem.checkpoint.offer(lambda state=state: state)
+        inputs.checkpoint.offer(lambda state=state: state)
     return _logits(kept, start, bias)
 
 
@@ -89,8 +89,8 @@ def rounded(logits: dict[str, Tensor]) -> Region:
     return Region.from_masks({name: logit > 0 for name, logit in logits.items()})
 
 
-def _base_mask(problem: Problem, density: float) -> dict[str, Tensor]:
-    moved = movement(problem, k=0, steps=0, depth=0)
+def _base_mask(inputs: LocalizerInputs, density: float) -> dict[str, Tensor]:
+    moved = movement(inputs, k=0, steps=0, depth=0)
     flat = torch.cat([tensor.reshape(-1) for tensor in moved.values()])
     count = int(density * flat.numel())
     if not count:
@@ -122,6 +122,6 @@ def _logits(scores: dict[str, Tensor], start: dict[str, Tensor], bias: float) ->
 
 
 def _rounded_graft(
-    problem: Problem, scores: dict[str, Tensor], start: dict[str, Tensor], bias: float
+    inputs: LocalizerInputs, scores: dict[str, Tensor], start: dict[str, Tensor], bias: float
 ) -> Graft:
-    return gather(problem.tuned, rounded(_logits(scores, start, bias)))
+    return gather(inputs.tuned, rounded(_logits(scores, start, bias)))

@@ -1,260 +1,182 @@
-"""Locating a task: from data to a region, before the region itself is trained.
+"""The search for a task's region: dense run, ranking, budget.
 
-Most localizers compare the base with its densely fine-tuned twin, so an independent dense run comes
-first (Panigrahi et al., 2023, App. C.3, https://arxiv.org/abs/2302.06600). One that looks at the
-base alone does without: the task's head is fitted to the base's features instead, which is all
-but free, and both localization and region training start from it. Every phase depends only on the
-model, the data, the settings and the seed, so its outcome can be cached by a hash of these.
+Most localizers compare the base with densely fine-tuned weights, so an independent dense run comes
+first (Panigrahi et al., 2023, App. C.3, https://arxiv.org/abs/2302.06600). A localizer that looks
+at the base alone needs none: the task's head is fitted to the base's features instead, and both
+localization and region training start from it. The outcome of each phase depends on the model, the
+data, the settings and the seed alone, so a cache can keep it under a hash of these.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 
 import torch
 from torch import Tensor
 
 from cl_graft.errors import DivergedError
 from cl_graft.grafts.graft import gather, grafted, snapshot
-from cl_graft.grafts.model_state import holding, only_training
-from cl_graft.grafts.region import Layout, Parameters, Region
-from cl_graft.localization import Problem, Ranking, find_localizer, localize
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.localization.ranking import Ranking
+from cl_graft.localization.registry import find_localizer, localize
 from cl_graft.localization.settings import GraftingSettings
-from cl_graft.localization.task_gradients import Count, pose, scaled
+from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.runtime.cache import Cache, cache_key
-from cl_graft.runtime.checkpoints import Checkpoint, Checkpoints, State
+from cl_graft.runtime.checkpoints import NOWHERE, Checkpoint, Checkpoints, State
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import derive
-from cl_graft.training.dense_run import Measure, Progress, fine_tune_task, silent
-from cl_graft.training.dropout import without_dropout
+from cl_graft.training.dense_run import (
+    DenseRun,
+    Measure,
+    Progress,
+    fine_tune_task,
+    silent,
+    unmeasured,
+)
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.linear_probe import warm_up_head
 from cl_graft.training.passes import Passes
 
-__all__ = ["Located", "locate_task"]
+__all__ = ["FoundRegion", "find_region", "rank_task"]
 
 
 @dataclass(frozen=True, eq=False)
-class Located:
-    """Where a task lives, and what was found on the way there.
+class FoundRegion:
+    """The region of a task, and what was computed to find it.
 
     Attributes:
-        claimed: The region γ_n.
-        tuned: The independent run's graftable parameters; None without such a run.
-        head: The independent run's head, or the one fitted to the base.
-        dense_dev: The independent run's score on dev; None without one.
-        graft_dev: The score on dev of base + tuned values on the region; None if not measured.
-        seconds: Wall time by phase; near 0 where the cache answered.
+        region: The region γ_n.
+        dense: The dense run; where the localizer needs none, the head alone.
+        graft_dev: Score on dev of the base with the tuned values on the region; None without a
+            dense run.
+        seconds: Wall time in seconds by phase; near 0 where the cache answered.
         passes: Rows by phase, also where the cache answered.
     """
 
-    claimed: Region
-    tuned: Parameters | None
-    head: Parameters
-    dense_dev: float | None
+    region: Region
+    dense: DenseRun
     graft_dev: float | None
     seconds: dict[str, float]
     passes: dict[str, Passes]
 
 
-def locate_task(
+def find_region(
     task: LearnableTask,
     settings: GraftingSettings,
     *,
-    owned: Region,
+    owned: Region | None = None,
+    dense: DenseRun | None = None,
     cache: Cache | None = None,
     checkpoints: Checkpoints | None = None,
-    progress: Progress | None = None,
-    measure: Measure | None = None,
-) -> Located:
-    """Find the region of a task on a model at its base, which is put back there.
+    progress: Progress = silent,
+    measure: Measure = unmeasured,
+) -> FoundRegion:
+    """Find the region of a task.
 
     Args:
-        task: The task.
-        settings: How.
-        owned: Coordinates of earlier tasks, passed over when `settings.refill` is on.
-        cache: Answers what was computed before.
-        checkpoints: Where a phase that was interrupted is taken up, and kept on the way.
+        task: The task, on a model at its base, which is put back there.
+        settings: Density, localizer and dense run.
+        owned: Coordinates of earlier tasks, passed over where `settings.refill` says so; None
+            means none.
+        dense: The dense run, if it was made already; None makes one where the localizer needs it.
+        cache: Keeps dense runs, heads and rankings.
+        checkpoints: Where an interrupted phase is resumed from.
         progress: Called while phases run.
-        measure: Called with losses and dev scores of phases.
+        measure: Called with the losses and dev scores of phases.
+
+    Raises:
+        DivergedError: If a loss or a weight becomes NaN or infinite.
+        InputError: If the localizer can choose no coordinate of this model.
     """
-    layout = Layout.of(task.parameters)
-    start = _start(task, settings, cache, checkpoints, progress or silent, measure)
     started = time.perf_counter()
-    without = owned if settings.refill and settings.mode == "prefix" else None
-    taken = len(without) if without is not None else 0
-    choice = _choice(task, settings)
-    left = layout.total - taken if choice is None else len(choice - owned if taken else choice)
-    k = min(settings.coordinates(layout.total), left)
-    if k < 1:
-        return start.at(Region.empty(layout), None, 0.0, Passes())
-    count = Count()
-    task.model.eval()
-    # Gradient checkpointing acts in train mode alone.
-    mode = without_dropout(task.model) if task.recomputes else nullcontext()
-    alone = only_training(task.model, task.parameters.values())
-    with (
-        holding(task.head, start.head),
-        alone,
-        mode,
-        in_phase("localization"),
-        _named(settings.localizer),
-    ):
-        problem = pose(
+    phase = "dense" if dense or find_localizer(settings.localizer).needs_tuned else "warm-up"
+    if dense is None:
+        dense = _start(task, settings, cache, checkpoints, progress, measure)
+    seconds = {phase: time.perf_counter() - started}
+    started, counter = time.perf_counter(), RowCounter()
+    layout = Layout.of(task.parameters)
+    passed_over = Region.empty(layout)
+    if owned is not None and settings.refill and settings.mode == "prefix":
+        passed_over = owned
+    allowed = _allowed(task, settings)
+    free = layout.total - len(passed_over) if allowed is None else len(allowed - passed_over)
+    k = min(settings.coordinates(layout.total), free)
+    region, graft_dev = Region.empty(layout), None
+    if k:
+        depth = max(20 * k, layout.total // 20) + len(passed_over)
+        ranking = rank_task(
             task,
             settings,
-            tuned=start.tuned or {},
-            path=start.path or {},
-            count=count,
+            dense,
+            k=k,
+            depth=depth,
+            least=k + len(passed_over),
+            owned=len(passed_over),
+            cache=cache,
+            checkpoints=checkpoints,
+            counter=counter,
             progress=progress,
             measure=measure,
         )
-        ranking = _ranking(
-            problem,
-            task,
-            settings,
-            count,
-            k=k,
-            taken=taken,
-            most=layout.total if choice is None else len(choice),
-            cache=cache,
-            checkpoints=checkpoints,
-        )
-        claimed, graft_dev = _budget(problem, ranking, settings, k, without, start)
-    if measure is not None and graft_dev is not None:
+        with _localization_by(settings.localizer):
+            region, graft_dev = _choose(
+                task, settings, dense, ranking, k=k, without=passed_over, counter=counter
+            )
+    if graft_dev is not None:
         measure("localize", "DevScore", settings.mask_steps, graft_dev)
-    return start.at(claimed, graft_dev, time.perf_counter() - started, count.passes)
+    return FoundRegion(
+        region=region,
+        dense=dense,
+        graft_dev=graft_dev,
+        seconds={**seconds, "localize": time.perf_counter() - started},
+        passes={phase: dense.passes, "localize": counter.passes},
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class _Start:
-    """What localization starts from: the outcome of the phase before it."""
-
-    phase: str
-    tuned: Parameters | None
-    head: dict[str, Tensor]
-    dev: float | None
-    path: Parameters | None
-    seconds: float
-    passes: Passes
-
-    def at(
-        self, claimed: Region, graft_dev: float | None, seconds: float, passes: Passes
-    ) -> Located:
-        return Located(
-            claimed=claimed,
-            tuned=self.tuned,
-            head=self.head,
-            dense_dev=self.dev,
-            graft_dev=graft_dev,
-            seconds={self.phase: self.seconds, "localize": seconds},
-            passes={self.phase: self.passes, "localize": passes},
-        )
-
-
-@contextmanager
-def _named(localizer: str) -> Iterator[None]:
-    """Let what diverges while a region is sought name the localizer."""
-    try:
-        yield
-    except DivergedError as error:
-        raise DivergedError(f"localization by {localizer}: {error}") from error
-
-
-class _Counted:
-    """A localizer's checkpoint, which keeps the count of rows beside the localizer's state."""
-
-    def __init__(self, inner: Checkpoint, count: Count) -> None:
-        self._inner = inner
-        self._count = count
-
-    def load(self) -> State | None:
-        left = self._inner.load()
-        if left is not None:
-            self._count.passes = Passes(**left[1]["passes"])
-        return left
-
-    def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
-        def counted() -> State:
-            tensors, values = state()
-            return tensors, {**values, "passes": asdict(self._count.passes)}
-
-        self._inner.offer(counted, last=last)
-
-
-def _start(
+def rank_task(
     task: LearnableTask,
     settings: GraftingSettings,
-    cache: Cache | None,
-    checkpoints: Checkpoints | None,
-    report: Progress,
-    measure: Measure | None,
-) -> _Start:
-    started = time.perf_counter()
-    localizer = find_localizer(settings.localizer)
-    if localizer.needs_tuned:
-        dense = fine_tune_task(
-            task,
-            settings.fine_tuning,
-            seed=settings.seed,
-            path=localizer.needs_path,
-            cache=cache,
-            checkpoints=checkpoints,
-            progress=report,
-            measure=measure,
-        )
-        seconds = time.perf_counter() - started
-        return _Start(
-            "dense", dense.tuned, dense.head, dense.dev, dense.path, seconds, dense.passes
-        )
-    if not settings.warmup_rows or not task.head or task.head_module is None:
-        return _Start("warm-up", None, snapshot(task.head), None, None, 0.0, Passes())
-    with in_phase("head warm-up"):
-        head = _warm_head(task, settings, cache)
-    report("warm-up", 1, 1)
-    rows = min(settings.warmup_rows, len(task.train))
-    seconds = time.perf_counter() - started
-    return _Start("warm-up", None, head, None, None, seconds, Passes(forward=rows))
-
-
-def _warm_head(
-    task: LearnableTask, settings: GraftingSettings, cache: Cache | None
-) -> dict[str, Tensor]:
-    key = cache_key("warmup", task.identity, _warmup(settings), settings.seed)
-    found = cache.get(key) if cache is not None else None
-    if found is not None:
-        return task.from_shelf(found[0], task.head)
-    seed = derive(settings.seed, task.content, "warm-up")
-    head = warm_up_head(task, rows=settings.warmup_rows, seed=seed)
-    if cache is not None:
-        cache.put(key, task.shelved(head), {})
-    return head
-
-
-def _choice(task: LearnableTask, settings: GraftingSettings) -> Region | None:
-    """Return the coordinates that the localizer may choose; None means all."""
-    among = find_localizer(settings.localizer).among
-    return among(task.model, task.parameters) if among is not None else None
-
-
-def _ranking(
-    problem: Problem,
-    task: LearnableTask,
-    settings: GraftingSettings,
-    count: Count,
+    dense: DenseRun,
     *,
     k: int,
-    taken: int,
-    most: int,
-    cache: Cache | None,
-    checkpoints: Checkpoints | None,
+    depth: int | None = None,
+    least: int | None = None,
+    owned: int = 0,
+    cache: Cache | None = None,
+    checkpoints: Checkpoints | None = None,
+    counter: RowCounter | None = None,
+    progress: Progress = silent,
+    measure: Measure = unmeasured,
 ) -> Ranking:
-    total = problem.layout.total
-    candidates = settings.candidates(total, k=k, owned=taken)
+    """Rank the coordinates of a task, from a dense run that was made already.
+
+    Args:
+        task: The task, on a model at its base, which is put back there.
+        settings: Localizer, gradient batches, candidates and seed.
+        dense: The dense run, or the head alone.
+        k: Budget that the ranking is learned for; smaller and larger ones can be cut from it.
+        depth: How many coordinates to rank; None means all that may be chosen.
+        least: How many a cached ranking must hold to be used; None means `depth`.
+        owned: How many coordinates belong to earlier tasks; there are as many more candidates.
+        cache: Keeps rankings that took gradients.
+        checkpoints: Where an interrupted localization is resumed from.
+        counter: Counts the rows.
+        progress: Called while the localizer runs.
+        measure: Called with the losses of the steps.
+    """
+    counter, layout = counter or RowCounter(), Layout.of(task.parameters)
+    allowed = _allowed(task, settings)
+    most = layout.total if allowed is None else len(allowed)
+    depth = most if depth is None else min(depth, most)
+    least = depth if least is None else min(least, most)
+    candidates = settings.candidates(layout.total, k=k, owned=owned)
+    if candidates is not None:
+        depth, least = min(depth, candidates), min(least, candidates)
     recipe = {
         "localizer": settings.localizer,
         "k": k,
@@ -262,57 +184,148 @@ def _ranking(
         "batch": settings.mask_batch,
         "micro": settings.micro_batch,
         "candidates": candidates,
-        "start": asdict(settings.fine_tuning) if problem.tuned else _warmup(settings),
+        "start": hash_tensors({**dense.tuned, **task.shelved(dense.head)}),
     }
-    depth = min(most, max(20 * k, total // 20) + taken)
-    if candidates is not None:
-        depth = min(depth, candidates)
     key = cache_key("ranking", task.identity, recipe, settings.seed)
+    if not find_localizer(settings.localizer).gradients:
+        cache = None  # computed as fast as read
     found = cache.get(key) if cache is not None else None
-    if found is not None and found[0]["order"].numel() >= min(k + taken, most):
-        count.passes += Passes(**found[1])
-        return Ranking(problem.layout, found[0]["order"].to(torch.int64))
-    problem = scaled(problem, task, settings, count=count)
-    if checkpoints is not None:
-        problem = replace(problem, checkpoint=_Counted(checkpoints.at(key), count))
-    ranking = localize(
-        problem,
-        settings.localizer,
-        k=k,
-        steps=settings.mask_steps,
-        depth=depth,
-        candidates=candidates,
+    if found is not None and found[0]["order"].numel() >= least:
+        counter.passes += Passes(**found[1])
+        return Ranking(layout, found[0]["order"].to(torch.int64))
+    checkpoint = (
+        _CountedCheckpoint(checkpoints.at(key), counter) if checkpoints is not None else NOWHERE
     )
+    with (
+        _localization_by(settings.localizer),
+        localizer_inputs(
+            task,
+            settings,
+            dense,
+            counter=counter,
+            checkpoint=checkpoint,
+            progress=progress,
+            measure=measure,
+        ) as inputs,
+    ):
+        ranking = localize(
+            inputs,
+            settings.localizer,
+            k=k,
+            steps=settings.mask_steps,
+            depth=depth,
+            candidates=candidates,
+        )
     if cache is not None:
-        cache.put(key, {"order": ranking.order}, asdict(count.passes))
+        cache.put(key, {"order": _narrow(ranking.order)}, asdict(counter.passes))
     return ranking
 
 
-def _budget(
-    problem: Problem,
-    ranking: Ranking,
+def _start(
+    task: LearnableTask,
     settings: GraftingSettings,
+    cache: Cache | None,
+    checkpoints: Checkpoints | None,
+    progress: Progress,
+    measure: Measure,
+) -> DenseRun:
+    """Make the dense run, or fit the head to the base where the localizer needs no dense run."""
+    localizer = find_localizer(settings.localizer)
+    if localizer.needs_tuned:
+        return fine_tune_task(
+            task,
+            settings.fine_tuning,
+            seed=settings.seed,
+            path=localizer.needs_path,
+            cache=cache,
+            checkpoints=checkpoints,
+            progress=progress,
+            measure=measure,
+        )
+    if not settings.warmup_rows or not task.head or task.head_module is None:
+        return DenseRun({}, snapshot(task.head), None, Passes())
+    key = cache_key("warmup", task.identity, {"rows": settings.warmup_rows}, settings.seed)
+    found = cache.get(key) if cache is not None else None
+    if found is not None:
+        head = task.from_shelf(found[0], task.head)
+    else:
+        with in_phase("head warm-up"):
+            seed = derive(settings.seed, task.content, "warm-up")
+            head = warm_up_head(task, rows=settings.warmup_rows, seed=seed)
+        if cache is not None:
+            cache.put(key, task.shelved(head), {})
+    progress("warm-up", 1, 1)
+    rows = min(settings.warmup_rows, len(task.train))
+    return DenseRun({}, head, None, Passes(forward=rows))
+
+
+def _allowed(task: LearnableTask, settings: GraftingSettings) -> Region | None:
+    """Return the coordinates that the localizer may choose; None means all."""
+    among = find_localizer(settings.localizer).among
+    return among(task.model, task.parameters) if among is not None else None
+
+
+def _choose(
+    task: LearnableTask,
+    settings: GraftingSettings,
+    dense: DenseRun,
+    ranking: Ranking,
+    *,
     k: int,
-    without: Region | None,
-    start: _Start,
+    without: Region,
+    counter: RowCounter,
 ) -> tuple[Region, float | None]:
-    if start.tuned is None:
+    """Cut the region from a ranking; with tuned values, score its graft on dev."""
+    if not dense.tuned:
         return ranking.top(k, without=without), None
-
-    def measure(size: int) -> tuple[Region, float]:
-        region = ranking.top(size, without=without)
-        with grafted(problem.model, gather(problem.tuned, region)):
-            return region, problem.dev_score()
-
+    sizes = [k]
     if settings.density == "auto":
-        wanted = settings.auto_share * (start.dev or 0.0)
-        total = problem.layout.total
+        total = ranking.layout.total
         sizes = sorted({min(k, max(1, round(density * total))) for density in settings.budgets})
-        for region, score in (measure(size) for size in sizes):
+    wanted = settings.auto_share * (dense.dev or 0.0)
+    task.model.eval()
+    with holding(task.head, dense.head):
+        for size in sizes:
+            region = ranking.top(size, without=without)
+            with grafted(task.model, gather(dense.tuned, region)):
+                score = task.dev_score()
+            counter.passes += Passes(forward=len(task.dev))
             if score >= wanted:
-                return region, score
-    return measure(k)
+                break
+    return region, score
 
 
-def _warmup(settings: GraftingSettings) -> Mapping[str, Any]:
-    return {"rows": settings.warmup_rows}
+@contextmanager
+def _localization_by(localizer: str) -> Iterator[None]:
+    """Let errors in a `with` block name the phase and the localizer."""
+    with in_phase("localization"):
+        try:
+            yield
+        except DivergedError as error:
+            raise DivergedError(f"localization by {localizer}: {error}") from error
+
+
+class _CountedCheckpoint:
+    """A localizer's checkpoint, which saves the count of rows beside the localizer's state."""
+
+    def __init__(self, inner: Checkpoint, counter: RowCounter) -> None:
+        self._inner = inner
+        self._counter = counter
+
+    def load(self) -> State | None:
+        saved = self._inner.load()
+        if saved is not None:
+            self._counter.passes = Passes(**saved[1]["passes"])
+        return saved
+
+    def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
+        def counted() -> State:
+            tensors, values = state()
+            return tensors, {**values, "passes": asdict(self._counter.passes)}
+
+        self._inner.offer(counted, last=last)
+
+
+def _narrow(order: Tensor) -> Tensor:
+    """Return coordinate numbers in half the bytes where they fit."""
+    return order.to(torch.int32) if order.numel() and int(order.max()) < 2**31 else order

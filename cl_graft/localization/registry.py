@@ -19,10 +19,10 @@ from cl_graft.localization.fish import fish, fish_expected
 from cl_graft.localization.gain import averaged_gain, path_integral
 from cl_graft.localization.hard_concrete import diff_pruning, diff_pruning_sam
 from cl_graft.localization.learned_mask import learned_mask, learned_mask_inside
+from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.magnitude import magnitude, tuned_magnitude
 from cl_graft.localization.movement import movement
 from cl_graft.localization.paper_mask import paper_mask
-from cl_graft.localization.problem import Problem
 from cl_graft.localization.random import uniform
 from cl_graft.localization.ranking import Ranking, rank, rank_by_tensor, rank_inside
 from cl_graft.localization.rules import biases, layer_norms, steepest_biases, steepest_layer_norms
@@ -37,13 +37,13 @@ _FISH = "Sung et al., 2021, https://arxiv.org/abs/2111.09839"
 
 
 class ScoreFunction(Protocol):
-    """Scores the coordinates of a problem, higher is better."""
+    """Scores the coordinates of a model, higher is better."""
 
-    def __call__(self, problem: Problem, *, k: int, steps: int, depth: int) -> Parameters:
+    def __call__(self, inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> Parameters:
         """Return one float tensor a parameter, in the parameter's shape.
 
         Args:
-            problem: The task's problem.
+            inputs: The base, tuned weights and gradients.
             k: The budget.
             steps: Gradient batches to look at.
             depth: How many coordinates will be ranked; any other may score −∞.
@@ -52,9 +52,11 @@ class ScoreFunction(Protocol):
 
 
 class InsideFunction(Protocol):
-    """Scores some coordinates of a problem, higher is better."""
+    """Scores some coordinates of a model, higher is better."""
 
-    def __call__(self, problem: Problem, candidates: Region, *, k: int, steps: int) -> Tensor:
+    def __call__(
+        self, inputs: LocalizerInputs, candidates: Region, *, k: int, steps: int
+    ) -> Tensor:
         """Return one score a candidate, of shape (size of `candidates`,)."""
         ...
 
@@ -68,8 +70,8 @@ class Localizer:
         score: The score function.
         gradients: Whether it computes gradients of the task's loss.
         needs_tuned: Whether it looks at the densely fine-tuned weights.
-        needs_path: Whether the dense run has to gather `Problem.path` for it.
-        needs_rows: Whether it asks for single rows, `Problem.answers`.
+        needs_path: Whether the dense run has to gather `LocalizerInputs.path` for it.
+        needs_rows: Whether it asks for single rows, `LocalizerInputs.answers`.
         per_tensor: Whether every tensor gives its share of a region (`rank_by_tensor`); else
             scores are compared through the whole model.
         among: Model and graftable parameters to the coordinates that alone may be chosen; None
@@ -267,7 +269,7 @@ def find_localizer(name: str) -> Localizer:
 
 
 def localize(
-    problem: Problem,
+    inputs: LocalizerInputs,
     name: str,
     *,
     k: int,
@@ -278,7 +280,7 @@ def localize(
     """Rank the coordinates of a task by one of the `LOCALIZERS`.
 
     Args:
-        problem: Base, tuned weights and losses.
+        inputs: The base, tuned weights and gradients.
         name: Which localizer.
         k: The budget that the ranking is learned for; smaller and larger ones can be cut from it.
         steps: Gradient batches to look at, at least 1.
@@ -288,7 +290,7 @@ def localize(
 
     Raises:
         InputError: If there is no localizer of this name.
-        ValueError: If `k` or `depth` is out of range, the problem lacks what the localizer looks
+        ValueError: If `k` or `depth` is out of range, `inputs` lack what the localizer looks
             at, or a score is NaN.
 
     Examples:
@@ -296,7 +298,7 @@ def localize(
         >>> model = nn.Linear(2, 2)
         >>> tuned = {name: p.detach().clone() for name, p in model.named_parameters()}
         >>> tuned["bias"] += torch.tensor([0.1, 0.2])
-        >>> problem = Problem(
+        >>> inputs = LocalizerInputs(
         ...     model=model,
         ...     parameters=dict(model.named_parameters()),
         ...     tuned=tuned,
@@ -305,21 +307,21 @@ def localize(
         ...     train_score=lambda: 0.0,
         ...     seed=0,
         ... )
-        >>> ranking = localize(problem, "movement", k=2)
+        >>> ranking = localize(inputs, "movement", k=2)
         >>> ranking.top(1).index.tolist(), ranking.top(2).index.tolist()
         ([5], [4, 5])
     """
     localizer = find_localizer(name)
-    among = localizer.among(problem.model, problem.parameters) if localizer.among else None
-    total = problem.layout.total if among is None else len(among)
+    among = localizer.among(inputs.model, inputs.parameters) if localizer.among else None
+    total = inputs.layout.total if among is None else len(among)
     if not 1 <= k <= total:
         raise ValueError(f"k must be in [1, {total}], got {k}")
-    if localizer.needs_tuned and not problem.tuned:
-        raise ValueError(f"{name} needs densely fine-tuned weights: the problem has none")
-    if localizer.needs_path and not problem.path:
+    if localizer.needs_tuned and not inputs.tuned:
+        raise ValueError(f"{name} needs densely fine-tuned weights: there are none")
+    if localizer.needs_path and not inputs.path:
         raise ValueError(f"{name} needs the path of the dense run: none was gathered")
-    if localizer.needs_rows and problem.answers is None:
-        raise ValueError(f"{name} needs the answers to single rows: the problem has none")
+    if localizer.needs_rows and inputs.answers is None:
+        raise ValueError(f"{name} needs the answers to single rows: there are none")
     if localizer.gradients and torch.is_inference_mode_enabled():
         raise RuntimeError(
             f"{name} looks at gradients, but was called under torch.inference_mode(), where there "
@@ -327,11 +329,11 @@ def localize(
         )
     depth = total if depth is None else min(max(depth, k), total)
     if candidates is not None and localizer.inside is not None:
-        moved = movement(problem, k=k, steps=steps, depth=depth)
+        moved = movement(inputs, k=k, steps=steps, depth=depth)
         inside = top_k(moved, min(max(candidates, k), total))
-        scores = localizer.inside(problem, inside, k=k, steps=steps)
+        scores = localizer.inside(inputs, inside, k=k, steps=steps)
         return rank_inside(inside, scores, depth=min(depth, len(inside)))
-    scores = localizer.score(problem, k=k, steps=steps, depth=depth)
+    scores = localizer.score(inputs, k=k, steps=steps, depth=depth)
     if among is not None:
         return rank_inside(among, gather(scores, among).values, depth=depth)
     return (rank_by_tensor if localizer.per_tensor else rank)(scores, depth=depth)

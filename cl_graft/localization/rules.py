@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.base_gradient import base_gradient
-from cl_graft.localization.problem import Problem
+from cl_graft.localization.localizer_inputs import LocalizerInputs
 
 __all__ = ["biases", "layer_norms", "steepest_biases", "steepest_layer_norms"]
 
@@ -45,14 +45,18 @@ def layer_norms(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Reg
     return _those(parameters, lambda name: id(parameters[name]) in inside, "normalisation layers")
 
 
-def steepest_biases(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def steepest_biases(
+    inputs: LocalizerInputs, *, k: int, steps: int, depth: int
+) -> dict[str, Tensor]:
     """Score coordinates by their summed gradient at the base, |Σ g|; only biases are chosen."""
-    return base_gradient(problem, k=k, steps=steps, depth=depth)
+    return base_gradient(inputs, k=k, steps=steps, depth=depth)
 
 
-def steepest_layer_norms(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def steepest_layer_norms(
+    inputs: LocalizerInputs, *, k: int, steps: int, depth: int
+) -> dict[str, Tensor]:
     """Score coordinates by their summed gradient at the base, |Σ g|; only norms are chosen."""
-    return base_gradient(problem, k=k, steps=steps, depth=depth)
+    return base_gradient(inputs, k=k, steps=steps, depth=depth)
 
 
 def _those(

@@ -5,7 +5,7 @@ The paper takes the coordinates with the largest squared gradient of the whole m
 hundred backward passes with dropout on and without an update, clips each gradient's norm to 1,
 adds the gradients up with their signs, and takes the top of every tensor; its flags put absolute
 or squared gradients in their place. Here the norm is that of the graftable parameters, and the
-dropout of a step is a function of the problem's seed.
+dropout of a step is a function of the seed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.grafts.model_state import keeping_modes
-from cl_graft.localization.problem import Problem, add_gradient_, steps_left
+from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
 from cl_graft.runtime.seeding import seeded
 from cl_graft.training.fine_tuning import freeze_statistics
 
@@ -25,40 +25,40 @@ __all__ = ["sam", "sam_absolute", "sam_squared"]
 _CLIP = 1.0
 
 
-def sam(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def sam(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by |Σ g| over clipped gradients in train mode."""
     del k, depth
-    total = _summed(problem, steps, lambda into, g: into.add_(g))
+    total = _summed(inputs, steps, lambda into, g: into.add_(g))
     return {name: tensor.abs_() for name, tensor in total.items()}
 
 
-def sam_absolute(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def sam_absolute(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by Σ |g| over clipped gradients in train mode."""
     del k, depth
-    return _summed(problem, steps, lambda into, g: into.add_(g.abs()))
+    return _summed(inputs, steps, lambda into, g: into.add_(g.abs()))
 
 
-def sam_squared(problem: Problem, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def sam_squared(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by Σ g² over clipped gradients in train mode."""
     del k, depth
-    return _summed(problem, steps, lambda into, g: into.addcmul_(g, g))
+    return _summed(inputs, steps, lambda into, g: into.addcmul_(g, g))
 
 
 def _summed(
-    problem: Problem, steps: int, fold: Callable[[Tensor, Tensor], Tensor]
+    inputs: LocalizerInputs, steps: int, fold: Callable[[Tensor, Tensor], Tensor]
 ) -> dict[str, Tensor]:
     """Fold the clipped gradient of every step into a sum."""
-    total = problem.zeros()
-    for step in steps_left(problem, total, steps=steps):
-        gradient = problem.zeros()
+    total = inputs.zeros()
+    for step in remaining_steps(inputs, total, steps=steps):
+        gradient = inputs.zeros()
 
         def add(name: str, part: Tensor, into: dict[str, Tensor] = gradient) -> None:
             into[name] += part
 
-        with seeded(problem.seed, "dropout", step), keeping_modes(problem.model):
-            problem.model.train()
-            freeze_statistics(problem.model)
-            add_gradient_(problem, step, into=add)
+        with seeded(inputs.seed, "dropout", step), keeping_modes(inputs.model):
+            inputs.model.train()
+            freeze_statistics(inputs.model)
+            add_gradient_(inputs, step, into=add)
         norm = torch.stack([tensor.norm() for tensor in gradient.values()]).norm()
         shrunk = (_CLIP / (norm + 1e-6)).clamp(max=1.0)  # as torch clips
         for name, tensor in gradient.items():

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.localization.gates import gate_gradient
-from cl_graft.localization.problem import Problem
+from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.ranking import rank_by_tensor
 from cl_graft.runtime.checkpoints import joined, load_optimizer_, optimizer_state, part_of
 from cl_graft.runtime.seeding import generator
@@ -25,22 +25,22 @@ __all__ = ["straight_through"]
 
 
 def straight_through(
-    problem: Problem, *, k: int, steps: int, depth: int, lr: float = 1e-2
+    inputs: LocalizerInputs, *, k: int, steps: int, depth: int, lr: float = 1e-2
 ) -> dict[str, Tensor]:
     """Score coordinates by |s|, learned straight through the mask that takes each tensor's top.
 
     Args:
-        problem: The task's problem.
+        inputs: The base, tuned weights and gradients.
         k: How many gates are open in every step.
         steps: Updates of the scores.
         depth: Plays no part here.
         lr: Of Adam; 1e-3 in the published code, which takes many more steps.
     """
     del depth
-    base = snapshot(problem.parameters)
-    scores = {name: _drawn(problem.seed, name, value) for name, value in base.items()}
+    base = snapshot(inputs.parameters)
+    scores = {name: _drawn(inputs.seed, name, value) for name, value in base.items()}
     optimizer = torch.optim.Adam(list(scores.values()), lr=lr)
-    first, left = 0, problem.checkpoint.load()
+    first, left = 0, inputs.checkpoint.load()
     if left is not None:
         copy_(scores, part_of(left[0], "scores"))
         load_optimizer_(optimizer, part_of(left[0], "adam"), left[1]["adam"])
@@ -49,18 +49,18 @@ def straight_through(
         sizes = {name: tensor.abs() for name, tensor in scores.items()}
         masks = rank_by_tensor(sizes, depth=k).top(k).masks()
         gates = {name: mask.to(scores[name].device) for name, mask in masks.items()}
-        gradients = gate_gradient(problem, base, gates, step)
+        gradients = gate_gradient(inputs, base, gates, step)
         for name, tensor in scores.items():
             tensor.grad = gradients[name] * tensor.sign()
         optimizer.step()
         moments, numbers = optimizer_state(optimizer)
         state = joined(scores=scores, adam=moments), {"adam": numbers, "step": step + 1}
-        problem.checkpoint.offer(lambda state=state: state)
+        inputs.checkpoint.offer(lambda state=state: state)
     return {name: tensor.abs() for name, tensor in scores.items()}
 
 
 def _drawn(seed: int, name: str, value: Tensor) -> Tensor:
-    """Draw first scores: uniform, ±1/√(inputs), as Kaiming's rule with a = √5 does."""
-    inputs = value[0].numel() if value.dim() > 1 else value.numel()
+    """Draw first scores: uniform, ±1/√n for n inputs, as Kaiming's rule with a = √5 does."""
+    width = value[0].numel() if value.dim() > 1 else value.numel()
     draw = torch.rand(value.shape, generator=generator(seed, "scores", name))
-    return ((2 * draw - 1) / math.sqrt(inputs)).to(value.device)
+    return ((2 * draw - 1) / math.sqrt(width)).to(value.device)

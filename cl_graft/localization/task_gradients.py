@@ -1,144 +1,171 @@
-"""Posing a task to a localizer: its micro-batches, its single rows and its scores, as a `Problem`.
+"""A task's losses, gradients and scores, as the inputs of a localizer.
 
-Rows are counted as they go through the model, and a loss that is no number stops localization and
-says where.
+Rows are counted as they go through the model, and a loss that is no number stops the localization
+with an error that says where.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from functools import partial
 
 from torch import Tensor
 
 from cl_graft.errors import DivergedError
-from cl_graft.grafts.region import Parameters
-from cl_graft.localization import Problem
+from cl_graft.grafts.model_state import holding, only_training
+from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.settings import GraftingSettings
+from cl_graft.runtime.checkpoints import NOWHERE, Checkpoint
 from cl_graft.runtime.seeding import BatchOrder, derive
-from cl_graft.training.dense_run import Measure, Progress, silent, unmeasured
+from cl_graft.training.dense_run import DenseRun, Measure, Progress, silent, unmeasured
+from cl_graft.training.dropout import without_dropout
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.precision import safe_scale
 
-__all__ = ["Count", "pose", "scaled"]
+__all__ = ["RowCounter", "localizer_inputs"]
+
+_TRAIN_ROWS = 1024
+"""Training rows that `paper_mask` scores after a step, as in the published code."""
 
 
-class Count:
-    """Rows of localization, counted as they go through the model."""
+class RowCounter:
+    """A count of the rows that a localizer sends through the model."""
 
     def __init__(self) -> None:
         self.passes = Passes()
 
 
-def pose(
+@contextmanager
+def localizer_inputs(
     task: LearnableTask,
     settings: GraftingSettings,
+    dense: DenseRun,
     *,
-    tuned: Parameters,
-    path: Parameters,
-    count: Count,
-    progress: Progress | None = None,
-    measure: Measure | None = None,
-) -> Problem:
-    """Pose a task, on a model at its base and in eval mode, to a localizer.
+    counter: RowCounter,
+    checkpoint: Checkpoint = NOWHERE,
+    progress: Progress = silent,
+    measure: Measure = unmeasured,
+) -> Iterator[LocalizerInputs]:
+    """Make the inputs of a localizer from a task, for a `with` block.
+
+    Meanwhile the model has the dense run's head, no dropout, and only its graftable parameters
+    require gradients.
 
     Args:
-        task: The task.
-        settings: How many rows a step and a micro-batch has, and the seed.
-        tuned: Tuned values of the graftable parameters; empty without a dense run.
-        path: The dense run's path; empty if none was gathered.
-        count: Counts the rows.
-        progress: Called when a step's rows are asked for.
+        task: The task, on a model at its base.
+        settings: Rows of a step and of a micro-batch, number of steps, and the seed.
+        dense: The dense run, or the head alone where a localizer does without.
+        counter: Counts the rows.
+        checkpoint: Where an interrupted localization is resumed from.
+        progress: Called when a step begins.
         measure: Called with a step's loss, once its micro-batches were computed.
     """
-    report, measure = progress or silent, measure or unmeasured
-    seed = derive(settings.seed, task.content, "mask")
-    rows = min(settings.mask_batch, len(task.train))
-    order = BatchOrder(len(task.train), rows, seed, "batches")
+    source = _TaskGradients(task, settings, dense, counter, progress, measure)
+    with ExitStack() as until_done:
+        until_done.enter_context(holding(task.head, dense.head))
+        until_done.enter_context(only_training(task.model, task.parameters.values()))
+        task.model.eval()
+        if task.recomputes:  # gradient checkpointing acts in train mode alone
+            until_done.enter_context(without_dropout(task.model))
+        yield LocalizerInputs(
+            model=task.model,
+            parameters=task.parameters,
+            tuned=dense.tuned,
+            losses=source.losses,
+            dev_score=source.dev_score,
+            train_score=source.train_score,
+            seed=source.seed,
+            path=dense.path or {},
+            loss_scale=source.loss_scale(),
+            checkpoint=checkpoint,
+            answers=source.answers,
+        )
 
-    def losses(step: int) -> list[Callable[[], Tensor]]:
-        report("localize", step + 1, settings.mask_steps)
-        places = task.train.alike(order(step))
-        count.passes += Passes(forward_backward=len(places))
-        cuts = range(0, len(places), settings.micro_batch)
-        parts = [places[cut : cut + settings.micro_batch] for cut in cuts]
 
+class _TaskGradients:
+    """The functions of `LocalizerInputs` for a task."""
+
+    def __init__(
+        self,
+        task: LearnableTask,
+        settings: GraftingSettings,
+        dense: DenseRun,
+        counter: RowCounter,
+        progress: Progress,
+        measure: Measure,
+    ) -> None:
+        self._task = task
+        self._settings = settings
+        self._dense = dense
+        self._counter = counter
+        self._progress = progress
+        self._measure = measure
+        self.seed = derive(settings.seed, task.content, "mask")
+        rows = min(settings.mask_batch, len(task.train))
+        self._order = BatchOrder(len(task.train), rows, self.seed, "batches")
+
+    def losses(self, step: int) -> list[Callable[[], Tensor]]:
+        """Return the loss functions of a step's micro-batches."""
+        places = self._task.train.alike(self._begin(step))
+        size = self._settings.micro_batch
+        parts = [places[first : first + size] for first in range(0, len(places), size)]
         seen: list[float] = []
 
         def loss(part: Sequence[int]) -> Tensor:
             # Localizers take the mean of the parts, of which the last may be smaller.
-            value = finite(task.loss(part), step) * (len(part) * len(parts) / len(places))
+            weight = len(part) * len(parts) / len(places)
+            value = self._finite(self._task.loss(part), step) * weight
             seen.append(float(value.detach()) / len(parts))
             if len(seen) == len(parts):
-                measure("localize", "Loss", step + 1, sum(seen))
+                self._measure("localize", "Loss", step + 1, sum(seen))
             return value
 
         return [partial(loss, part) for part in parts]
 
-    def answers(step: int) -> list[Callable[[], tuple[Tensor, Tensor]]]:
-        report("localize", step + 1, settings.mask_steps)
-        places = order(step)
-        count.passes += Passes(forward_backward=len(places))
+    def answers(self, step: int) -> list[Callable[[], tuple[Tensor, Tensor]]]:
+        """Return a function for each row of a step's batch: to its logits and its loss."""
 
         def answer(place: int) -> tuple[Tensor, Tensor]:
-            logits, loss = task.answer([place])
-            return logits[0], finite(loss, step)
+            logits, loss = self._task.answer([place])
+            return logits[0], self._finite(loss, step)
 
-        return [partial(answer, place) for place in places]
+        return [partial(answer, place) for place in self._begin(step)]
 
-    def finite(loss: Tensor, step: int) -> Tensor:
-        if not bool(loss.isfinite()):
-            raise DivergedError(
-                f"the loss is {float(loss.detach())} at step {step + 1} of "
-                f"{settings.mask_steps}{_rate(settings, tuned)}"
-            )
-        return loss
+    def dev_score(self) -> float:
+        """Score the model as it is now on dev."""
+        self._counter.passes += Passes(forward=len(self._task.dev))
+        return self._task.dev_score()
 
-    def dev_score() -> float:
-        count.passes += Passes(forward=len(task.dev))
-        return task.dev_score()
+    def train_score(self) -> float:
+        """Score the model as it is now on some training rows."""
+        rows = min(_TRAIN_ROWS, len(self._task.train))
+        self._counter.passes += Passes(forward=rows)
+        return self._task.train_score(rows=rows, seed=self.seed)
 
-    def train_score() -> float:
-        looked = min(1024, len(task.train))
-        count.passes += Passes(forward=looked)
-        return task.train_score(rows=looked, seed=seed)
+    def loss_scale(self) -> float:
+        """Find the loss scale on a few random rows where the task computes in fp16; else 1."""
+        task, settings = self._task, self._settings
+        if task.precision != "fp16":
+            return 1.0
+        rows = min(settings.micro_batch, settings.mask_batch, len(task.train))
+        order = BatchOrder(len(task.train), rows, self.seed, "loss scale")
+        self._counter.passes += Passes(forward_backward=rows)
+        return safe_scale([lambda: task.loss(order(0))], task.parameters.values())
 
-    return Problem(
-        model=task.model,
-        parameters=task.parameters,
-        tuned=tuned,
-        losses=losses,
-        dev_score=dev_score,
-        train_score=train_score,
-        seed=seed,
-        path=path,
-        answers=answers,
-    )
+    def _begin(self, step: int) -> Sequence[int]:
+        self._progress("localize", step + 1, self._settings.mask_steps)
+        places = self._order(step)
+        self._counter.passes += Passes(forward_backward=len(places))
+        return places
 
-
-def scaled(
-    problem: Problem, task: LearnableTask, settings: GraftingSettings, *, count: Count
-) -> Problem:
-    """Give a problem a loss scale, found on a few random rows, where its task computes in fp16.
-
-    Args:
-        problem: From `pose`, with the same settings.
-        task: The task.
-        settings: How many rows a micro-batch has.
-        count: Counts the rows.
-    """
-    if task.precision != "fp16":
-        return problem
-    rows = min(settings.micro_batch, settings.mask_batch, len(task.train))
-    order = BatchOrder(len(task.train), rows, problem.seed, "loss scale")
-    count.passes += Passes(forward_backward=rows)
-    scale = safe_scale([lambda: task.loss(order(0))], task.parameters.values())
-    return replace(problem, loss_scale=scale)
-
-
-def _rate(settings: GraftingSettings, tuned: Parameters) -> str:
-    """Say where the tuned values came from, if there are any."""
-    lr = settings.fine_tuning.lr
-    return f", after a dense run with lr {lr:g}; a lower lr usually helps" if tuned else ""
+    def _finite(self, loss: Tensor, step: int) -> Tensor:
+        if bool(loss.isfinite()):
+            return loss
+        lr = self._settings.fine_tuning.lr
+        after = f", after a dense run with lr {lr:g}; a lower lr usually helps"
+        raise DivergedError(
+            f"the loss is {float(loss.detach())} at step {step + 1} of "
+            f"{self._settings.mask_steps}{after if self._dense.tuned else ''}"
+        )

@@ -20,7 +20,7 @@ from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.runtime.tensor_names import parameters_by_name
 from cl_graft.strategies.experience_tasks import Problems
 from cl_graft.strategies.heads import carrier_of
-from cl_graft.training.dense_run import fine_tune_task
+from cl_graft.training.dense_run import fine_tune_task, silent
 from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.passes import Passes
 
@@ -68,7 +68,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
         self._seed = seed
         self._cache = cache
         self._checkpoints = checkpoints
-        self._progress = progress
+        self._progress = progress or silent
         self._models: dict[int, dict[str, Tensor]] = {}
         self._away: dict[str, Tensor] | None = None
 

@@ -18,12 +18,13 @@ from torch import nn
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.graft import Graft, copy_, extract, gather, named, write_
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.localization.region_search import locate_task
+from cl_graft.localization.region_search import find_region
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.strategies.experience_tasks import Problems
 from cl_graft.strategies.heads import carrier_of, head_state
+from cl_graft.training.dense_run import silent
 from cl_graft.training.passes import Passes
 
 __all__ = ["MergingPlugin"]
@@ -78,7 +79,7 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
         self._problems = Problems(dev, metrics)
         self._cache = cache
         self._checkpoints = checkpoints
-        self._progress = progress
+        self._progress = progress or silent
         self._base: Graft | None = None
 
     @property
@@ -120,18 +121,17 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
         base, seed = self._identity.fingerprint, self._settings[label].seed
         task = self._problems.of(strategy, experience, label=label, base=base, seed=seed)
         layout = Layout.of(task.parameters)
-        located = locate_task(
+        found = find_region(
             task,
             self._settings[label],
-            owned=Region.empty(layout),
             cache=self._cache,
             checkpoints=self._checkpoints,
             progress=self._progress,
         )
-        if located.tuned is None:
+        if not found.dense.tuned:
             raise ValueError("merging needs the values of a dense run, and this localizer has none")
-        graft = gather(located.tuned, located.claimed)
-        copy_(task.head, located.head)
+        graft = gather(found.dense.tuned, found.region)
+        copy_(task.head, found.dense.head)
         carrier = carrier_of(strategy.model)
         bank = self.bank or GraftBank(layout, self._identity, "isolated")
         self.bank = bank.append(
@@ -147,5 +147,5 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
         with torch.no_grad():
             grafts = [entry.owned for entry in self.bank.entries]
             self.merged = self._rule(grafts, named(carrier, layout))
-        self.seconds[label] = dict(located.seconds)
-        self.passes[label] = dict(located.passes)
+        self.seconds[label] = dict(found.seconds)
+        self.passes[label] = dict(found.passes)

@@ -29,7 +29,7 @@ from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.base_check import identify
 from cl_graft.grafts.region import Layout
 from cl_graft.inference.task_switch import Switch
-from cl_graft.localization.region_search import locate_task
+from cl_graft.localization.region_search import find_region
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
@@ -178,7 +178,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         # on must end with the curves of one that was never interrupted.
         measure = unmeasured if self._checkpoints is not None else reports.measure
         with about_task(name):
-            located = locate_task(
+            found = find_region(
                 task,
                 settings,
                 owned=switch.bank.owned(),
@@ -187,7 +187,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
                 progress=reports.step,
                 measure=measure,
             )
-        free = switch.bank.free(located.claimed)
+        free = switch.bank.free(found.region)
         switch.to(_latest(switch.bank))
         self._session = Session(
             strategy,
@@ -195,7 +195,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             switch,
             label=label,
             free=free,
-            located=located,
+            found=found,
             task=task,
             settings=settings,
             measure=measure,

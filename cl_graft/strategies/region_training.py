@@ -24,7 +24,7 @@ from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.grafts.model_state import keeping_modes, only_training
 from cl_graft.grafts.region import Region
 from cl_graft.inference.task_switch import Switch
-from cl_graft.localization.region_search import Located
+from cl_graft.localization.region_search import FoundRegion
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.metrics import fit_temperature
 from cl_graft.runtime.checkpoints import State, joined, part_of
@@ -83,18 +83,18 @@ class Session:
         *,
         label: int,
         free: Region,
-        located: Located,
+        found: FoundRegion,
         task: LearnableTask,
         settings: GraftingSettings,
         measure: Measure = unmeasured,
     ) -> None:
         self.label = label
-        self.seconds = dict(located.seconds)
-        self.passes = {**located.passes, "region": Passes()}
+        self.seconds = dict(found.seconds)
+        self.passes = {**found.passes, "region": Passes()}
         self._carrier = carrier
         self.switch = switch
         self._position = switch.position
-        self._located = located
+        self._found = found
         self._task = task
         self._settings = settings
         self._measure = measure
@@ -106,9 +106,9 @@ class Session:
         self._model = strategy.model
         self._head_before = snapshot(task.head)
         starts_tuned = settings.region_start == "tuned" or not settings.retrain
-        if starts_tuned and located.tuned is not None:
-            write_(carrier, gather(located.tuned, free))
-        copy_(task.head, located.head)
+        if starts_tuned and found.dense.tuned:
+            write_(carrier, gather(found.dense.tuned, free))
+        copy_(task.head, found.dense.head)
         self._until_closed = ExitStack()
         # No open `with` block: one that is forgotten ends, and seeds, when memory is freed.
         self._until_closed.callback(hold_generators())
@@ -220,15 +220,15 @@ class Session:
         bank = self.switch.bank
         layout = bank.layout
         self.seconds["region"] = time.perf_counter() - self._started
-        located = self._located
+        found = self._found
         entry = Entry(
             task=metadata.name,
             label=self.label,
             owned=owned,
-            lost=located.claimed - owned.region,
+            lost=found.region - owned.region,
             head=head_state(self._carrier, self.label),
-            standalone=gather(located.tuned, located.claimed)
-            if self._settings.keep_standalone and located.tuned is not None
+            standalone=gather(found.dense.tuned, found.region)
+            if self._settings.keep_standalone and found.dense.tuned
             else None,
             weights_sha256=hash_tensors(named(self._carrier, layout)),
             recorded_batch=self._recorded_batch(),
@@ -236,8 +236,8 @@ class Session:
                 **metadata.metadata,
                 "metric": metadata.metric,
                 "localizer": self._settings.localizer,
-                "dense_dev": located.dense_dev,
-                "graft_dev": located.graft_dev,
+                "dense_dev": found.dense.dev,
+                "graft_dev": found.graft_dev,
                 "trained_dev": trained_dev,
                 "temperature": self._temperature(),
             },

@@ -38,16 +38,26 @@ Measure = Callable[[str, str, int, float], None]
 """Called as (phase, name, step, value) with a loss or a dev score, at a step from 1."""
 
 
+def silent(phase: str, step: int, steps: int) -> None:
+    """Report nothing."""
+    del phase, step, steps
+
+
+def unmeasured(phase: str, name: str, step: int, value: float) -> None:
+    """Pass a measurement over."""
+    del phase, name, step, value
+
+
 @dataclass(frozen=True, eq=False)
 class DenseRun:
-    """What the independent dense run of a task found.
+    """The outcome of a task's independent dense run.
 
     Attributes:
-        tuned: The graftable parameters.
-        head: The task's head.
-        dev: Score on dev; None if it was not looked at.
-        passes: What it cost, also where the cache answered.
-        path: Σ −g·Δθ of the graftable parameters over its steps; None if it was not gathered.
+        tuned: Values of the graftable parameters by name; empty where the head alone was fitted.
+        head: Values of the task's head by name.
+        dev: Score on dev; None if dev was not evaluated.
+        passes: Rows that it took, also where the cache answered.
+        path: Σ −g·Δθ over its steps, by graftable parameter; None if it was not summed up.
     """
 
     tuned: dict[str, Tensor]
@@ -65,8 +75,8 @@ def fine_tune_task(
     path: bool = False,
     cache: Cache | None = None,
     checkpoints: Checkpoints | None = None,
-    progress: Progress | None = None,
-    measure: Measure | None = None,
+    progress: Progress = silent,
+    measure: Measure = unmeasured,
 ) -> DenseRun:
     """Run the independent dense fine-tuning of a task; the model is put back to its base.
 
@@ -90,11 +100,10 @@ def fine_tune_task(
     found = {phase: cache.get(key) if cache is not None else None for phase, key in keys.items()}
     answers = {phase: answer for phase, answer in found.items() if answer is not None}
     if len(answers) < len(keys):
-        report, measure = progress or silent, measure or unmeasured
 
         def after_step(step: int, loss: float) -> None:
             measure("dense", "Loss", step, loss)
-            report("dense", step, settings.steps)
+            progress("dense", step, settings.steps)
 
         # A run that gathers its path is another one, named by it.
         own = keys["path" if path else "dense"]
@@ -135,13 +144,3 @@ def dense_passes(task: LearnableTask, settings: FineTuning) -> Passes:
     """Return what a dense run of a task costs."""
     looks = min(settings.evaluations, settings.steps)
     return Passes(settings.steps * settings.batch_size, looks * len(task.dev))
-
-
-def silent(phase: str, step: int, steps: int) -> None:
-    """Report nothing."""
-    del phase, step, steps
-
-
-def unmeasured(phase: str, name: str, step: int, value: float) -> None:
-    """Pass a measurement over."""
-    del phase, name, step, value

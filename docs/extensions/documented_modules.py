@@ -77,7 +77,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.runtime.memory_allocator",
         "cl_graft.runtime.openmp",
         "cl_graft.runtime.error_context",
-        "cl_graft.localization.problem",
+        "cl_graft.localization.localizer_inputs",
         "cl_graft.localization.registry",
         "cl_graft.localization.ranking",
     ),

@@ -39,11 +39,11 @@ def test_what_gradients_ranked_is_answered_by_the_cache_as_deep_as_it_was_ranked
     bench = smoke_bench("table1", tiny_bert, tmp_path)
     depths = []
 
-    def counted(problem, localizer, *, depth, **more):
+    def counted(inputs, localizer, *, depth, **more):
         depths.append(depth)
-        return localize(problem, localizer, depth=depth, **more)
+        return localize(inputs, localizer, depth=depth, **more)
 
-    monkeypatch.setattr("cl_graft.laboratory.bench.localize", counted)
+    monkeypatch.setattr("cl_graft.localization.region_search.localize", counted)
     run = bench.dense(0)
 
     def ranked(bench, localizer="learned_mask", dense=run, **more):
@@ -97,6 +97,6 @@ def test_other_label_words_and_another_model_config_have_outcomes_of_their_own(t
 def test_a_task_in_fp16_is_localized_with_a_loss_scale(precision, tiny_bert, tmp_path):
     bench = smoke_bench("table1", tiny_bert, tmp_path, f"precision={precision}")
     run, task = bench.dense(0), bench.problem(0)
-    with bench.posed(0, "learned_mask", run, task) as problem:
-        assert (problem.loss_scale > 1) == (precision == "fp16")
-        assert all(bool(loss().isfinite()) for loss in problem.losses(0))
+    with bench.posed(0, "learned_mask", run, task) as inputs:
+        assert (inputs.loss_scale > 1) == (precision == "fp16")
+        assert all(bool(loss().isfinite()) for loss in inputs.losses(0))

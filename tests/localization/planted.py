@@ -1,4 +1,4 @@
-"""A small localization problem with a known answer.
+"""A small localization task with a known answer.
 
 Two layers on random inputs; fine-tuning moved every weight a little at random and a few planted
 ones a lot, and only the planted ones matter to the loss.
@@ -13,13 +13,15 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.localization import Problem
+from cl_graft.localization import LocalizerInputs
 from cl_graft.runtime.seeding import BatchOrder, generator
 
 PLANTED = 12
 
 
-def planted_problem(*, seed: int = 0, dtype: torch.dtype = torch.float32) -> tuple[Problem, Region]:
+def planted_inputs(
+    *, seed: int = 0, dtype: torch.dtype = torch.float32
+) -> tuple[LocalizerInputs, Region]:
     draw = generator(seed, "planted")
     model = nn.Sequential(nn.Linear(16, 24), nn.Tanh(), nn.Linear(24, 3)).to(dtype)
     with torch.no_grad():
@@ -37,36 +39,34 @@ def planted_problem(*, seed: int = 0, dtype: torch.dtype = torch.float32) -> tup
         noise = torch.randn(value.shape, generator=draw) * 0.02
         strong = torch.randn(value.shape, generator=draw).sign() * 2.0
         tuned[name] = value + torch.where(masks[name], strong, noise).to(dtype)
-    inputs = torch.randn(256, 16, generator=draw).to(dtype)
+    x = torch.randn(256, 16, generator=draw).to(dtype)
     with torch.no_grad():
         load_(model, tuned)
-        targets = model(inputs).argmax(1)
+        targets = model(x).argmax(1)
         load_(model, base)
     order = BatchOrder(256, 64, seed, "planted")
 
     def losses(step: int) -> list[Callable[[], Tensor]]:
         places = order(step)
         return [
-            lambda part=part: nn.functional.cross_entropy(
-                model(inputs[part]).float(), targets[part]
-            )
+            lambda part=part: nn.functional.cross_entropy(model(x[part]).float(), targets[part])
             for part in (places[:32], places[32:])
         ]
 
     def answers(step: int) -> list[Callable[[], tuple[Tensor, Tensor]]]:
         def answer(place: int) -> tuple[Tensor, Tensor]:
-            logits = model(inputs[place]).float()
+            logits = model(x[place]).float()
             return logits, nn.functional.cross_entropy(logits, targets[place])
 
         return [lambda place=place: answer(place) for place in order(step)]
 
     def accuracy() -> float:
         with torch.no_grad():
-            return float((model(inputs).argmax(1) == targets).float().mean())
+            return float((model(x).argmax(1) == targets).float().mean())
 
     # Any numbers do for a path: what a dense run gathers is tested where it runs.
     path = {name: torch.randn(value.shape, generator=draw) for name, value in base.items()}
-    problem = Problem(
+    inputs = LocalizerInputs(
         model, parameters, tuned, losses, accuracy, accuracy, seed, path, answers=answers
     )
-    return problem, planted
+    return inputs, planted

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from localization.planted import planted_problem
+from localization.planted import planted_inputs
 from torch import nn
 
 from cl_graft.grafts.graft import snapshot
@@ -14,7 +14,7 @@ from cl_graft.localization import LOCALIZERS, localize
 from cl_graft.localization.child_pruning import child_pruning
 from cl_graft.localization.fish import fish, fish_expected
 from cl_graft.localization.hard_concrete import diff_pruning, diff_pruning_sam
-from cl_graft.localization.problem import Problem
+from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.sam import sam, sam_absolute, sam_squared
 from cl_graft.localization.straight_through import straight_through
 from cl_graft.runtime.seeding import derive, generator
@@ -22,21 +22,23 @@ from cl_graft.runtime.seeding import derive, generator
 STEPS = 20
 
 
-def dropping_problem():
+def dropping_inputs():
     """A model with dropout on one batch a step."""
     draw = generator(0, "dropping")
     model = nn.Sequential(nn.Linear(8, 300), nn.Tanh(), nn.Dropout(0.5), nn.Linear(300, 3))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=draw))
-    inputs, targets = torch.randn(64, 8, generator=draw), torch.randint(3, (64,), generator=draw)
+    x, targets = torch.randn(64, 8, generator=draw), torch.randint(3, (64,), generator=draw)
 
     def losses(step):
         part = slice(8 * (step % 8), 8 * (step % 8) + 8)
-        return [lambda: nn.functional.cross_entropy(model(inputs[part]), targets[part])]
+        return [lambda: nn.functional.cross_entropy(model(x[part]), targets[part])]
 
     model.eval()
-    return Problem(model, dict(model.named_parameters()), {}, losses, lambda: 0, lambda: 0, 7)
+    return LocalizerInputs(
+        model, dict(model.named_parameters()), {}, losses, lambda: 0, lambda: 0, 7
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,9 +50,9 @@ def dropping_problem():
     ],
 )
 def test_sam_agrees_with_a_plain_derivation_of_its_repository(score, fold):
-    problem, density = dropping_problem(), 0.1
-    model, parameters = problem.model, list(problem.parameters.values())
-    ours = score(problem, k=1, steps=STEPS, depth=1)
+    inputs, density = dropping_inputs(), 0.1
+    model, parameters = inputs.model, list(inputs.parameters.values())
+    ours = score(inputs, k=1, steps=STEPS, depth=1)
     assert not any(module.training for module in model.modules())
     # Burn-in: backward passes in train mode, clipped, accumulated, without an update.
     total = [torch.zeros_like(p) for p in parameters]
@@ -58,14 +60,14 @@ def test_sam_agrees_with_a_plain_derivation_of_its_repository(score, fold):
     for step in range(STEPS):
         torch.manual_seed(derive(7, "dropout", step))
         model.zero_grad()
-        problem.losses(step)[0]().backward()
+        inputs.losses(step)[0]().backward()
         norm = nn.utils.clip_grad_norm_(parameters, 1.0)
         assert norm > 1  # so clipping plays a part
         total = [fold(t, p.grad) for t, p in zip(total, parameters, strict=True)]
     model.eval()
     model.zero_grad()
     masks = {}
-    for (name, _), t in zip(problem.parameters.items(), total, strict=True):
+    for (name, _), t in zip(inputs.parameters.items(), total, strict=True):
         torch.testing.assert_close(ours[name], t.abs(), rtol=1e-5, atol=1e-7)
         count = int(density * t.numel())
         mask = torch.zeros(t.numel(), dtype=torch.bool)
@@ -73,14 +75,14 @@ def test_sam_agrees_with_a_plain_derivation_of_its_repository(score, fold):
         masks[name] = mask.reshape(t.shape)
     region = Region.from_masks(masks)
     assert len(masks["3.bias"].nonzero()) == 0
-    assert localize(problem, score.__name__, k=len(region), steps=STEPS).top(len(region)) == region
+    assert localize(inputs, score.__name__, k=len(region), steps=STEPS).top(len(region)) == region
 
 
-def plain_fisher(problem, steps, *, expected):
+def plain_fisher(inputs, steps, *, expected):
     """Run FISH's repository's computation: batches of one row, squared gradients."""
-    total = {name: torch.zeros_like(p) for name, p in problem.parameters.items()}
+    total = {name: torch.zeros_like(p) for name, p in inputs.parameters.items()}
     for step in range(steps):
-        for answer in problem.answers(step):
+        for answer in inputs.answers(step):
             logits, loss = answer()
             probabilities = logits.detach().softmax(-1)
             for y in range(len(logits)) if expected else [None]:
@@ -88,7 +90,7 @@ def plain_fisher(problem, steps, *, expected):
                     loss if y is None else nn.functional.cross_entropy(answer()[0], torch.tensor(y))
                 )
                 weight = 1.0 if y is None else float(probabilities[y])
-                gradients = torch.autograd.grad(term, list(problem.parameters.values()))
+                gradients = torch.autograd.grad(term, list(inputs.parameters.values()))
                 for name, gradient in zip(total, gradients, strict=True):
                     total[name] += weight * gradient**2
     return total
@@ -96,14 +98,14 @@ def plain_fisher(problem, steps, *, expected):
 
 @pytest.mark.parametrize(("score", "expected"), [(fish, False), (fish_expected, True)])
 def test_fish_agrees_with_a_plain_derivation(score, expected):
-    problem, _ = planted_problem()
-    found = score(problem, k=1, steps=STEPS, depth=1)
-    total = plain_fisher(problem, STEPS, expected=expected)
+    inputs, _ = planted_inputs()
+    found = score(inputs, k=1, steps=STEPS, depth=1)
+    total = plain_fisher(inputs, STEPS, expected=expected)
     for name, value in total.items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-9)
     flat = torch.cat([value.reshape(-1) for value in total.values()])
-    region = Region.of(problem.layout, flat.topk(30).indices)
-    assert localize(problem, score.__name__, k=30, steps=STEPS).top(30) == region
+    region = Region.of(inputs.layout, flat.topk(30).indices)
+    assert localize(inputs, score.__name__, k=30, steps=STEPS).top(30) == region
 
 
 def test_the_expected_fisher_of_one_logit_is_its_squared_gradient():
@@ -114,37 +116,37 @@ def test_the_expected_fisher_of_one_logit_is_its_squared_gradient():
         del step
         return [lambda row=row: (model(row), (model(row) - 1).square().sum()) for row in rows]
 
-    problem = Problem(
+    inputs = LocalizerInputs(
         model, dict(model.named_parameters()), {}, answers, lambda: 0, lambda: 0, 0, answers=answers
     )
-    found = fish_expected(problem, k=1, steps=1, depth=1)
+    found = fish_expected(inputs, k=1, steps=1, depth=1)
     torch.testing.assert_close(found["weight"], rows.square().sum(0, keepdim=True))
 
 
-def gradients_at(problem, values, step):
+def gradients_at(inputs, values, step):
     """The gradient of a step's loss at some values; the model is put back."""
-    before = snapshot(problem.parameters)
+    before = snapshot(inputs.parameters)
     with torch.no_grad():
-        for name, parameter in problem.parameters.items():
+        for name, parameter in inputs.parameters.items():
             parameter.copy_(values[name])
-    losses = problem.losses(step)
+    losses = inputs.losses(step)
     loss = sum(part() for part in losses) / len(losses)
-    found = torch.autograd.grad(loss, list(problem.parameters.values()))
+    found = torch.autograd.grad(loss, list(inputs.parameters.values()))
     with torch.no_grad():
-        for name, parameter in problem.parameters.items():
+        for name, parameter in inputs.parameters.items():
             parameter.copy_(before[name])
     return dict(zip(before, found, strict=True))
 
 
 def test_child_pruning_agrees_with_a_plain_derivation():
-    problem, _ = planted_problem()
-    base, k, lr, steps = snapshot(problem.parameters), 60, 0.5, 6
-    found = child_pruning(problem, k=k, steps=steps, depth=1, lr=lr)
-    now = snapshot(problem.parameters)
+    inputs, _ = planted_inputs()
+    base, k, lr, steps = snapshot(inputs.parameters), 60, 0.5, 6
+    found = child_pruning(inputs, k=k, steps=steps, depth=1, lr=lr)
+    now = snapshot(inputs.parameters)
     # By tensor as many as the published ⌊d·n⌋ at the d that gives k in all.
-    quota = localize(replace(problem, tuned={}), "child_pruning", k=k, steps=1).top(k).masks()
+    quota = localize(replace(inputs, tuned={}), "child_pruning", k=k, steps=1).top(k).masks()
     for step in range(steps):
-        gradient = gradients_at(problem, now, step)
+        gradient = gradients_at(inputs, now, step)
         now = {name: now[name] - lr * gradient[name] for name in now}
         if step < steps - 1:
             for name, count in ((name, int(mask.sum())) for name, mask in quota.items()):
@@ -157,16 +159,16 @@ def test_child_pruning_agrees_with_a_plain_derivation():
 
 
 def test_straight_through_scores_agree_with_a_plain_derivation():
-    problem, _ = planted_problem()
-    base, tuned, k, lr = snapshot(problem.parameters), problem.tuned, 60, 0.01
-    found = straight_through(problem, k=k, steps=STEPS, depth=1, lr=lr)
+    inputs, _ = planted_inputs()
+    base, tuned, k, lr = snapshot(inputs.parameters), inputs.tuned, 60, 0.01
+    found = straight_through(inputs, k=k, steps=STEPS, depth=1, lr=lr)
     quota = {
         name: int(mask.sum())
-        for name, mask in localize(problem, "magnitude", k=k).top(k).masks().items()
+        for name, mask in localize(inputs, "magnitude", k=k).top(k).masks().items()
     }
     scores = {}
     for name, value in base.items():
-        draw = torch.rand(value.shape, generator=generator(problem.seed, "scores", name))
+        draw = torch.rand(value.shape, generator=generator(inputs.seed, "scores", name))
         bound = 1 / math.sqrt(value.shape[1] if value.dim() > 1 else len(value))
         scores[name] = ((2 * draw - 1) * bound).requires_grad_()
     adam = torch.optim.Adam(scores.values(), lr=lr)
@@ -178,7 +180,7 @@ def test_straight_through_scores_agree_with_a_plain_derivation():
             masks[name] = mask.reshape(s.shape)
         delta = {name: tuned[name] - base[name] for name in base}
         gradient = gradients_at(
-            problem, {name: base[name] + masks[name] * delta[name] for name in base}, step
+            inputs, {name: base[name] + masks[name] * delta[name] for name in base}, step
         )
         adam.zero_grad()
         for name, s in scores.items():
@@ -192,25 +194,25 @@ def test_straight_through_scores_agree_with_a_plain_derivation():
     ("score", "stretch", "price"), [(diff_pruning, 1.5, 1.25e-7), (diff_pruning_sam, 3.0, None)]
 )
 def test_hard_concrete_gates_agree_with_a_plain_derivation(score, stretch, price):
-    problem, _ = planted_problem()
-    base, tuned = snapshot(problem.parameters), problem.tuned
+    inputs, _ = planted_inputs()
+    base, tuned = snapshot(inputs.parameters), inputs.tuned
     delta = {name: tuned[name] - base[name] for name in base}
-    found = score(problem, k=1, steps=STEPS, depth=1)
+    found = score(inputs, k=1, steps=STEPS, depth=1)
     alpha = {}
     for name, value in base.items():
-        draw = torch.randn(value.shape, generator=generator(problem.seed, "gates", name))
+        draw = torch.randn(value.shape, generator=generator(inputs.seed, "gates", name))
         alpha[name] = torch.sigmoid(draw) if price is None else torch.zeros_like(value)
         alpha[name].requires_grad_()
     adam = torch.optim.Adam(alpha.values(), lr=0.1)
     for step in range(STEPS):
         gates = {}
         for name, a in alpha.items():
-            u = torch.rand(a.shape, generator=generator(problem.seed, "noise", step, name))
+            u = torch.rand(a.shape, generator=generator(inputs.seed, "noise", step, name))
             u = u.clamp(1e-6, 1 - 1e-6)
             soft = torch.sigmoid(torch.log(u) - torch.log(1 - u) + a)
             gates[name] = torch.clamp(soft * (2 * stretch) - stretch, 0, 1)
         at = {name: base[name] + gates[name].detach() * delta[name] for name in base}
-        gradient = gradients_at(problem, at, step)
+        gradient = gradients_at(inputs, at, step)
         adam.zero_grad()
         total = sum(a.numel() for a in alpha.values())
         penalty = sum(torch.sigmoid(a).sum() for a in alpha.values())
@@ -225,12 +227,12 @@ def test_hard_concrete_gates_agree_with_a_plain_derivation(score, stretch, price
 
 
 def test_magnitude_is_the_size_of_the_weight_by_tensor():
-    problem, _ = planted_problem()
+    inputs, _ = planted_inputs()
     assert LOCALIZERS["magnitude"].per_tensor
-    region = localize(problem, "magnitude", k=100).top(100)
+    region = localize(inputs, "magnitude", k=100).top(100)
     masks = region.masks()
-    for name, value in problem.base.items():
+    for name, value in inputs.base.items():
         if 0 < masks[name].sum() < masks[name].numel():
             assert value.abs()[masks[name]].min() >= value.abs()[~masks[name]].max()
-    tuned = localize(problem, "tuned_magnitude", k=100).top(100)
+    tuned = localize(inputs, "tuned_magnitude", k=100).top(100)
     assert tuned != region

@@ -1,7 +1,7 @@
 """Gates that open and close around those that were open at the start (γ_base)."""
 
 import torch
-from localization.planted import planted_problem
+from localization.planted import planted_inputs
 
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.region import Layout, Region
@@ -22,20 +22,20 @@ def test_gates_of_the_base_close_as_others_open_and_never_more_than_the_budget()
 
 
 def test_a_mask_that_starts_from_gates_agrees_with_a_plain_derivation():
-    problem, _ = planted_problem()
-    k, steps, total = 60, 6, problem.layout.total
-    moved = localize(problem, "movement", k=30).top(20)
+    inputs, _ = planted_inputs()
+    k, steps, total = 60, 6, inputs.layout.total
+    moved = localize(inputs, "movement", k=30).top(20)
     # A third of the gates that start open are ones that chance chose: their gains are small.
-    started = moved | Region.of(problem.layout, torch.arange(0, total, total // 10))
-    base, tuned = snapshot(problem.parameters), problem.tuned
+    started = moved | Region.of(inputs.layout, torch.arange(0, total, total // 10))
+    base, tuned = snapshot(inputs.parameters), inputs.tuned
     gain, is_open = torch.zeros(total), torch.zeros(total, dtype=torch.bool)
     is_open[started.index] = True
     before = is_open.clone()
     for step in range(steps):
-        opened = Region.of(problem.layout, is_open.nonzero().view(-1))
-        with grafted(problem.model, gather(tuned, opened)):
-            loss = torch.stack([part() for part in problem.losses(step)]).mean()
-            gradients = torch.autograd.grad(loss, list(problem.parameters.values()))
+        opened = Region.of(inputs.layout, is_open.nonzero().view(-1))
+        with grafted(inputs.model, gather(tuned, opened)):
+            loss = torch.stack([part() for part in inputs.losses(step)]).mean()
+            gradients = torch.autograd.grad(loss, list(inputs.parameters.values()))
         moves = [tuned[name] - base[name] for name in base]
         weight = 1.0 if step < 3 else (steps - step) / 3
         parts = [weight * (g * m).view(-1) for g, m in zip(gradients, moves, strict=True)]
@@ -47,7 +47,7 @@ def test_a_mask_that_starts_from_gates_agrees_with_a_plain_derivation():
             is_open = torch.where(before, -gain < threshold, gain >= threshold)
             if int(is_open.sum()) <= size:
                 break
-    found = learned_mask(problem, k=k, steps=steps, depth=total, started=started)
+    found = learned_mask(inputs, k=k, steps=steps, depth=total, started=started)
     assert gated(found, started, k=k).index.tolist() == is_open.nonzero().view(-1).tolist()
     assert (before & ~is_open).any()
     assert int(is_open.sum()) > len(started)

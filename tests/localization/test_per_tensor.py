@@ -12,7 +12,7 @@ from torch import nn
 from cl_graft.errors import InputError, NotFinite
 from cl_graft.grafts.region import Region, top_k
 from cl_graft.localization import localize
-from cl_graft.localization.problem import Problem
+from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.ranking import rank_by_tensor
 from cl_graft.localization.rules import biases, layer_norms
 from cl_graft.runtime.seeding import generator
@@ -71,20 +71,22 @@ def test_scores_that_are_no_numbers_cannot_be_ranked_by_tensor():
         rank_by_tensor(scores, depth=6)
 
 
-def normed_problem():
+def normed_inputs():
     draw = generator(0, "normed")
     model = nn.Sequential(nn.Linear(6, 8), nn.LayerNorm(8), nn.Tanh(), nn.Linear(8, 3))
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=draw))
-    inputs = torch.randn(32, 6, generator=draw)
+    x = torch.randn(32, 6, generator=draw)
     targets = torch.randint(3, (32,), generator=draw)
 
     def losses(step):
         part = slice(8 * step % 32, 8 * step % 32 + 8)
-        return [lambda: nn.functional.cross_entropy(model(inputs[part]), targets[part])]
+        return [lambda: nn.functional.cross_entropy(model(x[part]), targets[part])]
 
-    return Problem(model, dict(model.named_parameters()), {}, losses, lambda: 0, lambda: 0, 0)
+    return LocalizerInputs(
+        model, dict(model.named_parameters()), {}, losses, lambda: 0, lambda: 0, 0
+    )
 
 
 @pytest.mark.parametrize(
@@ -95,17 +97,17 @@ def normed_problem():
     ],
 )
 def test_a_rule_takes_the_steepest_of_its_kind_and_nothing_else(name, rule, kept):
-    problem = normed_problem()
-    allowed = rule(problem.model, problem.parameters)
-    full = {n: torch.ones_like(p, dtype=torch.bool) * (n in kept) for n, p in problem.base.items()}
+    inputs = normed_inputs()
+    allowed = rule(inputs.model, inputs.parameters)
+    full = {n: torch.ones_like(p, dtype=torch.bool) * (n in kept) for n, p in inputs.base.items()}
     assert allowed == Region.from_masks(full)
-    ranking = localize(problem, name, k=5, steps=4)
+    ranking = localize(inputs, name, k=5, steps=4)
     assert len(ranking.top(5)) == 5
-    assert Region.of(problem.layout, ranking.order) == allowed
-    steepest = localize(problem, "base_gradient", k=5, steps=4)
-    assert ranking.top(5) == steepest.top(5, without=Region.full(problem.layout) - allowed)
+    assert Region.of(inputs.layout, ranking.order) == allowed
+    steepest = localize(inputs, "base_gradient", k=5, steps=4)
+    assert ranking.top(5) == steepest.top(5, without=Region.full(inputs.layout) - allowed)
     with pytest.raises(ValueError, match=rf"k must be in \[1, {len(allowed)}\]"):
-        localize(problem, name, k=len(allowed) + 1)
+        localize(inputs, name, k=len(allowed) + 1)
 
 
 def test_a_model_without_the_kind_is_refused():

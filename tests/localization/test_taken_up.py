@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from interrupted import KeptPhases, Trip
-from localization.planted import planted_problem
+from localization.planted import planted_inputs
 
 from cl_graft.localization import LOCALIZERS, localize
 
@@ -18,13 +18,13 @@ CASES = [
 @pytest.mark.parametrize(("name", "candidates"), [*CASES, ("learned_mask", 200)])
 @pytest.mark.parametrize("step", range(1, STEPS + 1))
 def test_a_localizer_interrupted_after_any_step_ends_on_the_same_ranking(name, candidates, step):
-    problem, _ = planted_problem()
+    inputs, _ = planted_inputs()
     chosen = {"k": 20, "steps": STEPS, "depth": 60, "candidates": candidates}
-    undisturbed = localize(problem, name, **chosen)
+    undisturbed = localize(inputs, name, **chosen)
     phases = KeptPhases(trip_after=step)
-    problem = replace(problem, checkpoint=phases.at("ranking-x"))
+    inputs = replace(inputs, checkpoint=phases.at("ranking-x"))
     with pytest.raises(Trip):
-        localize(problem, name, **chosen)
+        localize(inputs, name, **chosen)
     asked = []
 
     def watched(ask):
@@ -34,7 +34,7 @@ def test_a_localizer_interrupted_after_any_step_ends_on_the_same_ranking(name, c
 
         return asking
 
-    problem = replace(problem, losses=watched(problem.losses), answers=watched(problem.answers))
-    again = localize(problem, name, **chosen)
+    inputs = replace(inputs, losses=watched(inputs.losses), answers=watched(inputs.answers))
+    again = localize(inputs, name, **chosen)
     assert torch.equal(again.order, undisturbed.order)
     assert asked == list(range(step, STEPS))

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from localization.planted import planted_problem
+from localization.planted import planted_inputs
 from small_tasks import make_task
 
 from cl_graft.grafts.anatomy import anatomy
@@ -52,56 +52,56 @@ def test_the_histogram_counts_every_row_by_its_top_probability():
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_a_wise_curve_begins_at_the_base_and_ends_at_the_tuned_or_grafted_model(inside):
-    problem, planted = planted_problem()
+    inputs, planted = planted_inputs()
     region = planted if inside else None
-    before = snapshot(problem.parameters)
+    before = snapshot(inputs.parameters)
 
     def measure():
-        return snapshot(problem.parameters)
+        return snapshot(inputs.parameters)
 
     curve = wise_curve(
-        problem.model, problem.tuned, alphas=(0.0, 0.25, 1.0), measure=measure, region=region
+        inputs.model, inputs.tuned, alphas=(0.0, 0.25, 1.0), measure=measure, region=region
     )
     masks = planted.masks()
     for alpha, weights in curve:
         for name, value in weights.items():
-            there = before[name] + alpha * (problem.tuned[name] - before[name])
+            there = before[name] + alpha * (inputs.tuned[name] - before[name])
             expected = torch.where(masks[name], there, before[name]) if inside else there
             torch.testing.assert_close(value, expected)
     assert all(torch.equal(curve[0][1][name], before[name]) for name in before)
     if not inside:
-        assert all(torch.equal(curve[2][1][name], problem.tuned[name]) for name in before)
-    assert all(torch.equal(problem.parameters[name], before[name]) for name in before)
-    with pytest.raises(RuntimeError), interpolated(problem.model, problem.tuned, alpha=0.5):
+        assert all(torch.equal(curve[2][1][name], inputs.tuned[name]) for name in before)
+    assert all(torch.equal(inputs.parameters[name], before[name]) for name in before)
+    with pytest.raises(RuntimeError), interpolated(inputs.model, inputs.tuned, alpha=0.5):
         raise RuntimeError
-    assert all(torch.equal(problem.parameters[name], before[name]) for name in before)
+    assert all(torch.equal(inputs.parameters[name], before[name]) for name in before)
 
 
 def test_a_sweep_measures_the_grafts_of_nested_regions():
-    problem, _ = planted_problem()
-    ranking = localize(problem, "movement", k=5)
+    inputs, _ = planted_inputs()
+    ranking = localize(inputs, "movement", k=5)
     found = sparsity_sweep(
-        problem.model, problem.tuned, ranking, sizes=(1, 12, 483), measure=problem.dev_score
+        inputs.model, inputs.tuned, ranking, sizes=(1, 12, 483), measure=inputs.dev_score
     )
     for size, score in found:
-        with grafted(problem.model, gather(problem.tuned, ranking.top(size))):
-            assert problem.dev_score() == score
+        with grafted(inputs.model, gather(inputs.tuned, ranking.top(size))):
+            assert inputs.dev_score() == score
     assert found[-1][1] == 1.0
-    left = Region.full(problem.layout) - ranking.top(12)
+    left = Region.full(inputs.layout) - ranking.top(12)
     passed_over = sparsity_sweep(
-        problem.model, problem.tuned, ranking, sizes=(12,), measure=problem.dev_score, without=left
+        inputs.model, inputs.tuned, ranking, sizes=(12,), measure=inputs.dev_score, without=left
     )
     assert passed_over == [found[1]]
 
 
 def test_a_lottery_ticket_is_tuned_inside_and_zero_outside():
-    problem, planted = planted_problem()
-    before, masks = snapshot(problem.parameters), planted.masks()
-    with only(problem.model, problem.tuned, planted):
-        for name, value in problem.parameters.items():
-            assert torch.equal(value[masks[name]], problem.tuned[name][masks[name]])
+    inputs, planted = planted_inputs()
+    before, masks = snapshot(inputs.parameters), planted.masks()
+    with only(inputs.model, inputs.tuned, planted):
+        for name, value in inputs.parameters.items():
+            assert torch.equal(value[masks[name]], inputs.tuned[name][masks[name]])
             assert not value[~masks[name]].any()
-    assert all(torch.equal(problem.parameters[name], before[name]) for name in before)
+    assert all(torch.equal(inputs.parameters[name], before[name]) for name in before)
 
 
 def test_anatomy_counts_every_coordinate_once_by_layer_and_kind():

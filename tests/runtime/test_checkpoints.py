@@ -8,7 +8,7 @@ from small_tasks import MemoryCache, make_task, nothing, settings
 from torch import nn
 
 from cl_graft.grafts.graft import snapshot
-from cl_graft.localization.region_search import locate_task
+from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.checkpoints import NOWHERE, load_optimizer_, optimizer_state
 from cl_graft.runtime.seeding import BatchOrder
 from cl_graft.training.dense_run import fine_tune_task
@@ -106,9 +106,9 @@ def test_finding_a_region_can_be_interrupted_anywhere(localizer):
     def locate(phases, cache=None):
         task = make_task()
         before = snapshot(dict(task.model.named_parameters()))
-        located = locate_task(task, chosen, owned=nothing(task), cache=cache, checkpoints=phases)
+        found = find_region(task, chosen, owned=nothing(task), cache=cache, checkpoints=phases)
         assert_same_bits(snapshot(dict(task.model.named_parameters())), before)
-        return located
+        return found
 
     undisturbed = locate(None)
     offers = ends_of_steps(locate)
@@ -118,9 +118,9 @@ def test_finding_a_region_can_be_interrupted_anywhere(localizer):
         with pytest.raises(Trip):
             locate(phases, cache)
         again = locate(phases, cache)
-        assert again.claimed == undisturbed.claimed
+        assert again.region == undisturbed.region
         assert again.passes == undisturbed.passes
-        assert (again.dense_dev, again.graft_dev) == (undisturbed.dense_dev, undisturbed.graft_dev)
+        assert (again.dense.dev, again.graft_dev) == (undisturbed.dense.dev, undisturbed.graft_dev)
         assert phases.offers == offers
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from cl_graft.errors import DivergedError, InputError, NotFinite, OutOfMemory
 from cl_graft.grafts.graft import snapshot
 from cl_graft.localization import LOCALIZERS
-from cl_graft.localization.region_search import locate_task
+from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.error_context import about_task, in_phase
 from cl_graft.training.learnable_task import LearnableTask
 
@@ -86,7 +86,7 @@ def test_a_phase_without_memory_is_named_and_the_model_put_back(phase):
     task = at(make_task(), calls[phase], lambda _: allocate())
     before = snapshot(dict(task.model.named_parameters()))
     with pytest.raises(OutOfMemory, match=f"out of memory in {phase} "):
-        locate_task(task, settings(localizer=localizer), owned=nothing(task))
+        find_region(task, settings(localizer=localizer), owned=nothing(task))
     after = dict(task.model.named_parameters())
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 
@@ -101,7 +101,7 @@ def test_localization_stops_at_a_loss_that_is_no_number(name, value, candidates)
     task = at(make_task(), 36 if needs_tuned else 2, lambda answers: answers * value)
     before = snapshot(dict(task.model.named_parameters()))
     with pytest.raises(DivergedError, match=f"localization by {name}: the loss is (nan|inf) at"):
-        locate_task(task, chosen, owned=nothing(task))
+        find_region(task, chosen, owned=nothing(task))
     after = dict(task.model.named_parameters())
     assert all(torch.equal(found, after[name]) for name, found in before.items())
 
@@ -113,15 +113,15 @@ def test_dense_fine_tuning_names_the_step_of_answers_on_dev_that_are_no_numbers(
 
     task = replace(make_task(), score=refuse)
     with pytest.raises(DivergedError, match=r"logits hold NaN at step 15 of dense .* lr 0\.5"):
-        locate_task(task, settings(), owned=nothing(task))
+        find_region(task, settings(), owned=nothing(task))
 
 
 def test_a_base_that_answers_nan_is_told_from_a_rate_that_is_too_high():
     task = at(make_task(), 1, lambda answers: answers * float("nan"))
     with pytest.raises(DivergedError, match=r"step 1 .* so the base or the data are not finite"):
-        locate_task(task, settings(), owned=nothing(task))
+        find_region(task, settings(), owned=nothing(task))
     task = make_task()
     with torch.no_grad():
         next(iter(task.parameters.values())).fill_(float("nan"))
     with pytest.raises(DivergedError, match="the base answers NaN or infinities"):
-        locate_task(task, settings(localizer="base_gradient"), owned=nothing(task))
+        find_region(task, settings(localizer="base_gradient"), owned=nothing(task))

@@ -20,7 +20,7 @@ from cl_graft.experiments.memory_estimate.weightless_model import HollowModel
 from cl_graft.experiments.memory_estimate.weightless_region import hollow_region
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.model_state import keeping_flags
-from cl_graft.localization.problem import Problem, add_gradient_
+from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.dropout import without_dropout
 from cl_graft.training.fine_tuning import FineTuning
@@ -177,15 +177,15 @@ def _scores(
 ) -> int:
     """Gather one score a coordinate from gradients, look at dev, and select."""
     task = _task(hollow, work, train=work.localized)
-    problem = _problem(hollow, task, tuned)
-    scores = problem.zeros()
+    inputs = _inputs(hollow, task, tuned)
+    scores = inputs.zeros()
     kept = ledger.now
     with _localizing(hollow):
-        add_gradient_(problem, 0, into=lambda name, gradient: None)
+        add_gradient_(inputs, 0, into=lambda name, gradient: None)
         task.dev_score()
     with hollow.mode:
         largest = max(tensor.numel() for tensor in scores.values())
-        ranked = max(20 * work.region, round(_RANKED * problem.layout.total))
+        ranked = max(20 * work.region, round(_RANKED * inputs.layout.total))
         space = torch.empty(_SELECTION_BYTES * ranked + largest, dtype=torch.uint8)
     del space
     return kept
@@ -249,9 +249,11 @@ def _task(hollow: HollowModel, work: Workload, *, train: int) -> LearnableTask:
     return hollow.problem(length=work.length, train=train, dev=_DEV_ROWS)
 
 
-def _problem(hollow: HollowModel, task: LearnableTask, tuned: Mapping[str, Tensor]) -> Problem:
+def _inputs(
+    hollow: HollowModel, task: LearnableTask, tuned: Mapping[str, Tensor]
+) -> LocalizerInputs:
     rows = range(len(task.train))
-    return Problem(
+    return LocalizerInputs(
         model=hollow.model,
         parameters=hollow.parameters,
         tuned=tuned,

@@ -1,0 +1,155 @@
+"""The inputs of a localizer: a base, its fine-tuned weights, and gradients of the task's loss.
+
+They are apart from tasks, as a fine-tuned model of any origin can be localized, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.errors import DivergedError
+from cl_graft.grafts.graft import copy_
+from cl_graft.grafts.region import Layout, Parameters
+from cl_graft.runtime.checkpoints import NOWHERE, Checkpoint
+
+__all__ = ["LocalizerInputs", "add_gradient_", "gradient_hooks", "remaining_steps", "unscale_"]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalizerInputs:
+    """What a localizer may look at.
+
+    The base is the model itself, not a copy. A localizer that moves the model puts it back bit for
+    bit, from what it copied before.
+
+    Attributes:
+        model: The model, at its base and in eval mode (no dropout, as in the published code).
+        parameters: The graftable parameters, by name.
+        tuned: Their values after fine-tuning, by name; empty without a dense run.
+        losses: Step (from 0) to functions, one a micro-batch, each of which computes the mean loss
+            of its rows. Calling one after the other keeps one micro-batch in memory at a time.
+        dev_score: Scores the model as it is now on dev, higher is better.
+        train_score: The same on a part of the training rows, for `paper_mask`.
+        seed: Seed of the localizer's random choices.
+        path: Σ −g·Δθ over the steps of the dense run, by name; empty if it was not summed up.
+        loss_scale: Factor of the loss in the backward pass, for fp16; 1 otherwise.
+        checkpoint: Where an interrupted localization is resumed from and its steps are saved.
+        answers: Step (from 0) to functions, one a row of the step's batch, each of which computes
+            the row's logits, of shape (K,), and its loss. None if rows cannot be asked one by one.
+    """
+
+    model: nn.Module
+    parameters: Mapping[str, nn.Parameter]
+    tuned: Parameters
+    losses: Callable[[int], Sequence[Callable[[], Tensor]]]
+    dev_score: Callable[[], float]
+    train_score: Callable[[], float]
+    seed: int
+    path: Parameters = field(default_factory=dict)
+    loss_scale: float = 1.0
+    checkpoint: Checkpoint = NOWHERE
+    answers: Callable[[int], Sequence[Callable[[], tuple[Tensor, Tensor]]]] | None = None
+
+    @property
+    def base(self) -> dict[str, Tensor]:
+        """Values of the base by name, sharing memory with the model: they move with it."""
+        return {name: parameter.detach() for name, parameter in self.parameters.items()}
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of the graftable parameters."""
+        return Layout.of(self.parameters)
+
+    def zeros(self) -> dict[str, Tensor]:
+        """Return one fp32 zero for each coordinate, by name."""
+        return {
+            name: torch.zeros_like(parameter, dtype=torch.float32, requires_grad=False)
+            for name, parameter in self.parameters.items()
+        }
+
+
+def remaining_steps(inputs: LocalizerInputs, total: Parameters, *, steps: int) -> Iterator[int]:
+    """Yield the steps of a sum that remain, and save the sum after each.
+
+    Args:
+        inputs: The localizer's inputs, with the checkpoint.
+        total: The sum, zero at first, to which the caller adds between steps; it gets the saved
+            sum where an interrupted localization is resumed.
+        steps: Number of steps of the whole sum.
+    """
+    saved = inputs.checkpoint.load()
+    first = 0
+    if saved is not None:
+        copy_(total, saved[0])
+        first = saved[1]["step"]
+    for step in range(first, steps):
+        yield step
+        done = {"step": step + 1}
+        inputs.checkpoint.offer(lambda done=done: (total, done))
+
+
+def add_gradient_(
+    inputs: LocalizerInputs, step: int, *, into: Callable[[str, Tensor], None]
+) -> None:
+    """Hand the gradient of a step's loss to `into`, parameter by parameter.
+
+    The loss of a step is the mean over its micro-batches. `into(name, gradient)` is called once a
+    parameter and micro-batch, during the backward pass; what it gets adds up to the gradient. Each
+    part is freed at once, so that one parameter's gradient is in memory at a time.
+    """
+    micro = inputs.losses(step)
+    with gradient_hooks(inputs, into=into):
+        for loss in micro:
+            (loss() / len(micro) * inputs.loss_scale).backward()
+
+
+@contextmanager
+def gradient_hooks(
+    inputs: LocalizerInputs, *, into: Callable[[str, Tensor], None]
+) -> Iterator[None]:
+    """Hand the gradients of backward passes in a `with` block to `into`, parameter by parameter.
+
+    Each is divided by the loss scale and freed at once.
+    """
+
+    def hook_for(name: str) -> Callable[[Tensor], None]:
+        def hand_over(parameter: Tensor) -> None:
+            if parameter.grad is not None:
+                gradient, parameter.grad = parameter.grad, None
+                into(name, unscale_(inputs, gradient))
+
+        return hand_over
+
+    hooks = [
+        parameter.register_post_accumulate_grad_hook(hook_for(name))
+        for name, parameter in inputs.parameters.items()
+    ]
+    for parameter in inputs.parameters.values():
+        parameter.grad = None
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def unscale_(inputs: LocalizerInputs, gradient: Tensor) -> Tensor:
+    """Divide a gradient by the loss scale, in place.
+
+    Raises:
+        DivergedError: If it overflowed.
+    """
+    if inputs.loss_scale == 1.0:
+        return gradient
+    if not bool(gradient.isfinite().all()):
+        raise DivergedError(
+            f"a gradient is infinite in fp16 at the loss scale {inputs.loss_scale:g} with which "
+            "localization began; use precision bf16 or fp32"
+        )
+    return gradient.mul_(1 / inputs.loss_scale)
