@@ -58,13 +58,13 @@ def test_what_gradients_ranked_is_answered_by_the_cache_as_deep_as_it_was_ranked
     assert torch.equal(whole[:40], first)
     assert torch.equal(ranked(bench), whole)
     assert torch.equal(ranked(bench, depth=40, anew=True), first)
-    assert depths == [40, None, 40]
+    assert depths == [40, bench.layout.total, 40]
     moved = replace(run, tuned={name: 2 * value for name, value in run.tuned.items()})
     for other in ({"localizer": "fisher"}, {"localizer": "movement"}, {"dense": moved}):
         ranked(bench, depth=5, **other)
         ranked(bench, depth=5, **other)
     # Movement is cheaper to compute than to keep.
-    assert depths == [40, None, 40, 5, 5, 5, 5]
+    assert depths == [40, bench.layout.total, 40, 5, 5, 5, 5]
 
 
 def test_other_label_words_and_another_model_config_have_outcomes_of_their_own(tiny_bert, tmp_path):
