@@ -19,7 +19,7 @@ from cl_graft.experiments.presets import (
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
-from cl_graft.training.dense_run import DenseRun, Progress, fine_tune_task
+from cl_graft.training.dense_run import DenseRun, Progress, fine_tune_task, silent
 from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
 
@@ -110,7 +110,7 @@ def choose(
     seed: int,
     cache: Cache | None = None,
     checkpoints: Checkpoints | None = None,
-    progress: Progress | None = None,
+    progress: Progress = silent,
 ) -> FineTuning:
     """Return the schedule whose dense run scores best on dev; ties go to the earlier one.
 

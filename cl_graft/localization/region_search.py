@@ -283,15 +283,20 @@ def _choose(
         total = ranking.layout.total
         sizes = sorted({min(k, max(1, round(density * total))) for density in settings.budgets})
     wanted = settings.auto_share * (dense.dev or 0.0)
+
+    def measure(size: int) -> tuple[Region, float]:
+        region = ranking.top(size, without=without)
+        counter.passes += Passes(forward=len(task.dev))
+        with grafted(task.model, gather(dense.tuned, region)):
+            return region, task.dev_score()
+
     task.model.eval()
     with holding(task.head, dense.head):
-        for size in sizes:
-            region = ranking.top(size, without=without)
-            with grafted(task.model, gather(dense.tuned, region)):
-                score = task.dev_score()
-            counter.passes += Passes(forward=len(task.dev))
+        region, score = measure(sizes[0])
+        for size in sizes[1:]:
             if score >= wanted:
                 break
+            region, score = measure(size)
     return region, score
 
 
