@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -20,9 +19,6 @@ from torch import Tensor
 from cl_graft.errors import InputError, nearest
 from cl_graft.grafts.graft import Graft, merge
 from cl_graft.grafts.region import Layout, Region, union
-
-if TYPE_CHECKING:
-    from cl_graft.storage.hub import Pushed
 
 __all__ = [
     "BaseIdentity",
@@ -236,79 +232,6 @@ class GraftBank:
             return self.entries[position].owned
         grafts = [entry.owned for entry in self.entries[: position + 1]]
         return merge(grafts, layout=self.layout, dtype=getattr(torch, self.base.dtype))
-
-    def save_pretrained(
-        self,
-        folder: Path | str,
-        *,
-        name: str | None = None,
-        base_model: str | None = None,
-        license: str | None = None,
-        recorded_rows: bool = True,
-    ) -> None:
-        """Write the bank and a model card to a folder: `cl_graft.storage.hub.save_pretrained`."""
-        from cl_graft.storage import hub
-
-        hub.save_pretrained(
-            self,
-            folder,
-            name=name,
-            base_model=base_model,
-            license=license,
-            recorded_rows=recorded_rows,
-        )
-
-    @classmethod
-    def from_pretrained(
-        cls,
-        name: Path | str,
-        *,
-        revision: str | None = None,
-        cache_dir: Path | str | None = None,
-        local_files_only: bool = False,
-        token: str | bool | None = None,
-        endpoint: str | None = None,
-    ) -> GraftBank:
-        """Read a bank from a folder or the hub: `cl_graft.storage.hub.from_pretrained`."""
-        from cl_graft.storage import hub
-
-        return hub.from_pretrained(
-            name,
-            revision=revision,
-            cache_dir=cache_dir,
-            local_files_only=local_files_only,
-            token=token,
-            endpoint=endpoint,
-        )
-
-    def push_to_hub(
-        self,
-        repo_id: str,
-        *,
-        base_model: str | None = None,
-        license: str | None = None,
-        recorded_rows: bool = True,
-        private: bool | None = None,
-        branch: str | None = None,
-        message: str = "Push a bank of grafts",
-        token: str | bool | None = None,
-        endpoint: str | None = None,
-    ) -> Pushed:
-        """Put the bank and a model card on the hub: `cl_graft.storage.hub.push_to_hub`."""
-        from cl_graft.storage import hub
-
-        return hub.push_to_hub(
-            self,
-            repo_id,
-            base_model=base_model,
-            license=license,
-            recorded_rows=recorded_rows,
-            private=private,
-            branch=branch,
-            message=message,
-            token=token,
-            endpoint=endpoint,
-        )
 
     def find(self, *, label: int) -> int | None:
         """Return the position of the latest entry that answers a task label; None if unknown."""

@@ -11,7 +11,12 @@ from stored_banks import bank_of, content, same_bank
 
 from cl_graft import GraftBank, InputError
 from cl_graft.errors import BankError, DamagedFile
-from cl_graft.storage.hub import download_bank, from_pretrained
+from cl_graft.storage.hub import (
+    download_bank,
+    from_pretrained,
+    push_to_hub,
+    save_pretrained,
+)
 
 TOKEN = "hf_" + "AbCdEfGhIj" * 3
 NAME = "somebody/three-tasks"
@@ -38,13 +43,13 @@ def bank() -> GraftBank:
 
 
 def test_a_bank_comes_back_from_a_folder_bit_for_bit(bank, tmp_path):
-    bank.save_pretrained(tmp_path / "bank", license="apache-2.0")
-    assert same_bank(GraftBank.from_pretrained(tmp_path / "bank"), bank)
+    save_pretrained(bank, tmp_path / "bank", license="apache-2.0")
+    assert same_bank(from_pretrained(tmp_path / "bank"), bank)
 
 
 def test_a_bank_comes_back_from_the_hub_bit_for_bit(bank, hub: LocalHub, tmp_path):
-    pushed = bank.push_to_hub(NAME, token=TOKEN, endpoint=hub.endpoint)
-    again = GraftBank.from_pretrained(NAME, cache_dir=tmp_path, endpoint=hub.endpoint)
+    pushed = push_to_hub(bank, NAME, token=TOKEN, endpoint=hub.endpoint)
+    again = from_pretrained(NAME, cache_dir=tmp_path, endpoint=hub.endpoint)
     assert same_bank(again, bank)
     assert hub.repositories[NAME].branches["main"] == pushed.revision
     assert pushed.url.endswith(pushed.revision)
@@ -53,22 +58,22 @@ def test_a_bank_comes_back_from_the_hub_bit_for_bit(bank, hub: LocalHub, tmp_pat
 def test_a_revision_pins_the_bits_of_a_push_whatever_follows(bank, hub, tmp_path):
     name, options = "somebody/pinned", {"cache_dir": tmp_path, "endpoint": hub.endpoint}
     shorter = replace(bank, entries=bank.entries[:2])
-    first = shorter.push_to_hub(name, token=TOKEN, endpoint=hub.endpoint)
-    bank.push_to_hub(name, token=TOKEN, endpoint=hub.endpoint)
-    assert same_bank(GraftBank.from_pretrained(name, revision=first.revision, **options), shorter)
-    assert same_bank(GraftBank.from_pretrained(name, **options), bank)
+    first = push_to_hub(shorter, name, token=TOKEN, endpoint=hub.endpoint)
+    push_to_hub(bank, name, token=TOKEN, endpoint=hub.endpoint)
+    assert same_bank(from_pretrained(name, revision=first.revision, **options), shorter)
+    assert same_bank(from_pretrained(name, **options), bank)
     # The layout of the hub's cache: what a revision was is found there without any hub.
     assert (tmp_path / "models--somebody--pinned" / "refs" / "main").is_file()
     offline = {"cache_dir": tmp_path, "local_files_only": True}
-    assert same_bank(GraftBank.from_pretrained(name, revision=first.revision, **offline), shorter)
+    assert same_bank(from_pretrained(name, revision=first.revision, **offline), shorter)
 
 
 def test_a_push_is_one_commit_and_takes_away_entries_that_went(bank, hub):
     name = "somebody/shrinking"
-    bank.push_to_hub(name, token=TOKEN, endpoint=hub.endpoint)
+    push_to_hub(bank, name, token=TOKEN, endpoint=hub.endpoint)
     commits = len(hub.repositories[name].commits)
     shorter = replace(bank, entries=bank.entries[:1])
-    shorter.push_to_hub(name, token=TOKEN, endpoint=hub.endpoint)
+    push_to_hub(shorter, name, token=TOKEN, endpoint=hub.endpoint)
     assert len(hub.repositories[name].commits) == commits + 1
     entries = [path for path in hub.files(name) if path.startswith(("entries/", "standalone/"))]
     assert [name[:8] + name[24:] for name in entries] == ["entries/-qnli.safetensors"]
@@ -78,8 +83,8 @@ def test_a_push_is_one_commit_and_takes_away_entries_that_went(bank, hub):
 def test_a_branch_holds_a_bank_of_its_own(bank, hub, tmp_path):
     name = "somebody/branched"
     shorter = replace(bank, entries=bank.entries[:1])
-    shorter.push_to_hub(name, token=TOKEN, endpoint=hub.endpoint)
-    bank.push_to_hub(name, branch="more", token=TOKEN, endpoint=hub.endpoint)
+    push_to_hub(shorter, name, token=TOKEN, endpoint=hub.endpoint)
+    push_to_hub(bank, name, branch="more", token=TOKEN, endpoint=hub.endpoint)
     options = {"cache_dir": tmp_path, "endpoint": hub.endpoint}
     assert same_bank(from_pretrained(name, revision="more", **options), bank)
     assert same_bank(from_pretrained(name, **options), shorter)
@@ -87,8 +92,8 @@ def test_a_branch_holds_a_bank_of_its_own(bank, hub, tmp_path):
 
 def test_a_token_lands_in_no_file(bank, hub, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    bank.save_pretrained("saved")
-    bank.push_to_hub(NAME, token=TOKEN, endpoint=hub.endpoint)
+    save_pretrained(bank, "saved")
+    push_to_hub(bank, NAME, token=TOKEN, endpoint=hub.endpoint)
     download_bank(NAME, cache_dir="cache", token=TOKEN, endpoint=hub.endpoint)
     everything = [*content(tmp_path).values(), *hub.files(NAME).values()]
     assert len(everything) > 10
@@ -96,7 +101,7 @@ def test_a_token_lands_in_no_file(bank, hub, tmp_path, monkeypatch):
 
 
 def test_the_card_says_what_the_bank_is_and_how_to_load_it(bank, hub):
-    bank.push_to_hub(NAME, license="apache-2.0", token=TOKEN, endpoint=hub.endpoint)
+    push_to_hub(bank, NAME, license="apache-2.0", token=TOKEN, endpoint=hub.endpoint)
     _, head, text = hub.files(NAME)["README.md"].decode().split("---\n", 2)
     data = yaml.safe_load(head)
     assert data["base_model"] == "org/model"
@@ -113,7 +118,7 @@ def test_the_card_says_what_the_bank_is_and_how_to_load_it(bank, hub):
 
 
 def test_the_card_of_a_bank_without_metadata_says_what_is_not_known(tmp_path):
-    bank_of().save_pretrained(tmp_path / "plain")
+    save_pretrained(bank_of(), tmp_path / "plain")
     text = (tmp_path / "plain" / "README.md").read_text()
     assert "# plain" in text
     assert 'open_bank(".")' in text
@@ -123,8 +128,8 @@ def test_the_card_of_a_bank_without_metadata_says_what_is_not_known(tmp_path):
 
 def test_recorded_rows_stay_at_home_if_asked_to(bank, tmp_path):
     assert any(entry.recorded_batch for entry in bank.entries)
-    bank.save_pretrained(tmp_path / "bank", recorded_rows=False)
-    again = GraftBank.from_pretrained(tmp_path / "bank")
+    save_pretrained(bank, tmp_path / "bank", recorded_rows=False)
+    again = from_pretrained(tmp_path / "bank")
     assert not any(entry.recorded_batch for entry in again.entries)
     kept = tuple(replace(entry, recorded_batch=None) for entry in bank.entries)
     assert same_bank(again, replace(bank, entries=kept))
@@ -133,10 +138,10 @@ def test_recorded_rows_stay_at_home_if_asked_to(bank, tmp_path):
 def test_a_base_that_nobody_else_has_is_not_pushed(bank, hub):
     at_home = replace(bank, base=replace(bank.base, model="/somewhere/checkpoint"))
     with pytest.raises(InputError, match="pass base_model='owner/name'"):
-        at_home.push_to_hub("somebody/lost", token=TOKEN, endpoint=hub.endpoint)
+        push_to_hub(at_home, "somebody/lost", token=TOKEN, endpoint=hub.endpoint)
     assert "somebody/lost" not in hub.repositories
-    at_home.push_to_hub(
-        "somebody/found", base_model="org/model", token=TOKEN, endpoint=hub.endpoint
+    push_to_hub(
+        at_home, "somebody/found", base_model="org/model", token=TOKEN, endpoint=hub.endpoint
     )
     everything = b"".join(hub.files("somebody/found").values())
     assert b"/somewhere" not in everything
@@ -152,25 +157,25 @@ def test_a_base_that_nobody_else_has_is_not_pushed(bank, hub):
     ],
 )
 def test_what_is_not_there_is_told_in_a_sentence(bank, hub, tmp_path, name, options, message):
-    bank.push_to_hub(NAME, token=TOKEN, endpoint=hub.endpoint)
+    push_to_hub(bank, NAME, token=TOKEN, endpoint=hub.endpoint)
     with pytest.raises(InputError, match=message):
         from_pretrained(name, cache_dir=tmp_path, endpoint=hub.endpoint, **options)
 
 
 def test_a_wrong_token_is_told_and_not_shown(bank, hub):
     with pytest.raises(InputError, match=r"refused|does not open it") as told:
-        bank.push_to_hub("somebody/else", token="hf_wrongwrong", endpoint=hub.endpoint)
+        push_to_hub(bank, "somebody/else", token="hf_wrongwrong", endpoint=hub.endpoint)
     assert "hf_wrongwrong" not in str(told.value)
 
 
 def test_a_folder_has_no_revision(bank, tmp_path):
-    bank.save_pretrained(tmp_path / "bank")
+    save_pretrained(bank, tmp_path / "bank")
     with pytest.raises(InputError, match="has no revision 'v1'"):
         from_pretrained(tmp_path / "bank", revision="v1")
 
 
 def test_a_damaged_copy_is_refused(bank, tmp_path):
-    bank.save_pretrained(tmp_path / "bank")
+    save_pretrained(bank, tmp_path / "bank")
     (path,) = (tmp_path / "bank" / "entries").glob("*-qnli.safetensors")
     path.write_bytes(path.read_bytes()[:-1] + b"x")
     with pytest.raises(DamagedFile):
@@ -178,7 +183,7 @@ def test_a_damaged_copy_is_refused(bank, tmp_path):
 
 
 def test_another_bank_is_not_saved_over(bank, tmp_path):
-    bank.save_pretrained(tmp_path / "bank")
+    save_pretrained(bank, tmp_path / "bank")
     other = replace(bank, base=replace(bank.base, fingerprint="b" * 64))
     with pytest.raises(BankError):
-        other.save_pretrained(tmp_path / "bank")
+        save_pretrained(other, tmp_path / "bank")
