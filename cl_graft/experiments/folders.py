@@ -104,6 +104,9 @@ def sweep(folder: Path) -> None:
     if folder.is_dir():
         for path in [path for path in folder.rglob(".*") if is_partial(path)]:
             path.unlink()
+        if (folder / BANK / OWNER).exists():
+            with only_writer(folder / BANK):
+                """Take the lock of a killed writer over, and give it back."""
 
 
 def write_config(config: ExperimentConfig, folder: Path, **more: Any) -> None:

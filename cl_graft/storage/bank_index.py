@@ -243,6 +243,8 @@ def _delete_staged(folder: Path) -> list[Path]:
     if staged.is_symlink():
         staged.unlink()
     elif staged.is_dir():
+        # The index first: nobody killed in between leaves one that lists missing files.
+        (staged / INDEX).unlink(missing_ok=True)
         shutil.rmtree(staged)
     else:
         return []

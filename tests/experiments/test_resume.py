@@ -5,6 +5,8 @@ import logging
 import os
 import shutil
 import signal
+import subprocess
+import sys
 
 import pytest
 from interrupted import Trip, outcome_of, points_of
@@ -18,6 +20,7 @@ from cl_graft.experiments.resume import find_run, resume_comparison, resume_run
 from cl_graft.experiments.run import run
 from cl_graft.results.run_results import read_result
 from cl_graft.runtime.signals import Stop, Stopped, stoppable
+from cl_graft.storage import OWNER
 from cl_graft.strategies.registry import STRATEGIES
 
 CHOICES = {
@@ -130,6 +133,24 @@ PLACES = [
     ("fp16", "train", 5, "topic"),
     ("prompts", "train", 2, "topic"),
 ]
+
+
+KILLED_WRITER = """
+import os, pathlib, signal, sys
+from cl_graft.storage import only_writer
+with only_writer(pathlib.Path(sys.argv[1])):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_run_that_goes_on_gives_back_its_banks_lock_of_a_killed_writer(tmp_path, undisturbed):
+    # Killed between the bank's index and the end of the write, when all entries are there.
+    expected, config, strategy = undisturbed("grafting")
+    folder = interrupt(config, strategy, tmp_path, tripping("evaluate", 2, "topic"))
+    subprocess.run([sys.executable, "-c", KILLED_WRITER, folder / "bank"], check=False)
+    assert (folder / "bank" / OWNER).exists()
+    resume_run(folder)
+    assert outcome_of(folder) == expected
 
 
 @pytest.mark.parametrize(("choice", "phase", "number", "task"), PLACES)
