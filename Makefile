@@ -102,9 +102,9 @@ bench-baselines: $(STAMP)
 bench-routers: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/routers.py --workers $(WORKERS)
 
-# make results OUT=laboratory keeps what `cl-graft experiment` wrote there first.
+# make results OUT=papers keeps what benchmarks/paper_experiment.py wrote there first.
 results: $(STAMP)
-	$(BIN)/python -W ignore benchmarks/laboratory_pages.py $(if $(OUT),--store $(OUT))
+	$(BIN)/python -W ignore benchmarks/paper_pages.py $(if $(OUT),--store $(OUT))
 
 clean:
 	rm -rf .venv .venv-oldest docs/_build .pytest_cache .hypothesis .ruff_cache build dist *.egg-info

@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.random import Generator
+from papers.bound import variance_bound
+from papers.readings import Reading, summarize
+from papers.sam import differences, ranks
 from scipy import stats
 
-from cl_graft.laboratory.bound import variance_bound
-from cl_graft.laboratory.readings import Reading, summarize
-from cl_graft.laboratory.sam import differences, ranks
 from cl_graft.metrics.ranks import average_ranks, critical_difference
 from cl_graft.metrics.significance import holm, mean_interval, paired_t_test, spearman
 from cl_graft.results.run_results import RunResult

@@ -1,12 +1,13 @@
-"""A bench of one of the laboratory's experiments at the scale ``smoke``."""
+"""A bench of one of the papers' experiments at the scale ``smoke``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
-from cl_graft.laboratory import EXPERIMENTS, experiment_config
-from cl_graft.laboratory.bench import Bench
+from papers import EXPERIMENTS, experiment_config
+from papers.bench import Bench
+
 from cl_graft.storage.cache_folder import DirectoryCache
 
 __all__ = ["smoke_bench"]

@@ -32,7 +32,6 @@ ROOMS = (
     "experiments",
     "banks",
     "integrations",
-    "laboratory",
     "cli",
 )
 
@@ -59,7 +58,6 @@ OUTSIDE: dict[str, set[str]] = {
     "experiments.engines.slurm": {"submitit", "torch"},
     "banks": {"torch", "avalanche"},
     "integrations": {"torch", "numpy", "peft", "safetensors", "transformers"},
-    "laboratory": {"torch", "matplotlib", "numpy"},
     "cli": {"rich", "typer"},
 }
 

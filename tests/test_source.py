@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted([*(ROOT / "cl_graft").rglob("*.py"), *(ROOT / "benchmarks").glob("*.py")])
+SOURCES = sorted([*(ROOT / "cl_graft").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
 
 FORBIDDEN_MODULES = {
     "cloudpickle",

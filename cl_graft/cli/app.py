@@ -24,7 +24,7 @@ from cl_graft.cli.doctor import doctor_command
 from cl_graft.cli.exchange import export_command, import_command
 from cl_graft.cli.forget import forget_command
 from cl_graft.cli.init import init_command
-from cl_graft.cli.laboratory import experiment_command, localize_command
+from cl_graft.cli.localize import localize_command
 from cl_graft.cli.output import show_whatever_comes
 from cl_graft.cli.plan import plan_command
 from cl_graft.cli.predict import predict_command
@@ -90,7 +90,6 @@ _COMMANDS = {
     "doctor": doctor_command,
     "strategies": strategies_command,
     "localize": localize_command,
-    "experiment": experiment_command,
 }
 
 
@@ -103,23 +102,28 @@ for _name, _command in _COMMANDS.items():
     app.command(_name, help=_flowing(_command.__doc__))(_command)
 
 
-def main() -> None:
-    """Run the command line and exit with its code."""
+def main(commands: typer.Typer = app, *, name: str = "cl-graft") -> None:
+    """Run a command line and exit with its code.
+
+    Args:
+        commands: The commands.
+        name: Name of the program, in front of what it says of an error.
+    """
     show_whatever_comes()
     _tell_plainly()
-    if not any(name.startswith("MALLOC_") for name in os.environ):
+    if not any(variable.startswith("MALLOC_") for variable in os.environ):
         keep_freed_memory()
     try:
         with stoppable():
-            app(prog_name="cl-graft")
+            commands(prog_name=name)
     except Stopped as stopped:
-        sys.stderr.write(f"cl-graft: {_one_line(str(stopped))}\n")
+        sys.stderr.write(f"{name}: {_one_line(str(stopped))}\n")
         raise SystemExit(128 + stopped.signal) from None
     except Exception as error:
         sentence = _sentence(error)
         if sentence is None:
             raise
-        sys.stderr.write(f"cl-graft: {_one_line(sentence)}\n")
+        sys.stderr.write(f"{name}: {_one_line(sentence)}\n")
         raise SystemExit(2) from None
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -89,7 +90,11 @@ def localizers() -> str:
 
 def experiments() -> str:
     """The table of experiments."""
-    from cl_graft.laboratory import EXPERIMENTS
+    sys.path.append(str(ROOT / "benchmarks"))
+    try:
+        from papers import EXPERIMENTS
+    finally:
+        sys.path.pop()
 
     rows = [
         (f"`{row.name}`", row.title, row.source, ", ".join(f"`{task}`" for task in row.tasks))

@@ -5,8 +5,8 @@ import json
 import pytest
 import torch
 from benchmark_scripts import run_script
+from papers import run_experiment
 
-from cl_graft.laboratory import run_experiment
 from cl_graft.models import load_model
 
 

@@ -4,9 +4,8 @@ import json
 
 import pytest
 from benchmark_scripts import run_script
-
-from cl_graft.laboratory.claims import CLAIMS, judge
-from cl_graft.laboratory.stored import read_stream
+from papers.claims import CLAIMS, judge
+from papers.stored import read_stream
 
 
 def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):

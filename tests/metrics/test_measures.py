@@ -8,6 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from localization.planted import planted_inputs
+from papers.bound import generalization_bound, variance_bound
+from papers.trajectory import along, self_labelled
 from small_tasks import make_task
 
 from cl_graft.grafts.anatomy import anatomy
@@ -15,8 +17,6 @@ from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.interpolation import interpolated, wise_curve
 from cl_graft.grafts.lottery_ticket import only
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.laboratory.bound import generalization_bound, variance_bound
-from cl_graft.laboratory.trajectory import along, self_labelled
 from cl_graft.localization import localize
 from cl_graft.localization.density_sweep import sparsity_sweep
 from cl_graft.metrics import agreement, stability, top_probability_histogram

@@ -1,0 +1,391 @@
+"""The bench: one sample of the tasks, on one model at its base.
+
+Experiments ask it for dense runs, rankings and answers. What took long to train or to rank is kept
+in a cache, so that experiments share it, and a cell that was killed goes on where it was.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cl_graft.experiments.base_model import base_identity, load_base_model
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config_tasks import check_tasks, load_tasks
+from cl_graft.experiments.localized_task import refuse_stream_settings
+from cl_graft.experiments.schedule import choose, grafting_settings, grid_of
+from cl_graft.grafts.graft import Graft, gather, grafted
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.region import Layout, Parameters, Region
+from cl_graft.localization import LocalizerInputs, Ranking, find_localizer
+from cl_graft.localization.region_search import rank_task
+from cl_graft.localization.rules import biases
+from cl_graft.localization.settings import GraftingSettings
+from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
+from cl_graft.metrics.loss import task_loss
+from cl_graft.models import TaskModel
+from cl_graft.runtime.cache import cache_key
+from cl_graft.runtime.devices import pick_device
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.strategies import text_model
+from cl_graft.strategies.benchmark import TextStream, text_stream
+from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.training.dense_run import DenseRun, fine_tune_task
+from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.learnable_task import LearnableTask
+from papers.answers import Answers
+
+__all__ = ["Bench", "Outcome"]
+
+Outcome = tuple[dict[str, Tensor], dict[str, Any]]
+"""Tensors and JSON facts, as a cache keeps them."""
+
+
+class Bench:
+    """One sample of the tasks of a config, drawn by a data seed.
+
+    Attributes:
+        config: The settings; the model's seed is the first of its seeds.
+        names: The tasks.
+        identity: Which base it is.
+        seed: The model's.
+        cell: What else differs between the cells of an experiment.
+
+    Args:
+        config: The settings; the model's seed is the first of its seeds.
+        data_seed: The sample's.
+        cell: What else differs between the cells of an experiment, such as rows left out.
+        cache: Keeps tokens, and what was trained or ranked by gradients.
+        regressions: Whether a task may be a regression.
+
+    Raises:
+        InputError: If the config has settings that only streams know.
+    """
+
+    def __init__(
+        self,
+        config: ExperimentConfig,
+        *,
+        data_seed: int,
+        cell: int = 0,
+        cache: DirectoryCache,
+        regressions: bool = False,
+    ) -> None:
+        refuse_stream_settings(config)
+        self.config = config.model_copy(update={"data_seed": data_seed})
+        self.seed, self.cell, self._cache = config.seeds[0], cell, cache
+        self.device = pick_device(config.device)
+        tasks = load_tasks(self.config, seed=self.seed, regressions=regressions)
+        loaded = load_base_model(self.config)
+        check_tasks(tasks, loaded, self.config)
+        self.stream: TextStream = text_stream(
+            tasks,
+            loaded.tokenizer,
+            family=config.family,
+            max_length=config.max_length,
+            cache=cache,
+        )
+        self.identity = base_identity(loaded, self.config, seed=self.seed)
+        self.model = text_model(loaded, self.stream, seed=self.seed).to(self.device)
+        self.names = self.stream.names
+        self._rows: dict[int, Sequence[int]] = {}
+        self._problems: dict[int, LearnableTask] = {}
+        self._schedules: dict[int, FineTuning] = {}
+        self._dense: tuple[Any, DenseRun] | None = None
+
+    def problem(self, label: int) -> LearnableTask:
+        """Return a task as a problem, on the model at its base."""
+        if label not in self._problems:
+            experience = self.stream.benchmark.streams["train"][label]
+            self.model.adaptation(experience)
+            self.model.to(self.device).eval()
+            task = task_problem(
+                self.model,
+                experience,
+                label=label,
+                criterion=task_loss,
+                base=self.identity.fingerprint,
+                device=self.device,
+                dev=self.stream.benchmark.streams["valid"][label],
+                metric=self.stream.tasks[label].task.scored_by,
+                seed=self.seed,
+            )
+            if label in self._rows:
+                train = task.train.pick(self._rows[label])
+                content = f"{task.content}|{train.fingerprint()}"
+                task = replace(task, train=train, content=content)
+            self._problems[label] = task
+        return self._problems[label]
+
+    @contextmanager
+    def fewer_rows(self, label: int, places: Sequence[int]) -> Iterator[None]:
+        """Let a task have only some of its training rows for a `with` block."""
+        whole = self.problem(label)
+        del self._problems[label]
+        self._rows[label] = places
+        try:
+            yield
+        finally:
+            del self._rows[label]
+            self._problems[label] = whole
+
+    def with_parts(self, insert: Callable[[TaskModel], None]) -> Bench:
+        """Return this bench on a copy of its model that has more parts, such as adapters.
+
+        Schedules are asked of this one, which chooses them without the parts.
+
+        Args:
+            insert: Puts them into a model, in place.
+        """
+        other = copy.copy(self)
+        other.model = copy.deepcopy(self.model)
+        other._problems, other._dense = {}, None
+        insert(other.model.task_model)
+        return other
+
+    @property
+    def layout(self) -> Layout:
+        """The graftable parameters."""
+        return Layout.of(self.problem(0).parameters)
+
+    def size(self, density: float) -> int:
+        """Return how many coordinates a density is; at least 1."""
+        return max(1, round(density * self.layout.total))
+
+    @property
+    def density(self) -> float:
+        """The config's density, which must be a number."""
+        if self.config.density == "auto":
+            raise ValueError("the density is to be found")
+        return self.config.density
+
+    def schedules(self, label: int) -> tuple[FineTuning, ...]:
+        """Return the dense schedules of a task of which dev chooses one."""
+        return grid_of(self.config, self.stream.tasks[label].task)
+
+    def schedule(self, label: int) -> FineTuning:
+        """Return the dense schedule of a task, chosen on dev where the config has a grid."""
+        if label not in self._schedules:
+            self._schedules[label] = choose(
+                self.problem(label), self.schedules(label), seed=self.seed, cache=self._cache
+            )
+        return self._schedules[label]
+
+    def dense(
+        self, label: int, *, path: bool | None = None, anew: bool = False, **changes: Any
+    ) -> DenseRun:
+        """Return the dense run of a task, with changes to its schedule.
+
+        Args:
+            label: Which task.
+            path: Whether to integrate gains along it; None means where the config's localizer
+                looks at them.
+            anew: Whether to make it whatever the cache holds, as when it is timed.
+            **changes: Fields of the schedule.
+        """
+        settings = replace(self.schedule(label), **changes)
+        path = find_localizer(self.config.localizer).needs_path if path is None else path
+        task, cache = self.problem(label), None if anew else self._cache
+        key = task.content, settings, path
+        if anew or self._dense is None or self._dense[0] != key:
+            run = fine_tune_task(task, settings, seed=self.seed, path=path, cache=cache)
+            self._dense = key, run
+        return self._dense[1]
+
+    def remembered(
+        self,
+        phase: str,
+        identity: str,
+        recipe: Mapping[str, Any],
+        make: Callable[[], Outcome],
+        *,
+        anew: bool = False,
+    ) -> Outcome:
+        """Return tensors and JSON facts from the cache, or make them and keep them there.
+
+        Args:
+            phase: What they are the outcome of.
+            identity: Which task, as its problem says.
+            recipe: What else determines them, beside the model's seed.
+            make: Makes them.
+            anew: Whether to make them whatever the cache holds, as when they are timed.
+        """
+        key = cache_key(phase, identity, recipe, self.seed)
+        found = None if anew else self._cache.get(key)
+        if found is None:
+            found = make()
+            self._cache.put(key, *found)
+        return found
+
+    def ranking(
+        self,
+        label: int,
+        localizer: str,
+        *,
+        dense: DenseRun,
+        k: int | None = None,
+        depth: int | None = None,
+        steps: int | None = None,
+        task: LearnableTask | None = None,
+        anew: bool = False,
+    ) -> Ranking:
+        """Rank the coordinates of a task, all of them, whatever `mask_candidates` says.
+
+        Args:
+            label: Which task.
+            localizer: How.
+            dense: Tuned values and head; for localizers that look at the base alone, too, whose
+                gradients go through this head.
+            k: The budget that the ranking is learned for; cut to what the localizer may choose.
+                None means the config's density: a mask that was learned for more is worse below.
+            depth: How many to rank; None means all.
+            steps: Gradient batches to look at; None means the config's.
+            task: Stands in for the task, such as one with other labels.
+            anew: Whether to rank whatever the cache holds, as when it is timed.
+        """
+        row, own = find_localizer(localizer), self.problem(label)
+        most = len(row.among(own.model, own.parameters)) if row.among else self.layout.total
+        return rank_task(
+            task or own,
+            self.localization(label, localizer=localizer, steps=steps),
+            dense,
+            k=min(most, self.size(self.density) if k is None else k),
+            depth=depth,
+            cache=None if anew or task is not None else self._cache,
+        )
+
+    def localization(
+        self, label: int, *, localizer: str | None = None, steps: int | None = None
+    ) -> GraftingSettings:
+        """Return how a task is localized here, where all coordinates are candidates.
+
+        Args:
+            label: Which task.
+            localizer: How; None means the config's.
+            steps: Gradient batches to look at; None means the config's.
+        """
+        # A task of a joint model has no schedule chosen for it alone; any gives the settings that
+        # count here, and its rate stands only in the message of an error.
+        schedule = self._schedules.get(label) or self.schedules(label)[0]
+        settings = grafting_settings(self.config, schedule, seed=self.seed)
+        return replace(
+            settings,
+            localizer=localizer or settings.localizer,
+            mask_steps=steps or settings.mask_steps,
+            mask_candidates=None,
+        )
+
+    def found_by(
+        self, label: int, dense: DenseRun, *, k: int, steps: int, **more: str
+    ) -> dict[str, Any]:
+        """Return what determines coordinates that gradients chose, beside task and seed.
+
+        Args:
+            label: Which task.
+            dense: Tuned values and head.
+            k: The budget.
+            steps: Gradient batches that were looked at.
+            **more: What else does.
+        """
+        head = self.problem(label).shelved(dense.head)
+        return {
+            **more,
+            "k": k,
+            "steps": steps,
+            "batch": self.config.mask_batch,
+            "micro": self.config.micro_batch,
+            "what": hash_tensors({**dense.tuned, **head}),
+        }
+
+    @contextmanager
+    def posed(
+        self, label: int, localizer: str, dense: DenseRun, task: LearnableTask
+    ) -> Iterator[LocalizerInputs]:
+        """Return the inputs of a localizer, with the head of a dense run, for a `with` block.
+
+        Args:
+            label: Which task.
+            localizer: Which one.
+            dense: Tuned values and head.
+            task: The task's problem, or what stands in for it.
+        """
+        settings = self.localization(label, localizer=localizer)
+        with localizer_inputs(task, settings, dense, counter=RowCounter()) as inputs:
+            yield inputs
+
+    def region(
+        self,
+        label: int,
+        dense: DenseRun,
+        *,
+        localizer: str | None = None,
+        anew: bool = False,
+    ) -> Region:
+        """Choose a task's region of the config's density.
+
+        Args:
+            label: Which task.
+            dense: As in `ranking`.
+            localizer: How; None means the config's.
+            anew: As in `ranking`.
+        """
+        k, localizer = self.size(self.density), localizer or self.config.localizer
+        ranking = self.ranking(label, localizer, dense=dense, depth=k, anew=anew)
+        return self.first(ranking, self.density)
+
+    def first(self, ranking: Ranking, density: float) -> Region:
+        """Return the first coordinates of a ranking, all of it where it holds fewer."""
+        return ranking.top(min(self.size(density), ranking.order.numel()))
+
+    def biases(self, label: int) -> Region:
+        """Return the region of all biases, which BitFit trains."""
+        task = self.problem(label)
+        return biases(task.model, task.parameters)
+
+    def answers(self, label: int, *, split: str = "test", through: int | None = None) -> Answers:
+        """Answer the rows of a task with the model as it is now.
+
+        Args:
+            label: Whose rows.
+            split: ``"train"``, ``"valid"`` or ``"test"``.
+            through: Whose head or label words; None means the task's own.
+        """
+        encoded = self.stream.tasks[label]
+        inputs, targets = encoded.splits[split]
+        task = self.problem(label if through is None else through)
+        task.model.eval()
+        with torch.no_grad():
+            parts = inputs.split(self.config.eval_batch)
+            logits = [task.forward(part.to(self.device)).float().cpu() for part in parts]
+        return Answers(torch.cat(logits), targets, encoded.task.scored_by)
+
+    def tuned_answers(self, label: int, run: DenseRun, *, split: str = "test") -> Answers:
+        """Answer with the densely fine-tuned model."""
+        task = self.problem(label)
+        with holding(task.parameters, run.tuned), holding(task.head, run.head):
+            return self.answers(label, split=split)
+
+    def graft_answers(
+        self, label: int, graft: Graft, head: Parameters, *, split: str = "test"
+    ) -> Answers:
+        """Answer with a graft on the base, and a head."""
+        with self.carrying(label, graft, head):
+            return self.answers(label, split=split)
+
+    @contextmanager
+    def carrying(self, label: int, graft: Graft, head: Parameters) -> Iterator[None]:
+        """Have a graft on the base, and a task's head, for a `with` block."""
+        task = self.problem(label)
+        with grafted(task.model, graft), holding(task.head, head):
+            yield
+
+    def cut(self, run: DenseRun, region: Region) -> Graft:
+        """Take the tuned values of a region."""
+        return gather(run.tuned, region)

@@ -1,0 +1,164 @@
+"""Claims, and the rules by which stored numbers decide whether they hold.
+
+A rule is a number of a task, or of a whole experiment, and a bound on it. What it says in words and
+what it decides come from the same fields, so neither can be typed in by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from papers.claims.view import MissingReading, View
+
+__all__ = ["Claim", "Rule", "Verdict", "judge"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """A number and a bound on it, of which one of `above`, `least` and `most` is given.
+
+    Attributes:
+        what: The number in words.
+        number: From a view to it.
+        over: ``"each"``: every task has to meet the bound; ``"mean"``: the mean over tasks;
+            ``"once"``: the number is one of the whole experiment.
+        share: For ``"each"``, of the tasks that have the number, in (0, 1].
+        above: It has to be more.
+        least: It has to be at least this.
+        most: It has to be at most this.
+        unit: ``"%"`` for shares, ``"points"`` for differences of shares, both written a hundred
+            times as large; empty for plain numbers.
+    """
+
+    what: str
+    number: Callable[[View], float]
+    over: Literal["each", "mean", "once"] = "each"
+    share: float = 1.0
+    above: float | None = None
+    least: float | None = None
+    most: float | None = None
+    unit: Literal["%", "points", ""] = "points"
+
+    def __str__(self) -> str:
+        """Say when it holds."""
+        bounds = {"above": self.above, "at least": self.least, "at most": self.most}
+        name, bound = next((n, b) for n, b in bounds.items() if b is not None)
+        of_tasks = "every task" if self.share == 1 else f"{100 * self.share:.0f} % of the tasks"
+        places = {
+            "each": f"on {of_tasks}",
+            "mean": "on average",
+            "once": "",
+        }
+        return f"{self.what} {name} {self.written(bound)} {places[self.over]}".strip()
+
+    def met(self, value: float) -> bool:
+        """Say whether a number meets the bound."""
+        if self.above is not None:
+            return value > self.above
+        if self.least is not None:
+            return value >= self.least
+        return self.most is not None and value <= self.most
+
+    def written(self, value: float) -> str:
+        """Write a number with its unit."""
+        return f"{100 * value:.1f} {self.unit}" if self.unit else f"{value:.3g}"
+
+    def spanned(self, values: Sequence[float]) -> str:
+        """Write the lowest and the highest one of numbers, or the only one."""
+        lowest, highest = self.written(min(values)), self.written(max(values))
+        return highest if len(values) == 1 else f"{lowest.split()[0]} to {highest}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a paper says, and what would show it.
+
+    Attributes:
+        name: Short and unique.
+        source: Where in the paper.
+        words: The claim.
+        paper: The paper's numbers.
+        experiments: Whose readings decide; the first one is meant where a rule names none.
+        rule: How.
+    """
+
+    name: str
+    source: str
+    words: str
+    paper: str
+    experiments: tuple[str, ...]
+    rule: Rule
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the numbers say of a claim.
+
+    Attributes:
+        holds: Whether it holds; None where it was not run.
+        ours: The numbers, or why there are none.
+        alone: Of how many seeds the numbers say the same by themselves, and how many there are;
+            None where a seed alone decides nothing, or experiments have other seeds.
+    """
+
+    holds: bool | None
+    ours: str
+    alone: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        return {True: "holds", False: "does not hold", None: "not run here"}[self.holds]
+
+
+def judge(claim: Claim, results: Mapping[str, View]) -> Verdict:
+    """Decide a claim from the results at hand.
+
+    Args:
+        claim: The claim.
+        results: By experiment, each a view of its own rows.
+    """
+    missing = [name for name in claim.experiments if name not in results]
+    if missing:
+        return Verdict(None, f"no stored result of `{'`, `'.join(missing)}`")
+    rows = {name: results[name].rows[name] for name in claim.experiments}
+    whole = View(rows, results[claim.experiments[0]].config)
+    alike = len({results[name].config.get("cells") for name in claim.experiments}) == 1
+    try:
+        found = _decided(claim.rule, whole)
+    except MissingReading as missed:
+        return Verdict(None, f"the stored result has no {missed}")
+    return replace(found, alone=_alone(claim.rule, whole, found) if alike else None)
+
+
+def _alone(rule: Rule, whole: View, found: Verdict) -> tuple[int, int] | None:
+    """Count the seeds that by themselves decide as all do together."""
+    seeds = whole.seeds()
+    try:
+        same = sum(_decided(rule, seed).holds == found.holds for seed in seeds)
+    except MissingReading:
+        return None
+    return (same, len(seeds)) if len(seeds) > 1 else None
+
+
+def _decided(rule: Rule, whole: View) -> Verdict:
+    if rule.over == "once":
+        value = rule.number(whole)
+        return Verdict(rule.met(value), rule.written(value))
+    numbers: list[float] = []
+    lacking: MissingReading | None = None
+    for view in whole.tasks():
+        try:
+            numbers.append(rule.number(view))
+        except MissingReading as missed:
+            lacking = missed
+    if not numbers:
+        raise lacking or MissingReading("task")
+    mean, span = sum(numbers) / len(numbers), rule.spanned(numbers)
+    if rule.over == "mean":
+        ours = rule.written(mean)
+        return Verdict(rule.met(mean), ours if len(numbers) == 1 else f"{ours} ({span})")
+    met = sum(rule.met(number) for number in numbers)
+    ours = f"{met} of {len(numbers)} tasks: {span}"
+    return Verdict(met >= rule.share * len(numbers) - 1e-9, ours)

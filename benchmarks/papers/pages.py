@@ -1,0 +1,189 @@
+"""Pages made of stored results alone: every table, and claim by claim what they say.
+
+What is written is a function of the stored files: a page never differs from them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from cl_graft.figures.diagrams import png
+from cl_graft.storage.files import replace_file
+from papers.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Verdict, judge
+from papers.pictures import picture_of
+from papers.readings import square, sweep, table
+from papers.stored import Stored, read_stored, read_stream
+from papers.table import EXPERIMENTS
+
+__all__ = ["claims_page", "laboratory_page", "read_results", "verdicts", "write_pages"]
+
+_BEST_FIRST = ("paper", "cpu", "smoke")
+
+
+def read_results(folder: Path | str, *, stream: Path | str | None = None) -> dict[str, Stored]:
+    """Read the stored results, of each experiment the one of the largest scale.
+
+    Args:
+        folder: Their folder; it may be missing.
+        stream: The stored comparison that stands for Table 4; None, or a missing file, for none.
+
+    Raises:
+        InputError: If a file cannot be read.
+    """
+    folder = Path(folder)
+    stream = None if stream is None else Path(stream)
+    found = [read_stored(file) for file in sorted(folder.glob("*.json"))]
+    if stream is not None and stream.exists():
+        found.append(read_stream(stream))
+    found.sort(key=lambda result: _BEST_FIRST.index(result.scale), reverse=True)
+    chosen = {result.name: result for result in found}
+    order = [*EXPERIMENTS, "table4"]
+    return {name: chosen[name] for name in order if name in chosen}
+
+
+def verdicts(results: Mapping[str, Stored]) -> dict[Claim, Verdict]:
+    """Judge every claim."""
+    views = {name: result.view for name, result in results.items()}
+    return {claim: judge(claim, views) for claim in CLAIMS}
+
+
+def claims_page(results: Mapping[str, Stored]) -> str:
+    """Return the page of claims in Markdown."""
+    found = verdicts(results)
+    parts = [
+        "# Claims of the papers",
+        "Made by `make results` from the stored numbers alone; [the tables](laboratory.md) show "
+        "them and what they measure, and [results](../results.md) has Table 4, a stream. A rule on "
+        "the numbers decides each claim; where the paper gives no number its bound is this "
+        "project's. Rules were written before their results, but some were mended afterwards, "
+        "where they did not say what the paper says: "
+        "[decision 32](../decisions/0032-claims-say-what-the-papers-say.md) lists them. Numbers "
+        "are means over the seeds named; in parentheses, or as a span, stand the lowest and the "
+        "highest task, no interval of confidence. Behind a verdict stands how many seeds give it "
+        "by themselves, where a seed alone can: what not all of them say is not settled. The "
+        "models are far smaller than the papers', with fewer rows: a claim that does not hold here "
+        "is not thereby refuted there.",
+        _counted(found.values()),
+    ]
+    for source, claims in CLAIMS_BY_SOURCE.items():
+        rows = [_row(claim, found[claim], results) for claim in claims]
+        parts += [f"## {source}", _counted(found[claim] for claim in claims), _table_of(rows)]
+    return "\n\n".join(parts) + "\n"
+
+
+def laboratory_page(results: Mapping[str, Stored]) -> str:
+    """Return the page of tables in Markdown."""
+    found = verdicts(results)
+    parts = [
+        "# Tables and figures of the papers",
+        "Made by `make results` from the stored numbers alone: `benchmarks/results/laboratory` "
+        "has every value of every seed. [Claims](claims.md) says what they show. Numbers are mean "
+        "± standard deviation over the seeds named (`sam_fig4`: over methods and tasks); scores, "
+        "shares and calibration errors are fractions. The score is accuracy, but F1 on MRPC and "
+        "QQP, Matthews' correlation on CoLA and Pearson's on STS-B. ECE is the expected "
+        "calibration error; agreement the share of rows that a graft answers as the fine-tuned "
+        "model does; relative gain what part of the gain from one model to another is kept (Eq. 5 "
+        "of the grafting paper); overlap with a task what share of its region is in this one; IoU "
+        "intersection over union. `masked_lm` and `causal_lm` are the models that "
+        "[`prompt_model.py`](../laboratory.md) trains.",
+    ]
+    shown = {name: result for name, result in results.items() if name in EXPERIMENTS}
+    if not shown:
+        parts.append("No experiment has been stored yet.")
+    for name, result in shown.items():
+        experiment = EXPERIMENTS[name]
+        how = f"{result.source}. {result.setting}.{result.duration} `{result.command}`"
+        parts += [f"## {result.title}", how]
+        parts += _tables(result, apart_from=shown.get(experiment.cells))
+        parts.append(f"![{result.title}: {experiment.measure}](pictures/{name}.png)")
+        own = [
+            f"- {claim.words} **{found[claim]}** ({claim.rule}): {found[claim].ours}."
+            for claim in CLAIMS
+            if claim.experiments[0] == name and found[claim].holds is not None
+        ]
+        if own:
+            parts.append("\n".join(own))
+    lines = [f"- {', '.join(names)}: {environment}" for environment, names in _environments(shown)]
+    if lines:
+        parts += ["## Versions and machines", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def write_pages(results: Mapping[str, Stored], docs: Path | str) -> list[Path]:
+    """Write both pages and the pictures, and return the files."""
+    docs = Path(docs)
+    written = {
+        docs / "claims.md": claims_page(results).encode(),
+        docs / "laboratory.md": laboratory_page(results).encode(),
+    }
+    for name, result in results.items():
+        if name in EXPERIMENTS:
+            drawn = picture_of(EXPERIMENTS[name], result.rows)
+            written[docs / "pictures" / f"{name}.png"] = png(drawn, dpi=100)
+    (docs / "pictures").mkdir(parents=True, exist_ok=True)
+    for file, content in written.items():
+        replace_file(file, content)
+    return list(written)
+
+
+def _counted(found: Iterable[Verdict]) -> str:
+    found = list(found)
+    counts = Counter(str(verdict) for verdict in found)
+    split = sum(verdict.alone is not None and len(set(verdict.alone)) > 1 for verdict in found)
+    return (
+        f"{counts.total()} claims: {counts['holds']} hold, {counts['does not hold']} do not; "
+        f"not run here: {counts['not run here']}. On {split} the seeds disagree."
+    )
+
+
+def _row(claim: Claim, verdict: Verdict, results: Mapping[str, Stored]) -> Sequence[str]:
+    ran = [results[name] for name in claim.experiments if name in results]
+    place = f"{claim.source}, `{'`, `'.join(claim.experiments)}`"
+    ours = "–" if verdict.holds is None else verdict.ours
+    told = f"not run here: {verdict.ours}" if verdict.holds is None else f"**{verdict}**"
+    if verdict.alone is not None:
+        told += f", {verdict.alone[0]} of {verdict.alone[1]} seeds"
+    settings = dict.fromkeys(result.setting for result in ran) if verdict.holds is not None else ()
+    used = "; beside ".join(settings) or "–"
+    return f"{claim.words} ({place})", claim.paper, str(claim.rule), ours, used, told
+
+
+def _table_of(rows: Sequence[Sequence[str]]) -> str:
+    head = ["claim", "the paper's number", "holds if", "ours", "run with", "verdict"]
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _tables(result: Stored, *, apart_from: Stored | None) -> list[str]:
+    """Return a table an experiment, or one a measure where there are places or squares.
+
+    Args:
+        result: Of the experiment.
+        apart_from: The result that has its cells, too; its measures are not shown again.
+    """
+    experiment = EXPERIMENTS[result.name]
+    known = {row.measure for row in apart_from.rows} if apart_from else set()
+    rows = [row for row in result.rows if row.measure not in known]
+    measures = list(dict.fromkeys(row.measure for row in rows))
+    if experiment.squares:
+        return [f"{m}:\n\n{square(rows, measure=m).strip()}" for m in measures]
+    if not experiment.axis:
+        return [table(rows, axis="x").strip()]
+    return [
+        f"{measure}, by {experiment.axis}:\n\n{sweep(rows, measure=measure).strip()}"
+        for measure in measures
+    ]
+
+
+def _environments(results: Mapping[str, Stored]) -> list[tuple[str, list[str]]]:
+    """Group experiments by versions and machine."""
+    found: dict[str, list[str]] = {}
+    for name, result in results.items():
+        names = ("cl-graft", "torch", "transformers", "avalanche-lib", "peft", "python")
+        packages = [f"{n} {result.versions[n]}" for n in names if n in result.versions]
+        machine = result.machine
+        where = f"{machine['system']}, {machine['cores']} cores, device {machine['device']}"
+        found.setdefault(f"{', '.join(packages)}; {where}", []).append(f"`{name}`")
+    return list(found.items())

@@ -1,0 +1,216 @@
+"""What others train instead of a region: LoRA and adapters, each on a copy of the model.
+
+The peers of Tables 6 and 7 of Panigrahi et al., 2023 (https://arxiv.org/abs/2302.06600), and of
+Table 1 of Fu et al., 2023 (https://arxiv.org/abs/2211.15583). Their parts and the head are trained.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any
+
+from torch import nn
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.schedule import converging
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.model_state import holding, keeping
+from cl_graft.models import TaskModel
+from cl_graft.runtime.seeding import derive
+from cl_graft.strategies.baselines.inserted import (
+    adapter_parameters,
+    add_adapters_,
+    add_two_adapters_,
+)
+from cl_graft.strategies.baselines.low_rank import add_lora_, lora_parameters
+from papers.bench import Bench, Outcome
+from papers.readings import Reading
+from papers.retraining import bitfit, peer_plans
+from papers.transfer import elsewhere, pairs
+
+__all__ = [
+    "LORA_EVERYWHERE",
+    "PEERS",
+    "Peer",
+    "peers_and_densities",
+    "peers_elsewhere",
+    "share_of",
+    "sized",
+    "trained",
+]
+
+DENSITIES = (1e-4, 5e-4, 1e-3, 3e-3, 1e-2)
+"""Of the grafts beside them."""
+
+_RATES = (2e-3, 8e-3)
+"""AdamW's, where the config has no grid."""
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One way to train few parameters that are no coordinates of the model.
+
+    Attributes:
+        insert: Puts its parts into a model: (model, size, seed).
+        parts: From a model to them, by name.
+        sizes: Ranks or bottlenecks of Tables 6 and 7.
+        what: What the size is.
+    """
+
+    insert: Callable[[TaskModel, int, int], None]
+    parts: Callable[[nn.Module], dict[str, nn.Parameter]]
+    sizes: Sequence[int] = ()
+    what: str = "size"
+
+
+def _lora(model: TaskModel, size: int, seed: int, *, everywhere: bool = False) -> None:
+    if find_spec("peft") is None:
+        raise InputError("LoRA needs the package peft: pip install 'cl-graft[peft]'")
+    add_lora_(model, rank=size, alpha=size, seed=seed, everywhere=everywhere)
+
+
+def _two_adapters(model: TaskModel, size: int, seed: int) -> None:
+    add_two_adapters_(model, size=size, seed=seed)
+
+
+def _one_adapter(model: TaskModel, size: int, seed: int) -> None:
+    add_adapters_(model, size=size, seed=seed)
+
+
+PEERS: Mapping[str, Peer] = MappingProxyType(
+    {
+        "LoRA": Peer(_lora, lora_parameters, (1, 2, 8), "rank"),
+        "Houlsby": Peer(_two_adapters, adapter_parameters, (1, 2, 16, 64)),
+        "Pfeiffer": Peer(_one_adapter, adapter_parameters, (1, 2, 16, 64)),
+    }
+)
+"""By name: LoRA beside query and value (Hu et al., 2022, https://arxiv.org/abs/2106.09685), as the
+shares of Table 6 have it; adapters behind both halves of a block (Houlsby et al., 2019,
+https://arxiv.org/abs/1902.00751), one behind each block (after Pfeiffer et al., 2021,
+https://arxiv.org/abs/2005.00247)."""
+
+LORA_EVERYWHERE = Peer(partial(_lora, everywhere=True), lora_parameters)
+"""LoRA on all linear layers of the blocks, as the SAM paper's code has it."""
+
+
+def peers_and_densities(bench: Bench) -> Iterator[Reading]:
+    """Compare LoRA and adapters with grafts of growing density (Table 6)."""
+    yield from _shares(bench)
+    for label, name in enumerate(bench.names):
+        for method, x, own in _ways(bench, label):
+            answers = own.answers(label)
+            yield Reading(name, method, "score", answers.score, x)
+            yield Reading(name, method, "ECE", answers.ece, x)
+
+
+def peers_elsewhere(bench: Bench) -> Iterator[Reading]:
+    """Compare them out of distribution (Table 7)."""
+    yield from _shares(bench)
+    for source, targets in pairs(bench):
+        for method, x, own in _ways(bench, source):
+            yield from elsewhere(own, source, targets, method, x=x)
+
+
+def sized(bench: Bench, peer: Peer, *, share: float) -> int:
+    """Return the size of a peer whose parts are nearest to a share of the graftable weights."""
+    one, two = (share_of(bench, peer, size) for size in (1, 2))
+    return max(1, 1 + round((share - one) / (two - one)))  # affine: biases do not grow with it
+
+
+def share_of(bench: Bench, peer: Peer, size: int) -> float:
+    """Return the share of the graftable weights that a peer's parts are as many as."""
+    own = bench.with_parts(lambda model: peer.insert(model, size, bench.seed))
+    parts = peer.parts(own.model.task_model)
+    return sum(part.numel() for part in parts.values()) / bench.layout.total
+
+
+@contextmanager
+def trained(
+    bench: Bench,
+    label: int,
+    peer: Peer,
+    *,
+    size: int,
+    plan: Mapping[str, Any],
+    anew: bool = False,
+) -> Iterator[Bench]:
+    """Train a peer's parts and a head on a task, and have a bench that carries them.
+
+    Args:
+        bench: The bench, whose model stays as it is.
+        label: The task.
+        peer: What trains.
+        size: Of its parts.
+        plan: Changes to the schedule.
+        anew: Whether to train whatever the cache holds, as when it is timed.
+
+    Yields:
+        A bench on a copy of the model.
+    """
+    own = bench.with_parts(lambda model: peer.insert(model, size, bench.seed))
+    task = own.problem(label)
+    parts = {**peer.parts(task.model), **task.head}
+    what = hash_tensors(task.shelved(parts))
+    settings = replace(bench.schedule(label), **plan)
+    seed = derive(bench.seed, task.content, "peer", f"{settings.lr:g}")
+
+    def made() -> Outcome:
+        with keeping(parts):
+            found = task.fine_tune(parts, settings, seed=seed, phase="training")
+        return task.shelved(found.tensors), {"dev": found.dev}
+
+    recipe = {**asdict(settings), "size": size, "what": what}
+    kept, _ = bench.remembered("peer", task.identity, recipe, made, anew=anew)
+    with holding(parts, task.from_shelf(kept, parts)):
+        yield own
+
+
+def _chosen_plan(bench: Bench, label: int, peer: Peer) -> Mapping[str, Any]:
+    """Return the plan that is best on dev for a peer's smallest size, for all of its sizes."""
+
+    def dev(plan: Mapping[str, Any]) -> float:
+        with trained(bench, label, peer, size=peer.sizes[0], plan=plan) as own:
+            return own.answers(label, split="valid").score
+
+    plan, _ = max(converging(peer_plans(bench, _RATES), dev), key=itemgetter(1))
+    return plan
+
+
+def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]:
+    """Go through fine-tuning, grafts and peers, each as a bench that carries it."""
+    run, task = bench.dense(label), bench.problem(label)
+    with holding(task.parameters, run.tuned), holding(task.head, run.head):
+        yield "fine-tuning", None, bench
+    depth = bench.size(DENSITIES[-1])
+    ranking = bench.ranking(label, bench.config.localizer, dense=run, depth=depth)
+    for density in DENSITIES:
+        graft = bench.cut(run, bench.first(ranking, density))
+        with bench.carrying(label, graft, run.head):
+            yield "grafting", density, bench
+    values, head = bitfit(bench, label)
+    with bench.carrying(label, values, head):
+        yield "BitFit", None, bench
+    for name, peer in PEERS.items():
+        plan = _chosen_plan(bench, label, peer)
+        for size in peer.sizes:
+            with trained(bench, label, peer, size=size, plan=plan) as own:
+                yield f"{name}, {peer.what} {size}", None, own
+
+
+def _shares(bench: Bench) -> Iterator[Reading]:
+    """Say which share of the graftable weights every method trains.
+
+    It puts every peer into a copy of the model, which shows at once whether that can be done.
+    """
+    yield Reading("any", "fine-tuning", "share tuned", 1.0)
+    yield Reading("any", "BitFit", "share tuned", bench.biases(0).density)
+    for name, peer in PEERS.items():
+        for size in peer.sizes:
+            share = share_of(bench, peer, size)
+            yield Reading("any", f"{name}, {peer.what} {size}", "share tuned", share)

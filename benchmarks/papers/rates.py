@@ -1,0 +1,126 @@
+"""Experiments of this project's own: what localization is worth once a region is trained again.
+
+A graft that keeps its tuned values needs a good region. A region that is trained from the base may
+need it less, and how much less depends on the learning rate: few coordinates take larger steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+
+from cl_graft.experiments.schedule import converging
+from cl_graft.grafts.region import Region
+from cl_graft.metrics.relative_gain import relative_gain
+from cl_graft.training.dense_run import DenseRun
+from cl_graft.training.linear_probe import warm_up_head
+from cl_graft.training.passes import Passes
+from papers.answers import Answers
+from papers.bench import Bench
+from papers.readings import Reading
+from papers.retraining import retrained
+
+__all__ = ["RATES", "gains_over_the_majority", "region_rates"]
+
+RATES = (0.1, 0.3, 1.0, 3.0)
+"""Learning rates of regions: a random one of 0.3 % sees about a twentieth (√0.003) of the norm of
+the gradient, so it may want larger ones."""
+
+_COMMON_RATES = (0.1, 0.3)
+
+_ON_DEV = attrgetter("dev")
+
+_WARM_UP = 512
+
+
+def region_rates(bench: Bench) -> Iterator[Reading]:
+    """Train regions of several localizers again, each over a grid of learning rates.
+
+    ``base_gradient`` sees a head fitted to the base, as it would without a dense run; the others
+    see the dense run.
+    """
+    for label, name in enumerate(bench.names):
+        run = bench.dense(label, path=True)
+        full = bench.tuned_answers(label, run)
+        yield Reading(name, "fine-tuning", "score", full.score)
+        yield Reading(name, "fine-tuning", "ECE", full.ece)
+        regions: dict[str, Region] = {}
+        for localizer in (bench.config.localizer, "movement", "path_integral", "random"):
+            regions[localizer] = bench.region(label, run, localizer=localizer)
+        regions["base_gradient"] = bench.region(
+            label, _warmed_up(bench, label), localizer="base_gradient"
+        )
+        for localizer, region in regions.items():
+            graft = bench.graft_answers(label, bench.cut(run, region), run.head)
+            yield Reading(name, localizer, "score, not re-trained", graft.score)
+            yield from _over_rates(bench, label, localizer, region)
+
+
+def gains_over_the_majority(bench: Bench) -> Iterator[Reading]:
+    """Say what part of fine-tuning's gain over the best constant answer a re-trained graft has.
+
+    Its learning rate is the one that dev chooses, of 0.1 and 0.3. The graft before it is read, too,
+    and the score on the training rows, which says how far fine-tuning went.
+    """
+    for label, name in enumerate(bench.names):
+        run = bench.dense(label)
+        full = bench.tuned_answers(label, run)
+        region = bench.region(label, run)
+        graft = bench.graft_answers(label, bench.cut(run, region), run.head)
+        again = max(_at_rates(bench, label, region, _COMMON_RATES), key=_ON_DEV).answers
+        base = full.best_constant
+        yield Reading(name, "best constant answer", "score", base)
+        seen = bench.tuned_answers(label, run, split="train")
+        yield Reading(name, "fine-tuning", "train score", seen.score)
+        for method, answers in (
+            ("fine-tuning", full),
+            ("grafting", graft),
+            ("re-trained graft", again),
+        ):
+            yield Reading(name, method, "score", answers.score)
+            yield Reading(name, method, "ECE", answers.ece)
+        gain = relative_gain(again.score, base=base, full=full.score)
+        if gain is not None:
+            yield Reading(name, "re-trained graft", "relative gain", gain)
+
+
+@dataclass(frozen=True, eq=False)
+class _AtRate:
+    """What a region answers once it is trained again at a rate, and its score on dev."""
+
+    rate: float
+    answers: Answers
+    dev: float
+
+
+def _at_rates(bench: Bench, label: int, region: Region, rates: Sequence[float]) -> list[_AtRate]:
+    """Train a region from the base at every rate; those at which it diverges are passed over.
+
+    Raises:
+        DivergedError: If it does at all of them.
+    """
+    found: list[_AtRate] = []
+    for rate, own in converging(rates, lambda rate: retrained(bench, label, region, lr=rate)):
+        dev = bench.graft_answers(label, *own, split="valid").score
+        found.append(_AtRate(rate, bench.graft_answers(label, *own), dev))
+    return found
+
+
+def _over_rates(bench: Bench, label: int, method: str, region: Region) -> Iterator[Reading]:
+    """Read a region at every rate, and at the one that dev would choose."""
+    name = bench.names[label]
+    found = _at_rates(bench, label, region, RATES)
+    for one in found:
+        yield Reading(name, method, "score", one.answers.score, one.rate)
+        yield Reading(name, method, "ECE", one.answers.ece, one.rate)
+    best = max(found, key=_ON_DEV).answers
+    yield Reading(name, method, "score at the rate that dev chooses", best.score)
+    yield Reading(name, method, "ECE at the rate that dev chooses", best.ece)
+
+
+def _warmed_up(bench: Bench, label: int) -> DenseRun:
+    """Return what stands in for a dense run: a head fitted to the base."""
+    task = bench.problem(label)
+    head = warm_up_head(task, rows=_WARM_UP, seed=bench.seed)
+    return DenseRun({}, head, None, Passes())

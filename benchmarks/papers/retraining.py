@@ -1,0 +1,101 @@
+"""Graft re-training: a region trained alone from the base, without a stream around it.
+
+The "graft re-training" of Panigrahi et al., 2023, Table 1 (https://arxiv.org/abs/2302.06600), and,
+on the region of all biases, BitFit. In a stream `GraftingPlugin` does it; here is the same for a
+single task: SGD or AdamW on the region's vector and the head, the best point on dev kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from torch import Tensor
+
+from cl_graft.experiments.localized_task import REGION_RATES, retrain
+from cl_graft.experiments.schedule import converging, region_schedule
+from cl_graft.grafts.graft import Graft, snapshot
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.region import Region
+from cl_graft.strategies.baselines.own_values import RATES
+from papers.bench import Bench, Outcome
+
+__all__ = ["bitfit", "peer_plans", "retrained"]
+
+_BITFIT_RATE = 2e-3
+
+
+def retrained(
+    bench: Bench, label: int, region: Region, *, anew: bool = False, **changes: Any
+) -> tuple[Graft, dict[str, Tensor]]:
+    """Train a region of a task alone from the base, and a head from its first values.
+
+    SGD without weight decay does it at the config's rate for regions or, where it has a grid, at
+    the rate that dev chooses.
+
+    Args:
+        bench: Where the task is.
+        label: Which task.
+        region: What trains.
+        anew: Whether to train whatever the cache holds, as when it is timed.
+        **changes: Fields of the schedule.
+    """
+    if bench.config.grid and "lr" not in changes:
+        rates = [{**changes, "lr": r} for r in sorted({*REGION_RATES, bench.config.region_lr})]
+        return _best_on_dev(bench, label, region, rates, anew=anew)
+    settings = region_schedule(bench.config, bench.schedule(label))
+    settings = replace(settings, **{"optimizer": "sgd", **changes})
+    decay = None if settings.optimizer == "adamw" else bench.config.region_decay
+    task = bench.problem(label)
+    first = task.shelved(snapshot(task.head))
+    what = hash_tensors({"region": region.index, **first})
+
+    def trained() -> Outcome:
+        graft, head = retrain(
+            task, region, settings, head=snapshot(task.head), seed=bench.seed, decay=decay
+        )
+        return {"values": graft.values, **task.shelved(head)}, {}
+
+    recipe = {**asdict(settings), "decay": decay, "what": what}
+    kept, _ = bench.remembered("retrained", task.identity, recipe, trained, anew=anew)
+    return Graft(region, kept["values"]), task.from_shelf(kept, task.head)
+
+
+def bitfit(bench: Bench, label: int) -> tuple[Graft, dict[str, Tensor]]:
+    """Train all biases of a task alone from the base, and a head, as the other peers are.
+
+    Ben Zaken et al., 2022, https://arxiv.org/abs/2106.10199.
+
+    Args:
+        bench: Where the task is.
+        label: Which task.
+    """
+    return _best_on_dev(bench, label, bench.biases(label), peer_plans(bench, (_BITFIT_RATE,)))
+
+
+def peer_plans(bench: Bench, rates: Sequence[float]) -> list[dict[str, Any]]:
+    """Return how peers are trained: by AdamW, of whose rates dev chooses one.
+
+    Args:
+        bench: Where the config is.
+        rates: Where the config has no grid; there are more where it has one.
+    """
+    rates = RATES["lr"] if bench.config.grid else rates
+    return [{"optimizer": "adamw", "lr": rate, "weight_decay": 0.0} for rate in rates]
+
+
+def _best_on_dev(
+    bench: Bench,
+    label: int,
+    region: Region,
+    plans: Iterable[dict[str, Any]],
+    *,
+    anew: bool = False,
+) -> tuple[Graft, dict[str, Tensor]]:
+    """Train a region by several plans, each changes to the schedule, and take the best on dev."""
+    found = converging(plans, lambda plan: retrained(bench, label, region, anew=anew, **plan))
+    return max(
+        (one for _, one in found),
+        key=lambda one: bench.graft_answers(label, *one, split="valid").score,
+    )

@@ -1,0 +1,264 @@
+"""Experiments of the SAM paper: which parameters to tune, and how steady the outcome is.
+
+Fu et al., 2023, https://arxiv.org/abs/2211.15583.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from cl_graft.grafts.graft import copy_, gather, snapshot, write_
+from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.region import Region, top_k
+from cl_graft.localization import find_localizer
+from cl_graft.metrics.loss import task_loss
+from cl_graft.metrics.significance import holm, mean_interval, paired_t_test, spearman
+from cl_graft.metrics.stability import without_a_share
+from cl_graft.runtime.seeding import derive
+from cl_graft.training.dense_run import DenseRun
+from cl_graft.training.mixout import mixed_evaluation
+from cl_graft.training.passes import Passes
+from papers.answers import Answers
+from papers.bench import Bench
+from papers.peers import LORA_EVERYWHERE, PEERS, Peer, share_of, sized, trained
+from papers.readings import Reading, Summary
+from papers.retraining import retrained
+from papers.trajectory import along
+
+__all__ = [
+    "MIXED_LATE",
+    "differences",
+    "methods",
+    "perturbed_data",
+    "projections",
+    "ranks",
+    "ratios",
+    "sparsities",
+]
+
+_FULL = "FullTuning"
+
+METHODS: Mapping[str, str] = {
+    "Random": "random",
+    "MagPruning": "magnitude",
+    "DiffPruning": "diff_pruning_sam",
+    "ChildPruning": "child_pruning",
+    "SAM": "sam",
+}
+"""Sparse methods of Table 1, as localizers whose region is trained from the base."""
+
+INSERTED: Mapping[str, tuple[Peer, float]] = {
+    "Adapter": (PEERS["Houlsby"], 0.0072),
+    "LoRA": (LORA_EVERYWHERE, 0.0091),
+}
+"""Methods of Table 1 that put parts into the model: the peer, and the share tuned in Table 4."""
+
+
+_OTHERS = ("MixOut", *METHODS, "BitFit", *INSERTED)
+
+MIXED_LATE = "score, mixed in evaluation"
+"""MixOut as the paper's repository has it: the model is tuned without, and mixed when it answers.
+A measure of its own, so that no claim on the paper's methods counts it."""
+
+_MIXED = 0.9
+"""Of the weights: Lee et al. (2020, https://arxiv.org/abs/1909.11299) try 0.7, 0.8 and 0.9."""
+
+_BETWEEN_PROJECTIONS = 600
+
+
+def methods(bench: Bench) -> Iterator[Reading]:
+    """Score and time every way to choose what trains (Tables 1 and 3).
+
+    What looks at a dense run takes the time of one, too.
+    """
+    for label, name in enumerate(bench.names):
+        for method, (score, seconds) in _measured(bench, label, anew=True).items():
+            yield Reading(name, method, "score", score)
+            yield Reading(name, method, "seconds", seconds)
+        yield Reading(name, "MixOut", MIXED_LATE, _mixed_late(bench, label).score)
+
+
+def perturbed_data(bench: Bench) -> Iterator[Reading]:
+    """Score them on nine tenths of the training rows, drawn anew in every cell (Tables 2, 6)."""
+    for label, name in enumerate(bench.names):
+        rows = len(bench.problem(label).train)
+        kept = without_a_share(rows, share=0.1, seed=derive(bench.cell, name))
+        with bench.fewer_rows(label, kept):
+            for method, (score, _) in _measured(bench, label, anew=False).items():
+                yield Reading(name, method, "score", score)
+
+
+def projections(bench: Bench) -> Iterator[Reading]:
+    """Read the training loss before and after projections onto the most moved weights (Fig. 3).
+
+    They come every 600 steps of a dense run, as in the paper, and five times in a shorter one, as
+    DiffPruning chooses its coordinates again and again: what is not among the most moved ones goes
+    back to the base. The loss at the start is read, too, to which the paper sees it go back.
+    """
+    for label in range(len(bench.names)):
+        yield from _projected(bench, label)
+
+
+def sparsities(bench: Bench) -> Iterator[Reading]:
+    """Sweep the density of SAM's region (Fig. 5)."""
+    shares = (2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1, 2e-1)
+    for label, name in enumerate(bench.names):
+        run = _at_base(bench, label)
+        k = bench.size(shares[-1])
+        ranking = bench.ranking(label, "sam", k=k, dense=run, depth=k)
+        for share in shares:
+            region = bench.first(ranking, share)
+            values, head = retrained(bench, label, region, **_plan(bench, label))
+            for split, measure in (("test", "test score"), ("train", "train score")):
+                answers = bench.graft_answers(label, values, head, split=split)
+                yield Reading(name, "SAM", measure, answers.score, share)
+
+
+def ratios(bench: Bench) -> Iterator[Reading]:
+    """Say which share of the graftable parameters each method tunes (Table 4)."""
+    total = bench.layout.total
+    yield Reading("any", _FULL, "share tuned", 1.0)
+    yield Reading("any", "MixOut", "share tuned", 1.0)
+    yield Reading("any", "BitFit", "share tuned", bench.biases(0).density)
+    for method in METHODS:
+        yield Reading("any", method, "share tuned", bench.size(bench.density) / total)
+    for method, (peer, share) in INSERTED.items():
+        size = sized(bench, peer, share=share)
+        yield Reading("any", method, "share tuned", share_of(bench, peer, size))
+
+
+def ranks(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> Iterator[Reading]:
+    """Rank methods by deviation and by mean, and correlate the ranks (Fig. 4); 1 is the best.
+
+    Methods are ranked on each task, so chance is that of orders of a task's methods.
+    """
+    del cells
+    tasks, spread, means = [], [], []
+    for task in dict.fromkeys(row.task for row in rows):
+        own = [row for row in rows if row.task == task and row.measure == "score"]
+        tasks += [task] * len(own)
+        spread += [1.0 + sum(o.deviation < row.deviation for o in own) for row in own]
+        means += [1.0 + sum(o.mean > row.mean for o in own) for row in own]
+    for stable, good in sorted(zip(spread, means, strict=True)):
+        yield Reading("all", "any method", "performance rank", good, stable)
+    if len(means) >= 3:
+        rho, p = spearman(spread, means, blocks=tasks)
+        if rho is not None and p is not None:
+            yield Reading("all", "stability rank and performance rank", "Spearman's rho", rho)
+            yield Reading("all", "stability rank and performance rank", "p", p)
+
+
+def differences(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> Iterator[Reading]:
+    """Test SAM against every other method, pair by pair of cells (Tables 5 and 6).
+
+    p is that of each pair alone, as in the paper; beside it stands p corrected after Holm for all
+    pairs of the table, as one in twenty of so many tests is below 0.05 by chance. Fewer than three
+    cells, and methods that differ by the same in all, have none.
+    """
+    scores: dict[tuple[str, str], list[float]] = {}
+    for readings in cells:
+        for reading in readings:
+            if reading.measure == "score":
+                scores.setdefault((reading.task, reading.method), []).append(reading.value)
+    del rows
+    found: dict[tuple[str, str], tuple[float, float | None, float | None]] = {}
+    for (task, method), other in scores.items():
+        own = scores.get((task, "SAM"), [])
+        if method != "SAM" and len(own) == len(other):
+            gap, _ = mean_interval([a - b for a, b in zip(own, other, strict=True)])
+            found[task, f"SAM against {method}"] = gap, *paired_t_test(own, other)
+    corrected = holm([1.0 if p is None else p for _, _, p in found.values()])
+    for ((task, pair), (gap, t, p)), p_holm in zip(found.items(), corrected, strict=True):
+        if t is not None and p is not None:
+            yield Reading(task, pair, "t", t)
+            yield Reading(task, pair, "p", p)
+            yield Reading(task, pair, "p corrected", p_holm)
+        yield Reading(task, pair, "mean difference", gap)
+
+
+def _measured(bench: Bench, label: int, *, anew: bool) -> dict[str, tuple[float, float]]:
+    """Return score and seconds of every method, full tuning first.
+
+    Seconds say something only where everything is made `anew`, whatever the cache holds. They are
+    the processor's, if that computes: what else runs there counts less.
+    """
+    clock = time.process_time if bench.device.type == "cpu" else time.perf_counter
+    sizes = {m: sized(bench, peer, share=share) for m, (peer, share) in INSERTED.items()}
+    found: dict[str, tuple[float, float]] = {}
+    for method in ("MixOut", _FULL, *METHODS, "BitFit", *INSERTED):
+        started = clock()
+        score = _one(bench, label, method, size=sizes.get(method), anew=anew).score
+        seconds = clock() - started
+        if method in METHODS and find_localizer(METHODS[method]).needs_tuned:
+            seconds += found[_FULL][1]
+        found[method] = score, seconds
+    return {method: found[method] for method in (_FULL, *_OTHERS)}
+
+
+def _projected(bench: Bench, label: int) -> list[Reading]:
+    task, schedule, name = bench.problem(label), bench.schedule(label), bench.names[label]
+    base, k = snapshot(task.parameters), bench.size(bench.density)
+    read: list[Reading] = []
+
+    def loss() -> float:
+        answers = bench.answers(label, split="train")
+        return float(task_loss(answers.logits, answers.targets))
+
+    def project(step: int) -> None:
+        before = loss()
+        moved = {name: p.detach() - base[name] for name, p in task.parameters.items()}
+        region = top_k({name: difference.abs() for name, difference in moved.items()}, k)
+        graft = gather(task.parameters, region)
+        copy_(task.parameters, base)
+        write_(task.model, graft)
+        read.append(Reading(name, "before a projection", "training loss", before, float(step)))
+        read.append(Reading(name, "after it", "training loss", loss(), float(step)))
+
+    read.append(Reading(name, "at the start", "training loss", loss(), 0.0))
+    marks = list(range(_BETWEEN_PROJECTIONS, schedule.steps, _BETWEEN_PROJECTIONS))
+    if len(marks) < 5:
+        marks = [max(1, schedule.steps * number // 6) for number in range(1, 6)]
+    along(task, replace(schedule, evaluations=0), seed=bench.seed, at=marks, visit=project)
+    return read
+
+
+def _one(bench: Bench, label: int, method: str, *, size: int | None, anew: bool) -> Answers:
+    if method == _FULL:
+        return bench.tuned_answers(label, bench.dense(label, anew=anew))
+    if method == "MixOut":
+        return bench.tuned_answers(label, bench.dense(label, anew=anew, mixout=_MIXED))
+    if size is not None:
+        peer, _ = INSERTED[method]
+        with trained(bench, label, peer, size=size, plan=_plan(bench, label), anew=anew) as own:
+            return own.answers(label)
+    region = bench.biases(label) if method == "BitFit" else _chosen(bench, label, method, anew=anew)
+    found = retrained(bench, label, region, anew=anew, **_plan(bench, label))
+    return bench.graft_answers(label, *found)
+
+
+def _mixed_late(bench: Bench, label: int) -> Answers:
+    """Answer with the tuned model, whose weights fall back to the base by chance."""
+    task, run = bench.problem(label), bench.dense(label)
+    mixed = mixed_evaluation(task.parameters, snapshot(task.parameters), p=_MIXED, seed=bench.seed)
+    with holding(task.parameters, run.tuned), holding(task.head, run.head), mixed:
+        return bench.answers(label)
+
+
+def _chosen(bench: Bench, label: int, method: str, *, anew: bool) -> Region:
+    row = find_localizer(METHODS[method])
+    run = bench.dense(label) if row.needs_tuned else _at_base(bench, label)
+    return bench.region(label, run, localizer=row.name, anew=anew)
+
+
+def _plan(bench: Bench, label: int) -> dict[str, Any]:
+    """Return how all that trains few parameters is trained: one way, or methods do not compare."""
+    decay = bench.schedule(label).weight_decay
+    return {"optimizer": "adamw", "lr": bench.config.region_lr, "weight_decay": decay}
+
+
+def _at_base(bench: Bench, label: int) -> DenseRun:
+    """Return what stands in for a dense run where none is needed: the head as it is made."""
+    return DenseRun({}, snapshot(bench.problem(label).head), None, Passes())

@@ -1,0 +1,167 @@
+"""Results of experiments as files that stay: what was run, with what, and every number of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import DEFAULT_STEPS
+from cl_graft.storage.files import replace_file
+from papers.claims import View
+from papers.readings import Reading, Summary, summarize
+
+__all__ = ["Stored", "read_stored", "read_stream", "store"]
+
+_HOW = {"encoder": " with a head", "masked_lm": " with prompts", "causal_lm": " with label strings"}
+"""How a model of a family answers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """The result of an experiment.
+
+    Attributes:
+        name: Of the experiment.
+        title: What it shows.
+        source: Where in which paper.
+        command: What repeats it.
+        scale: At which scale it was run.
+        config: Its settings.
+        cells: What its cells are, such as ``"data seeds 0, 1, 2"``.
+        seconds: What each cell took; None where that is not known.
+        rows: Its numbers.
+        versions: Of packages.
+        machine: On which it ran.
+    """
+
+    name: str
+    title: str
+    source: str
+    command: str
+    scale: str
+    config: Mapping[str, Any]
+    cells: str
+    seconds: Sequence[float | None] = ()
+    rows: Sequence[Summary]
+    versions: Mapping[str, str]
+    machine: Mapping[str, Any]
+
+    @property
+    def view(self) -> View:
+        """Its numbers as claims look at them."""
+        return View({self.name: self.rows}, {**self.config, "cells": self.cells})
+
+    @property
+    def setting(self) -> str:
+        """Say in a line with what it was run."""
+        config = self.config
+        rows = "all" if config["shots"] is None else f"{config['shots']:,}"
+        how = _HOW.get(config.get("family", ""), "")
+        density = config.get("density", "auto")
+        share = density if density == "auto" else f"{100 * density:g} %"
+        asked = "all" if config.get("max_test") is None else f"at most {config['max_test']:,}"
+        due = "the paper's" if config.get("preset") == "paper" else DEFAULT_STEPS
+        return (
+            f"{config['model']}{how} on {', '.join(config['tasks'])}; {rows} rows a class, "
+            f"{config['steps'] or due} steps, density {share}, {asked} test rows, {self.cells}"
+        )
+
+    @property
+    def duration(self) -> str:
+        """Say in a sentence how long a cell took; empty where that is not known."""
+        known = [one for one in self.seconds if one is not None]
+        if not known:
+            return ""
+        minutes = max(1, round(sum(known) / len(known) / 60))
+        return f" A cell took {minutes} min with what the cache had."
+
+
+def store(found: Path | str, into: Path | str) -> list[Path]:
+    """Copy results of experiments to where they stay, one file an experiment and scale.
+
+    Args:
+        found: The output folder of `paper_experiment.py`.
+        into: The folder of stored results.
+
+    Returns:
+        The files written.
+
+    Raises:
+        InputError: If there are none, or one cannot be read.
+    """
+    found, into = Path(found), Path(into)
+    written: list[Path] = []
+    for file in sorted(found.glob("*/results.json")):
+        result = read_stored(file)
+        into.mkdir(parents=True, exist_ok=True)
+        written.append(into / f"{result.name}-{result.scale}.json")
+        replace_file(written[-1], file.read_bytes())
+    if not written:
+        raise InputError(f"{found} holds no results: no */results.json in it")
+    return written
+
+
+def read_stored(file: Path | str) -> Stored:
+    """Read the result of an experiment.
+
+    Raises:
+        InputError: If it is none.
+    """
+    file = Path(file)
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        rows = [Summary(**{**row, "values": tuple(row["values"])}) for row in values["rows"]]
+        return Stored(
+            name=values["experiment"],
+            title=values["title"],
+            source=values["source"],
+            command=values["command"],
+            scale=values["scale"],
+            config=values["config"],
+            cells=values["cells"],
+            seconds=values.get("seconds", ()),
+            rows=rows,
+            versions=values["versions"],
+            machine=values["machine"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{file} is not the result of an experiment of this version ({error!r}); run "
+            "`paper_experiment.py` once more on its folder, which keeps the cells that are done"
+        ) from None
+
+
+def read_stream(file: Path | str) -> Stored:
+    """Read a comparison of strategies on a stream, as `benchmarks/table4.py` stores it, as Table 4.
+
+    Raises:
+        InputError: If it is none.
+    """
+    file = Path(file)
+    try:
+        values = json.loads(file.read_text(encoding="utf-8"))
+        return Stored(
+            name="table4",
+            title="Continual learning",
+            source="Panigrahi et al., 2023, Table 4",
+            command=values["command"],
+            scale=file.stem.rpartition("-")[2],
+            config=values["config"],
+            cells=f"seeds {', '.join(map(str, values['seeds']))}",
+            rows=summarize([list(_of_stream(values["strategies"]))]),
+            versions=values["versions"],
+            machine=values["machine"],
+        )
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{file} is not a comparison of strategies ({error!r})") from None
+
+
+def _of_stream(strategies: Mapping[str, Any]) -> Iterator[Reading]:
+    for strategy, found in strategies.items():
+        for task, score in found["final"].items():
+            yield Reading(task, strategy, "score at the end", score["mean"])
+        yield Reading("all", strategy, "forgetting", found["forgetting"]["mean"])

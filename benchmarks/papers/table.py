@@ -1,0 +1,278 @@
+"""The experiments of the two papers, one row each, and the scales at which they run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Literal
+
+from cl_graft.errors import find
+from cl_graft.metrics.significance import LEAST_SAMPLES
+from papers import grafts, multitask, peers, rates, sam, transfer
+from papers.bench import Bench
+from papers.readings import Reading, Summary
+
+__all__ = ["EXPERIMENTS", "SCALES", "VARIES", "Experiment", "find_experiment"]
+
+Varies = Literal["sample", "seed", "rows"]
+
+SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "smoke": {
+            "shots": 8,
+            "steps": 4,
+            "evaluations": 1,
+            "max_length": 24,
+            "max_dev": 16,
+            "max_test": 24,
+            "mask_steps": 2,
+            "mask_batch": 16,
+            "density": 0.01,
+            "device": "cpu",
+        },
+        "cpu": {
+            "shots": 256,
+            "shots_short": "all",
+            "steps": 400,
+            "evaluations": 4,
+            "max_dev": 128,
+            "max_test": 400,
+            "mask_steps": 32,
+            "mask_batch": 64,
+            "density": 0.003,
+            "precision": "bf16",
+            "group_by_length": True,
+        },
+        "paper": {
+            "preset": "paper",
+            "model": "roberta-base",
+            "family": "masked_lm",
+            "pooling": "first",
+            "shots": 4096,
+            "shots_short": "all",
+            "max_length": None,
+            "max_test": None,
+        },
+    }
+)
+"""Settings of each scale. As in the paper, the sample of the data has a seed of its own beside the
+model's, which is 0; `Experiment.varies` says which of them a cell draws."""
+
+VARIES: Mapping[Varies, str] = MappingProxyType(
+    {"sample": "data seeds", "seed": "model seeds", "rows": "draws of the rows"}
+)
+"""What the numbers of cells are called."""
+
+_FOUR = ("sst2_sent", "ag_news", "qnli", "qqp")
+_SAM = ("cola", "stsb", "mrpc", "copa", "wsc")
+_LEARNED = ("stsb", "mrpc")
+"""Of these, what MiniLM learns most of in 400 steps."""
+_TEN = ("sst2_sent", "cr", "mr", "mpqa", "ag_news", "qnli", "snli", "mnli", "mrpc", "qqp")
+_THIRTEEN = (*_TEN, "cola", "yelp_polarity", "imdb")
+_TWELVE = (*_TEN[:5], "subj", *_TEN[5:8], "rte", *_TEN[8:])
+_EIGHT = ("sst2_sent", "cr", "snli", "mnli", "qqp", "mrpc", "ag_news", "qnli")
+_TWO = ("sst2_sent", "qnli")
+_LARGE = ("sst2_sent", "ag_news", "qnli", "mnli")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """One table or figure.
+
+    Attributes:
+        name: As the command line knows it.
+        title: What it shows, in a line.
+        source: Where in which paper.
+        run: From a bench to readings.
+        tasks: Real tasks, for the scales cpu and paper.
+        paper_tasks: Those of the paper, for the scale paper, where they are more.
+        paper_cells: How many cells the scale paper has.
+        built_in: Built-in tasks, for the scale smoke.
+        settings: Of the experiment at every scale, over those of the scale.
+        cpu: Settings at the scale cpu alone, over all others.
+        paper: The same at the scale paper.
+        measure: What its picture shows.
+        axis: What x is; empty where there is none.
+        against: The measure along the picture's axis, where that is not x.
+        logarithmic: Whether the axis is.
+        squares: Measures that are drawn as squares, methods against tasks, with their titles; what
+            is no curve and has too many bars to read.
+        regressions: Whether a task may be a regression: nothing but scores is measured.
+        own_runs: Whether regions are those of tasks' own dense runs, along which the gains can be
+            gathered that some localizers look at.
+        varies: What differs between cells: the sample of the data, drawn by a data seed of its own;
+            the model's seed; or, by the experiment's own draw, the rows of one sample.
+        cells: The experiment whose cells these are; empty where it has its own.
+        shown: Which measures of the cells it shows; empty for all.
+        conclude: From all cells and their summary to further readings.
+    """
+
+    name: str
+    title: str
+    source: str
+    run: Callable[[Bench], Iterator[Reading]]
+    tasks: tuple[str, ...]
+    paper_tasks: tuple[str, ...] = ()
+    paper_cells: int = 5
+    built_in: tuple[str, ...] = ("sentiment",)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    cpu: Mapping[str, Any] = field(default_factory=dict)
+    paper: Mapping[str, Any] = field(default_factory=dict)
+    measure: str = "score"
+    axis: str = ""
+    against: str = ""
+    logarithmic: bool = False
+    squares: tuple[tuple[str, str], ...] = ()
+    regressions: bool = False
+    own_runs: bool = True
+    varies: Varies = "sample"
+    cells: str = ""
+    shown: tuple[str, ...] = ()
+    conclude: (
+        Callable[[Sequence[Sequence[Reading]], Sequence[Summary]], Iterator[Reading]] | None
+    ) = None
+
+    def asked(self, scale: str) -> tuple[str, ...]:
+        """Return the tasks of a scale."""
+        at_paper = self.paper_tasks or self.tasks
+        return {"smoke": self.built_in, "paper": at_paper}.get(scale, self.tasks)
+
+    def seeds(self, scale: str) -> list[int]:
+        """Return the cells of a scale."""
+        fewest = 1 if self.conclude is None else LEAST_SAMPLES
+        return list(range({"smoke": fewest, "cpu": 3, "paper": self.paper_cells}[scale]))
+
+
+def _of(
+    name: str, title: str, run: Any, tasks: tuple[str, ...], *, source: str = "", **more: Any
+) -> Experiment:
+    paper = "Fu et al., 2023" if name.startswith("sam_") else "Panigrahi et al., 2023"
+    place = name.removeprefix("sam_").replace("table", "Table ").replace("fig", "Fig. ")
+    source = source or f"{paper}, {place}"
+    return Experiment(name=name, title=title, source=source, run=run, tasks=tasks, **more)
+
+
+_DENSITY: Mapping[str, Any] = {"axis": "density", "logarithmic": True}
+_STANDARD: Mapping[str, Any] = {"family": "encoder"}
+_THREE = ("sentiment", "question_type", "paraphrase")
+_SEVERAL: Mapping[str, Any] = {
+    "tasks": _EIGHT,
+    "built_in": _THREE,
+    "measure": "overlap",
+    "own_runs": False,
+    "squares": (("overlap", "overlap of regions"), ("relative gain", "relative gain (Eq. 5)")),
+}
+_BY_ADAMW: Mapping[str, Any] = {"dense_optimizer": "adamw", "lr": 1e-4}
+_FEWER_STEPS: Mapping[str, Any] = {"steps": 200}
+"""AdamW is further after as many steps; a joint run takes them for each of its tasks."""
+_IN_SAM: Mapping[str, Any] = {
+    "settings": {
+        **_STANDARD, "density": 0.005, "dense_optimizer": "adamw", "lr": 1e-4,
+        "weight_decay": 0.01, "region_lr": 2e-3,
+    },
+    "cpu": {"evaluations": 0}, "regressions": True, "varies": "seed", "paper_cells": 10,
+    "paper": {
+        "preset": "default", "shots": None, "max_dev": None, "steps": 20_000, "batch_size": 16,
+        "region_lr": 1e-4, "evaluations": 40, "mask_steps": 600, "mask_batch": 16,
+    },
+}  # fmt: skip
+"""The paper's schedule at the scale `paper`. In 400 steps few parameters need a larger rate than
+all, the same one for every method; WSC has 3 rows of dev, on which nothing is chosen."""
+_PERTURBED: Mapping[str, Any] = {**_IN_SAM, "varies": "rows"}
+_OF_TABLE_1: Mapping[str, Any] = {**_IN_SAM, "cells": "sam_table1"}
+
+_ROWS = (
+    _of("table1", "Grafts, their re-training and BitFit", grafts.graft_and_peers, _FOUR),
+    _of("table2", "Grafts keep score and calibrate", grafts.calibrated_grafts, _TEN,
+        paper_tasks=_TWELVE),
+    _of(
+        "table3", "Grafts out of distribution", transfer.out_of_distribution,
+        ("sst2_sent", "yelp_polarity", "imdb", "qnli", "mnli", "snli"),
+        built_in=("sentiment", "urgency"),
+        measure="accuracy out of distribution",
+    ),
+    _of("table5", "Larger data", grafts.densities,
+        ("sst2_sent", "ag_news", "qnli", "snli"),
+        settings={"density": 0.0012}, cpu={"shots": None, "steps": 1600, "mask_steps": 80},
+        paper={"shots": 50_000, "mask_steps": 1000}, **_DENSITY),
+    _of("table6", "LoRA, adapters and grafts", peers.peers_and_densities, ("mpqa", "qnli"),
+        paper_tasks=_FOUR, measure="ECE", **_DENSITY),
+    _of("table7", "LoRA, adapters and grafts out of distribution", peers.peers_elsewhere,
+        ("mpqa", "yelp_polarity", "sst2_sent", "qnli", "mnli", "snli"),
+        built_in=("sentiment", "urgency"), measure="accuracy out of distribution", **_DENSITY),
+    _of("table8", "FISH's and random regions as grafts", grafts.fisher_masks, _FOUR, **_DENSITY),
+    _of("table9", "A causal model", grafts.calibrated_grafts, _FOUR,
+        paper_tasks=_TWELVE, settings={"family": "causal_lm"},
+        paper={"model": "gpt2", "density": 0.0005, "max_length": 256}),
+    _of("fig2", "Learned, most moved and random regions", grafts.regions_by_density, _TWO,
+        **_DENSITY),
+    _of("fig3", "Regions of standard fine-tuning", grafts.regions_by_density, _LARGE,
+        settings=_STANDARD, cpu={"max_test": 2000}, **_DENSITY),
+    _of("fig4a", "Grafts of biases", grafts.bias_grafts, _TWO, **_DENSITY),
+    _of("fig4b", "Lottery tickets", grafts.lottery_tickets, _TWO, axis="density"),
+    _of("fig5", "Optimisers", grafts.optimizers, _TWO, **_DENSITY),
+    _of("fig6", "Top probabilities", grafts.top_probabilities, ("qnli",),
+        measure="share of rows", axis="probability of the answer, middle of a bin"),
+    _of("fig7", "WiSE curves in and out of distribution", transfer.wise,
+        ("mpqa", "yelp_polarity", "sst2_sent", "qnli", "mnli", "snli"),
+        built_in=("sentiment", "urgency"), measure="accuracy out of distribution",
+        axis="α, or density", against="score in distribution"),
+    _of("fig7c", "Out of distribution, by rows learned", transfer.more_rows,
+        ("qnli", "mnli", "snli"), built_in=("sentiment", "urgency"),
+        measure="accuracy out of distribution", axis="training rows", logarithmic=True),
+    _of("fig8", "Regions of tasks in a multi-task model", multitask.regions_and_unions, **_SEVERAL),
+    _of("fig11", "Regions in a multi-task model from a small γ_base",
+        multitask.from_a_small_base, **_SEVERAL),
+    _of("fig12", "Regions in a multi-task model from a large γ_base",
+        multitask.from_a_large_base, **_SEVERAL),
+    _of("fig13", "Regions in a multi-task model by AdamW", multitask.task_regions,
+        settings=_BY_ADAMW, cpu=_FEWER_STEPS, **_SEVERAL),
+    _of("fig14", "Regions in a multi-task model by AdamW + L1", multitask.task_regions,
+        settings={**_BY_ADAMW, "dense_l1": 1e-3}, cpu=_FEWER_STEPS, **_SEVERAL),
+    _of("fig9", "In which layers regions lie", grafts.layers, _FOUR,
+        measure="share of the region", axis="layer"),
+    _of("fig10", "In which kinds of parameters regions lie", grafts.kinds, _FOUR,
+        measure="share of the region"),
+    _of("fig15", "Core skills are learned first", transfer.core_skills,
+        ("sst2_sent", "qnli", "snli", "mnli"), axis="step", own_runs=False),
+    _of("theorem_d2", "Train-test gap and bound", grafts.train_test_gaps, _FOUR,
+        source="Panigrahi et al., 2023, Theorems D.2 and D.4", measure="gap"),
+    _of("region_rates", "Is localization worth its cost once regions are trained again?",
+        rates.region_rates, _LARGE[:3], paper_tasks=_LARGE, source="this project",
+        axis="learning rate of the region", cpu={"max_test": 2000}, logarithmic=True),
+    _of("majority_gain", "What re-trained grafts gain over the best constant answer",
+        rates.gains_over_the_majority, _THIRTEEN, source="this project"),
+    _of("memorized", "Calibration once fine-tuning knows its rows", grafts.memorized, _THIRTEEN,
+        source="this project", settings={**_STANDARD, "shots": 64}, measure="ECE"),
+    _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM,
+        shown=("score", sam.MIXED_LATE), **_IN_SAM),
+    _of("sam_table2", "Perturbed data", sam.perturbed_data, _LEARNED,
+        paper_tasks=_SAM, **_PERTURBED),
+    _of("sam_table3", "Time", sam.methods, _SAM, measure="seconds", shown=("seconds",),
+        **_OF_TABLE_1),
+    _of("sam_table4", "Share tuned", sam.ratios, _SAM, measure="share tuned", **_IN_SAM),
+    _of("sam_table5", "Significance", sam.methods, _SAM,
+        shown=("score",), measure="mean difference", conclude=sam.differences, **_OF_TABLE_1),
+    _of("sam_table6", "Significance on perturbed data", sam.perturbed_data, _LEARNED,
+        paper_tasks=_SAM, cells="sam_table2", measure="mean difference", conclude=sam.differences,
+        **_PERTURBED),
+    _of("sam_fig3", "Projection discontinuity", sam.projections, _SAM,
+        measure="training loss", axis="step", **_IN_SAM),
+    _of("sam_fig4", "Stability and performance", sam.methods, _SAM,
+        shown=("score",), measure="performance rank", axis="stability rank", conclude=sam.ranks,
+        **_OF_TABLE_1),
+    _of("sam_fig5", "Density", sam.sparsities, _LEARNED, paper_tasks=_SAM, measure="test score",
+        **_IN_SAM, **_DENSITY),
+)  # fmt: skip
+
+EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType({row.name: row for row in _ROWS})
+
+
+def find_experiment(name: str) -> Experiment:
+    """Look an experiment up.
+
+    Raises:
+        InputError: If there is none of this name; the nearest one is named.
+    """
+    return find(EXPERIMENTS, name, missing="unknown experiment")

@@ -1,0 +1,392 @@
+"""The region of one task: its graft as a file, how well it answers, and where it lies.
+
+A stream trains every region on what earlier tasks left free; here a task stands alone, so that its
+region can be looked at.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.base_model import base_identity, load_base_model
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config_tasks import check_tasks, load_tasks
+from cl_graft.experiments.presets import PRESETS
+from cl_graft.experiments.schedule import (
+    choose,
+    converging,
+    grafting_settings,
+    grid_of,
+    region_schedule,
+)
+from cl_graft.figures.curves import Score, curves
+from cl_graft.figures.diagrams import png, reliability_diagram
+from cl_graft.figures.heatmaps import heatmaps
+from cl_graft.grafts.anatomy import anatomy
+from cl_graft.grafts.graft import Graft, extract, gather, grafted, snapshot, write_
+from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.region import Layout, Parameters, Region
+from cl_graft.localization import Ranking, find_localizer
+from cl_graft.localization.region_search import find_region, rank_task
+from cl_graft.localization.settings import GraftingSettings
+from cl_graft.metrics import agreement, ece, reliability_bins, score
+from cl_graft.metrics.loss import task_loss
+from cl_graft.results.run_results import machine, versions
+from cl_graft.runtime.devices import pick_device
+from cl_graft.runtime.error_context import in_phase
+from cl_graft.runtime.seeding import derive
+from cl_graft.storage import StoredGraft, save_graft
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.storage.files import replace_file
+from cl_graft.strategies import text_model
+from cl_graft.strategies.benchmark import text_stream
+from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.strategies.heads import head_state
+from cl_graft.training.dense_run import DenseRun, fine_tune_task
+from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.region_parameters import RegionParameters
+
+__all__ = [
+    "DENSITIES",
+    "REGION_RATES",
+    "LocalizedTask",
+    "localize_task",
+    "refuse_stream_settings",
+    "retrain",
+]
+
+DENSITIES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+"""Densities at which grafts are scored, whatever the density of the region."""
+
+REGION_RATES = (0.01, 0.1, 1.0)
+"""Learning rates of regions beside the config's, of which dev chooses one where the config has a
+grid; the grafting paper tells no rate."""
+
+_STREAM_SETTINGS = (
+    *("scenario", "classes_per_experience", "strategies", "strategy_settings", "sweep", "orders"),
+    *("tune", "bytes_per_task", "mode", "refill", "retrain", "region_start", "region_dropout"),
+    *("region_evaluations", "warmup_rows", "keep_standalone", "mask_candidates"),
+)
+_VECTOR = "region"
+
+
+@dataclass(frozen=True)
+class LocalizedTask:
+    """The region of one task.
+
+    Attributes:
+        task: Name of the task.
+        coordinates: Coordinates in the region.
+        density: Their share of the graftable ones, in (0, 1].
+        scores: By method (``"fine-tuning"``, ``"graft"``, ``"re-trained graft"``): score, ECE and
+            agreement with fine-tuning on the test rows, as fractions.
+        folder: Folder of the files.
+    """
+
+    task: str
+    coordinates: int
+    density: float
+    scores: dict[str, dict[str, float]]
+    folder: Path
+
+
+def refuse_stream_settings(config: ExperimentConfig) -> None:
+    """Refuse settings that only streams read, instead of ignoring them.
+
+    Raises:
+        InputError: If one of them is not as its preset has it.
+    """
+    for name in _STREAM_SETTINGS:
+        plain = type(config).model_fields[name].get_default(call_default_factory=True)
+        if getattr(config, name) != PRESETS[config.preset].get(name, plain):
+            raise InputError(
+                f"{name} is a setting of streams: an experiment on single tasks, and localize, do "
+                "not read it; leave it out"
+            )
+
+
+def localize_task(config: ExperimentConfig, *, out: Path | str) -> LocalizedTask:
+    """Fine-tune on one task, find its region, and write graft, numbers and figures.
+
+    The graft has the tuned values of the region. Beside it stands what the region gives when it is
+    trained again from the base.
+
+    Args:
+        config: The settings; its first task is taken, with its first seed.
+        out: The folder, which also keeps the dense run: another density needs no second one.
+
+    Returns:
+        The numbers; in the folder are ``graft.safetensors``, ``numbers.json``, ``densities.png``,
+        ``anatomy.png``, ``reliability-fine-tuning.png`` and ``reliability-graft.png``.
+
+    Raises:
+        InputError: If settings or data cannot be used.
+    """
+    out = Path(out)
+    refuse_stream_settings(config)
+    alone = _Alone(config, DirectoryCache(out / "cache"))
+    name, run = alone.name, alone.dense()
+    ranking = alone.ranking(run)
+    region = alone.region(run)
+    graft = gather(run.tuned, region)
+    with holding(alone.task.parameters, run.tuned), holding(alone.task.head, run.head):
+        tuned = alone.logits()
+    kept = alone.answers(region, run)
+    with alone.carrying(*alone.retrained(region)):
+        again = alone.logits()
+    targets = alone.targets()
+    scores = {
+        method: {
+            "score": alone.score(logits),
+            "ECE": ece(logits.softmax(-1), targets),
+            "agreement with fine-tuning": agreement(logits, tuned),
+        }
+        for method, logits in (
+            ("fine-tuning", tuned),
+            ("graft", kept),
+            ("re-trained graft", again),
+        )
+    }
+    sizes = {alone.size(density, ranking) for density in DENSITIES} | {len(region)}
+    by_density = {
+        size / region.layout.total: alone.score(alone.answers(ranking.top(size), run))
+        for size in sorted(sizes)
+    }
+    shares = dict(_shares(region))
+    with holding(alone.task.head, run.head):
+        head = head_state(alone.task.model, 0)
+    plain = {method: found["score"] for method, found in scores.items()}
+    metadata = {"labels": list(alone.label_names), "scores": plain}
+    save_graft(
+        StoredGraft(graft, alone.identity, name, head=head, metadata=metadata),
+        out / "graft.safetensors",
+    )
+    numbers = {
+        "task": name,
+        "coordinates": len(region),
+        "density": region.density,
+        "scores": scores,
+        "score by density": [list(point) for point in by_density.items()],
+        "anatomy": [
+            {"layer": int(layer), "kind": kind, "share": share}
+            for (layer, kind), share in shares.items()
+        ],
+        "config": {**config.model_dump(mode="json"), "data": None},
+        "versions": versions(alone.device),
+        "machine": machine(alone.device),
+    }
+    replace_file(out / "numbers.json", json.dumps(numbers, indent=1).encode())
+    line = Score(name, "fine-tuning", None, scores["fine-tuning"]["score"], 0.0)
+    points = [Score(name, "graft", x, y, 0.0) for x, y in by_density.items()]
+    figures = {
+        "densities": curves(
+            [line, *points],
+            title=f"Grafts of {name}",
+            measure="score",
+            axis="density",
+            logarithmic=True,
+        ),
+        "anatomy": heatmaps(
+            {
+                f"{len(region):,} coordinates, share in %": {
+                    (kind, layer): share for (layer, kind), share in shares.items()
+                }
+            },
+            title=f"Where the region of {name} lies",
+            x_label="layer",
+            y_label="kind of parameter",
+        ),
+        "reliability-fine-tuning": reliability_diagram(
+            reliability_bins(tuned.softmax(-1), targets), title=f"{name}: fine-tuning"
+        ),
+        "reliability-graft": reliability_diagram(
+            reliability_bins(kept.softmax(-1), targets), title=f"{name}: graft"
+        ),
+    }
+    for called, figure in figures.items():
+        replace_file(out / f"{called}.png", png(figure, dpi=120))
+    return LocalizedTask(name, len(region), region.density, scores, out)
+
+
+def retrain(
+    task: LearnableTask,
+    region: Region,
+    settings: FineTuning,
+    *,
+    head: Parameters,
+    seed: int,
+    decay: bool | None = True,
+) -> tuple[Graft, dict[str, Tensor]]:
+    """Train a region and the head of a task on a model at its base, which is put back there.
+
+    This is the graft re-training of Panigrahi et al., 2023, Table 1
+    (https://arxiv.org/abs/2302.06600), and on the region of all biases BitFit. In a stream
+    `GraftingPlugin` trains regions.
+
+    Args:
+        task: The task.
+        region: What trains beside the head.
+        settings: Steps, batch size, optimiser, learning rate, weight decay (of all that trains),
+            clipping and evaluations on dev; momentum, L1 penalty and Mixout belong to the dense
+            run and are left out.
+        head: First values of the head.
+        seed: Every random choice is a function of it.
+        decay: Whether the learning rate falls linearly to 0; None means with AdamW alone.
+
+    Returns:
+        The region's values and the head's.
+
+    Raises:
+        DivergedError: If a loss or a value becomes NaN or infinite.
+    """
+    own = derive(seed, task.content, "re-training")
+    settings = replace(settings, decay="all", momentum=0.0, l1=0.0, mixout=0.0)
+    base = extract(task.model, region)
+    with ExitStack() as after:
+        after.enter_context(in_phase("region training"))
+        after.callback(write_, task.model, base)
+        after.enter_context(holding(task.head, head))
+        live = after.enter_context(RegionParameters(task.model, region))
+        found = task.fine_tune(
+            {_VECTOR: live.vector, **task.head},
+            settings,
+            seed=own,
+            on_step=lambda *_: live.write_(),
+            through=live.gathered,
+            falling=decay,
+            phase="region training",
+        )
+    values = found.tensors.pop(_VECTOR).to("cpu", base.values.dtype)
+    return Graft(region, values), found.tensors
+
+
+class _Alone:
+    """The first task of a config on a model at its base, without a stream."""
+
+    def __init__(self, config: ExperimentConfig, cache: DirectoryCache) -> None:
+        self.seed, self._cache = config.seeds[0], cache
+        self.config = config.model_copy(update={"tasks": config.tasks[:1]})
+        self.device = pick_device(config.device)
+        tasks = load_tasks(self.config, seed=self.seed)
+        loaded = load_base_model(self.config)
+        check_tasks(tasks, loaded, self.config)
+        stream = text_stream(
+            tasks,
+            loaded.tokenizer,
+            family=config.family,
+            max_length=config.max_length,
+            cache=cache,
+        )
+        self.identity = base_identity(loaded, self.config, seed=self.seed)
+        (self.name,), (encoded,) = stream.names, stream.tasks
+        self._splits, self.label_names = encoded.splits, encoded.task.label_names
+        self._metric = encoded.task.scored_by
+        model = text_model(loaded, stream, seed=self.seed).to(self.device)
+        experience = stream.benchmark.streams["train"][0]
+        model.adaptation(experience)
+        model.to(self.device).eval()
+        self.task = task_problem(
+            model,
+            experience,
+            label=0,
+            criterion=task_loss,
+            base=self.identity.fingerprint,
+            device=self.device,
+            dev=stream.benchmark.streams["valid"][0],
+            metric=self._metric,
+            seed=self.seed,
+        )
+        self.schedule = choose(
+            self.task, grid_of(config, encoded.task), seed=self.seed, cache=cache
+        )
+
+    def dense(self) -> DenseRun:
+        path = find_localizer(self.config.localizer).needs_path
+        return fine_tune_task(
+            self.task, self.schedule, seed=self.seed, path=path, cache=self._cache
+        )
+
+    @property
+    def settings(self) -> GraftingSettings:
+        """How the region is found: among all coordinates, whatever `mask_candidates` says."""
+        settings = grafting_settings(self.config, self.schedule, seed=self.seed)
+        return replace(settings, mask_candidates=None)
+
+    def ranking(self, run: DenseRun) -> Ranking:
+        """Rank all coordinates that the localizer may choose."""
+        task, among = self.task, find_localizer(self.config.localizer).among
+        total = Layout.of(task.parameters).total
+        most = len(among(task.model, task.parameters)) if among else total
+        k = min(most, self.settings.coordinates(total))
+        return rank_task(task, self.settings, run, k=k, cache=self._cache)
+
+    def region(self, run: DenseRun) -> Region:
+        return find_region(self.task, self.settings, dense=run, cache=self._cache).region
+
+    def size(self, density: float, ranking: Ranking) -> int:
+        """Return how many coordinates a density is, at most those of the ranking."""
+        return min(len(ranking.order), max(1, round(density * ranking.layout.total)))
+
+    def retrained(self, region: Region) -> tuple[Graft, dict[str, Tensor]]:
+        """Train the region again from the base, at the rate that dev chooses."""
+        config = self.config
+        rates = {config.region_lr, *(REGION_RATES if config.grid else ())}
+        plan = replace(region_schedule(config, self.schedule), optimizer="sgd")
+
+        def trained(lr: float) -> tuple[Graft, dict[str, Tensor]]:
+            return retrain(
+                self.task,
+                region,
+                replace(plan, lr=lr),
+                head=snapshot(self.task.head),
+                seed=self.seed,
+                decay=config.region_decay,
+            )
+
+        def dev(found: tuple[Graft, dict[str, Tensor]]) -> float:
+            with self.carrying(*found):
+                return self.score(self.logits("valid"), split="valid")
+
+        return max((found for _, found in converging(sorted(rates), trained)), key=dev)
+
+    @contextmanager
+    def carrying(self, graft: Graft, head: Parameters) -> Iterator[None]:
+        with grafted(self.task.model, graft), holding(self.task.head, head):
+            yield
+
+    def answers(self, region: Region, run: DenseRun, *, split: str = "test") -> Tensor:
+        """Answer with the tuned values of a region on the base: logits of shape (n, K)."""
+        with self.carrying(gather(run.tuned, region), run.head):
+            return self.logits(split)
+
+    def logits(self, split: str = "test") -> Tensor:
+        """Answer with the model as it is now: fp32 logits of shape (n, K), on the CPU."""
+        inputs, _ = self._splits[split]
+        self.task.model.eval()
+        with torch.no_grad():
+            parts = inputs.split(self.config.eval_batch)
+            return torch.cat([self.task.forward(p.to(self.device)).float().cpu() for p in parts])
+
+    def targets(self, split: str = "test") -> Tensor:
+        return self._splits[split][1]
+
+    def score(self, logits: Tensor, *, split: str = "test") -> float:
+        return score(logits, self.targets(split), self._metric)
+
+
+def _shares(region: Region) -> Iterator[tuple[tuple[str, str], float]]:
+    """Go through (layer, kind of parameter) with the share of the region that lies there."""
+    found = anatomy(region)
+    for row, layer in enumerate(found.layers):
+        for column, kind in enumerate(found.kinds):
+            if found.sizes[row, column]:
+                yield (str(layer), kind), float(found.counts[row, column]) / len(region)

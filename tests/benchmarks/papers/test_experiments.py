@@ -1,0 +1,270 @@
+"""Every experiment of both papers runs at smoke scale, and goes on where it stopped."""
+
+import json
+import math
+
+import pytest
+from benchmark_scripts import run_script
+from papers import EXPERIMENTS, SCALES, experiment_config, run_experiment
+from papers.claims import CLAIMS, judge
+from papers.stored import read_stored
+from smoke_benches import smoke_bench
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.localization.paper_mask import paper_mask
+
+# What one cell of built-in tasks cannot have: several seeds, and the real tasks of a claim.
+NOT_AT_SMOKE_SCALE = (
+    *("over several seeds", "pair", "gains 5 points", "gains 2 points", "below 0.2"),
+    *("few thousand rows", "region of mrpc", "region of qqp"),
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One folder for all, so that they share the cache of dense runs."""
+    return tmp_path_factory.mktemp("papers")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiment_runs_at_smoke_scale_and_leaves_json_table_and_picture(
+    name, folder, tiny_bert, tiny_gpt2
+):
+    experiment = EXPERIMENTS[name]
+    model = tiny_gpt2 if experiment.settings.get("family") == "causal_lm" else tiny_bert
+    seeds = [0, 1, 2] if experiment.conclude is not None else [0]
+    outcome = run_experiment(name, out=folder, scale="smoke", seeds=seeds, sets=[f"model={model}"])
+    stored = json.loads((outcome.folder / "results.json").read_text())
+    assert stored["rows"]
+    assert stored["source"] == experiment.source
+    assert all(math.isfinite(row["mean"]) for row in stored["rows"])
+    assert any(row["measure"] == experiment.measure for row in stored["rows"])
+    assert outcome.table in (outcome.folder / "table.md").read_text()
+    assert (outcome.folder / "picture.png").stat().st_size > 5_000
+    result = read_stored(outcome.folder / "results.json")
+    assert result.command.startswith(f"python benchmarks/paper_experiment.py {name} --scale smoke")
+    assert str(folder) not in (outcome.folder / "results.json").read_text()
+    for claim in CLAIMS:
+        if claim.experiments == (name,):
+            verdict = judge(claim, {name: result.view})
+            decided = verdict.holds is not None
+            assert decided or any(part in verdict.ours for part in NOT_AT_SMOKE_SCALE), verdict
+
+
+@pytest.mark.parametrize("name", ["table1", "table7", "fig8"])
+def test_an_experiment_asks_by_prompts(name, tiny_bert, tmp_path):
+    sets = [f"model={tiny_bert}", "family=masked_lm", "tasks=[sentiment, paraphrase]"]
+    outcome = run_experiment(name, out=tmp_path, scale="smoke", sets=sets)
+    assert all(math.isfinite(row.mean) for row in outcome.rows)
+    assert "with prompts" in read_stored(outcome.folder / "results.json").setting
+
+
+@pytest.mark.parametrize("name", ["table1", "table7", "fig5", "fig8", "region_rates", "sam_fig3"])
+def test_an_experiment_runs_by_the_papers_settings_at_small_sizes(name, tiny_roberta, tmp_path):
+    sets = [
+        *("tasks=[sentiment, paraphrase]", "shots=8", "steps=3", "max_test=12", "mask_steps=2"),
+        *("mask_batch=16", "max_length=24", "density=0.01", "device=cpu", f"model={tiny_roberta}"),
+    ]
+    outcome = run_experiment(name, out=tmp_path, scale="paper", seeds=[0], sets=sets)
+    assert all(math.isfinite(row.mean) for row in outcome.rows)
+    config = json.loads((outcome.folder / "results.json").read_text())["config"]
+    assert (config["family"], config["grid"]) == (
+        ("encoder", False) if name == "sam_fig3" else ("masked_lm", True)
+    )
+
+
+@pytest.mark.parametrize(("name", "base"), [("fig8", 0.0), ("fig11", 0.001), ("fig12", 0.01)])
+def test_regions_of_several_tasks_follow_the_published_mask(
+    name, base, tiny_bert, tmp_path, monkeypatch
+):
+    bases = []
+
+    def counted(problem, *, base_density, **more):
+        bases.append(base_density)
+        return paper_mask(problem, base_density=base_density, **more)
+
+    monkeypatch.setattr("papers.multitask.paper_mask", counted)
+    sets = [f"model={tiny_bert}", "localizer=paper_mask", "density=0.01"]
+    outcome = run_experiment(name, out=tmp_path, scale="smoke", sets=sets)
+    assert bases == pytest.approx([base] * 3)
+    assert sum(row.measure == "overlap" for row in outcome.rows) == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "sets", "seeds", "said"),
+    [
+        ("table1", ["region_dropout=false"], [0], "region_dropout is a setting of streams"),
+        ("table1", ["scenario=class"], [0], "scenario is a setting of streams"),
+        ("sam_table5", [], [0], "sam_table5 tests cells against chance, of which 1 say nothing"),
+        ("fig7c", ["tasks=sentiment"], [0], "sentiment alone: .* ask a second task"),
+    ],
+)
+def test_what_cannot_be_read_or_compared_is_refused_before_anything_is_trained(
+    name, sets, seeds, said, tiny_bert, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("papers.bench.fine_tune_task", None)
+    chosen = {"out": tmp_path, "scale": "smoke", "seeds": seeds}
+    with pytest.raises(InputError, match=said):
+        run_experiment(name, sets=[f"model={tiny_bert}", *sets], **chosen)
+
+
+@pytest.mark.parametrize("name", ["table7", "sam_table1"])
+def test_that_a_package_is_missing_is_said_before_anything_is_trained(
+    name, tiny_bert, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("papers.bench.fine_tune_task", None)
+    monkeypatch.setattr("papers.peers.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="LoRA needs the package peft"):
+        run_experiment(name, out=tmp_path, scale="smoke", sets=[f"model={tiny_bert}"], seeds=[0])
+
+
+def test_only_some_localizers_start_from_a_base(tiny_bert, tmp_path):
+    sets = [f"model={tiny_bert}", "localizer=fish"]
+    with pytest.raises(InputError, match="fish does not start from a γ_base"):
+        run_experiment("fig11", out=tmp_path, scale="smoke", sets=sets)
+
+
+@pytest.fixture
+def similarities(tmp_path):
+    """A data folder whose stsb says how many words of a sentence are good."""
+    folder = tmp_path / "data" / "stsb"
+    folder.mkdir(parents=True)
+    for split, rows in (("train", 120), ("test", 60)):
+        words = ([(place * 7 + word) % 6 for word in range(5)] for place in range(rows))
+        lines = [
+            {
+                "text": " ".join("good" if w < p % 6 else "bad" for w in own),
+                "text_pair": f"number {p}",
+                "label": float(sum(w < p % 6 for w in own)),
+            }
+            for p, own in enumerate(words)
+        ]
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folder / f"{split}.jsonl").write_text(text)
+    return folder.parent
+
+
+def test_a_regression_is_learned_and_scored_by_correlation(similarities, tmp_path, tiny_bert):
+    sets = ["tasks=stsb", "shots=60", "steps=60", "max_test=null"]
+    chosen = {"out": tmp_path / "out", "scale": "smoke", "data": similarities}
+    chosen["sets"] = [f"model={tiny_bert}", *sets]
+    found = run_experiment("sam_table2", seeds=[0], **chosen)
+    scores = {row.method: row.mean for row in found.rows}
+    assert all(-1 <= score <= 1 for score in scores.values())
+    assert scores["SAM"] > 0.3
+    more = {"data": similarities, "regressions": True}
+    bench = smoke_bench("sam_table1", tiny_bert, tmp_path / "cache", *sets, **more)
+    assert bench.tuned_answers(0, bench.dense(0)).score > 0.6
+    with pytest.raises(InputError, match="'stsb' is a regression"):
+        run_experiment("table1", seeds=[0], **chosen)
+
+
+def test_cells_that_are_done_are_not_run_again_and_other_settings_or_versions_are_refused(
+    folder, tiny_bert, monkeypatch
+):
+    chosen = {"out": folder, "scale": "smoke", "sets": [f"model={tiny_bert}"]}
+    first = run_experiment("sam_table4", seeds=[0], **chosen)
+    monkeypatch.setattr("papers.run.Bench", None)
+    again = run_experiment("sam_table4", seeds=[0], **chosen)
+    assert again.rows == first.rows
+    file = next(folder.glob("*/cell0.json"))
+    file.with_name("cell1.json").write_bytes(file.read_bytes())
+    with pytest.raises(TypeError, match="'NoneType' object is not callable"):
+        run_experiment("sam_table4", seeds=[1], **chosen)  # cell 0 is not taken for cell 1
+    with pytest.raises(InputError, match="other settings"):
+        run_experiment("sam_table4", seeds=[0], **{**chosen, "sets": [*chosen["sets"], "steps=5"]})
+    monkeypatch.setattr("cl_graft.__version__", "9.9.9")
+    with pytest.raises(InputError, match="another version of cl_graft"):
+        run_experiment("sam_table4", seeds=[0], **chosen)
+
+
+def test_what_concludes_on_the_cells_of_another_experiment_does_not_run_them_again(
+    folder, tiny_bert, monkeypatch
+):
+    chosen = {"out": folder, "scale": "smoke", "sets": [f"model={tiny_bert}"], "seeds": [0, 1, 2]}
+    first = run_experiment("sam_table5", **chosen)
+    assert {row.measure for row in first.rows} == {
+        "score",
+        "t",
+        "p",
+        "p corrected",
+        "mean difference",
+    }
+    monkeypatch.setattr("papers.run.Bench", None)
+    ranked = run_experiment("sam_fig4", **chosen)
+    plain = run_experiment("sam_table1", **chosen)
+    times = run_experiment("sam_table3", **chosen)
+    scores = [row for row in plain.rows if row.measure == "score"]
+    assert [row for row in ranked.rows if row.measure == "score"] == scores
+    assert [row for row in first.rows if row.measure == "score"] == scores
+    late = [row for row in plain.rows if row not in scores]
+    assert {(row.method, row.measure) for row in late} == {("MixOut", "score, mixed in evaluation")}
+    seconds = {(row.task, row.method): row.mean for row in times.rows}
+    assert {row.measure for row in times.rows} == {"seconds"}
+    for task, method in seconds:
+        full = seconds[task, "FullTuning"]
+        assert full > 0
+        assert method != "DiffPruning" or seconds[task, method] > full
+
+
+@pytest.mark.parametrize(
+    ("experiment", "setting", "told"),
+    [
+        ("fig15", "localizer=path_integral", "dense run"),
+        ("fig8", "localizer=path_integral", "dense run"),
+        ("table2", "density=auto", "number"),
+    ],
+)
+def test_an_experiment_says_what_it_cannot_localize(experiment, setting, told, tiny_bert, tmp_path):
+    sets = [f'model="{tiny_bert}"', setting]
+    with pytest.raises(InputError, match=told):
+        run_experiment(experiment, out=tmp_path, scale="smoke", sets=sets)
+
+
+def test_unknown_names_are_answered_with_the_nearest_one(tmp_path):
+    with pytest.raises(InputError, match="did you mean 'table1'"):
+        run_experiment("tabel1", out=tmp_path)
+    with pytest.raises(InputError, match="unknown scale"):
+        run_experiment("table1", out=tmp_path, scale="huge")
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_settings_of_every_scale_are_a_config(name, scale):
+    config = experiment_config(EXPERIMENTS[name], scale)
+    assert config.tasks
+    if scale == "paper" and name.startswith("table") and name not in ("table5", "table9"):
+        assert (config.shots, config.density, config.mask_steps) == (4096, 1e-4, 100)
+    if scale == "paper" and name == "fig5":
+        assert (config.shots, config.seeds, config.grid) == (4096, [0], True)
+    if scale == "paper" and name.startswith("sam_"):
+        assert (config.shots, config.density, config.steps) == (None, 0.005, 20_000)
+    if scale == "paper" and config.family == "causal_lm":
+        assert (config.model, config.max_length) == ("gpt2", 256)
+    elif scale == "paper":
+        assert config.max_length is None  # that of the tasks
+
+
+def test_stored_results_become_pages_and_pictures_by_one_command(tiny_bert, tmp_path):
+    chosen = {"out": tmp_path / "out", "scale": "smoke", "sets": [f"model={tiny_bert}"]}
+    run_experiment("sam_table4", seeds=[0], **chosen)
+    places = ["--store", chosen["out"], "--results", tmp_path / "kept", "--docs", tmp_path / "docs"]
+    run_script("paper_pages.py", *places)
+    kept = read_stored(tmp_path / "kept" / "laboratory" / "sam_table4-smoke.json")
+    assert f"`{kept.command}`" in (tmp_path / "docs" / "laboratory.md").read_text()
+    assert str(tmp_path) not in json.dumps(kept.command)
+    assert (tmp_path / "docs" / "pictures" / "sam_table4.png").stat().st_size > 5_000
+    run_script("paper_pages.py", "--store", tmp_path / "docs", code=2)
+
+
+def test_the_real_data_has_rows_enough_for_every_experiment_on_a_cpu(data_dir):
+    tasks: dict[int | None, set[str]] = {}
+    for experiment in EXPERIMENTS.values():
+        config = experiment_config(experiment, "cpu")
+        tasks.setdefault(config.shots, set()).update(config.tasks)
+    for shots, names in tasks.items():
+        asked = [f"tasks={json.dumps(sorted(names))}", f"shots={json.dumps(shots)}"]
+        config = experiment_config(EXPERIMENTS["table1"], "cpu", data=data_dir, sets=asked)
+        loaded = load_tasks(config, seed=0, regressions=True)
+        assert all(task.train and task.dev and task.test for task in loaded)

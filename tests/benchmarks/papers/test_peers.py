@@ -1,0 +1,112 @@
+"""Peers train parts of their own on a copy of the model; what is trained is trained once."""
+
+import re
+
+import pytest
+import torch
+from papers import EXPERIMENTS
+from papers.peers import LORA_EVERYWHERE, PEERS, share_of, sized, trained
+from papers.retraining import peer_plans
+from smoke_benches import smoke_bench
+
+from cl_graft.grafts.graft import snapshot
+from cl_graft.training.fine_tuning import fine_tune
+
+LAYERS = re.compile(r"(query|key|value|dense)\.lora_A")
+
+
+def test_peers_train_their_parts_alone_on_a_copy_of_the_model(tiny_bert, tmp_path):
+    bench = smoke_bench("table6", tiny_bert, tmp_path)
+    own = bench.problem(0)
+    before = snapshot(dict(bench.model.named_parameters()))
+    untrained = bench.answers(0)
+    (plan,) = peer_plans(bench, (2e-3,))
+    for name, peer in PEERS.items():
+        size = sized(bench, peer, share=0.02)
+        near = {n: abs(share_of(bench, peer, n) - 0.02) for n in range(max(1, size - 1), size + 2)}
+        assert min(near, key=near.__getitem__) == size, name
+        with trained(bench, 0, peer, size=size, plan=plan) as other:
+            assert not torch.equal(other.answers(0).logits, untrained.logits), name
+            held = dict(other.model.named_parameters())
+            parts = {id(part) for part in peer.parts(other.model.task_model).values()}
+            rest = [n for n, p in held.items() if id(p) not in parts and n in before]
+            trunk = [n for n in rest if "heads" not in n]
+            assert all(torch.equal(held[n], before[n]) for n in trunk), name
+        after = dict(bench.model.named_parameters())
+        assert after.keys() == before.keys()
+        assert all(torch.equal(value, after[n]) for n, value in before.items()), name
+    assert bench.problem(0) is own
+
+
+def test_parts_that_are_put_into_a_model_change_nothing_before_they_are_trained(
+    tiny_bert, tmp_path
+):
+    bench = smoke_bench("table6", tiny_bert, tmp_path)
+    bench.problem(0)
+    for name, peer in PEERS.items():
+        other = bench.with_parts(lambda model, peer=peer: peer.insert(model, 2, 0))
+        assert torch.allclose(other.answers(0).logits, bench.answers(0).logits), name
+        # Houlsby's adapters stand in both halves of a block, Pfeiffer's behind each.
+    one, two = PEERS["Pfeiffer"], PEERS["Houlsby"]
+    assert len(two.parts(_with(bench, two))) == 2 * len(one.parts(_with(bench, one)))
+    for peer, layers in (
+        (PEERS["LoRA"], {"query", "value"}),
+        (LORA_EVERYWHERE, {"query", "key", "value", "dense"}),
+    ):
+        assert set(LAYERS.findall(" ".join(peer.parts(_with(bench, peer))))) == layers
+
+
+def _with(bench, peer):
+    other = bench.with_parts(lambda model: peer.insert(model, 2, 0))
+    return other.model.task_model
+
+
+def test_rows_that_are_left_out_are_left_out_of_dense_runs_and_of_models_with_parts(
+    tiny_bert, tmp_path
+):
+    bench = smoke_bench("sam_table2", tiny_bert, tmp_path)
+    whole, rows = bench.dense(0), len(bench.problem(0).train)
+    with bench.fewer_rows(0, range(2, rows)):
+        fewer = bench.dense(0)
+        other = bench.with_parts(lambda model: PEERS["Pfeiffer"].insert(model, 2, 0))
+        for asked in (bench, other):
+            assert len(asked.problem(0).train) == rows - 2
+    assert len(bench.problem(0).train) == rows
+    assert any(not torch.equal(whole.tuned[name], fewer.tuned[name]) for name in whole.tuned)
+    again = bench.dense(0)
+    assert all(torch.equal(whole.tuned[name], again.tuned[name]) for name in whole.tuned)
+
+
+@pytest.mark.parametrize("name", ["fig8", "table6"])
+def test_joint_models_and_peers_are_trained_once(name, tiny_bert, tmp_path, monkeypatch):
+    module = {"fig8": "papers.multitask", "table6": "cl_graft.training.learnable_task"}[name]
+    trained = []
+
+    def counted(model, *given, phase="dense fine-tuning", **more):
+        if name == "fig8" or phase == "training":  # peers' phase
+            trained.append(model)
+        return fine_tune(model, *given, phase=phase, **more)
+
+    monkeypatch.setattr(f"{module}.fine_tune", counted)
+    benches = [smoke_bench(name, tiny_bert, tmp_path) for _ in range(2)]
+    first = list(EXPERIMENTS[name].run(benches[0]))
+    count = len(trained)
+    assert count == {"fig8": 1, "table6": 11 + 3}[name]  # the smallest of three at two rates
+    assert list(EXPERIMENTS[name].run(benches[1])) == first
+    assert len(trained) == count
+
+
+def test_sams_methods_that_train_few_parameters_are_all_trained_one_way(
+    tiny_bert, tmp_path, monkeypatch
+):
+    bench = smoke_bench("sam_table1", tiny_bert, tmp_path, "region_lr=0.003", "weight_decay=0.02")
+    seen = []
+
+    def watched(*given, settings, phase="dense fine-tuning", **more):
+        if phase != "dense fine-tuning":
+            seen.append((settings.optimizer, settings.lr, settings.weight_decay))
+        return fine_tune(*given, settings=settings, phase=phase, **more)
+
+    monkeypatch.setattr("cl_graft.training.learnable_task.fine_tune", watched)
+    list(EXPERIMENTS["sam_table1"].run(bench))
+    assert seen == [("adamw", 0.003, 0.02)] * 8  # five regions, biases, adapters, LoRA

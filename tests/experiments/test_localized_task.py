@@ -1,0 +1,85 @@
+"""One task is localized: the graft file answers as the table says, and pictures are there."""
+
+import json
+
+import pytest
+from papers.bench import Bench
+from typer.testing import CliRunner
+
+from cl_graft.cli import app
+from cl_graft.experiments.config import load_config
+from cl_graft.experiments.localized_task import localize_task
+from cl_graft.localization import LOCALIZERS, find_localizer
+from cl_graft.localization.settings import GraftingSettings
+from cl_graft.storage import load_graft
+from cl_graft.storage.cache_folder import DirectoryCache
+
+SETS = ("shots=8", "steps=4", "evaluations=1", "max_length=24", "max_dev=16", "max_test=24")
+
+
+def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, tmp_path):
+    sets = [f"model={tiny_bert}", "mask_steps=2", "mask_batch=16", *SETS]
+    asked = ["localize", "sentiment", "--density", "0.01", "--out", str(tmp_path), "--json"]
+    asked += [word for value in sets for word in ("--set", value)]
+    done = CliRunner().invoke(app, asked, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    numbers = json.loads((tmp_path / "numbers.json").read_text())
+    assert said["coordinates"] == numbers["coordinates"]
+    scores = {method: found["score"] for method, found in said["scores"].items()}
+    assert set(scores) == {"fine-tuning", "graft", "re-trained graft"}
+    assert sum(place["share"] for place in numbers["anatomy"]) == pytest.approx(1.0)
+    for name in ("densities", "anatomy", "reliability-fine-tuning", "reliability-graft"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 5_000, name
+
+    config = load_config(None, ["tasks=[sentiment]", "density=0.01", *sets])
+    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
+    task = bench.problem(0)
+    stored = load_graft(tmp_path / "graft.safetensors", expect=bench.identity.fingerprint)
+    assert stored.task == "sentiment"
+    assert len(stored.graft.region) == said["coordinates"]
+    head = {name: stored.head[name.rpartition("heads.0.")[2]] for name in task.head}
+    assert bench.graft_answers(0, stored.graft, head).score == scores["graft"]
+
+
+@pytest.fixture(scope="module")
+def several(tmp_path_factory):
+    return tmp_path_factory.mktemp("localizers")
+
+
+@pytest.mark.parametrize("localizer", LOCALIZERS)
+def test_every_localizer_localizes_a_task(localizer, tiny_bert, several):
+    sets = [f"model={tiny_bert}", "tasks=[sentiment]", f"localizer={localizer}", *SETS]
+    config = load_config(None, ["density=0.5", "mask_steps=2", "mask_batch=8", *sets])
+    found = localize_task(config, out=several)
+    graft = load_graft(several / "graft.safetensors").graft
+    assert len(graft.region) == found.coordinates
+    wanted = round(0.5 * graft.region.layout.total)
+    assert found.coordinates == wanted or (
+        find_localizer(localizer).among is not None and 0 < found.coordinates < wanted
+    )
+
+
+def test_a_density_is_found_on_dev(tiny_bert, tmp_path):
+    sets = [f"model={tiny_bert}", "tasks=[sentiment]", "localizer=movement", *SETS]
+    found = localize_task(load_config(None, ["density=auto", *sets]), out=tmp_path)
+    budgets = GraftingSettings().budgets
+    bench = Bench(load_config(None, sets), data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
+    run = bench.dense(0)
+    wanted = 0.98 * bench.tuned_answers(0, run, split="valid").score
+    ranking = bench.ranking(0, "movement", dense=run)
+    regions = [bench.first(ranking, density) for density in budgets]
+    reached = [
+        len(region)
+        for region in regions
+        if bench.graft_answers(0, bench.cut(run, region), run.head, split="valid").score >= wanted
+    ]
+    assert found.coordinates == (reached[0] if reached else len(regions[-1]))
+
+
+def test_a_task_is_localized_by_prompts(tiny_bert, tmp_path):
+    sets = [f"model={tiny_bert}", "family=masked_lm", "tasks=[sentiment]", "localizer=movement"]
+    localize_task(load_config(None, ["density=0.01", *sets, *SETS]), out=tmp_path)
+    stored = load_graft(tmp_path / "graft.safetensors")
+    assert set(stored.head) == {"token_ids"}
+    assert json.loads((tmp_path / "numbers.json").read_text())["config"]["family"] == "masked_lm"
