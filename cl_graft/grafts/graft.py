@@ -116,7 +116,7 @@ def gather(parameters: Parameters, region: Region) -> Graft:
     """Read the values that tensors have on a region of their layout."""
     dtypes = [parameter.dtype for parameter in parameters.values()]
     dtype = reduce(torch.promote_types, dtypes) if dtypes else torch.float32
-    values = torch.empty(len(region), dtype=dtype)
+    values = region.index.new_empty(len(region), dtype=dtype)
     for name, inside, place in region.by_parameter():
         flat = parameters[name].detach().view(-1)
         values[place] = flat[inside.to(flat.device)].to("cpu", dtype)

@@ -100,7 +100,7 @@ class Coordinates:
         if kernel == "gather" and 2 * len(features) < width:
             inputs = features  # kept as the backward pass needs them, one a coordinate
         elif kernel != "dense" and not (kernel == "sample" and transposed):
-            found, places = features.unique(return_inverse=True)
+            found, places = _distinct(features, width)
             inputs = found if 2 * len(found) < width else None
         if inputs is not None:
             rows, columns = (places, columns) if transposed else (rows, places)
@@ -192,9 +192,9 @@ class _RegionLinear(torch.autograd.Function):
             for_bias = for_bias.to(ctx.bias_dtype)
         if ctx.needs_input_grad[3]:
             left, right = (kept, gradient) if ctx.transposed else (gradient, kept)
-            # A tensor without numbers has no sparse form to sample at.
-            hollow = ctx.kernel == "sample" and type(left) is not Tensor
-            traced = hollow or torch.compiler.is_compiling()
+            # A fake tensor has no sparse form to sample at.
+            fake = ctx.kernel == "sample" and type(left) is not Tensor
+            traced = fake or torch.compiler.is_compiling()
             at = _operator if traced else _at_coordinates
             for_values = at(left, right, rows, columns, starts, ctx.kernel).to(ctx.dtype)
         # After the reads in no order, which want the gradient in the cache.
@@ -246,6 +246,20 @@ def _(
 ) -> Tensor:
     count = left.shape[1] if rows is None else len(rows)
     return left.new_empty(count, dtype=torch.promote_types(left.dtype, torch.float32))
+
+
+@torch.library.custom_op("cl_graft::distinct", mutates_args=())
+def _distinct(features: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Return the features that occur, of `width`, ascending, and the place of each among them."""
+    found, places = features.unique(return_inverse=True)
+    return found, places
+
+
+@_distinct.register_fake
+def _(features: Tensor, width: int) -> tuple[Tensor, Tensor]:
+    """Return as many features as coordinates touch on average that are spread at random."""
+    count = round(width * (1 - (1 - 1 / width) ** len(features)))
+    return features.new_empty(count), torch.empty_like(features)
 
 
 def _pattern(starts: Tensor, columns: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:

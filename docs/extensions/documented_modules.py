@@ -127,8 +127,8 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "Planning": (
         "cl_graft.experiments.memory_estimate.plan",
         "cl_graft.experiments.memory_estimate.phases",
-        "cl_graft.experiments.memory_estimate.weightless_model",
-        "cl_graft.experiments.memory_estimate.ledger",
+        "cl_graft.experiments.memory_estimate.fake_model",
+        "cl_graft.experiments.memory_estimate.memory_tracker",
     ),
     "Models": (
         "cl_graft.models.load",

@@ -1,4 +1,4 @@
-"""Planning: what learning with a model will take, before any of its weights are there."""
+"""The memory estimate: what learning with a model will take, before its weights are there."""
 
 from cl_graft.experiments.memory_estimate.plan import Plan, PlannedPhase, PlanSettings, make_plan
 

@@ -1,35 +1,40 @@
-"""What each phase of learning a task holds, found by letting it run on a hollow model.
+"""The phases of learning a task, and the memory that each takes on a fake model.
 
-The phases run the package's own code (dense fine-tuning, the gradients of localizers, the layers
-of a region) for as few steps as reach its fullest moment.
+Every phase is the package's own code: dense fine-tuning, the localizers' gradient batches, the
+training of a region, evaluation. It runs for as few steps as reach its fullest moment. Choosing
+coordinates by their scores looks at numbers, which fake tensors do not have, so the work space of
+that selection is a constant a coordinate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from cl_graft.experiments.memory_estimate.ledger import Ledger
-from cl_graft.experiments.memory_estimate.weightless_model import HollowModel
-from cl_graft.experiments.memory_estimate.weightless_region import hollow_region
+from cl_graft.experiments.memory_estimate.fake_model import FakeModel
+from cl_graft.experiments.memory_estimate.memory_tracker import MemoryTracker
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.model_state import keeping_flags
-from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
+from cl_graft.localization.base_gradient import base_gradient
+from cl_graft.localization.learned_mask import learned_mask, learned_mask_inside
+from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.dropout import without_dropout
 from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.region_parameters import RegionParameters
 
 __all__ = ["PHASES", "Phase", "PhaseMemory", "Workload", "measure_phase"]
 
 _DEV_ROWS = 64
-"""Rows at a time when a phase looks at dev."""
+"""Rows of a batch when a phase evaluates on dev."""
 
 _RANKED = 1 / 20
 """Share of all coordinates that a localizer ranks at least."""
@@ -72,9 +77,9 @@ class PhaseMemory:
     """Bytes of a phase beside the model.
 
     Attributes:
-        kept: What lives on from step to step: copies of the weights, the optimiser's state,
+        kept: What lives on from step to step: copies of the weights, the optimizer's state,
             scores, the region.
-        step: What is needed on top in the fullest moment: activations, gradients, work space.
+        step: What the fullest moment needs on top: activations, gradients, work space.
     """
 
     kept: int
@@ -86,214 +91,194 @@ class Phase:
     """A phase of learning a task.
 
     Attributes:
-        name: What to call it.
-        run: Lets it run inside a ledger and returns what it keeps, in bytes.
+        name: Name of the phase.
+        run: Runs it inside a tracker and returns the bytes that it keeps.
         rows: The field of `Workload` that says how many rows it computes at a time.
         localizes: Whether it localizes.
-        like: The phase whose steps it takes, keeping what `run` makes on top.
         instead: What does its work with less memory; empty if nothing does.
     """
 
     name: str
-    run: Callable[[HollowModel, Workload, Ledger], int]
+    run: Callable[[FakeModel, Workload, MemoryTracker], int]
     rows: Literal["micro_batch", "eval_batch"] = "micro_batch"
     localizes: bool = False
-    like: str = ""
     instead: str = ""
 
 
-def measure_phase(
-    phase: Phase,
-    hollow: HollowModel,
-    work: Workload,
-    *,
-    known: Mapping[str, PhaseMemory] = MappingProxyType({}),
-) -> PhaseMemory:
-    """Let a phase run on a hollow model, which is put back to how it was.
+def measure_phase(phase: Phase, fake: FakeModel, work: Workload) -> PhaseMemory:
+    """Run a phase on a fake model, which is put back to how it was.
 
     Args:
         phase: One of `PHASES`.
-        hollow: The model.
+        fake: The model.
         work: How much goes through it.
-        known: What was measured of other phases with the same model and work.
     """
-    ledger = Ledger(hollow.tensors())
+    tracker = MemoryTracker(fake.tensors())
     try:
-        with keeping_flags(hollow.model), ledger:
-            kept = phase.run(hollow, work, ledger)
+        with keeping_flags(fake.model), tracker:
+            kept = phase.run(fake, work, tracker)
     finally:
-        hollow.model.eval()
-    if not phase.like:
-        return PhaseMemory(kept, ledger.peak - kept)
-    same = known.get(phase.like) or measure_phase(PHASES[phase.like], hollow, work)
-    return PhaseMemory(same.kept + kept, same.step)
+        fake.model.eval()
+    return PhaseMemory(kept, tracker.peak - kept)
 
 
-def _dense(hollow: HollowModel, work: Workload, ledger: Ledger) -> int:
-    task = _task(hollow, work, train=work.batch_size)
+def _fine_tune(
+    fake: FakeModel,
+    work: Workload,
+    tracker: MemoryTracker,
+    *,
+    optimizer: Literal["sgd", "adamw"] = "sgd",
+    path: bool = False,
+) -> int:
+    settings = replace(_two_steps(work), optimizer=optimizer)
+    task, living = _watched(fake, work, tracker)
+    fine_tune_task(task, settings, seed=0, path=path)
+    return living[len(living) // 2]
+
+
+def _train_region(fake: FakeModel, work: Workload, tracker: MemoryTracker) -> int:
+    task, living = _watched(fake, work, tracker)
+    region = fake.region(work.region)
+    with RegionParameters(fake.model, region) as live:
+        task.fine_tune(
+            {"region": live.vector, **task.head},
+            _two_steps(work),
+            seed=0,
+            on_step=lambda *_: live.write_(),
+            through=live.gathered,
+        )
+    return living[len(living) // 2]
+
+
+def _two_steps(work: Workload) -> FineTuning:
+    """Return a schedule that evaluates after the first step, so that the second has a best one."""
+    return FineTuning(
+        steps=2, batch_size=work.batch_size, micro_batch=work.micro_batch, evaluations=2
+    )
+
+
+def _watched(
+    fake: FakeModel, work: Workload, tracker: MemoryTracker
+) -> tuple[LearnableTask, list[int]]:
+    """Return a task, and the bytes that live whenever one of its training passes begins."""
+    task = fake.task(length=work.length, train=work.batch_size, dev=_DEV_ROWS)
     living: list[int] = []
 
     def forward(batch: Tensor) -> Tensor:
         if torch.is_grad_enabled():
-            living.append(ledger.now)
+            living.append(tracker.now)
         return task.forward(batch)
 
-    settings = FineTuning(
-        steps=2, batch_size=work.batch_size, micro_batch=work.micro_batch, evaluations=2
-    )
-    fine_tune_task(replace(task, forward=forward), settings, seed=0)
-    return living[len(living) // 2]  # when the second step begins
+    return replace(task, forward=forward), living
 
 
-def _moments(hollow: HollowModel, work: Workload, ledger: Ledger) -> int:
-    """Make what AdamW keeps from its first step on: two moments a trained value."""
-    trained = [*hollow.parameters.values(), *hollow.head.values()]
-    moments = [torch.zeros_like(tensor) for tensor in trained for _ in range(2)]
-    kept = ledger.now
-    del moments
-    return kept
+def _score_by_base_gradient(fake: FakeModel, work: Workload, tracker: MemoryTracker) -> int:
+    def score(inputs: LocalizerInputs) -> Mapping[str, Tensor]:
+        return base_gradient(inputs, k=work.region, steps=1, depth=0)
+
+    return _localize(fake, work, tracker, score, ranked=_ranked(fake, work))
 
 
-def _gathering(hollow: HollowModel, work: Workload, ledger: Ledger) -> int:
-    """Make what a run adds up for `path_integral`: where a step starts, the sum, the best's sum."""
-    trained = [*hollow.parameters.values(), *hollow.head.values()]
-    gathered = [torch.zeros_like(tensor) for tensor in trained]
-    gathered += [torch.zeros_like(t, dtype=torch.float32) for t in trained for _ in range(2)]
-    kept = ledger.now
-    del gathered
-    return kept
+def _score_by_learned_mask(fake: FakeModel, work: Workload, tracker: MemoryTracker) -> int:
+    def score(inputs: LocalizerInputs) -> Mapping[str, Tensor]:
+        return learned_mask(inputs, k=work.region, steps=1, depth=0)
+
+    tuned = snapshot(fake.parameters)
+    return _localize(fake, work, tracker, score, tuned=tuned, ranked=_ranked(fake, work))
 
 
-def _base_gradient(hollow: HollowModel, work: Workload, ledger: Ledger) -> int:
-    return _scores(hollow, work, ledger, tuned={})
+def _score_candidates(fake: FakeModel, work: Workload, tracker: MemoryTracker) -> int:
+    candidates = fake.region(work.candidates)
+
+    def score(inputs: LocalizerInputs) -> Mapping[str, Tensor]:
+        return {"": learned_mask_inside(inputs, candidates, k=work.region, steps=1)}
+
+    tuned = snapshot(fake.parameters)
+    return _localize(fake, work, tracker, score, tuned=tuned, ranked=work.candidates)
 
 
-def _learned_mask(hollow: HollowModel, work: Workload, ledger: Ledger) -> int:
-    return _scores(hollow, work, ledger, tuned=snapshot(hollow.parameters))
+def _ranked(fake: FakeModel, work: Workload) -> int:
+    """Return how many coordinates a localizer ranks that scores all of them."""
+    return max(20 * work.region, round(_RANKED * sum(p.numel() for p in fake.parameters.values())))
 
 
-def _scores(
-    hollow: HollowModel, work: Workload, ledger: Ledger, *, tuned: Mapping[str, Tensor]
+def _localize(
+    fake: FakeModel,
+    work: Workload,
+    tracker: MemoryTracker,
+    score: Callable[[LocalizerInputs], Mapping[str, Tensor]],
+    *,
+    ranked: int,
+    tuned: Mapping[str, Tensor] = MappingProxyType({}),
 ) -> int:
-    """Gather one score a coordinate from gradients, look at dev, and select."""
-    task = _task(hollow, work, train=work.localized)
-    inputs = _inputs(hollow, task, tuned)
-    scores = inputs.zeros()
-    kept = ledger.now
-    with _localizing(hollow):
-        add_gradient_(inputs, 0, into=lambda name, gradient: None)
+    """Score coordinates by one gradient batch, evaluate on dev, and select `ranked` of them."""
+    task = fake.task(length=work.length, train=work.localized, dev=_DEV_ROWS)
+    texts, targets = task.train.batch(range(work.localized))
+    living: list[int] = []
+
+    def loss() -> Tensor:
+        living.append(tracker.now)
+        return task.criterion(task.forward(texts), targets)
+
+    inputs = LocalizerInputs(
+        model=fake.model,
+        parameters=fake.parameters,
+        tuned=tuned,
+        losses=lambda step: [loss],
+        dev_score=task.dev_score,
+        train_score=task.dev_score,
+        seed=0,
+    )
+    fake.model.eval()
+    # Gradient checkpointing acts in train mode alone; localizers compute without dropout.
+    with without_dropout(fake.model) if fake.model.recomputes else nullcontext():
+        scores = score(inputs)
         task.dev_score()
-    with hollow.mode:
+    with fake.mode:
         largest = max(tensor.numel() for tensor in scores.values())
-        ranked = max(20 * work.region, round(_RANKED * inputs.layout.total))
         space = torch.empty(_SELECTION_BYTES * ranked + largest, dtype=torch.uint8)
     del space
-    return kept
+    return living[0]
 
 
-def _learned_mask_inside(hollow: HollowModel, work: Workload, ledger: Ledger) -> int:
-    """Gather scores at candidates alone, which are trained like a region."""
-    tuned = snapshot(hollow.parameters)
-    task = _task(hollow, work, train=work.localized)
-    with hollow_region(hollow, work.candidates) as vector:
-        values = [torch.empty_like(vector) for _ in range(4)]  # base, tuned, δ, gains
-        kept = ledger.now
-        with _localizing(hollow):
-            task.loss(range(work.localized)).backward()
-            vector.grad = None
-            task.dev_score()
-        with hollow.mode:
-            space = torch.empty(_SELECTION_BYTES * work.candidates, dtype=torch.uint8)
-        del values, space
-    del tuned
-    return kept
-
-
-def _region(hollow: HollowModel, work: Workload, ledger: Ledger) -> int:
-    task = _task(hollow, work, train=work.batch_size)
-    head = list(hollow.head.values())
-    with hollow_region(hollow, work.region) as vector:
-        for parameter in head:
-            parameter.requires_grad_(True)
-        optimizer = torch.optim.SGD([vector, *head], lr=0.1)
-        base_and_best = vector.detach().clone(), vector.detach().clone()
-        kept = ledger.now
-        hollow.model.train()
-        rows = range(work.batch_size)
-        for part in task.losses(rows, micro_batch=work.micro_batch or work.batch_size):
-            part.backward()
-        nn.utils.clip_grad_norm_([vector, *head], 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-        hollow.model.eval()
-        task.dev_score()
-        del base_and_best
-    return kept
-
-
-def _evaluation(hollow: HollowModel, work: Workload, ledger: Ledger) -> int:
-    task = _task(hollow, work, train=work.eval_batch)
+def _evaluate(fake: FakeModel, work: Workload, tracker: MemoryTracker) -> int:
+    task = fake.task(length=work.length, train=work.eval_batch, dev=_DEV_ROWS)
     inputs, _ = task.train.batch(range(work.eval_batch))
     with torch.no_grad():
         task.forward(inputs)
     return 0
 
 
-def _localizing(hollow: HollowModel) -> AbstractContextManager[object]:
-    """Return the mode in which localizers compute: no dropout."""
-    hollow.model.eval()
-    return without_dropout(hollow.model) if hollow.model.recomputes else nullcontext()
-
-
-def _task(hollow: HollowModel, work: Workload, *, train: int) -> LearnableTask:
-    return hollow.problem(length=work.length, train=train, dev=_DEV_ROWS)
-
-
-def _inputs(
-    hollow: HollowModel, task: LearnableTask, tuned: Mapping[str, Tensor]
-) -> LocalizerInputs:
-    rows = range(len(task.train))
-    return LocalizerInputs(
-        model=hollow.model,
-        parameters=hollow.parameters,
-        tuned=tuned,
-        losses=lambda step: [lambda: task.loss(rows)],
-        dev_score=task.dev_score,
-        train_score=task.dev_score,
-        seed=0,
-    )
-
-
-_SGD = "dense fine-tuning, SGD"
 _NO_DENSE_RUN = "the localizer base_gradient, which needs no dense run"
 
 PHASES: Mapping[str, Phase] = MappingProxyType(
     {
         phase.name: phase
         for phase in (
-            Phase(_SGD, _dense, instead=_NO_DENSE_RUN),
-            Phase("dense fine-tuning, AdamW", _moments, like=_SGD, instead="SGD"),
+            Phase("dense fine-tuning, SGD", _fine_tune, instead=_NO_DENSE_RUN),
+            Phase(
+                "dense fine-tuning, AdamW", partial(_fine_tune, optimizer="adamw"), instead="SGD"
+            ),
             Phase(
                 "dense fine-tuning, SGD with path integral",
-                _gathering,
-                like=_SGD,
+                partial(_fine_tune, path=True),
                 instead="the localizer movement",
             ),
             Phase(
                 "localization, learned mask",
-                _learned_mask,
+                _score_by_learned_mask,
                 localizes=True,
                 instead="a mask on candidates",
             ),
             Phase(
                 "localization, candidates",
-                _learned_mask_inside,
+                _score_candidates,
                 localizes=True,
                 instead="fewer --mask-candidates",
             ),
-            Phase("localization, base gradient", _base_gradient, localizes=True),
-            Phase("region training", _region, instead="a lower --density"),
-            Phase("evaluation", _evaluation, "eval_batch"),
+            Phase("localization, base gradient", _score_by_base_gradient, localizes=True),
+            Phase("region training", _train_region, instead="a lower --density"),
+            Phase("evaluation", _evaluate, "eval_batch"),
         )
     }
 )

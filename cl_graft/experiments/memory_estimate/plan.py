@@ -1,4 +1,8 @@
-"""What learning tasks with a model will take, from its config alone: no weights, no data."""
+"""Plans: what learning tasks with a model will take, from its config alone.
+
+They stand apart from the phases because they add what the phases do not know: the disk, the memory
+there is, and what to lower where a phase does not fit.
+"""
 
 from __future__ import annotations
 
@@ -8,30 +12,37 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError, first_line
-from cl_graft.experiments.memory_estimate.advice import advise
 from cl_graft.experiments.memory_estimate.disk import EntryBytes, entry_bytes
-from cl_graft.experiments.memory_estimate.phases import PHASES, PhaseMemory, Workload, measure_phase
-from cl_graft.experiments.memory_estimate.weightless_model import HollowModel, hollow_model
+from cl_graft.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
+from cl_graft.experiments.memory_estimate.phases import (
+    PHASES,
+    Phase,
+    PhaseMemory,
+    Workload,
+    measure_phase,
+)
 from cl_graft.models.load import DTYPES, check_types, read_config
+from cl_graft.runtime.byte_sizes import readable_bytes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-__all__ = ["Plan", "PlanSettings", "PlannedPhase", "make_plan"]
+__all__ = ["Plan", "PlanSettings", "PlannedPhase", "advise", "make_plan"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlanSettings:
-    """What to plan for.
+    """Model, batch sizes and regions to plan for.
 
     Attributes:
-        family: As in `load_model`.
-        pooling: As in `load_model`.
-        dtype: The parameters' type: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
-        precision: What fp32 parameters compute in: ``"fp32"``, ``"bf16"`` or ``"fp16"``.
+        family: Family of the model, as in `load_model`.
+        pooling: Pooling of an encoder, as in `load_model`.
+        dtype: Type of the parameters: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
+        precision: Precision in which fp32 parameters compute: ``"fp32"``, ``"bf16"`` or ``"fp16"``.
         batch_size: Rows a training step.
         micro_batch: Rows computed at a time in training and localization; None for a batch at
             once, and 32 in localization.
@@ -41,8 +52,8 @@ class PlanSettings:
         density: Share of the graftable coordinates in a task's region, in (0, 1].
         mask_candidates: Candidates of a mask on candidates, in multiples of the region's size.
         budget: Share of the graftable coordinates that all tasks together may own, in (0, 1].
-        gradient_checkpointing: Compute activations again in the backward pass.
-        trust_remote_code: As in `load_model`.
+        gradient_checkpointing: Whether activations are computed again in the backward pass.
+        trust_remote_code: Whether code of the model's repository may run, as in `load_model`.
     """
 
     family: str = "encoder"
@@ -78,11 +89,11 @@ class PlannedPhase:
     """Memory of a phase, in bytes.
 
     Attributes:
-        name: The phase.
-        kept: Beside the model, from step to step.
-        step: On top, in the fullest moment.
-        peak: Model, kept and step together: what the process needs above its imports.
-        fits: Whether that is within the memory given; None if none was.
+        name: Name of the phase.
+        kept: Bytes beside the model, from step to step.
+        step: Bytes on top, in the fullest moment.
+        peak: Sum of model, kept and step: what the process needs above its imports.
+        fits: Whether the peak is within the memory given; None if none was given.
         advice: What to lower where it does not fit.
     """
 
@@ -99,20 +110,20 @@ class Plan:
     """What learning tasks with a model will take.
 
     Attributes:
-        model: The model's name.
+        model: Name of the model.
         settings: What was planned for.
-        parameters: Of the model, without heads.
-        model_bytes: Its parameters and buffers in memory.
-        graftable: Coordinates that a region may hold.
-        graftable_tensors: Parameters that they lie in.
-        region: Coordinates of a task's region.
-        tasks: How many tasks fill the budget, each owning a whole region.
-        entry: The file of a task's entry.
-        entry_total: All of that file.
+        parameters: Number of the model's parameters, without heads.
+        model_bytes: Bytes of its parameters and buffers in memory.
+        graftable: Number of coordinates that a region may hold.
+        graftable_tensors: Number of parameters that they lie in.
+        region: Number of coordinates of a task's region.
+        tasks: Number of tasks that fill the budget, each owning a whole region.
+        entry: Bytes of the file of a task's entry, by part.
+        entry_total: Bytes of all of that file.
         serving: Bytes in memory a task of a bank that is being served: coordinates, values, and
             the base's values there.
         phases: Memory of each phase.
-        memory: The memory given; None if none was.
+        memory: Bytes of memory given; None if none was given.
     """
 
     model: str
@@ -149,7 +160,7 @@ def make_plan(
         InputError: If there is no such model, or it is none that cl_graft can graft.
     """
     config = read_config(name, family=settings.family, trust_remote_code=settings.trust_remote_code)
-    hollow = hollow_model(
+    fake = make_fake_model(
         config,
         name=name,
         family=settings.family,
@@ -160,8 +171,8 @@ def make_plan(
         recompute=settings.gradient_checkpointing,
         trust_remote_code=settings.trust_remote_code,
     )
-    _check(config, hollow, settings)
-    graftable = hollow.parameters
+    _check_length(config, fake, settings)
+    graftable = fake.parameters
     total = _count(graftable.values())
     region = max(1, round(settings.density * total))
     work = Workload(
@@ -172,24 +183,22 @@ def make_plan(
         region=region,
         candidates=min(total, region * settings.mask_candidates),
     )
-    head = hollow.model.heads["0"]
-    entry = entry_bytes(hollow.model, head, size=region, length=settings.max_length)
-    backbone = hollow.model.backbone
+    head = fake.model.heads["0"]
+    entry = entry_bytes(fake.model, head, size=region, length=settings.max_length)
+    backbone = fake.model.backbone
     model_bytes = _bytes([*backbone.parameters(), *backbone.buffers()])
     phases: list[PlannedPhase] = []
-    known: dict[str, PhaseMemory] = {}
     for place, phase in enumerate(PHASES.values()):
         if progress is not None:
             progress(phase.name, place, len(PHASES))
-        with _told(config, hollow):
-            found = known[phase.name] = measure_phase(phase, hollow, work, known=known)
-        planned = PlannedPhase(
-            phase.name, found.kept, found.step, model_bytes + found.kept + found.step
-        )
-        if memory is not None:
-            with _told(config, hollow):
-                advice = advise(phase, hollow, work, found, left=memory - model_bytes)
-            planned = replace(planned, fits=planned.peak <= memory, advice=advice)
+        with _errors_as_input_errors(config, fake):
+            found = measure_phase(phase, fake, work)
+            planned = PlannedPhase(
+                phase.name, found.kept, found.step, model_bytes + found.kept + found.step
+            )
+            if memory is not None:
+                advice = advise(phase, fake, work, found, left=memory - model_bytes)
+                planned = replace(planned, fits=planned.peak <= memory, advice=advice)
         phases.append(planned)
     values = next(iter(graftable.values())).element_size()
     return Plan(
@@ -209,18 +218,62 @@ def make_plan(
     )
 
 
-def _check(config: PreTrainedConfig, hollow: HollowModel, settings: PlanSettings) -> None:
-    """Raise an InputError if the model cannot do what is asked."""
+def advise(phase: Phase, fake: FakeModel, work: Workload, found: PhaseMemory, *, left: int) -> str:
+    """Say what to lower so that a phase fits, or nothing if it does.
+
+    Args:
+        phase: The phase.
+        fake: The model.
+        work: How much goes through it.
+        found: What that takes.
+        left: Bytes that the model leaves; negative if it does not fit itself.
+    """
+    if found.kept + found.step <= left:
+        return ""
+    wide = next(iter(fake.parameters.values())).dtype == torch.float32
+    smaller = "take --dtype bfloat16" if wide else "take a smaller model"
+    other = f", or {phase.instead}" if phase.instead else ""
+    if left < 0:
+        return f"the model alone is {readable_bytes(-left)} too large: {smaller}"
+    if found.kept > left:
+        over = readable_bytes(found.kept - left)
+        return f"what it keeps beside the model is {over} too much: {smaller}{other}"
+    option = f"--{phase.rows.replace('_', '-')}"
+    rows = _rows(phase, work) // 2
+    while rows:
+        fewer = measure_phase(phase, fake, replace(work, **{phase.rows: rows}))
+        if fewer.kept + fewer.step <= left:
+            return f"{option} {rows} fits"
+        rows //= 2
+    ways = [f"{option} 1", "a smaller --max-length"]
+    if phase.rows == "micro_batch" and not fake.model.recomputes:
+        ways.append("--gradient-checkpointing")
+    if wide:
+        ways.append("--dtype bfloat16")
+    return f"lower what a step needs: {', '.join(ways)}{other}"
+
+
+def _rows(phase: Phase, work: Workload) -> int:
+    """Return how many rows a phase computes at a time."""
+    if phase.rows == "eval_batch":
+        return work.eval_batch
+    if phase.localizes:
+        return work.localized
+    return min(work.batch_size, work.micro_batch or work.batch_size)
+
+
+def _check_length(config: PreTrainedConfig, fake: FakeModel, settings: PlanSettings) -> None:
+    """Raise an InputError if the model has fewer positions than a row has tokens."""
     positions = getattr(config, "max_position_embeddings", None)
     if isinstance(positions, int) and settings.max_length > positions:
         raise InputError(
-            f"max_length must be at most {positions}, the positions of {hollow.model.name!r}, "
+            f"max_length must be at most {positions}, the positions of {fake.model.name!r}, "
             f"got {settings.max_length}"
         )
 
 
 @contextmanager
-def _told(config: PreTrainedConfig, hollow: HollowModel) -> Iterator[None]:
+def _errors_as_input_errors(config: PreTrainedConfig, fake: FakeModel) -> Iterator[None]:
     """Turn what an architecture cannot do without numbers into an InputError."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
@@ -229,7 +282,7 @@ def _told(config: PreTrainedConfig, hollow: HollowModel) -> Iterator[None]:
         yield
     except RuntimeError as error:
         raise InputError(
-            f"{hollow.model.name!r} ({config.model_type}) cannot be planned: its computation "
+            f"{fake.model.name!r} ({config.model_type}) cannot be planned: its computation "
             f"depends on numbers that a config does not hold ({first_line(error)})"
         ) from error
     finally:

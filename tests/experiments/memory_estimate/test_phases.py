@@ -1,4 +1,4 @@
-"""Hollow models have the parameters of real ones; their phases take what real ones take."""
+"""Fake models have the parameters of real ones; their phases take what real ones take."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ import torch
 from torch import nn
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.memory_estimate.advice import advise
-from cl_graft.experiments.memory_estimate.ledger import Ledger
+from cl_graft.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
+from cl_graft.experiments.memory_estimate.memory_tracker import MemoryTracker
 from cl_graft.experiments.memory_estimate.phases import PHASES, Workload, measure_phase
-from cl_graft.experiments.memory_estimate.weightless_model import HollowModel, hollow_model
-from cl_graft.experiments.memory_estimate.weightless_region import hollow_region
+from cl_graft.experiments.memory_estimate.plan import advise
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.models import LabelStrings, TaskModel, graftable_parameters, linear_head, load_model
 from cl_graft.models.load import read_config
@@ -48,33 +47,33 @@ WORK = Workload(
 )
 
 
-def hollow_of(folder: object, family: str, **settings: Any) -> HollowModel:
+def fake_of(folder: object, family: str, **settings: Any) -> FakeModel:
     config = read_config(str(folder), family=family)
-    return hollow_model(config, name=str(folder), family=family, **settings)
+    return make_fake_model(config, name=str(folder), family=family, **settings)
 
 
 @pytest.mark.parametrize(("fixture", "family"), MODELS)
-def test_a_hollow_model_has_the_graftable_parameters_of_the_loaded_one(fixture, family, request):
+def test_a_fake_model_has_the_graftable_parameters_of_the_loaded_one(fixture, family, request):
     folder = request.getfixturevalue(fixture)
     real = load_model(str(folder), family=family).model
-    hollow = hollow_of(folder, family)
-    assert Layout.of(hollow.parameters) == Layout.of(graftable_parameters(real))
+    fake = fake_of(folder, family)
+    assert Layout.of(fake.parameters) == Layout.of(graftable_parameters(real))
     sizes = [
         sum(parameter.numel() for parameter in model.backbone.parameters())
-        for model in (real, hollow.model)
+        for model in (real, fake.model)
     ]
     assert sizes[0] == sizes[1]
 
 
 @pytest.mark.parametrize(("fixture", "family"), MODELS[:-1])
 def test_every_phase_runs_on_every_family_and_leaves_the_model_as_it_was(fixture, family, request):
-    hollow = hollow_of(request.getfixturevalue(fixture), family)
-    flags = [p.requires_grad for p in hollow.model.parameters()]
-    found = {name: measure_phase(phase, hollow, WORK) for name, phase in PHASES.items()}
+    fake = fake_of(request.getfixturevalue(fixture), family)
+    flags = [p.requires_grad for p in fake.model.parameters()]
+    found = {name: measure_phase(phase, fake, WORK) for name, phase in PHASES.items()}
     assert all(memory.step > 0 for memory in found.values())
-    assert [p.requires_grad for p in hollow.model.parameters()] == flags
-    assert all(p.grad is None for p in hollow.model.parameters())
-    again = measure_phase(PHASES["region training"], hollow, WORK)
+    assert [p.requires_grad for p in fake.model.parameters()] == flags
+    assert all(p.grad is None for p in fake.model.parameters())
+    again = measure_phase(PHASES["region training"], fake, WORK)
     assert again == found["region training"]
 
 
@@ -86,25 +85,25 @@ def texts() -> torch.Tensor:
 
 
 @pytest.fixture(params=[("tiny_bert", "encoder"), ("tiny_gpt2", "causal_lm")], ids=str)
-def twins(request) -> tuple[TaskModel, HollowModel]:
-    """A loaded model and the hollow model of its config, each with a head."""
+def twins(request) -> tuple[TaskModel, FakeModel]:
+    """A loaded model and the fake model of its config, each with a head."""
     fixture, family = request.param
     folder = request.getfixturevalue(fixture)
     model = load_model(str(folder), family=family).model
     encoder = family == "encoder"
     model.add_head(0, linear_head(32, 2, seed=0) if encoder else LabelStrings([[2], [3]]))
-    return model, hollow_of(folder, family)
+    return model, fake_of(folder, family)
 
 
 def tensors_of(model: nn.Module) -> list[torch.Tensor]:
     return [*model.parameters(), *model.buffers()]
 
 
-def test_hollow_fine_tuning_takes_what_real_fine_tuning_takes(twins):
+def test_fake_fine_tuning_takes_what_real_fine_tuning_takes(twins):
     peaks = []
     for model in (twins[0], twins[1].model):
         gc.collect()
-        with Ledger(tensors_of(model)) as ledger:
+        with MemoryTracker(tensors_of(model)) as tracker:
             fine_tune(
                 model,
                 graftable_parameters(model),
@@ -112,40 +111,40 @@ def test_hollow_fine_tuning_takes_what_real_fine_tuning_takes(twins):
                 settings=FineTuning(steps=2, optimizer="adamw", lr=1e-4),
                 seed=0,
             )
-        peaks.append(ledger.peak)
+        peaks.append(tracker.peak)
     assert peaks[1] == pytest.approx(peaks[0], rel=0.02)
 
 
 @pytest.mark.parametrize("size", [500, 5000])
-def test_a_step_of_a_hollow_region_takes_what_a_real_one_takes(twins, size):
-    real, hollow = twins
+def test_a_step_of_a_fake_region_takes_what_a_real_one_takes(twins, size):
+    real, fake = twins
     layout = Layout.of(graftable_parameters(real))
     drawn = torch.randperm(layout.total, generator=torch.Generator().manual_seed(0))
     opened = {
         real: RegionParameters(real, Region.of(layout, drawn[:size])),
-        hollow.model: hollow_region(hollow, size),
+        fake.model: RegionParameters(fake.model, fake.region(size)),
     }
     peaks = []
     for model, region in opened.items():
-        with region, Ledger(tensors_of(model)) as ledger:
+        with region, MemoryTracker(tensors_of(model)) as tracker:
             model(texts(), 0).square().sum().backward()
-        peaks.append(ledger.peak)
+        peaks.append(tracker.peak)
     assert peaks[1] == pytest.approx(peaks[0], rel=0.05)
 
 
 def test_dense_fine_tuning_holds_base_best_and_gradients_and_no_other_copy_of_the_weights(minilm):
-    hollow = hollow_of(minilm, "encoder")
+    fake = fake_of(minilm, "encoder")
     work = dataclasses.replace(WORK, batch_size=1, length=8)
-    found = measure_phase(PHASES["dense fine-tuning, SGD"], hollow, work)
-    weights = sum(parameter.nbytes for parameter in hollow.parameters.values())
+    found = measure_phase(PHASES["dense fine-tuning, SGD"], fake, work)
+    weights = sum(parameter.nbytes for parameter in fake.parameters.values())
     assert found.kept == pytest.approx(2 * weights, rel=0.01)
     assert found.step == pytest.approx(weights, rel=0.1)
 
 
 def test_candidates_and_regions_keep_less_than_dense_phases(tiny_bert):
-    hollow = hollow_of(tiny_bert, "encoder")
+    fake = fake_of(tiny_bert, "encoder")
     work = dataclasses.replace(WORK, region=10, candidates=200)
-    kept = {name: measure_phase(phase, hollow, work).kept for name, phase in PHASES.items()}
+    kept = {name: measure_phase(phase, fake, work).kept for name, phase in PHASES.items()}
     dense = [f"dense fine-tuning, {how}" for how in ("SGD with path integral", "AdamW", "SGD")]
     names = [*dense, "region training", "evaluation"]
     ordered = [kept[name] for name in names]
@@ -154,31 +153,31 @@ def test_candidates_and_regions_keep_less_than_dense_phases(tiny_bert):
 
 
 def test_checkpointing_parts_and_half_precision_lower_what_a_step_needs(minilm):
-    hollow = hollow_of(minilm, "encoder")
-    saving = hollow_of(minilm, "encoder", recompute=True)
-    half = hollow_of(minilm, "encoder", precision="bf16")
+    fake = fake_of(minilm, "encoder")
+    saving = fake_of(minilm, "encoder", recompute=True)
+    half = fake_of(minilm, "encoder", precision="bf16")
     work = dataclasses.replace(WORK, batch_size=256)
     phase = PHASES["region training"]
-    step = measure_phase(phase, hollow, work).step
+    step = measure_phase(phase, fake, work).step
     assert measure_phase(phase, saving, work).step < step / 2
     assert measure_phase(phase, half, work).step < step
     parts = dataclasses.replace(work, micro_batch=64)
-    assert measure_phase(phase, hollow, parts).step < step / 2
-    assert measure_phase(phase, hollow, dataclasses.replace(work, batch_size=512)).step > step
+    assert measure_phase(phase, fake, parts).step < step / 2
+    assert measure_phase(phase, fake, dataclasses.replace(work, batch_size=512)).step > step
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_the_number_of_rows_that_is_advised_fits(minilm, share):
-    hollow = hollow_of(minilm, "encoder")
+    fake = fake_of(minilm, "encoder")
     phase, work = PHASES["evaluation"], dataclasses.replace(WORK, eval_batch=512)
-    found = measure_phase(phase, hollow, work)
+    found = measure_phase(phase, fake, work)
     left = round(share * found.step)
-    said = advise(phase, hollow, work, found, left=left)
+    said = advise(phase, fake, work, found, left=left)
     rows = int(re.fullmatch(r"--eval-batch (\d+) fits", said)[1])
-    again = measure_phase(phase, hollow, dataclasses.replace(work, eval_batch=rows))
+    again = measure_phase(phase, fake, dataclasses.replace(work, eval_batch=rows))
     assert 1 <= rows < 512
     assert again.kept + again.step <= left
-    assert advise(phase, hollow, work, found, left=found.step) == ""
+    assert advise(phase, fake, work, found, left=found.step) == ""
 
 
 LARGE = """
@@ -218,6 +217,6 @@ def test_a_model_of_70_billion_parameters_is_planned_without_allocating_it(tmp_p
 def test_what_is_no_text_model_is_refused(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "vit"}))
     with pytest.raises(InputError, match="takes no token ids, so it is no text model"):
-        hollow_of(tmp_path, "encoder")
+        fake_of(tmp_path, "encoder")
     with pytest.raises(InputError, match="cannot read its config as causal_lm"):
-        hollow_of(tmp_path, "causal_lm")
+        fake_of(tmp_path, "causal_lm")

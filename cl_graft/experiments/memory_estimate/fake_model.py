@@ -1,9 +1,8 @@
-"""Hollow models: everything of a model but its numbers.
+"""A model, a task and a region made of PyTorch's fake tensors, from a config alone.
 
-A hollow model is made from a config alone. Its tensors have shapes, types and strides but no
-memory (PyTorch's fake tensors, on the meta device underneath), so one of 70 B parameters costs
-no more than a small one, and yet every operation on it takes the way that it would take with
-numbers: the same kernels, the same tensors saved for the backward pass.
+Fake tensors have shapes, types and strides but no memory, so a model of 70 B parameters costs no
+more than a small one. Every operation takes the way that it takes with numbers: the same kernels,
+the same tensors saved for the backward pass. They stand apart from the phases that run on them.
 """
 
 from __future__ import annotations
@@ -20,6 +19,7 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 from cl_graft.errors import InputError
+from cl_graft.grafts.region import Layout, Region
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.models.heads import LabelStrings, LabelWords
 from cl_graft.models.load import build_backbone
@@ -30,16 +30,16 @@ from cl_graft.training.learnable_task import LearnableTask
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-__all__ = ["HollowModel", "hollow_model"]
+__all__ = ["FakeModel", "SpreadRegion", "make_fake_model"]
 
 
 @dataclass(frozen=True, eq=False)
-class HollowModel:
-    """A hollow model with the head of one task.
+class FakeModel:
+    """A model of fake tensors with the head of one task.
 
     Attributes:
         model: The model; its only head is that of task 0.
-        mode: What its tensors belong to.
+        mode: The mode that its tensors belong to.
     """
 
     model: TaskModel
@@ -50,36 +50,24 @@ class HollowModel:
         """The graftable parameters by name."""
         return graftable_parameters(self.model)
 
-    @property
-    def head(self) -> dict[str, nn.Parameter]:
-        """The parameters of the head by name."""
-        return {f"heads.0.{n}": p for n, p in self.model.heads["0"].named_parameters()}
-
-    @property
-    def classes(self) -> int:
-        """Classes of the task."""
-        head = self.model.heads["0"]
-        return (
-            head.out_features if isinstance(head, nn.Linear) else len(head.get_buffer("token_ids"))
-        )
-
     def tensors(self) -> Iterator[Tensor]:
         """Yield all parameters and buffers."""
         yield from self.model.parameters()
         yield from self.model.buffers()
 
-    def problem(self, *, length: int, train: int, dev: int) -> LearnableTask:
-        """Return the problem of learning texts of `length` tokens.
+    def task(self, *, length: int, train: int, dev: int) -> LearnableTask:
+        """Return a task of learning texts, whose token ids are real tensors.
 
         Args:
             length: Tokens a text.
-            train: Texts to train on.
-            dev: Texts to choose on.
+            train: Number of training texts.
+            dev: Number of dev texts.
         """
+        head = self.model.heads["0"].named_parameters()
         return LearnableTask(
             model=self.model,
             parameters=self.parameters,
-            head=self.head,
+            head={f"heads.0.{name}": parameter for name, parameter in head},
             forward=lambda batch: self.model(batch, 0),
             criterion=F.cross_entropy,
             score=lambda logits, targets: 1.0,
@@ -91,6 +79,12 @@ class HollowModel:
             recomputes=self.model.recomputes,
         )
 
+    def region(self, size: int) -> SpreadRegion:
+        """Return a region of `size` coordinates."""
+        with self.mode:
+            index = torch.empty(size, dtype=torch.int64)
+        return SpreadRegion(Layout.of(self.parameters), index)
+
     def _texts(self, rows: int, length: int) -> Examples:
         inputs = torch.ones(rows, 2, length, dtype=torch.int64)
         if self.model.family == "masked_lm":
@@ -99,7 +93,27 @@ class HollowModel:
         return Examples(TensorDataset(inputs, torch.zeros(rows, dtype=torch.int64)))
 
 
-def hollow_model(
+class SpreadRegion(Region):
+    """A region of a fake model: how many coordinates lie in each parameter, and not where.
+
+    They are spread over the graftable parameters in proportion to their sizes. Regions that
+    localizers find crowd together more and keep less of the activations.
+    """
+
+    def __post_init__(self) -> None:
+        """Leave out the checks of numbers: there are none."""
+
+    def by_parameter(self) -> Iterator[tuple[str, Tensor, slice]]:
+        """Walk the parameters that the region touches, as `Region.by_parameter`."""
+        last, total = 0, self.layout.total
+        for name, end in zip(self.layout.names, self.layout.starts[1:], strict=True):
+            first, last = last, len(self) * end // total
+            if last > first:
+                cut = slice(first, last)
+                yield name, self.index[cut].clone(), cut
+
+
+def make_fake_model(
     config: PreTrainedConfig,
     *,
     name: str,
@@ -110,18 +124,18 @@ def hollow_model(
     precision: str = "fp32",
     recompute: bool = False,
     trust_remote_code: bool = False,
-) -> HollowModel:
-    """Make a model and the head of one task from a config, without numbers.
+) -> FakeModel:
+    """Make a model and the head of one task from a config.
 
     Args:
         config: The config.
-        name: What to call the model in messages.
+        name: Name of the model in messages.
         family: One of `cl_graft.models.FAMILIES`.
         pooling: As in `load_model`.
-        dtype: The parameters' type.
-        classes: Classes of the task; label words count as one token each.
-        precision: What the backbone computes in, as in `load_model`.
-        recompute: Use gradient checkpointing.
+        dtype: Type of the parameters.
+        classes: Number of classes of the task; label words count as one token each.
+        precision: Precision of the backbone's computation, as in `load_model`.
+        recompute: Whether to use gradient checkpointing.
         trust_remote_code: As in `load_model`.
 
     Raises:
@@ -152,8 +166,8 @@ def hollow_model(
         model.heads["0"] = _head(model, classes)  # nothing to move, as add_head would
     if recompute:
         model.recompute_()
-    _enter_at(backbone, mode)
-    return HollowModel(model.eval(), mode)
+    _make_inputs_fake(backbone, mode)
+    return FakeModel(model.eval(), mode)
 
 
 _MASK = 1
@@ -168,17 +182,16 @@ def _head(model: TaskModel, classes: int) -> nn.Module:
     return LabelStrings([[word] for word in words])
 
 
-def _enter_at(backbone: Any, mode: FakeTensorMode) -> None:
-    """Make whatever a forward pass of the backbone creates hollow, too."""
+def _make_inputs_fake(backbone: Any, mode: FakeTensorMode) -> None:
+    """Let a forward pass of the backbone take and create fake tensors only."""
     forward: Callable[..., Any] = backbone.forward
 
-    def hollow_forward(**inputs: Any) -> Any:
+    def fake_forward(**inputs: Any) -> Any:
         with mode:
-            hollow = {k: _hollow(v, mode) for k, v in inputs.items()}
-            return forward(**hollow)
+            fake = {
+                name: mode.from_tensor(value) if isinstance(value, Tensor) else value
+                for name, value in inputs.items()
+            }
+            return forward(**fake)
 
-    backbone.forward = hollow_forward
-
-
-def _hollow(value: Any, mode: FakeTensorMode) -> Any:
-    return mode.from_tensor(value) if isinstance(value, Tensor) else value
+    backbone.forward = fake_forward

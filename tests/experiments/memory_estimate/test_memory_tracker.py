@@ -1,48 +1,48 @@
-"""The ledger counts the bytes of tensors that live, each storage once."""
+"""The memory tracker counts the bytes of tensors that live, each storage once."""
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from cl_graft.experiments.memory_estimate.ledger import Ledger
+from cl_graft.experiments.memory_estimate.memory_tracker import MemoryTracker
 
 
 def test_the_peak_is_the_most_that_lived_at_once():
-    with Ledger() as ledger:
+    with MemoryTracker() as tracker:
         for _ in range(3):
             first = torch.zeros(100)
             second = first + 1
             del first, second
         kept = torch.zeros(50, dtype=torch.float64)
-    assert ledger.peak == 800
-    assert ledger.now == kept.nbytes
+    assert tracker.peak == 800
+    assert tracker.now == kept.nbytes
 
 
 def test_views_and_known_tensors_count_nothing():
     model = torch.nn.Linear(10, 10)
-    with Ledger(model.parameters()) as ledger:
+    with MemoryTracker(model.parameters()) as tracker:
         view = model.weight.detach().view(-1)[3:]
         model.weight.detach().mul_(2)
-        assert ledger.peak == 0
+        assert tracker.peak == 0
         copy = view.clone()
-    assert ledger.now == copy.nbytes == 4 * 97
+    assert tracker.now == copy.nbytes == 4 * 97
 
 
 def test_activations_live_until_the_backward_pass_has_used_them():
     x = torch.zeros(64, requires_grad=True)
-    with Ledger() as ledger:
+    with MemoryTracker() as tracker:
         loss = x.exp().exp().sum()
-        before = ledger.now
+        before = tracker.now
         loss.backward()
         del loss
     assert before == 2 * x.nbytes + 4
-    assert ledger.now == x.nbytes
+    assert tracker.now == x.nbytes
 
 
-def test_a_hollow_tensor_counts_and_its_conditions_hold():
+def test_a_fake_tensor_counts_and_its_conditions_hold():
     with FakeTensorMode():
-        hollow = torch.zeros(10**12)
-    with Ledger() as ledger:
-        loss = (hollow * 2).mean()
+        fake = torch.zeros(10**12)
+    with MemoryTracker() as tracker:
+        loss = (fake * 2).mean()
         assert bool(loss.isfinite())
         assert float(loss) == 1.0
-    assert ledger.peak > 4 * 10**12
+    assert tracker.peak > 4 * 10**12

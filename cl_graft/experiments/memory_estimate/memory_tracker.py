@@ -1,9 +1,8 @@
-"""The bytes of tensors as they come and go.
+"""A tracker of the bytes of tensors that live, and of the most that lived at once.
 
-Every operation of torch inside the block passes through the ledger: what it makes is added, and
-subtracted when the last tensor on the same storage is gone. The highest sum is the peak. Real
-tensors and hollow ones (`cl_graft.experiments.memory_estimate.weightless_model`) count alike; what
-an operator needs inside itself is not seen.
+It stands apart because it knows nothing of models: it counts real tensors and fake ones
+(`cl_graft.experiments.memory_estimate.fake_model`) alike. The workspace inside an operator is not
+seen.
 """
 
 from __future__ import annotations
@@ -18,32 +17,31 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
-__all__ = ["Ledger"]
+__all__ = ["MemoryTracker"]
 
 _READ = torch.ops.aten._local_scalar_dense.default
 
 
-class Ledger(TorchDispatchMode):
-    """Count the bytes of the tensors that are made inside a `with` block.
+class MemoryTracker(TorchDispatchMode):
+    """Count the bytes of the tensors that operations make inside a `with` block.
 
-    A hollow tensor that is read as a number is read as 1: a loss is finite, a condition holds.
+    A storage counts once, until the last tensor on it is gone. A fake tensor that is read as a
+    number is read as 1: a loss is finite, a condition holds.
 
     Args:
         known: Tensors that count nothing, such as those of the model.
 
     Attributes:
         now: Bytes that live.
-        peak: The most that lived at once.
+        peak: The most bytes that lived at once.
     """
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
         super().__init__()
         self.now = 0
         self.peak = 0
-        self._bytes: dict[int, int] = {}
         self._known = [tensor.untyped_storage() for tensor in known]
-        for storage in self._known:
-            self._bytes[storage._cdata] = 0
+        self._bytes = {storage._cdata: 0 for storage in self._known}
 
     def __torch_dispatch__(
         self,
@@ -52,16 +50,16 @@ class Ledger(TorchDispatchMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Run an operation and enter what it made."""
+        """Run an operation and count what it made."""
         if func is _READ and isinstance(args[0], FakeTensor):
             return 1.0 if args[0].is_floating_point() else 1
         out = func(*args, **(kwargs or {}))
         for leaf in pytree.tree_leaves(out):
             if isinstance(leaf, Tensor) and leaf.layout == torch.strided:
-                self._enter(leaf)
+                self._count(leaf)
         return out
 
-    def _enter(self, tensor: Tensor) -> None:
+    def _count(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()
         key = storage._cdata
         if key in self._bytes:
@@ -69,7 +67,7 @@ class Ledger(TorchDispatchMode):
         self._bytes[key] = storage.nbytes()
         self.now += self._bytes[key]
         self.peak = max(self.peak, self.now)
-        weakref.finalize(storage, self._leave, key)
+        weakref.finalize(storage, self._forget, key)
 
-    def _leave(self, key: int) -> None:
+    def _forget(self, key: int) -> None:
         self.now -= self._bytes.pop(key, 0)
