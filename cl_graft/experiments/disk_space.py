@@ -1,7 +1,7 @@
-"""Whether what a run will write has room on the disk, asked before it trains.
+"""The disk space that a run will need, checked before it trains.
 
-The bank, the results and the curves must have room, or the run does not start. The cache need not:
-an outcome that would take the room of the others is computed but not kept.
+There must be space for the bank, the results and the curves, or the run does not start. The cache
+may go without: an outcome that would take the others' space is computed and not kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cl_graft.storage.elias_fano import packed_size
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.strategies.registered import StrategyRow
 
-__all__ = ["check_room", "reserve_room"]
+__all__ = ["check_disk_space", "reserve_disk_space"]
 
 logger = logging.getLogger(__name__)
 
@@ -34,10 +34,10 @@ _PICTURE = 100_000
 """Bytes of a picture in a TensorBoard file, about."""
 
 _NAMES = 16_384
-"""Bytes of the names, hashes and facts of an entry, and of the headers of its files, at most."""
+"""Bytes of the names, hashes and metadata of an entry, and of the headers of its files, at most."""
 
 
-def reserve_room(
+def reserve_disk_space(
     config: ExperimentConfig,
     row: StrategyRow,
     stream: TextStream,
@@ -47,7 +47,7 @@ def reserve_room(
     folder: Path,
     cache: DirectoryCache,
 ) -> None:
-    """Make sure that a run has room for what it must write, and keep the cache out of it.
+    """Make sure that there is space for what a run must write, and keep the cache out of it.
 
     Args:
         config: The run's settings.
@@ -59,7 +59,7 @@ def reserve_room(
         cache: Its cache, which gets `DirectoryCache.spare`.
 
     Raises:
-        CannotWrite: If there is no room.
+        CannotWrite: If there is too little space.
     """
     tensors = graftable_parameters(model).values()
     total = sum(tensor.numel() for tensor in tensors)
@@ -75,28 +75,28 @@ def reserve_room(
             kept += _ranking(settings, total=total)
         if row.trains == "nothing" or find_localizer(settings.localizer).needs_tuned:
             kept += runs * total * size
-    check_room(folder, needs, cache=kept, cached=cache.folder)
+    check_disk_space(folder, needs, cache=kept, cached=cache.folder)
     cache.spare = sum(needs.values())
 
 
-def check_room(folder: Path, needs: Mapping[str, int], *, cache: int, cached: Path) -> None:
-    """Make sure that a folder has room.
+def check_disk_space(folder: Path, needs: Mapping[str, int], *, cache: int, cached: Path) -> None:
+    """Make sure that a folder's disk has space.
 
     Args:
-        folder: Where to write.
-        needs: What must be written, bytes by kind.
-        cache: Bytes that the cache may grow by; a warning says if there is no room for them.
+        folder: The folder to write to.
+        needs: Bytes that must be written, by kind.
+        cache: Bytes that the cache may grow by; a warning says if there is too little space.
         cached: The cache's folder.
 
     Raises:
-        CannotWrite: If there is no room for `needs`.
+        CannotWrite: If there is too little space for `needs`.
     """
     total, free = sum(needs.values()), free_bytes(folder)
     if free is not None and total > free:
-        parts = ", ".join(f"{kind} {_size(size)}" for kind, size in needs.items())
+        parts = ", ".join(f"{kind} {_readable(size)}" for kind, size in needs.items())
         raise CannotWrite(
-            f"{folder} has no room for this run: it needs about {_size(total)} ({parts}), "
-            f"{_size(free)} are free; make room, or choose another output folder"
+            f"{folder} has no room for this run: it needs about {_readable(total)} ({parts}), "
+            f"{_readable(free)} are free; make room, or choose another output folder"
         )
     left = free_bytes(cached)
     if left is not None and total + cache > left:
@@ -104,8 +104,8 @@ def check_room(folder: Path, needs: Mapping[str, int], *, cache: int, cached: Pa
             "%s may grow by %s, but only %s are free there: outcomes that have no room are "
             "computed and not kept",
             cached,
-            _size(cache),
-            _size(left),
+            _readable(cache),
+            _readable(left),
         )
 
 
@@ -137,5 +137,5 @@ def _curves(config: ExperimentConfig, stream: TextStream) -> int:
     return _POINT * (2 * steps + 5 * count * count) + _PICTURE * (count + 3)
 
 
-def _size(size: int) -> str:
+def _readable(size: int) -> str:
     return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"

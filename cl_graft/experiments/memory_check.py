@@ -1,4 +1,4 @@
-"""How much memory a run will hold, measured before it starts."""
+"""The memory that a run will hold, measured before it starts."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _LABEL = 0
 
 
 def plan_settings(config: ExperimentConfig, *, max_length: int | None = None) -> PlanSettings:
-    """Return what to plan for a run of a config; no data is read.
+    """Return the settings of a memory estimate for a run of a config; no data is read.
 
     The density ``"auto"`` is planned as the largest that it tries. A task has as many classes as
     the config names labels, and 2 where it names none.
 
     Args:
         config: The config.
-        max_length: Tokens a row; None means the config's.
+        max_length: Tokens a row; None takes the config's.
 
     Raises:
         InputError: If nothing says how long rows are.
@@ -63,9 +63,9 @@ def plan_settings(config: ExperimentConfig, *, max_length: int | None = None) ->
 def measure_memory(
     model: TaskModel, stream: TextStream, config: ExperimentConfig
 ) -> dict[str, Any]:
-    """Measure the model, and what dense training keeps of a forward pass for its backward pass.
+    """Measure the model, and the activations that dense training keeps for a backward pass.
 
-    Looked at are the longest rows of all tasks, as many as are computed at a time in training.
+    One batch of the longest rows of all tasks runs, as large as those of training.
 
     Args:
         model: The model, on its device, without heads; it is left as it was.
@@ -102,7 +102,7 @@ def measure_memory(
 
 
 def memory_note(memory: dict[str, Any]) -> str:
-    """Say in a line what was measured."""
+    """Write what was measured as one line."""
     return (
         f"the model takes {_megabytes(memory['parameters'])}, dense training of {memory['rows']} × "
         f"{memory['tokens']} tokens keeps {_megabytes(memory['activations'])} of activations"

@@ -28,7 +28,7 @@ from cl_graft.experiments import folders
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.costs import PassCounter, noted, stored_bytes
-from cl_graft.experiments.disk_space import reserve_room
+from cl_graft.experiments.disk_space import reserve_disk_space
 from cl_graft.experiments.memory_check import memory_note
 from cl_graft.experiments.recording import draw_config, draw_end, draw_row, result_of, write_table
 from cl_graft.experiments.run_state import (
@@ -134,7 +134,9 @@ def run(
             with in_phase("loading"):
                 setup = set_up(own, row, tasks, seed=seed, device=device, cache=cache)
             carrier = setup.model.task_model
-            reserve_room(own, row, setup.stream, carrier, seed=seed, folder=folder, cache=cache)
+            reserve_disk_space(
+                own, row, setup.stream, carrier, seed=seed, folder=folder, cache=cache
+            )
             begun = folders.read_config(folder) or {}
             origin = {
                 "command": begun.get("command") or started_by or command(),

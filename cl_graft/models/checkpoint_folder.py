@@ -23,6 +23,9 @@ _WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")
 _SIZE = re.compile(r"layer|depth|size|dim|heads?$|embd|embeddings|positions|ctx|experts|groups|d_")
 _FREE_LAYERS = 100
 _FREE_BYTES = 10_000_000
+_BYTES_WITHOUT_WEIGHTS = 10**12
+_LAYERS_WITHOUT_WEIGHTS = 1000
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".ckpt", ".h5", ".msgpack")
 _PARAMETERS_A_BYTE = 8
 _MOST_NUMBER = 10_000_000
 _FREE_IDS = 1_000_000
@@ -38,7 +41,8 @@ def check_model_folder(folder: Path, *, name: str) -> None:
     - A number of layers beyond the number of tensors in the files (or, where these are no
       safetensors, one for each 100 kB), and beyond 100.
     - Layers times squared width beyond 8 parameters a byte, and any other size of the config beyond
-      the number of bytes; either has 10 MB free, for tiny models.
+      the number of bytes; either has 10 MB free, for tiny models. A folder without weights, of
+      which memory can be planned, counts as a terabyte and 1,000 layers.
     - Token ids far beyond the number of tokens, and other numbers above ten millions in
       `tokenizer.json`.
     - A normalizer that makes a text more than a thousand times as long.
@@ -71,9 +75,13 @@ def _read(path: Path, name: str) -> dict[str, Any]:
 
 
 def _check_config(config: Mapping[str, Any], folder: Path, name: str) -> None:
-    size = sum(path.stat().st_size for path in folder.iterdir() if path.is_file()) + _FREE_BYTES
-    tensors = _tensors(folder)
-    most_layers = _FREE_LAYERS + (size // 100_000 if tensors is None else tensors)
+    files = [path for path in folder.iterdir() if path.is_file()]
+    if any(path.suffix in _WEIGHTS for path in files):
+        size = sum(path.stat().st_size for path in files) + _FREE_BYTES
+        tensors = _tensors(folder)
+        most_layers = _FREE_LAYERS + (size // 100_000 if tensors is None else tensors)
+    else:
+        size, most_layers = _BYTES_WITHOUT_WEIGHTS, _LAYERS_WITHOUT_WEIGHTS
     for part in _objects(config):
         numbers = {key: value for key, value in part.items() if type(value) is int}
         layers = {key: value for key, value in numbers.items() if _LAYERS.search(key)}

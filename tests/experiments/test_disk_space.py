@@ -50,7 +50,7 @@ def test_what_a_run_writes_is_no_more_than_what_was_asked_for(
     def look(folder, needs, *, cache, cached):
         asked.update(needs=sum(needs.values()), cache=cache)
 
-    monkeypatch.setattr(disk_space, "check_room", look)
+    monkeypatch.setattr(disk_space, "check_disk_space", look)
     run(one_task, strategy=strategy, seed=0, out=tmp_path)
     written = sum(len(data) for data in content(run_folder(tmp_path, strategy, 0)).values())
     assert written <= asked["needs"] <= 10 * written + 500_000

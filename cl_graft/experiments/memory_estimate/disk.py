@@ -1,4 +1,4 @@
-"""What a task takes on disk, and in memory where it is served."""
+"""The bytes of a task's entry in a bank, known before the task is learned."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _METADATA: dict[str, object] = {
         "ece_after": 0.01234567890123456,
     },
 }
-"""What the facts of a task look like; their length is that of any other task's, nearly."""
+"""An example of a task's metadata; those of other tasks have nearly the same length."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class EntryBytes:
     """The file of a task's entry in a bank, in bytes.
 
     Attributes:
-        indices: Where the region lies, 2 + log2(1 / density) bits a coordinate at most.
-        values: The region's values in the model's type.
-        head: The task's head, fp32; 0 for prompts.
-        recorded_batch: The recorded batch and its logits.
-        rest: Names, hashes, facts.
+        indices: Bytes of the region's coordinates, 2 + log2(1 / density) bits each at most.
+        values: Bytes of the region's values, in the model's type.
+        head: Bytes of the task's head, fp32; 0 for prompts.
+        recorded_batch: Bytes of the recorded batch and its logits.
+        rest: Bytes of names, hashes and metadata.
     """
 
     indices: int
@@ -62,20 +62,20 @@ class EntryBytes:
 
     @property
     def total(self) -> int:
-        """All of it."""
+        """Bytes of the whole file."""
         return self.indices + self.values + self.head + self.recorded_batch + self.rest
 
 
 def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) -> EntryBytes:
     """Return what the entry of a region of `size` coordinates takes on disk.
 
-    It is what writing a region of one coordinate takes, and the arithmetic of the store for the
-    others. No coordinate is lost to earlier tasks, as when regions are refilled.
+    An entry of one coordinate is packed, and the other coordinates are added as the file format
+    stores them. Every coordinate counts as free, as where regions are refilled.
 
     Args:
-        model: The model; it may be hollow.
+        model: The model; it may be one of fake tensors.
         head: The task's head.
-        size: Coordinates of the region.
+        size: Number of the region's coordinates.
         length: Tokens a row.
     """
     parameters = graftable_parameters(model)
