@@ -16,7 +16,7 @@ from cl_graft.runtime.torchvision_operators import declare_missing_operators
 if TYPE_CHECKING:
     from cl_graft.banks.open_bank import OpenBank, open_bank
     from cl_graft.banks.verify import verify
-    from cl_graft.data import TextTask, load_task
+    from cl_graft.data import TextTask, load_task, register_stream
     from cl_graft.errors import BankError, InputError
     from cl_graft.experiments.comparison.compare import compare
     from cl_graft.experiments.run import run
@@ -41,7 +41,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "banks.open_bank": ("OpenBank", "open_bank"),
     "banks.verify": ("verify",),
-    "data": ("TextTask", "load_task"),
+    "data": ("TextTask", "load_task", "register_stream"),
     "errors": ("BankError", "InputError"),
     "experiments.comparison.compare": ("compare",),
     "experiments.run": ("run",),
@@ -85,6 +85,7 @@ __all__ = [
     "localize_skill",
     "open_bank",
     "register_metric",
+    "register_stream",
     "run",
     "save_bank",
     "text_model",

@@ -8,18 +8,22 @@ from cl_graft.data.few_shot import few_shot
 from cl_graft.data.load import load_task
 from cl_graft.data.presets import PRESETS, Preset
 from cl_graft.data.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt
+from cl_graft.data.streams import STREAMS, Stream, register_stream
 from cl_graft.data.text_task import Row, TextTask
 
 __all__ = [
     "CAUSAL_PROMPTS",
     "PRESETS",
     "PROMPTS",
+    "STREAMS",
     "Preset",
     "Prompt",
     "Row",
+    "Stream",
     "TextTask",
     "encode",
     "few_shot",
     "label_token_ids",
     "load_task",
+    "register_stream",
 ]

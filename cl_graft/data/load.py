@@ -22,6 +22,7 @@ from cl_graft.data.presets import PRESETS, Preset, misfit
 from cl_graft.data.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.data.readers import has_rows, read_hub_rows, read_rows, why_missing
 from cl_graft.data.record_files import SUFFIXES, strip_suffix, unread_kind
+from cl_graft.data.streams import STREAMS
 from cl_graft.data.text_files import Reading
 from cl_graft.data.text_task import Row, TextTask, check_task_name
 from cl_graft.errors import InputError, nearest
@@ -223,7 +224,8 @@ def _find(name: str, data: Path | None) -> _Place:
         raise InputError(f"{name}: {why_missing(path)}")
     if hub_name:
         return _Place(name=check_task_name(name.split("/", 1)[1].replace(":", "_")), hub=name)
-    raise InputError(f"unknown task {name!r}; {nearest(name, known)}")
+    hint = nearest(name, {*known, *STREAMS})  # looks streams up, which may fail
+    raise InputError("; ".join([f"unknown task {name!r}", hint, *STREAMS.failures]))
 
 
 def _find_in(data: Path, name: str) -> _Place | None:

@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from cl_graft.data.streams import expand_streams
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config_errors import sentence
 from cl_graft.experiments.config_yaml import read_yaml, read_yaml_file
@@ -113,7 +114,8 @@ class ExperimentConfig(BaseModel):
     tasks: list[str] = Field(
         min_length=1,
         description="The tasks in the order of the stream: names of presets or of built-in tasks, "
-        "paths of files or folders, or hub names; shared-50-0..19 are 20 generated tasks.",
+        "paths of files or folders, hub names, or registered streams of them; shared-50-0..19 "
+        "are 20 generated tasks.",
     )
     scenario: Literal["task", "domain", "class"] = Field(
         default="task",
@@ -448,6 +450,18 @@ class ExperimentConfig(BaseModel):
 
         return parse_bytes(value)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_streams(cls, values: Any) -> Any:
+        """Put the tasks of a stream in place of its name, and take the settings of its protocol."""
+        names = values.get("tasks") if isinstance(values, dict) else None
+        if isinstance(names, str):
+            names = [part.strip() for part in names.split(",") if part.strip()]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return values
+        tasks, settings = expand_streams(names, given=values)
+        return {**settings, **values, "tasks": tasks}
+
     @field_validator("tasks", "strategies", "seeds", mode="before")
     @classmethod
     def _split_at_commas(cls, value: Any, info: ValidationInfo) -> Any:
@@ -456,14 +470,6 @@ class ExperimentConfig(BaseModel):
         if isinstance(value, str):
             return [part.strip() for part in value.split(",") if part.strip()]
         return [value] if isinstance(value, int) else value
-
-    @field_validator("tasks")
-    @classmethod
-    def _expand_ranges(cls, value: list[str]) -> list[str]:
-        # Imported here: the grammars build their word tables on import.
-        from cl_graft.data.synthetic import expanded
-
-        return [name for given in value for name in expanded(given)]
 
     @field_validator("tasks", "strategies", "seeds")
     @classmethod

@@ -31,6 +31,9 @@ class Registry(Mapping[str, _Entry]):
         kind: What an entry is, for messages, such as ``"strategy"``.
         group: The group of entry points, such as ``"cl_graft.strategies"``.
         load_own: Imports the modules of this package that register entries.
+
+    Attributes:
+        failures: One sentence for each entry point that could not be loaded.
     """
 
     def __init__(
@@ -40,7 +43,7 @@ class Registry(Mapping[str, _Entry]):
         self.group = group
         self._load_own = load_own
         self._entries: dict[str, _Entry] = {}
-        self._failures: list[str] = []
+        self.failures: list[str] = []
         self._is_loaded = False
 
     def register(self, name: str, entry: _Entry) -> None:
@@ -63,7 +66,7 @@ class Registry(Mapping[str, _Entry]):
         self._load()
         if name in self._entries:
             return self._entries[name]
-        failures = "".join(f"; {failure}" for failure in self._failures)
+        failures = "".join(f"; {failure}" for failure in self.failures)
         raise InputError(f"unknown {self.kind} {name!r}: {nearest(name, self._entries)}{failures}")
 
     def __getitem__(self, name: str) -> _Entry:
@@ -92,8 +95,8 @@ class Registry(Mapping[str, _Entry]):
                 point.load()
             except Exception as error:
                 package = point.dist.name if point.dist else "unknown"
-                self._failures.append(
+                self.failures.append(
                     f"the entry point {point.name!r} ({point.value}) of the package {package} "
                     f"cannot be loaded: {type(error).__name__}: {first_line(error)}"
                 )
-                logger.warning("%s: %s", self.group, self._failures[-1])
+                logger.warning("%s: %s", self.group, self.failures[-1])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cl_graft.data.synthetic.answer_entailment import ANSWER_ENTAILMENT
-from cl_graft.data.synthetic.divided import divided, expanded
+from cl_graft.data.synthetic.divided import divided, expand_range
 from cl_graft.data.synthetic.generate import draw
 from cl_graft.data.synthetic.paraphrase import PARAPHRASE
 from cl_graft.data.synthetic.question_type import QUESTION_TYPE
@@ -21,7 +21,14 @@ from cl_graft.data.synthetic.urgency import URGENCY
 from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError, nearest
 
-__all__ = ["GENERATED", "GeneratedTask", "expanded", "find_generated", "generate", "label_names"]
+__all__ = [
+    "GENERATED",
+    "GeneratedTask",
+    "expand_range",
+    "find_generated",
+    "generate",
+    "label_names",
+]
 
 GENERATED: Mapping[str, GeneratedTask] = {
     task.name: task

@@ -18,7 +18,7 @@ from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
 from cl_graft.runtime.seeding import derive
 
-__all__ = ["PATTERN", "divided", "expanded"]
+__all__ = ["PATTERN", "divided", "expand_range"]
 
 PATTERN = "shared-<0 to 100>-<number> or opposed-<0 to 100>-<number>"
 """How these tasks are called."""
@@ -60,7 +60,7 @@ def divided(name: str) -> GeneratedTask | None:
     )
 
 
-def expanded(name: str) -> list[str]:
+def expand_range(name: str) -> list[str]:
     """Return the names that a range such as ``"shared-50-0..99"`` stands for; others as they are.
 
     Raises:

@@ -1,0 +1,137 @@
+"""A stream's name stands for its tasks and the settings of its protocol."""
+
+import subprocess
+import sys
+
+import pytest
+
+from cl_graft.data.streams import STREAMS, Stream, expand_streams, register_stream
+from cl_graft.data.synthetic import GENERATED
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import config_from
+
+
+@pytest.fixture
+def streams(monkeypatch):
+    """The registry, whose entries of a test are taken away after it."""
+    len(STREAMS)
+    monkeypatch.setattr(STREAMS, "_entries", dict(STREAMS))
+    return STREAMS
+
+
+def test_a_stream_stands_for_its_tasks_among_others(streams):
+    register_stream("pair", shots=7)(lambda: ["sentiment", "shared-50-0..1"])
+    expected = ["topic", "sentiment", "shared-50-0", "shared-50-1"]
+    assert expand_streams(["topic", "pair"]) == (expected, {"shots": 7})
+
+
+def test_the_streams_of_this_package_are_registered():
+    assert expand_streams(["generated"])[0] == [*GENERATED]
+    assert expand_streams(["shared-50"])[0][-1] == "shared-50-19"
+    assert expand_streams(["opposed-50"])[0][0] == "opposed-50-0"
+
+
+def test_a_config_takes_the_protocol_where_it_does_not_say_otherwise(streams):
+    own = {"sentiment": {"metric": "f1"}}
+    register_stream("pair", shots=7, max_test=50, task_settings=own)(lambda: ["sentiment", "topic"])
+    config = config_from({"tasks": "pair", "max_test": 20})
+    assert config.tasks == ["sentiment", "topic"]
+    assert (config.shots, config.max_test) == (7, 20)
+    assert config.task_settings["sentiment"].metric == "f1"
+
+
+def test_streams_that_disagree_are_refused_unless_the_config_decides(streams):
+    register_stream("one", shots=7)(lambda: ["sentiment"])
+    register_stream("other", shots=8)(lambda: ["topic"])
+    with pytest.raises(InputError, match="'one' and 'other' set shots to 7 and 8"):
+        expand_streams(["one", "other"])
+    assert config_from({"tasks": ["one", "other"], "shots": 9}).shots == 9
+
+
+def test_a_stream_without_tasks_and_a_task_named_twice_are_refused(streams):
+    register_stream("nothing")(list)
+    register_stream("one")(lambda: ["sentiment"])
+    with pytest.raises(InputError, match="the stream 'nothing' names no tasks"):
+        expand_streams(["nothing"])
+    with pytest.raises(InputError, match="sentiment is named twice"):
+        config_from({"tasks": ["one", "sentiment"]})
+
+
+@pytest.mark.parametrize("name", ["", " a", "a,b", "a/b", "hub:a"])
+def test_what_a_list_of_tasks_would_read_otherwise_cannot_name_a_stream(name):
+    with pytest.raises(ValueError, match="the name of a stream has no comma, colon or slash"):
+        register_stream(name)
+
+
+def test_a_protocol_sets_nothing_but_the_stream():
+    with pytest.raises(ValueError, match="a protocol cannot set lr; it can set scenario, "):
+        register_stream("fast", lr=0.1)
+
+
+def test_a_stream_is_registered_once(streams):
+    streams.register("one", Stream(list))
+    with pytest.raises(ValueError, match="a stream 'one' is registered already"):
+        register_stream("one")(list)
+
+
+PACKAGE = """
+from pathlib import Path
+
+from cl_graft.data import register_stream
+
+DATA = Path(__file__).parent / "data"
+
+
+@register_stream("tickets", source="https://example.org/tickets", shots=4, scenario="domain")
+def tickets():
+    return [DATA / "mail.csv", DATA / "chat.csv"]
+"""
+
+
+@pytest.fixture
+def packages(tmp_path):
+    """A folder with two installed packages: one with the stream "tickets", and a broken one."""
+    for name, value in (("my_streams", "my_streams"), ("broken", "broken:streams")):
+        (tmp_path / name).mkdir()
+        metadata = tmp_path / f"{name}-1.0.dist-info"
+        metadata.mkdir()
+        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+        (metadata / "entry_points.txt").write_text(f"[cl_graft.streams]\n{name} = {value}\n")
+    (tmp_path / "my_streams" / "__init__.py").write_text(PACKAGE)
+    (tmp_path / "broken" / "__init__.py").write_text("raise RuntimeError('no compass')\n")
+    data = tmp_path / "my_streams" / "data"
+    data.mkdir()
+    for task in ("mail", "chat"):
+        rows = [f"{task} {n} {label},{label}" for n in range(20) for label in ("bill", "crash")]
+        (data / f"{task}.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+    return tmp_path
+
+
+USE = """
+import sys
+
+sys.path.insert(0, sys.argv[1])
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.data import load_task
+
+config = config_from({"tasks": "tickets"})
+print(config.scenario, *(f"{task.name} {len(task.train)}" for task in load_tasks(config, seed=0)))
+try:
+    load_task("tickts")
+except InputError as error:
+    print(error)
+"""
+
+
+def test_the_stream_of_an_installed_package_is_loaded_and_a_broken_one_is_named(packages):
+    answer = subprocess.run(
+        [sys.executable, "-c", USE, str(packages)], capture_output=True, text=True, check=True
+    )
+    loaded, error = answer.stdout.splitlines()
+    assert loaded == "domain mail 8 chat 8"
+    assert error == (
+        "unknown task 'tickts'; did you mean 'tickets'?; the entry point 'broken' "
+        "(broken:streams) of the package broken cannot be loaded: RuntimeError: no compass"
+    )
