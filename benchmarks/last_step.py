@@ -42,9 +42,9 @@ from cl_graft.reporting.markdown import spread
 from cl_graft.results.run_results import machine, versions
 from cl_graft.results.statistics import over_seeds
 from cl_graft.strategies import MultiTaskText, text_model
-from cl_graft.strategies.baselines.inserted import biases
-from cl_graft.strategies.baselines.low_rank import add_lora_, lora_parameters
 from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.strategies.methods.isolation.bitfit import biases
+from cl_graft.strategies.methods.isolation.lora_layers import add_lora_, lora_parameters
 from cl_graft.training.examples import Examples, compute_logits
 
 VALUES: dict[str, Any] = {"tasks": ["sst2_sent", "qnli"], "evaluations": 5}

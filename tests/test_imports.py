@@ -50,7 +50,7 @@ OUTSIDE: dict[str, set[str]] = {
     "metrics": {"torch", "numpy", "scipy", "torchmetrics"},
     "figures": {"matplotlib", "numpy"},
     "strategies": {"torch", "avalanche", "matplotlib", "tensorboard", "transformers"},
-    "strategies.baselines.low_rank": {"torch", "avalanche", "peft", "transformers"},
+    "strategies.methods.isolation.lora_layers": {"torch", "avalanche", "peft", "transformers"},
     "results": {"torch", "pydantic"},
     "reporting": {"jinja2", "matplotlib", "numpy"},
     "experiments": {"torch", "avalanche", "packaging", "pydantic", "transformers", "yaml"},

@@ -23,12 +23,12 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import holding, keeping
 from cl_graft.models import TaskModel
 from cl_graft.runtime.seeding import derive
-from cl_graft.strategies.baselines.inserted import (
+from cl_graft.strategies.methods.isolation.adapters import (
     adapter_parameters,
     add_adapters_,
     add_two_adapters_,
 )
-from cl_graft.strategies.baselines.low_rank import add_lora_, lora_parameters
+from cl_graft.strategies.methods.isolation.lora_layers import add_lora_, lora_parameters
 from papers.bench import Bench, Outcome
 from papers.readings import Reading
 from papers.retraining import bitfit, peer_plans

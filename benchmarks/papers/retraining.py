@@ -18,7 +18,7 @@ from cl_graft.experiments.schedule import converging, region_schedule
 from cl_graft.grafts.graft import Graft, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Region
-from cl_graft.strategies.baselines.own_values import RATES
+from cl_graft.strategies.methods.isolation.own_values import RATES
 from papers.bench import Bench, Outcome
 
 __all__ = ["bitfit", "peer_plans", "retrained"]
@@ -81,7 +81,7 @@ def peer_plans(bench: Bench, rates: Sequence[float]) -> list[dict[str, Any]]:
         bench: Where the config is.
         rates: Where the config has no grid; there are more where it has one.
     """
-    rates = RATES["lr"] if bench.config.grid else rates
+    rates = RATES if bench.config.grid else rates
     return [{"optimizer": "adamw", "lr": rate, "weight_decay": 0.0} for rate in rates]
 
 

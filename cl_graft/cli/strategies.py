@@ -27,7 +27,7 @@ def strategies_command(as_json: As_json = False) -> None:
             "adds": row.adds,
             "unavailable": row.unavailable or None,
             "settings": [asdict(setting) for setting in row.settings],
-            "refuses": dict(row.refuses),
+            "refuses": dict(row.unsupported),
             "grid": {name: list(values) for name, values in row.grid.items()},
         }
         for row in rows
@@ -43,7 +43,7 @@ def strategies_command(as_json: As_json = False) -> None:
         for row in rows
         if not row.unavailable and row.family != "ablation"
     ]
-    by_label = ", ".join(row.name for row in rows if row.refuses and row.family != "ablation")
+    by_label = ", ".join(row.name for row in rows if row.unsupported and row.family != "ablation")
     ablations = ", ".join(row.name for row in rows if row.family == "ablation")
     missing = [f"Not available: {row.name}: {row.unavailable}" for row in rows if row.unavailable]
     columns = ("name", "family", "a task adds", "its own settings", "source")

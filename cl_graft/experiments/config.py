@@ -483,7 +483,7 @@ class ExperimentConfig(BaseModel):
     @classmethod
     def _know_the_strategies(cls, value: list[str], info: ValidationInfo) -> list[str]:
         # Imported here: it loads Avalanche, which takes seconds.
-        from cl_graft.strategies.registry import available, find_strategy
+        from cl_graft.strategies.registry import find_strategy, list_available
 
         encoder = info.data.get("family") == "encoder"
         names: list[str] = []
@@ -491,7 +491,7 @@ class ExperimentConfig(BaseModel):
             if name in ("all", "ablations"):
                 ablations = name == "ablations"
                 scenario = info.data.get("scenario", "task")
-                names += available(encoder=encoder, ablations=ablations, scenario=scenario)
+                names += list_available(encoder=encoder, ablations=ablations, scenario=scenario)
             else:
                 names.append(find_strategy(name).name)
         return list(dict.fromkeys(names))
@@ -501,11 +501,10 @@ class ExperimentConfig(BaseModel):
     def _know_their_settings(cls, value: dict[str, Any]) -> dict[str, Any]:
         if not value:
             return {}
-        from cl_graft.strategies.method_settings import resolved
         from cl_graft.strategies.registry import find_strategy
 
         for name, own in value.items():
-            resolved(find_strategy(name).settings, own, owner=name)
+            find_strategy(name).check_settings(own)
         return value
 
     @field_validator("seeds")

@@ -12,7 +12,7 @@ from torch import nn
 from cl_graft.experiments.recording import entry_bytes, tensor_bytes
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.strategies.heads import carrier_of, head_state
-from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.method import Method
 from cl_graft.training.passes import Passes
 
 __all__ = ["PassCounter", "noted", "stored_bytes"]
@@ -47,7 +47,7 @@ class PassCounter:
 
 
 def stored_bytes(
-    row: StrategyRow, strategy: SupervisedTemplate, label: int, *, task: str, bank: Path
+    row: Method, strategy: SupervisedTemplate, label: int, *, task: str, bank: Path
 ) -> int:
     """Return what a task adds to what must be stored, beside what the strategy holds.
 
@@ -58,13 +58,13 @@ def stored_bytes(
         task: Its name.
         bank: The folder of the run's bank, for strategies that keep one.
     """
-    if row.keeps == "entry":
+    if row.stored_as == "entry":
         return entry_bytes(bank)[task]
     carrier = carrier_of(strategy.model)
     heads = cast(TaskModel, carrier).heads
     known = any(heads[str(label)] is heads[str(earlier)] for earlier in range(label))
     tensors = [] if known else list(head_state(carrier, label).values())
-    if row.keeps == "model":
+    if row.stored_as == "model":
         tensors += [p.detach() for p in graftable_parameters(carrier).values()]
     return tensor_bytes(tensors)
 

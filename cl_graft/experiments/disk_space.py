@@ -21,7 +21,7 @@ from cl_graft.storage import free_bytes
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.strategies.benchmark import TextStream
-from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.method import Method
 
 __all__ = ["check_disk_space", "reserve_disk_space"]
 
@@ -39,7 +39,7 @@ _NAMES = 16_384
 
 def reserve_disk_space(
     config: ExperimentConfig,
-    row: StrategyRow,
+    row: Method,
     stream: TextStream,
     model: TaskModel,
     *,
@@ -69,7 +69,7 @@ def reserve_disk_space(
         schedule = schedule_of(config, encoded.task)
         settings = grafting_settings(config, schedule, seed=seed)
         runs = len(grid_of(config, encoded.task))
-        if row.keeps == "entry":
+        if row.stored_as == "entry":
             entry = _entry(settings, encoded, model, total=total, size=size)
             needs["bank"] = needs.get("bank", 0) + entry
             kept += _ranking(settings, total=total)

@@ -56,7 +56,7 @@ from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 from cl_graft.strategies import KeepBest
 from cl_graft.strategies.experience_tasks import task_problem
-from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import build_strategy, find_strategy, loop_schedules
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.strategies.stream_scores import StreamScores
@@ -180,7 +180,7 @@ class _Run:
     def __init__(
         self,
         config: ExperimentConfig,
-        row: StrategyRow,
+        row: Method,
         setup: Setup,
         folder: Path,
         cache: DirectoryCache,
@@ -235,7 +235,7 @@ class _Run:
         record = self.record
         name, saved = record.tasks[label], Counter(self.cache.saved)
         self.reporter.task, self.reporter.steps = name, schedule.steps
-        held = self.row.holds(strategy)
+        held = self.row.storage_bytes(strategy)
         self.passes.take()
         started = time.perf_counter()
         phase = "region training" if self.row.trains == "region" else "training"
@@ -255,31 +255,29 @@ class _Run:
         # A loop that was taken up in its middle has seen a part of its rows here.
         looked = sum(p.rows for p in strategy.plugins if isinstance(p, KeepBest))
         taken_up = Passes(schedule.steps * schedule.batch_size, looked)
-        trained_on = counted if self.row.memory is None else taken_up
+        trained_on = counted if not self.row.is_resumable else taken_up
         passes = record.passes.setdefault(name, {})
         passes |= noted(strategy, "passes", label) or {"train": trained_on}
         self._saved(name, self.cache.saved - saved)
-        grown = self.row.holds(strategy) - held
+        grown = self.row.storage_bytes(strategy) - held
         bank = self.folder / folders.BANK
         record.bytes[name] = grown + stored_bytes(self.row, strategy, label, task=name, bank=bank)
 
     def _take_up_(self, strategy: SupervisedTemplate, train: Any, test: Any) -> int:
         """Put the strategy where the run stands; return how many tasks are learned."""
-        if self.standing is None or self.row.memory is None:
+        if self.standing is None or not self.row.is_resumable:
             if self.zero_shot:
                 strategy.eval(test)
             self._stand(strategy, learned=0)
             return 0
         asked = test if self.zero_shot else []
-        memory = self.row.memory
-        take_up_(self.standing, strategy, memory, self.scores, train=train, asked=asked)
+        take_up_(self.standing, strategy, self.row, self.scores, train=train, asked=asked)
         self.standing = replace(self.standing, tensors={})
         return self.standing.learned
 
     def _stand(self, strategy: SupervisedTemplate, *, learned: int) -> None:
         """Keep where the run stands: always if that is little, else when it is time to."""
-        memory = self.row.memory
-        if memory is None:
+        if not self.row.is_resumable:
             return
 
         log = self.curves.position()
@@ -287,7 +285,7 @@ class _Run:
         self.stands = values
 
         def state() -> State:
-            return memory.remember(strategy) if learned else {}, values
+            return self.row.state(strategy) if learned else {}, values
 
         if learned and self.row.trains == "everything":
             self.checkpoints.offer(STANDING, state, last=True)
@@ -298,7 +296,7 @@ class _Run:
 
     def _first_entries(self) -> GraftBank | None:
         """Return the entries of the tasks that are learned; the bank may hold one more."""
-        if self.standing is None or not self.standing.learned or self.row.keeps != "entry":
+        if self.standing is None or not self.standing.learned or self.row.stored_as != "entry":
             return None
         bank = load_bank(self.folder / folders.BANK, expect=self.setup.identity.fingerprint)
         return replace(bank, entries=bank.entries[: self.standing.learned])
@@ -379,7 +377,9 @@ class _Run:
             plugins=(self.reporter,),
             cache=self.cache,
             bank=self.bank,
-            checkpoints=self.checkpoints if self.row.memory else Unkept(self.checkpoints.poll),
+            checkpoints=self.checkpoints
+            if self.row.is_resumable
+            else Unkept(self.checkpoints.poll),
             extra_state=lambda: {"log": self.curves.position(), "standing": self.stands},
             on_entry=self._keep_entry,
             progress=self.reporter.phase,

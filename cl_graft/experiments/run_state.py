@@ -18,7 +18,7 @@ from cl_graft.experiments.recording import Record
 from cl_graft.runtime.checkpoints import State
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 from cl_graft.strategies.loop.resuming import LOOP, clock_of, loop_key, set_clock_
-from cl_graft.strategies.registered import Memory, StrategyRow
+from cl_graft.strategies.method import Method
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import cut_log
 
@@ -103,7 +103,7 @@ class Standing:
 
 
 def find_standing(
-    folder: Path, row: StrategyRow, record: Record, checkpoints: FileCheckpoints
+    folder: Path, row: Method, record: Record, checkpoints: FileCheckpoints
 ) -> Standing | None:
     """Return where a run stands, with its log cut back to where it goes on.
 
@@ -120,7 +120,7 @@ def find_standing(
     """
     folders.sweep(folder)
     found: list[Standing] = []
-    if row.memory is not None:
+    if row.is_resumable:
         if (state := checkpoints.load(STANDING)) is not None:
             found.append(Standing.of(state))
         if (loop := checkpoints.latest(LOOP)) is not None:
@@ -160,7 +160,7 @@ def standing_facts(
 def take_up_(
     standing: Standing,
     strategy: SupervisedTemplate,
-    memory: Memory,
+    method: Method,
     scores: StreamScores,
     *,
     train: Sequence[Any],
@@ -171,7 +171,7 @@ def take_up_(
     Args:
         standing: Where.
         strategy: The strategy, on a model at its base.
-        memory: The strategy's.
+        method: The strategy's.
         scores: Gets the scores so far.
         train: All training experiences.
         asked: Test experiences that the model was asked before any training.
@@ -187,7 +187,7 @@ def take_up_(
         strategy.check_model_and_optimizer()
     strategy.experience = None
     if standing.learned:
-        memory.recall(strategy, train[: standing.learned], standing.tensors)
+        method.load_state_(strategy, train[: standing.learned], standing.tensors)
     set_clock_(strategy, standing.clock)
     scores.load_state_(standing.scores)
 

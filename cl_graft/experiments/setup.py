@@ -23,8 +23,7 @@ from cl_graft.runtime.error_context import in_phase
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, TaskMetadata, text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
-from cl_graft.strategies.method_settings import resolved
-from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.method import Method
 
 __all__ = ["Setup", "check_strategy", "imposed", "set_up"]
 
@@ -42,7 +41,7 @@ class Setup:
     record: Record
 
 
-def check_strategy(row: StrategyRow, config: ExperimentConfig) -> None:
+def check_strategy(row: Method, config: ExperimentConfig) -> None:
     """Make sure that a strategy can run here, on the config's model and in its scenario.
 
     Raises:
@@ -54,28 +53,28 @@ def check_strategy(row: StrategyRow, config: ExperimentConfig) -> None:
         raise InputError(
             f"strategy {row.name!r} works on an encoder's features; family is {config.family!r}"
         )
-    if reason := row.refuses.get(config.scenario):
+    if reason := row.unsupported.get(config.scenario):
         raise InputError(
             f"strategy {row.name!r} cannot run in the scenario {config.scenario!r}: {reason}; "
             "strategies: all takes those that can"
         )
 
 
-def imposed(row: StrategyRow, config: ExperimentConfig) -> ExperimentConfig:
+def imposed(row: Method, config: ExperimentConfig) -> ExperimentConfig:
     """Return the config under which a strategy runs: with the fields that it sets itself.
 
     Raises:
         InputError: If these do not fit the others.
     """
-    if not row.imposes:
+    if not row.fixed_config:
         return config
-    values = {**config.model_dump(mode="json"), **row.imposes}
+    values = {**config.model_dump(mode="json"), **row.fixed_config}
     return config_from(values, source=f"strategy {row.name}")
 
 
 def set_up(
     config: ExperimentConfig,
-    row: StrategyRow,
+    row: Method,
     tasks: Sequence[TextTask],
     *,
     seed: int,
@@ -117,7 +116,7 @@ def set_up(
             **{name: identity.metadata[name] for name in BASE_HASHES},
         },
         config=config.cell(),
-        settings=resolved(row.settings, config.strategy_settings.get(row.name, {}), owner=row.name),
+        settings=row.check_settings(config.strategy_settings.get(row.name, {})),
         versions=versions(device),
         machine=machine(device),
         data=data_report(stream),

@@ -165,7 +165,7 @@ def tradeoffs_of(summary: Mapping[str, Any]) -> dict[str, Tradeoff]:
             row["bytes_per_task"]["mean"],
             forgets=bool(row["forgetting"]["mean"]),
             # Behind a name there may stand where it was run, or with what: "ewc (first)".
-            bound=(found := STRATEGIES.get(name.split(" ")[0])) is not None and found.bound,
+            bound=(found := STRATEGIES.get(name.split(" ")[0])) is not None and found.is_bound,
         )
         for name, row in summary["strategies"].items()
         if row["average_accuracy"]["mean"] is not None

@@ -1,116 +1,147 @@
-"""The strategies of experiments, one row each: what it is, where it comes from, how it is built."""
+"""The registry of strategies: every method by its name, from this package and from others.
+
+A method is a class in a file of its own, registered with `register_strategy`. `build_strategy`
+makes a strategy of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import Any, TypeVar, dataclass_transform
 
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.errors import InputError, find
-from cl_graft.strategies.baselines import (
-    bounds,
-    distillation,
-    inserted,
-    low_rank,
-    masks,
-    packnet,
-    penalties,
-    prototypes,
-    rehearsal,
-)
-from cl_graft.strategies.graft_rows import ROWS as GRAFTING
+from cl_graft.errors import InputError
+from cl_graft.runtime.registry import Registry
 from cl_graft.strategies.loop.task_schedules import TaskSchedules
-from cl_graft.strategies.merged_rows import ROWS as MERGING
-from cl_graft.strategies.method_settings import Value, resolved
-from cl_graft.strategies.registered import StrategyRow, listed_only
-from cl_graft.strategies.routed_rows import ROWS as ROUTED
+from cl_graft.strategies.method import Family, Method, Rows, Stored, Trained, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.fine_tuning import FineTuning
 
-__all__ = ["STRATEGIES", "available", "build_strategy", "find_strategy", "loop_schedules"]
+__all__ = [
+    "STRATEGIES",
+    "build_strategy",
+    "find_strategy",
+    "list_available",
+    "list_broken",
+    "loop_schedules",
+    "register_strategy",
+]
 
-_AVALANCHE = "Avalanche 0.6"
+_Kind = TypeVar("_Kind", bound=type)
 
-_CANNOT_RUN = (
-    listed_only(
-        "bic",
-        "rehearsal",
-        "Wu et al., 2019, https://arxiv.org/abs/1905.13260; Avalanche's BiC",
-        broken=f"{_AVALANCHE}'s BiC passes MultiStepLR an argument that torch has removed",
-    ),
-    listed_only(
-        "icarl",
-        "rehearsal",
-        "Rebuffi et al., 2017, https://arxiv.org/abs/1611.07725; Avalanche's ICaRL",
-        broken=f"{_AVALANCHE}'s ICaRL needs a benchmark of its older class-incremental kind",
-    ),
-    listed_only(
-        "gss",
-        "rehearsal",
-        "Aljundi et al., 2019, https://arxiv.org/abs/1903.08671; Avalanche's GSS_greedy",
-        broken=f"{_AVALANCHE}'s GSS_greedy keeps inputs as floats, which are no token ids, and "
-        "knows no task labels",
-    ),
-    listed_only(
-        "avalanche_packnet",
-        "isolation",
-        "Mallya and Lazebnik, 2018, https://arxiv.org/abs/1711.05769; Avalanche's PackNet",
-        broken=f"{_AVALANCHE}'s PackNet refuses modules with parameters other than Linear and "
-        "convolutions: a transformer's embeddings and LayerNorms",
-    ),
+STRATEGIES: Registry[Method] = Registry(
+    "strategy",
+    group="cl_graft.strategies",
+    load_own=lambda: import_module("cl_graft.strategies.methods"),
 )
+"""All methods by name; those of installed packages come from the entry points of this group."""
 
-STRATEGIES: Mapping[str, StrategyRow] = MappingProxyType(
-    {
-        row.name: row
-        for row in (
-            *GRAFTING,
-            *ROUTED,
-            *MERGING,
-            *bounds.ROWS,
-            *penalties.ROWS,
-            *distillation.ROWS,
-            *rehearsal.ROWS,
-            *prototypes.ROWS,
-            *inserted.ROWS,
-            *low_rank.ROWS,
-            *packnet.ROWS,
-            *masks.ROWS,
-            *_CANNOT_RUN,
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting,))
+def register_strategy(
+    name: str,
+    *,
+    family: Family,
+    source: str,
+    trains: Trained = "everything",
+    stored_as: Stored = "head",
+    adds: str = "its head",
+    rows: Rows = "task",
+    fixed_config: Mapping[str, Any] | None = None,
+    config_grid: Mapping[str, tuple[Value, ...]] | None = None,
+    unsupported: Mapping[str, str] | None = None,
+    encoders_only: bool = False,
+    picks_task: bool = False,
+    requires: str = "",
+    broken: str = "",
+) -> Callable[[_Kind], _Kind]:
+    """Register the class that follows as a method.
+
+        @register_strategy("ewc", family="penalty", source="Kirkpatrick et al., 2017")
+        class EWC:
+            ewc_lambda: float = setting(100.0, "Weight of the penalty.", least=0)
+
+            def build(self, inputs):
+                return inputs.naive(EWCPlugin(self.ewc_lambda))
+
+    The class becomes a frozen dataclass. `Method.kind` lists the methods that it can have, and
+    `Method` says what the arguments mean. A class can be registered under several names.
+
+    Raises:
+        ValueError: If the name is taken, or the class cannot build a strategy.
+    """
+
+    def register(kind: _Kind) -> _Kind:
+        if not hasattr(kind, "build"):
+            raise ValueError(f"the class of the strategy {name!r} needs a method build(inputs)")
+        is_registered = "__dataclass_fields__" in vars(kind)
+        own = kind if is_registered else dataclass(frozen=True, kw_only=True)(kind)
+        method = Method(
+            name=name,
+            kind=own,
+            family=family,
+            source=source,
+            trains=trains,
+            stored_as=stored_as,
+            adds=adds,
+            rows=rows,
+            fixed_config=fixed_config or {},
+            config_grid=config_grid or {},
+            unsupported=unsupported or {},
+            encoders_only=encoders_only,
+            picks_task=picks_task,
+            requires=requires,
+            broken=broken,
         )
-    }
-)
+        STRATEGIES.register(name, method)
+        return own
+
+    return register
 
 
-def available(
+def list_broken(name: str, *, family: Family, source: str, reason: str) -> None:
+    """Register a method that cannot run, so that its name is answered with the reason."""
+
+    class Broken:
+        """A method that cannot run."""
+
+        def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+            """Refuse."""
+            raise InputError(f"strategy {name!r} is not available: {reason}")
+
+    register_strategy(name, family=family, source=source, adds="–", broken=reason)(Broken)
+
+
+def list_available(
     *, encoder: bool = True, ablations: bool = False, scenario: str = "task"
 ) -> list[str]:
-    """Return the names of the strategies that can run here.
+    """Return the names of the methods that can run here.
 
     Args:
-        encoder: On an encoder, or on other models.
-        ablations: The ablations of grafting, or all others.
-        scenario: In which form of a stream.
+        encoder: Whether the model is an encoder.
+        ablations: Whether to list the ablations of grafting, or all other methods.
+        scenario: The scenario of the stream.
     """
     return [
         name
-        for name, row in STRATEGIES.items()
-        if not row.unavailable
-        and (encoder or not row.encoders_only)
-        and (row.family == "ablation") == ablations
-        and scenario not in row.refuses
+        for name, method in STRATEGIES.items()
+        if not method.unavailable
+        and (encoder or not method.encoders_only)
+        and (method.family == "ablation") == ablations
+        and scenario not in method.unsupported
     ]
 
 
-def find_strategy(name: str) -> StrategyRow:
-    """Look a strategy up.
+def find_strategy(name: str) -> Method:
+    """Return the method of a name.
 
     Raises:
-        InputError: If there is none of this name; the nearest one is named.
+        InputError: If there is none; the nearest one is named.
     """
-    return find(STRATEGIES, name, missing="unknown strategy")
+    return STRATEGIES.find(name)
 
 
 def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> SupervisedTemplate:
@@ -123,44 +154,44 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
     Each task is trained with its own steps, batch size and learning rate.
 
     Args:
-        name: The strategy's name.
+        name: The method's name.
         inputs: Model, stream and settings that all strategies share.
-        **settings: The strategy's own settings; the others keep their defaults.
+        **settings: The method's own settings; the others keep their defaults.
 
     Raises:
         InputError: If the name or a setting is unknown, or the strategy cannot be built.
     """
-    row = find_strategy(name)
-    if row.unavailable:
-        raise InputError(f"strategy {name!r} is not available: {row.unavailable}")
-    own = resolved(row.settings, settings, owner=name)
-    schedules = TaskSchedules(loop_schedules(row, inputs, own))
-    return row.build(replace(inputs, settings=own, plugins=(schedules, *inputs.plugins)))
+    method = find_strategy(name)
+    if method.unavailable:
+        raise InputError(f"strategy {name!r} is not available: {method.unavailable}")
+    schedules = TaskSchedules(loop_schedules(method, inputs, settings))
+    return method.build(replace(inputs, plugins=(schedules, *inputs.plugins)), settings)
 
 
 def loop_schedules(
-    row: StrategyRow, inputs: StrategyInputs, settings: Mapping[str, Value]
+    method: Method, inputs: StrategyInputs, settings: Mapping[str, Value]
 ) -> dict[int, FineTuning]:
     """Return steps, batch size and learning rate of a strategy's loop, by task label.
 
     Args:
-        row: The strategy; see `StrategyRow.trains` and `StrategyRow.budget`.
-        inputs: What it is built from.
-        settings: The strategy's own settings, its learning rate among them where it has one.
+        method: The method; see `Method.trains` and `Method.rows`.
+        inputs: What the strategy is built from.
+        settings: The method's own settings; a learning rate among them replaces that of `inputs`.
     """
     dense = inputs.dense_runs
-    if row.trains == "region":
+    if method.trains == "region":
         return {
             label: replace(schedule, lr=inputs.region_lr, weight_decay=0.0)
             for label, schedule in dense.items()
         }
     steps = [schedule.steps for schedule in dense.values()]
-    due = {
+    counts = {
         "task": steps,
-        "so far": [sum(steps[: place + 1]) for place in range(len(steps))],
-        "stream": [sum(steps), *steps[1:]],
-    }[row.budget]
+        "tasks so far": [sum(steps[: place + 1]) for place in range(len(steps))],
+        "all tasks": [sum(steps), *steps[1:]],
+    }[method.rows]
+    own: Any = method.check_settings(settings)
     return {
-        label: replace(schedule, steps=count, lr=settings.get("lr", schedule.lr))
-        for (label, schedule), count in zip(dense.items(), due, strict=True)
+        label: replace(schedule, steps=count, lr=own.get("lr", schedule.lr))
+        for (label, schedule), count in zip(dense.items(), counts, strict=True)
     }

@@ -115,7 +115,7 @@ def strategies() -> str:
                 row.family,
                 row.trains,
                 row.adds,
-                "where it was" if row.memory else "begins anew",
+                "where it was" if row.is_resumable else "begins anew",
                 row.source,
             )
             for row in STRATEGIES.values()
@@ -129,7 +129,7 @@ def settings_of_strategies() -> str:
     from cl_graft.strategies.registry import STRATEGIES
 
     settings = [
-        (f"`{row.name}`", f"`{setting.name}`", f"`{json.dumps(setting.default)}`", setting.what)
+        (f"`{row.name}`", f"`{setting.name}`", f"`{json.dumps(setting.default)}`", setting.meaning)
         for row in STRATEGIES.values()
         for setting in row.settings
     ]
@@ -161,8 +161,8 @@ def scenarios_of_strategies() -> str:
     rows: dict[tuple[str, str, str], list[str]] = {}
     for row in STRATEGIES.values():
         if not row.broken and row.family != "ablation":
-            reasons = "; ".join(dict.fromkeys(row.refuses.values()))
-            forms = ("no" if form in row.refuses else "yes" for form in ("domain", "class"))
+            reasons = "; ".join(dict.fromkeys(row.unsupported.values()))
+            forms = ("no" if form in row.unsupported else "yes" for form in ("domain", "class"))
             rows.setdefault((*forms, reasons), []).append(f"`{row.name}`")
     return table(
         ("strategies", "task", "domain", "class", "why not"),

@@ -9,7 +9,7 @@ from cl_graft.experiments.config import config_from
 from cl_graft.experiments.setup import imposed
 from cl_graft.localization import LOCALIZERS
 from cl_graft.storage import load_bank
-from cl_graft.strategies.registry import STRATEGIES, available
+from cl_graft.strategies.registry import STRATEGIES, list_available
 
 PLAIN = "grafting_without_retraining"
 
@@ -18,14 +18,14 @@ def test_there_is_an_ablation_for_every_localizer():
     config = config_from({"tasks": ["sentiment"]})
     for name in LOCALIZERS:
         assert imposed(STRATEGIES[f"grafting_{name}"], config).localizer == name
-    assert available(ablations=True) == [*(f"grafting_{name}" for name in LOCALIZERS), PLAIN]
+    assert list_available(ablations=True) == [*(f"grafting_{name}" for name in LOCALIZERS), PLAIN]
 
 
 def test_ablations_are_named_together_and_no_part_of_all():
     names = config_from({"tasks": ["sentiment"], "strategies": "naive,ablations"}).strategies
-    assert names == ["naive", *available(ablations=True)]
+    assert names == ["naive", *list_available(ablations=True)]
     every = config_from({"tasks": ["sentiment"], "strategies": "all"}).strategies
-    assert not set(every) & set(available(ablations=True))
+    assert not set(every) & set(list_available(ablations=True))
     both = config_from({"tasks": ["sentiment"], "strategies": "naive,all"}).strategies
     assert len(both) == len(set(both)) == len(every)
 

@@ -14,7 +14,7 @@ from cl_graft.experiments.scenarios import formed
 from cl_graft.experiments.setup import check_strategy
 from cl_graft.models import linear_head, load_model
 from cl_graft.strategies import MultiTaskText
-from cl_graft.strategies.registry import STRATEGIES, available
+from cl_graft.strategies.registry import STRATEGIES, list_available
 
 TASKS = ["sentiment", "topic"]
 DOMAINS = ["shared-0-4", "shared-0-5"]
@@ -103,15 +103,15 @@ def test_wrong_settings_of_a_form_are_refused():
 def test_what_picks_parts_by_label_is_left_out_or_refused_with_the_reason(scenario):
     own = config(scenario=scenario, strategies="all")
     every = own.strategies
-    assert every == available(scenario=scenario)
-    left_out = {name for name in available() if STRATEGIES[name].refuses.get(scenario)}
-    assert set(available()) - set(every) == left_out
+    assert every == list_available(scenario=scenario)
+    left_out = {name for name in list_available() if STRATEGIES[name].unsupported.get(scenario)}
+    assert set(list_available()) - set(every) == left_out
     assert {"grafting", "lt_sft", "lora", "packnet", "independent"} <= left_out
     with pytest.raises(InputError, match="picked by the task's label; strategies: all takes"):
         check_strategy(STRATEGIES["grafting"], own)
 
 
-@pytest.mark.parametrize("name", available(scenario="class"))
+@pytest.mark.parametrize("name", list_available(scenario="class"))
 def test_a_strategy_learns_classes_as_they_come(runs, name):
     result = runs(name, tasks=["topic"], shots=4, batch_size=8, **CLASS)
     assert result.complete
@@ -120,7 +120,7 @@ def test_a_strategy_learns_classes_as_they_come(runs, name):
 
 
 def test_every_way_of_its_own_is_one_of_domains():
-    assert set(OWN_WAYS) <= set(available(scenario="domain"))
+    assert set(OWN_WAYS) <= set(list_available(scenario="domain"))
 
 
 @pytest.mark.parametrize("name", OWN_WAYS)

@@ -9,14 +9,21 @@ from small_runs import Runs
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.models import load_model
-from cl_graft.strategies.baselines.inserted import add_adapters_, add_prompt_
-from cl_graft.strategies.baselines.low_rank import OrthogonalLoRA, add_lora_
-from cl_graft.strategies.baselines.masks import ChosenWeights, _packed, _unpacked, largest
-from cl_graft.strategies.baselines.packnet import PackedWeights
-from cl_graft.strategies.baselines.stored_bytes import plugin_of
-from cl_graft.strategies.registry import STRATEGIES, available
+from cl_graft.strategies.methods.isolation.adapters import add_adapters_
+from cl_graft.strategies.methods.isolation.lora_layers import add_lora_
+from cl_graft.strategies.methods.isolation.masked_matrices import (
+    ChosenWeights,
+    largest,
+    pack_bits,
+    unpack_bits,
+)
+from cl_graft.strategies.methods.isolation.packnet import PackedWeights
+from cl_graft.strategies.methods.isolation.prompt_tuning import add_prompt_
+from cl_graft.strategies.methods.penalties.o_lora import OrthogonalLoRA
+from cl_graft.strategies.registry import STRATEGIES, list_available
+from cl_graft.strategies.stored_bytes import find_plugin
 
-FORGET_NOTHING = [name for name in available() if STRATEGIES[name].family == "isolation"]
+FORGET_NOTHING = [name for name in list_available() if STRATEGIES[name].family == "isolation"]
 ON_THE_PATH_OF_THE_STREAM = {"packnet", "wsn"}
 WHATEVER_THE_ORDER = [name for name in FORGET_NOTHING if name not in ON_THE_PATH_OF_THE_STREAM]
 HIDDEN, INNER, BLOCKS = 32, 64, 2
@@ -115,7 +122,7 @@ def test_a_choice_by_absolute_value_hands_its_gradient_to_the_scores_with_their_
 
 def test_packnet_shares_out_each_matrix_exactly(kept_strategy):
     strategy = kept_strategy("packnet", prune=0.75)
-    plugin = plugin_of(strategy, PackedWeights)
+    plugin = find_plugin(strategy, PackedWeights)
     for name, owner in plugin.owners.items():
         total = owner.numel()
         first = math.ceil(0.25 * total)
@@ -134,7 +141,7 @@ def test_orthogonality_keeps_the_next_subspace_apart(kept_strategy):
     def overlap(weight):
         longer = {"steps": 20}
         strategy = kept_strategy("o_lora", run_settings=longer, orthogonality=weight, lr=0.02)
-        plugin = plugin_of(strategy, OrthogonalLoRA)
+        plugin = find_plugin(strategy, OrthogonalLoRA)
         pairs = [(first, second) for first, second in plugin.bases.values()]
         return sum(float((a @ b.T).abs().sum()) for a, b in pairs)
 
@@ -183,10 +190,10 @@ def test_a_prompt_that_does_not_fit_is_refused(small_runs):
 
 def test_masks_are_packed_eight_to_a_byte_and_come_back():
     mask = torch.rand(7, 9, generator=torch.Generator().manual_seed(0)) > 0.5
-    packed = _packed(mask)
+    packed = pack_bits(mask)
     assert packed.dtype == torch.uint8
     assert len(packed) == 8
-    assert torch.equal(_unpacked(packed, torch.zeros(7, 9)).bool(), mask)
+    assert torch.equal(unpack_bits(packed, torch.zeros(7, 9)).bool(), mask)
 
 
 def test_the_largest_share_is_exact_also_under_ties():

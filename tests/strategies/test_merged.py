@@ -8,17 +8,17 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.graft import extract, named
 from cl_graft.grafts.merging import merge_grafts, standalone_grafts
 from cl_graft.storage import load_bank
-from cl_graft.strategies.baselines.stored_bytes import plugin_of
 from cl_graft.strategies.heads import carrier_of
-from cl_graft.strategies.merged import MergingPlugin
+from cl_graft.strategies.methods.merging import MergingPlugin
 from cl_graft.strategies.registry import STRATEGIES
+from cl_graft.strategies.stored_bytes import find_plugin
 
 MERGED = [name for name, row in STRATEGIES.items() if row.family == "merging"]
 STANDALONE = {"keep_standalone": True, "refill": False}
 
 
 def test_what_is_merged_are_the_standalone_grafts_of_a_bank(kept_strategy, small_runs):
-    plugin = plugin_of(kept_strategy("merging_by_average"), MergingPlugin)
+    plugin = find_plugin(kept_strategy("merging_by_average"), MergingPlugin)
     bank = load_bank(small_runs.folder("grafting", **STANDALONE) / "bank")
     for entry, standalone in zip(plugin.bank.entries, standalone_grafts(bank), strict=True):
         assert entry.owned.same_bits(standalone)
@@ -29,7 +29,7 @@ def test_a_bank_is_merged_as_the_strategy_merges(kept_strategy, small_runs):
     bank = load_bank(small_runs.folder("grafting", **STANDALONE) / "bank")
     base = named(carrier_of(strategy.model), bank.layout)
     found = merge_grafts(standalone_grafts(bank), base, rule="ties", coefficient=0.7, keep=0.5)
-    assert found.same_bits(plugin_of(strategy, MergingPlugin).merged)
+    assert found.same_bits(find_plugin(strategy, MergingPlugin).merged)
 
 
 def test_a_bank_without_standalone_grafts_cannot_be_merged(small_runs):
@@ -40,7 +40,7 @@ def test_a_bank_without_standalone_grafts_cannot_be_merged(small_runs):
 
 def test_every_task_is_answered_by_one_encoder_and_the_base_comes_back(kept_strategy):
     strategy = kept_strategy("merging_by_localize_and_stitch")
-    plugin, carrier = plugin_of(strategy, MergingPlugin), carrier_of(strategy.model)
+    plugin, carrier = find_plugin(strategy, MergingPlugin), carrier_of(strategy.model)
     before = extract(carrier, plugin.merged.region)
     for position in (0, 1):
         plugin.carry(strategy.model, position)
@@ -61,7 +61,7 @@ def test_a_task_adds_its_head_and_its_graft(small_runs, name):
 
 def test_one_task_is_answered_by_the_graft_of_its_run(kept_strategy):
     strategy = kept_strategy("merging_by_task_arithmetic", run_settings={"tasks": ["topic"]})
-    plugin = plugin_of(strategy, MergingPlugin)
+    plugin = find_plugin(strategy, MergingPlugin)
     assert plugin.merged.same_bits(plugin.bank.entries[0].standalone)
 
 
@@ -98,7 +98,7 @@ def test_grids_are_of_settings_that_there_are():
 
 def test_dropping_is_random_by_the_seed_of_the_run(kept_strategy):
     grafts = [
-        plugin_of(kept_strategy("merging_by_dare", drop=drop), MergingPlugin).merged
+        find_plugin(kept_strategy("merging_by_dare", drop=drop), MergingPlugin).merged
         for drop in (0.5, 0.4)
     ]
     assert not torch.equal(grafts[0].values, grafts[1].values)

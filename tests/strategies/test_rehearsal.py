@@ -10,9 +10,9 @@ from avalanche.training.plugins import AGEMPlugin, GEMPlugin
 from small_runs import SMALL
 from torch.utils.data import default_collate
 
-from cl_graft.strategies.baselines.prototypes import PrototypesOfTasks
-from cl_graft.strategies.baselines.rehearsal import InterferedReplay
-from cl_graft.strategies.baselines.stored_bytes import plugin_of
+from cl_graft.strategies.methods.rehearsal.cope import PrototypesOfTasks
+from cl_graft.strategies.methods.rehearsal.mir import InterferedReplay
+from cl_graft.strategies.stored_bytes import find_plugin
 
 ROW = 2 * SMALL["max_length"] * 8 + 8
 """Bytes of a row: tokens and segments, and the target."""
@@ -103,7 +103,7 @@ def test_der_keeps_the_logits_that_its_rows_had_when_their_task_was_learned(kept
 
 def test_mir_looks_a_step_ahead_and_leaves_no_trace(kept_strategy):
     strategy = kept_strategy("mir", run_settings={"tasks": ["sentiment"]})
-    plugin = plugin_of(strategy, InterferedReplay)
+    plugin = find_plugin(strategy, InterferedReplay)
     buffer = plugin.storage_policy.buffer
     inputs, targets, labels = default_collate([buffer[n] for n in range(len(buffer))])
     model = strategy.model.eval()
@@ -128,6 +128,6 @@ def test_mir_looks_a_step_ahead_and_leaves_no_trace(kept_strategy):
 
 def test_prototypes_have_length_one_and_there_is_one_a_class_of_all_tasks(kept_strategy):
     strategy = kept_strategy("cope")
-    prototypes = torch.cat(list(plugin_of(strategy, PrototypesOfTasks).p_mem.values()))
+    prototypes = torch.cat(list(find_plugin(strategy, PrototypesOfTasks).p_mem.values()))
     assert len(prototypes) == 2 + 5
     torch.testing.assert_close(prototypes.norm(dim=1), torch.ones(7))

@@ -7,8 +7,8 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import differences
 from cl_graft.experiments.run import run
-from cl_graft.strategies.method_settings import Setting, resolved
-from cl_graft.strategies.registry import STRATEGIES, available
+from cl_graft.strategies.method import Setting
+from cl_graft.strategies.registry import STRATEGIES, list_available
 
 LISTED_ONLY = ("bic", "icarl", "gss", "avalanche_packnet")
 
@@ -23,7 +23,7 @@ def test_rows_are_told_apart_and_say_where_they_come_from():
 
 
 def test_what_cannot_run_is_listed_with_the_reason_and_refused(tmp_path):
-    assert not set(LISTED_ONLY) & set(available())
+    assert not set(LISTED_ONLY) & set(list_available())
     for name in LISTED_ONLY:
         reason = STRATEGIES[name].unavailable
         assert reason
@@ -33,25 +33,25 @@ def test_what_cannot_run_is_listed_with_the_reason_and_refused(tmp_path):
 
 
 def test_a_row_that_needs_a_missing_package_names_it(monkeypatch):
-    from cl_graft.strategies import registered
+    from cl_graft.strategies import method
 
-    monkeypatch.setattr(registered, "find_spec", lambda name: None)
+    monkeypatch.setattr(method, "find_spec", lambda name: None)
     assert "pip install quadprog" in STRATEGIES["gem"].unavailable
-    assert "gem" not in available()
+    assert "gem" not in list_available()
 
 
 def test_all_means_all_that_can_run_on_the_family():
     config = config_from({"tasks": ["sentiment"], "strategies": "all"})
-    assert config.strategies == available()
+    assert config.strategies == list_available()
     prompted = config_from({"tasks": ["sentiment"], "strategies": "all", "family": "masked_lm"})
     assert set(config.strategies) - set(prompted.strategies) == {
-        name for name in available() if STRATEGIES[name].encoders_only
+        name for name in list_available() if STRATEGIES[name].encoders_only
     }
 
 
 def test_own_settings_of_every_row_are_in_their_own_ranges():
     for row in STRATEGIES.values():
-        defaults = resolved(row.settings, {}, owner=row.name)
+        defaults = row.check_settings({})
         assert defaults == {setting.name: setting.default for setting in row.settings}
 
 
@@ -73,15 +73,15 @@ def test_wrong_settings_are_refused_with_the_nearest_name(own, said):
 
 def test_a_number_may_be_written_without_a_point_and_a_range_excludes_nan():
     setting = Setting("weight", 1.0, "A weight.", least=0)
-    assert resolved([setting], {"weight": 3}, owner="mine") == {"weight": 3.0}
+    assert setting.check(3, method="mine") == 3.0
     with pytest.raises(InputError, match="at least 0"):
-        resolved([setting], {"weight": float("nan")}, owner="mine")
+        setting.check(float("nan"), method="mine")
 
 
 def test_names_are_checked_against_their_choices():
     setting = Setting("rule", "mean", "A rule.", choices=("mean", "sum"))
     with pytest.raises(InputError, match=r"mine\.rule: unknown 'sun'; did you mean 'sum'"):
-        resolved([setting], {"rule": "sun"}, owner="mine")
+        setting.check("sun", method="mine")
 
 
 def test_settings_of_a_strategy_may_be_added_with_it_and_not_changed_after_it():
@@ -94,7 +94,7 @@ def test_settings_of_a_strategy_may_be_added_with_it_and_not_changed_after_it():
         assert "ewc_lambda" in other
 
 
-@pytest.mark.parametrize("name", available())
+@pytest.mark.parametrize("name", list_available())
 def test_a_strategy_learns_a_text_stream_with_the_same_bits_each_time(
     tiny_bert, tmp_path, small_runs, name
 ):

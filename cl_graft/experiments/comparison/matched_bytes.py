@@ -21,11 +21,9 @@ from cl_graft.experiments.comparison.tuning import with_values
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.memory_estimate.disk import entry_bytes
 from cl_graft.models import Loaded, graftable_parameters, make_head
-from cl_graft.strategies.baselines.stored_bytes import bytes_of
-from cl_graft.strategies.method_settings import Value
-from cl_graft.strategies.method_size import Room
-from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.method import Method, StreamShape, Value
 from cl_graft.strategies.registry import find_strategy
+from cl_graft.strategies.stored_bytes import count_bytes
 
 __all__ = ["Sized", "largest_within", "sized", "sizes_within"]
 
@@ -73,12 +71,12 @@ def sizes_within(
     widest = max(tasks, key=lambda task: task.num_classes)
     head = _head(widest, loaded, config)
     length = config.max_length or max(task.max_length for task in tasks)
-    room = Room(loaded.model, len(tasks), widest.num_classes, length)
+    shape = StreamShape(loaded.model, len(tasks), widest.num_classes, length)
     sizes: dict[str, Sized] = {}
     unmet: dict[str, str] = {}
     for name in config.strategies:
         try:
-            sizes[name] = _size(find_strategy(name), budget, config, room, head)
+            sizes[name] = _size(find_strategy(name), budget, config, shape, head)
         except InputError as error:
             unmet[name] = str(error)
     if all(size.bytes is None for size in sizes.values()):
@@ -110,44 +108,44 @@ def largest_within(budget: float, size: Callable[[int], float], *, least: int, m
 
 
 def _size(
-    row: StrategyRow, budget: int, config: ExperimentConfig, room: Room, head: nn.Module
+    row: Method, budget: int, config: ExperimentConfig, shape: StreamShape, head: nn.Module
 ) -> Sized:
     """Size one strategy.
 
     Raises:
         InputError: If it does not fit.
     """
-    if row.bound:
+    if row.is_bound:
         return Sized()
-    if row.keeps == "entry" or row.family == "merging":
-        return _density(row, budget, room, head)
-    own, heads = row.size, bytes_of(head.state_dict())
-    if own is None:
+    if row.stored_as == "entry" or row.family == "merging":
+        return _density(row, budget, shape, head)
+    heads = count_bytes(head.state_dict())
+    if not row.has_size:
         raise InputError(f"there is no size to set: it adds {row.adds}")
-    given = config.strategy_settings.get(row.name, {}).get(own.setting, 0)
-    if not own.setting or given:
-        value, within = int(given), int(own.bytes(room, int(given))) + heads
+    name, own = row.size_setting, config.strategy_settings.get(row.name, {})
+    if not name or own.get(name):
+        value, within = int(own.get(name, 0)), int(row.task_bytes(shape, own)) + heads
         if within > budget:
             raise InputError(f"a task adds {within:,} bytes, and that is not for us to set")
-        return Sized(own.setting, value or None, within)
-    least = next(int(s.least or 1) for s in row.settings if s.name == own.setting)
-    value = largest_within(
-        budget,
-        lambda value: own.bytes(room, value) + heads,
-        least=least,
-        most=own.most(room) if own.most else _MOST,
-    )
-    return Sized(own.setting, value, round(own.bytes(room, value)) + heads)
+        return Sized(name, value or None, within)
+    least = next(int(setting.least or 1) for setting in row.settings if setting.is_size)
+
+    def size(value: int) -> float:
+        return row.task_bytes(shape, {**own, name: value}) + heads
+
+    most = row.largest_size(shape, otherwise=_MOST)
+    value = largest_within(budget, size, least=least, most=most)
+    return Sized(name, value, round(size(value)))
 
 
-def _density(row: StrategyRow, budget: int, room: Room, head: nn.Module) -> Sized:
+def _density(row: Method, budget: int, shape: StreamShape, head: nn.Module) -> Sized:
     """Return the density whose entry of a bank fits, or whose graft to be merged does."""
-    total = sum(p.numel() for p in graftable_parameters(room.model).values())
-    beside = math.ceil(row.size.bytes(room, 0)) if row.size else 0
+    total = sum(p.numel() for p in graftable_parameters(shape.model).values())
+    beside = math.ceil(row.task_bytes(shape, {})) if row.has_size else 0
 
     def size(coordinates: int) -> int:
-        entry = entry_bytes(room.model, head, size=coordinates, length=room.length)
-        if row.keeps == "entry":
+        entry = entry_bytes(shape.model, head, size=coordinates, length=shape.length)
+        if row.stored_as == "entry":
             return entry.total + _NAMES + beside
         return entry.indices + entry.values + entry.head + beside
 

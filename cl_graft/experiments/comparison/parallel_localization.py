@@ -15,7 +15,7 @@ from cl_graft.experiments.comparison.jobs import Job
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.setup import imposed
 from cl_graft.localization import find_localizer
-from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import find_strategy
 
 __all__ = ["after_the_first", "with_tasks_ahead"]
@@ -92,7 +92,7 @@ def after_the_first(jobs: Sequence[Job]) -> list[Job]:
     return ordered
 
 
-def _strategy(row: StrategyRow, config: ExperimentConfig) -> str:
+def _strategy(row: Method, config: ExperimentConfig) -> str:
     """Return the strategy that makes what a task of this one needs; empty if that is little."""
     if not row.has_regions:
         return ""

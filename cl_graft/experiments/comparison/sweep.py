@@ -17,8 +17,7 @@ from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config import REGION_FIELDS, ExperimentConfig, config_from
 from cl_graft.results.stored_runs import swept_values
 from cl_graft.runtime.seeding import permutation
-from cl_graft.strategies.method_settings import Value
-from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.method import Method, Value
 from cl_graft.strategies.registry import find_strategy
 
 __all__ = ["Point", "orders_of", "points_of"]
@@ -142,7 +141,7 @@ def _check_names(config: ExperimentConfig) -> None:
             )
 
 
-def _concerns(name: str, row: StrategyRow) -> bool:
+def _concerns(name: str, row: Method) -> bool:
     """Return whether a swept value changes anything about a strategy."""
     owner, dot, setting = name.rpartition(".")
     if dot:
@@ -152,7 +151,7 @@ def _concerns(name: str, row: StrategyRow) -> bool:
                 f"sweep: {owner} has no setting {setting!r}: {nearest(setting, known)}"
             )
         return row.name == owner
-    return name not in row.imposes and (name not in REGION_FIELDS or row.has_regions)
+    return name not in row.fixed_config and (name not in REGION_FIELDS or row.has_regions)
 
 
 def _config_at(config: ExperimentConfig, values: Mapping[str, Value | None]) -> ExperimentConfig:

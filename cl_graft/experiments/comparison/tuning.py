@@ -1,6 +1,6 @@
 """Tuning: a strategy's small grid, chosen on dev rows of the first two tasks.
 
-Every combination of `StrategyRow.grid` is a run of its own, on a stream of the first two tasks
+Every combination of `Method.grid` is a run of its own, on a stream of the first two tasks
 whose test rows are their dev rows: no test row is there to be looked at, and later tasks stay
 unseen, as they are in a stream. What counts is the average accuracy at the end, so that forgetting
 does. The choice is made once, with the seed 0, and holds for every seed of a comparison.
@@ -27,8 +27,7 @@ from cl_graft.runtime.signals import Stop
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 from cl_graft.storage.files import VERSION, check_json, replace_file
-from cl_graft.strategies.method_settings import Value
-from cl_graft.strategies.registered import StrategyRow
+from cl_graft.strategies.method import Method, Value
 from cl_graft.strategies.registry import find_strategy
 
 __all__ = [
@@ -72,7 +71,7 @@ class Tuning:
 
 
 def candidates_of(
-    row: StrategyRow, given: Mapping[str, Value]
+    row: Method, given: Mapping[str, Value]
 ) -> tuple[dict[str, tuple[Value, ...]], list[dict[str, Value]]]:
     """Return what is left of a strategy's grid, and all combinations of it.
 
@@ -86,7 +85,7 @@ def candidates_of(
 
 
 def with_values(
-    config: ExperimentConfig, row: StrategyRow, values: Mapping[str, Value]
+    config: ExperimentConfig, row: Method, values: Mapping[str, Value]
 ) -> ExperimentConfig:
     """Return the config of single runs of a strategy with some values chosen."""
     known = {setting.name for setting in row.settings}

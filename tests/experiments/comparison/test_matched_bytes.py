@@ -11,7 +11,7 @@ from cl_graft.experiments.comparison.matched_bytes import Sized, largest_within,
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
-from cl_graft.strategies.registry import available
+from cl_graft.strategies.registry import list_available
 
 BUDGET = 12_000
 GRAFTS = ["grafting", "lt_sft", "grafting_by_prototypes", "grafting_by_discriminant"]
@@ -28,7 +28,7 @@ def _no_pictures(monkeypatch):
 @pytest.fixture(scope="module")
 def config(tiny_config):
     small = {"tasks": ["sentiment", "topic"], "steps": 4, "shots": 8, "max_test": 20}
-    return tiny_config.model_copy(update=small | {"strategies": available()})
+    return tiny_config.model_copy(update=small | {"strategies": list_available()})
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,7 @@ def test_the_largest_within_a_budget_is_found(budget, largest):
 
 def test_what_fits_has_a_size_and_what_does_not_a_reason(fits):
     sizes, unmet = fits(BUDGET)
-    assert {*sizes, *unmet} == set(available())
+    assert {*sizes, *unmet} == set(list_available())
     for name in SIZED + ROWS:
         assert sizes[name].setting
         assert 0 < sizes[name].bytes <= BUDGET

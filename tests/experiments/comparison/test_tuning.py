@@ -14,7 +14,6 @@ from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
 from cl_graft.reporting.markdown import at_an_edge
 from cl_graft.results.run_results import read_result
-from cl_graft.strategies.method_settings import resolved
 from cl_graft.strategies.registry import STRATEGIES
 
 
@@ -33,14 +32,14 @@ def config(tiny_config):
 
 def test_a_grid_names_settings_or_fields_and_holds_their_defaults():
     for row in STRATEGIES.values():
-        own = resolved(row.settings, {}, owner=row.name)
+        own = row.check_settings({})
         for name, values in row.grid.items():
             fields = ExperimentConfig.model_fields
             default = own[name] if name in own else fields[name].default
             assert default in values
             for value in values:
                 if name in own:
-                    assert resolved(row.settings, {name: value}, owner=row.name)[name] == value
+                    assert row.check_settings({name: value})[name] == value
                 else:
                     config_from({"tasks": ["sentiment"], name: value})
         assert math.prod(map(len, row.grid.values())) <= 8

@@ -11,18 +11,18 @@ from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import score
 from cl_graft.strategies import KeepBest, SeededLoop
-from cl_graft.strategies.baselines.own_values import OwnValues
-from cl_graft.strategies.baselines.packnet import PackedWeights
-from cl_graft.strategies.baselines.stored_bytes import plugin_of
 from cl_graft.strategies.experience_tasks import _dev_rows
-from cl_graft.strategies.registry import STRATEGIES, available
+from cl_graft.strategies.methods.isolation.own_values import OwnValues
+from cl_graft.strategies.methods.isolation.packnet import PackedWeights
+from cl_graft.strategies.registry import STRATEGIES, list_available
+from cl_graft.strategies.stored_bytes import find_plugin
 from cl_graft.training.examples import compute_logits
 
 SETTINGS = {"steps": 9, "evaluations": 4, "lr": 0.5}
 ASKED = {2, 4, 7, 9}  # round(9 · i / 4)
 STEPPING = [
     name
-    for name in available()
+    for name in list_available()
     if name not in ("cope", "independent")
     and STRATEGIES[name].family not in ("grafting", "merging")
     and STRATEGIES[name].trains in ("everything", "its own")
@@ -67,7 +67,7 @@ def test_a_task_ends_with_the_values_of_the_step_that_did_best_on_dev(kept_strat
     found = []
     strategy = kept_strategy(name, before=lambda s: found.extend(watched(s)), run_settings=SETTINGS)
     steps, end = found
-    choice = plugin_of(strategy, KeepBest)
+    choice = find_plugin(strategy, KeepBest)
     learned = {label for label, _ in steps.after}
     assert set(choice.chosen) == learned
     for label, (step, _) in choice.chosen.items():
@@ -79,13 +79,13 @@ def test_the_step_of_naive_is_the_later_of_the_best_on_dev(kept_strategy):
 
     def before(strategy):
         found.extend(watched(strategy))
-        streams.update(plugin_of(strategy, KeepBest)._problems._dev)
+        streams.update(find_plugin(strategy, KeepBest)._problems._dev)
 
     strategy = kept_strategy("naive", before=before, run_settings=SETTINGS)
     steps, _ = found
     strategy.model.eval()
     swings = []
-    for label, (chosen, dev) in plugin_of(strategy, KeepBest).chosen.items():
+    for label, (chosen, dev) in find_plugin(strategy, KeepBest).chosen.items():
         scores = {}
         for step in sorted(ASKED):
             load_(strategy.model, steps.after[label, step])
@@ -108,14 +108,14 @@ def test_a_task_of_bitfit_is_answered_with_the_kept_values(kept_strategy):
         "bitfit", before=lambda s: found.extend(watched(s)), run_settings=SETTINGS
     )
     steps, _ = found
-    for label, (step, _) in plugin_of(strategy, KeepBest).chosen.items():
-        for name, kept in plugin_of(strategy, OwnValues).values[label].items():
+    for label, (step, _) in find_plugin(strategy, KeepBest).chosen.items():
+        for name, kept in find_plugin(strategy, OwnValues).values[label].items():
             assert torch.equal(kept, steps.after[label, step][f"task_model.{name}"])
 
 
 def test_packnet_chooses_among_steps_after_pruning(kept_strategy):
     strategy = kept_strategy("packnet", run_settings=SETTINGS, retrain=0.5)
-    packed, choice = plugin_of(strategy, PackedWeights), plugin_of(strategy, KeepBest)
+    packed, choice = find_plugin(strategy, PackedWeights), find_plugin(strategy, KeepBest)
     assert choice.first == 9 - 4
     for step, _ in choice.chosen.values():
         assert step > choice.first
@@ -130,7 +130,7 @@ def test_joint_training_is_chosen_on_the_rows_of_all_its_tasks(kept_strategy):
 
     class Labels(SupervisedPlugin, supports_distributed=True):
         def after_training_exp(self, strategy, **kwargs):
-            seen.append(plugin_of(strategy, KeepBest).labels)
+            seen.append(find_plugin(strategy, KeepBest).labels)
 
     for name in ("joint", "cumulative"):
         kept_strategy(
@@ -231,7 +231,7 @@ def test_streams_without_task_labels_choose_on_dev_rows_of_their_experiences(
         name, before=lambda s: found.extend(watched(s)), run_settings=SETTINGS | FORMS[form]
     )
     steps, end = found
-    chosen = plugin_of(strategy, KeepBest).chosen
+    chosen = find_plugin(strategy, KeepBest).chosen
     assert set(chosen) == {label for label, _ in steps.after}
     for label, (step, dev) in chosen.items():
         assert 0 <= dev <= 1

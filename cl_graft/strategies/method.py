@@ -1,0 +1,308 @@
+"""Methods of continual learning as they are registered: what each is, and its own settings.
+
+It is apart from the registry, which finds methods by name, and from the files of the methods.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, Literal
+
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor
+
+from cl_graft.errors import InputError, nearest
+from cl_graft.models import TaskModel
+from cl_graft.strategies.strategy_inputs import StrategyInputs
+
+__all__ = [
+    "HEAD_PER_TASK",
+    "PICKED_BY_LABEL",
+    "Family",
+    "Method",
+    "Rows",
+    "Setting",
+    "Stored",
+    "StreamShape",
+    "Trained",
+    "Value",
+    "setting",
+    "settings_of",
+]
+
+Value = float | int | str | bool
+"""A value of a setting."""
+
+Family = Literal[
+    "grafting",
+    "ablation",
+    "merging",
+    "lower bound",
+    "upper bound",
+    "penalty",
+    "distillation",
+    "rehearsal",
+    "isolation",
+]
+Trained = Literal["everything", "region", "its own", "nothing"]
+Stored = Literal["head", "entry", "model"]
+Rows = Literal["task", "tasks so far", "all tasks"]
+
+_BY_LABEL = "what is a task's own is picked by the task's label"
+PICKED_BY_LABEL: Mapping[str, str] = {"domain": _BY_LABEL, "class": _BY_LABEL}
+"""`Method.unsupported` of methods that cannot answer without task labels."""
+
+_HEADS = "each task has a head of its own, as in the scenario 'task'"
+HEAD_PER_TASK: Mapping[str, str] = {"domain": _HEADS, "class": _HEADS}
+"""`Method.unsupported` of methods that pick the task, and with it the task's own head."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting of a method; a value has the type of its default.
+
+    Attributes:
+        name: The name in configs.
+        default: The default value.
+        meaning: What it does, in a sentence.
+        least: The smallest value of a number; None where there is none.
+        most: The largest value of a number; None where there is none.
+        choices: The allowed names, for a name.
+        grid: Values among which tuning on dev chooses; empty where it is not tuned.
+        is_size: Whether it says how much a task stores, so that storage can be made equal.
+    """
+
+    name: str
+    default: Value
+    meaning: str
+    least: float | None = None
+    most: float | None = None
+    choices: tuple[str, ...] = ()
+    grid: tuple[Value, ...] = ()
+    is_size: bool = False
+
+    def check(self, value: Value, *, method: str) -> Value:
+        """Return a value in the type of the default.
+
+        Raises:
+            InputError: If it has another type or is out of range.
+        """
+        place, wanted = f"{method}.{self.name}", type(self.default)
+        if wanted is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if type(value) is not wanted:
+            kinds = {float: "a number", int: "a whole number", str: "a name", bool: "true or false"}
+            raise InputError(f"{place} must be {kinds[wanted]}, got {value!r}")
+        if isinstance(value, str):
+            if self.choices and value not in self.choices:
+                raise InputError(f"{place}: unknown {value!r}; {nearest(value, self.choices)}")
+            return value
+        # NaN is in no range.
+        if self.least is not None and not value >= self.least:
+            raise InputError(f"{place} must be at least {self.least:g}, got {value}")
+        if self.most is not None and not value <= self.most:
+            raise InputError(f"{place} must be at most {self.most:g}, got {value}")
+        return value
+
+
+def setting(
+    default: Value,
+    meaning: str,
+    *,
+    least: float | None = None,
+    most: float | None = None,
+    choices: tuple[str, ...] = (),
+    grid: tuple[Value, ...] = (),
+    is_size: bool = False,
+) -> Any:
+    """Return the field of a method's class that is a setting; see `Setting`."""
+    own = {"meaning": meaning, "least": least, "most": most}
+    own |= {"choices": choices, "grid": grid, "is_size": is_size}
+    return dataclasses.field(default=default, metadata={"setting": own})
+
+
+def settings_of(kind: type) -> tuple[Setting, ...]:
+    """Return the settings of a method's class, in their order."""
+    fields: Any = [field for field in dataclasses.fields(kind) if "setting" in field.metadata]
+    return tuple(
+        Setting(field.name, field.default, **field.metadata["setting"]) for field in fields
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class StreamShape:
+    """What the bytes of a task depend on beside a method's settings.
+
+    Attributes:
+        model: The model.
+        tasks: Number of tasks of the stream.
+        classes: Classes of the task that has most.
+        length: Tokens a row.
+    """
+
+    model: TaskModel
+    tasks: int
+    classes: int
+    length: int
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a row of text as it is held: two 64-bit integers a token."""
+        return 16 * self.length
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Method:
+    """A registered method.
+
+    Attributes:
+        name: The name in configs and on the command line.
+        kind: The class of the method. Its fields are the settings, and it has the methods
+
+            - ``build(inputs)``: returns the strategy;
+            - ``storage_bytes(strategy)``, static: returns the bytes that the strategy holds between
+              two tasks beside the one model with its heads, such as importances or rows of earlier
+              tasks; without it, none;
+            - ``state(strategy)``, static: returns what the strategy knows beside the bank and the
+              cache, as tensors by name; without it, nothing;
+            - ``load_state_(strategy, experiences, tensors)``, static: gives that to a new strategy
+              in another process, whose model has the heads of these experiences; without it, a run
+              that was interrupted begins anew;
+            - ``task_bytes(shape)``: returns the bytes that a task adds beside its head, as the mean
+              over a stream, and beside its graft where it has one;
+            - ``largest_size(shape)``: returns the largest value of the setting that is a size.
+        family: The family of the method; ablations are of grafting.
+        source: Paper or library.
+        trains: What the strategy's own loop trains: every weight, a region (at the region's
+            learning rate), parameters of a task's own, or nothing.
+        stored_as: What a task adds to storage beside `storage_bytes`: its head, an entry of a bank,
+            or a whole model.
+        adds: What a task adds to storage, in words.
+        rows: The tasks whose rows train when a task comes. The steps grow with them, so that each
+            row is passed over as often as with its own task.
+        fixed_config: Fields of the experiment's config that the method fixes.
+        config_grid: Values of fields of the experiment's config among which tuning chooses.
+        unsupported: Why it cannot run in a scenario of the experiment's config, by scenario.
+        encoders_only: Whether it needs an encoder's features.
+        picks_task: Whether it answers without task labels, with one of the labels of all tasks.
+        requires: A package that has to be installed for it; empty where none has.
+        broken: Why it cannot run with the versions that this package supports; empty if it can.
+    """
+
+    name: str
+    kind: type
+    family: Family
+    source: str
+    trains: Trained
+    stored_as: Stored
+    adds: str
+    rows: Rows
+    fixed_config: Mapping[str, Any]
+    config_grid: Mapping[str, tuple[Value, ...]]
+    unsupported: Mapping[str, str]
+    encoders_only: bool
+    picks_task: bool
+    requires: str
+    broken: str = ""
+
+    @property
+    def settings(self) -> tuple[Setting, ...]:
+        """The settings of the method's own."""
+        return settings_of(self.kind)
+
+    @property
+    def grid(self) -> dict[str, tuple[Value, ...]]:
+        """The values among which tuning chooses, by setting or field of the config."""
+        own = {one.name: one.grid for one in self.settings if one.grid}
+        return {**self.config_grid, **own}
+
+    @property
+    def size_setting(self) -> str:
+        """The setting that says how much a task stores; empty if there is none."""
+        return next((one.name for one in self.settings if one.is_size), "")
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it is a measure of the others, not a way to learn a stream."""
+        return self.family in ("lower bound", "upper bound")
+
+    @property
+    def has_regions(self) -> bool:
+        """Whether it trains regions, or merges grafts."""
+        return self.trains == "region" or self.family == "merging"
+
+    @property
+    def has_size(self) -> bool:
+        """Whether the bytes that a task adds are known before it is learned."""
+        return hasattr(self.kind, "task_bytes")
+
+    @property
+    def is_resumable(self) -> bool:
+        """Whether a run goes on in another process, and does not begin anew."""
+        return hasattr(self.kind, "load_state_")
+
+    @property
+    def unavailable(self) -> str:
+        """Why it cannot run here; empty if it can."""
+        if self.broken:
+            return self.broken
+        if self.requires and find_spec(self.requires) is None:
+            return f"it needs the package {self.requires}: pip install {self.requires}"
+        return ""
+
+    def check_settings(self, values: Mapping[str, Value]) -> dict[str, Value]:
+        """Check values of the method's settings and add the defaults of the others.
+
+        Raises:
+            InputError: If a name is unknown (the nearest one is named) or a value does not fit.
+        """
+        known = {one.name: one for one in self.settings}
+        for name in values:
+            if not known:
+                raise InputError(f"{self.name} has no settings of its own, got {name!r}")
+            if name not in known:
+                raise InputError(f"{self.name}: unknown setting {name!r}; {nearest(name, known)}")
+        return {
+            name: one.check(values.get(name, one.default), method=self.name)
+            for name, one in known.items()
+        }
+
+    def build(self, inputs: StrategyInputs, values: Mapping[str, Value]) -> SupervisedTemplate:
+        """Build the strategy with values of the method's settings.
+
+        Raises:
+            InputError: If a setting is unknown or out of range, or the strategy cannot be built.
+        """
+        return self._with(values).build(inputs)
+
+    def storage_bytes(self, strategy: SupervisedTemplate) -> int:
+        """Return the bytes that a strategy holds beside the one model with its heads."""
+        return self.kind.storage_bytes(strategy) if hasattr(self.kind, "storage_bytes") else 0
+
+    def state(self, strategy: SupervisedTemplate) -> dict[str, Tensor]:
+        """Return what a strategy knows beside the bank and the cache, as tensors by name."""
+        return self.kind.state(strategy) if hasattr(self.kind, "state") else {}
+
+    def load_state_(
+        self,
+        strategy: SupervisedTemplate,
+        experiences: Sequence[Any],
+        tensors: Mapping[str, Tensor],
+    ) -> None:
+        """Give a new strategy what another one knew after these experiences."""
+        self.kind.load_state_(strategy, experiences, tensors)
+
+    def task_bytes(self, shape: StreamShape, values: Mapping[str, Value]) -> float:
+        """Return the bytes that a task adds beside its head, with values of the settings."""
+        return self._with(values).task_bytes(shape)
+
+    def largest_size(self, shape: StreamShape, *, otherwise: int) -> int:
+        """Return the largest value of the setting that is a size."""
+        own = self._with({})
+        return own.largest_size(shape) if hasattr(own, "largest_size") else otherwise
+
+    def _with(self, values: Mapping[str, Value]) -> Any:
+        return self.kind(**self.check_settings(values))

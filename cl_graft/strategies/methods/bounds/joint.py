@@ -1,0 +1,31 @@
+"""Joint training: all tasks are learned at once, before the first is asked."""
+
+from __future__ import annotations
+
+from avalanche.training.templates import SupervisedTemplate
+
+from cl_graft.strategies.methods.bounds.mixed_rows import mix_rows
+from cl_graft.strategies.methods.bounds.model_weights import load_weights_, weights_state
+from cl_graft.strategies.registry import register_strategy
+from cl_graft.strategies.strategy_inputs import StrategyInputs
+
+__all__ = ["Joint"]
+
+
+@register_strategy(
+    "joint",
+    family="upper bound",
+    source="as Avalanche's JointTraining: on the rows of all tasks at once, before the first",
+    rows="all tasks",
+)
+class Joint:
+    """Train every weight on the rows of all tasks, shuffled together, when the first task comes."""
+
+    state = staticmethod(weights_state)
+    load_state_ = staticmethod(load_weights_)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `MixedRows`, on a model that has all heads."""
+        for experience in inputs.stream.benchmark.train_stream:
+            inputs.model.adaptation(experience)
+        return inputs.naive(mix_rows(inputs, so_far=False))

@@ -1,0 +1,84 @@
+"""MixedRows: training on the rows of several tasks, shuffled together.
+
+Avalanche's own `Cumulative` and `JointTraining` put rows of every task into each batch, so they
+need batches of as many rows as there are tasks, and `JointTraining` can be called only once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from avalanche.core import SupervisedPlugin
+
+from cl_graft.strategies.loop.best_step import KeepBest
+from cl_graft.strategies.loop.text_batches import shuffled_batches
+from cl_graft.strategies.stored_bytes import count_bytes
+from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.training.examples import Examples
+from cl_graft.training.passes import Passes
+
+__all__ = ["MixedRows", "mix_rows"]
+
+
+class MixedRows(SupervisedPlugin, supports_distributed=False):
+    """Train on the rows of several experiences, shuffled together, in place of the one at hand.
+
+    Runs at: before_training_exp. Give it after `TextBatches`, whose loader it replaces.
+
+    Args:
+        stream: Experiences that `text_stream` made.
+        so_far: Whether to take those up to the one at hand, or all.
+        seed: Draws the order of rows.
+        group_by_length: Make batches of rows of similar length.
+
+    Attributes:
+        passes: Rows that went through the model, by task label and phase, where nothing trains.
+    """
+
+    def __init__(
+        self, stream: Sequence[Any], *, so_far: bool, seed: int, group_by_length: bool = False
+    ) -> None:
+        super().__init__()
+        self.stream = list(stream)
+        self.so_far = so_far
+        self.seed = seed
+        self.group_by_length = group_by_length
+        self.passes: dict[int, dict[str, Passes]] = {}
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Set the loader; nothing is left to train where all was learned at once."""
+        if not self.so_far and strategy.clock.train_exp_counter:
+            self.passes[int(strategy.experience.task_label)] = {"train": Passes()}
+            strategy.stop_training()
+            return
+        count = strategy.clock.train_exp_counter + 1 if self.so_far else len(self.stream)
+        chosen = self.stream[:count]
+        inputs = torch.cat([experience.encoded[0] for experience in chosen])
+        targets = torch.cat([experience.encoded[1] for experience in chosen])
+        labels = torch.cat([torch.full((len(e.encoded[1]),), int(e.task_label)) for e in chosen])
+        for plugin in strategy.plugins:
+            if isinstance(plugin, KeepBest):
+                plugin.labels = [int(experience.task_label) for experience in chosen]
+        strategy.dataloader = shuffled_batches(
+            Examples(range(len(targets)), tensors=(inputs, targets)),
+            labels,
+            size=strategy.train_mb_size,
+            seed=self.seed,
+            group_by_length=self.group_by_length,
+        )
+
+    def stored_bytes(self, tasks: int) -> int:
+        """Return the bytes of the rows of the first tasks."""
+        return sum(count_bytes(experience.encoded) for experience in self.stream[:tasks])
+
+
+def mix_rows(inputs: StrategyInputs, *, so_far: bool) -> MixedRows:
+    """Return the plugin for a stream: rows of the tasks so far, or of all."""
+    return MixedRows(
+        inputs.stream.benchmark.train_stream,
+        so_far=so_far,
+        seed=inputs.seed,
+        group_by_length=inputs.first_schedule.group_by_length,
+    )

@@ -1,0 +1,59 @@
+"""LwF: a new task may not change what the model answered on its rows before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from avalanche.training.plugins import LwFPlugin
+from avalanche.training.templates import SupervisedTemplate
+
+from cl_graft.strategies.method import setting
+from cl_graft.strategies.registry import register_strategy
+from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
+from cl_graft.strategies.strategy_inputs import StrategyInputs
+
+__all__ = ["DistilOneHead", "LwF"]
+
+
+class DistilOneHead(LwFPlugin):
+    """Avalanche's `LwFPlugin` for tasks that share a head.
+
+    The plugin would distil the classes of each task apart, and ask the same head for each.
+    """
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Keep a copy of the model, and all classes seen as those of the first task."""
+        super().after_training_exp(strategy, **kwargs)
+        seen = self.lwf.prev_classes_by_task
+        classes = set().union(*seen.values())
+        first = min(seen)
+        seen.clear()
+        seen[first] = classes
+
+
+@register_strategy(
+    "lwf",
+    family="distillation",
+    source="Li and Hoiem, 2016, https://arxiv.org/abs/1606.09282; Avalanche's LwF",
+    adds="the first task a copy of the model, others a copy of their head",
+)
+class LwF:
+    """Hold the answers of earlier heads on new rows near those of the model before the task."""
+
+    alpha: float = setting(
+        1.0, "Weight of the distillation loss; 0 is Naive.", least=0, grid=(0.1, 1.0, 10.0)
+    )
+    temperature: float = setting(
+        2.0, "Temperature of the teacher's and the model's answers.", least=1e-6
+    )
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with Avalanche's `LwFPlugin`, or its version for one head."""
+        kind: Any = DistilOneHead if inputs.model.one_head else LwFPlugin
+        plugin = kind(alpha=self.alpha, temperature=self.temperature)
+        return inputs.naive(plugin, whole_batches=True)
+
+    @staticmethod
+    def storage_bytes(strategy: SupervisedTemplate) -> int:
+        """Return the bytes of the copy of the model."""
+        return count_bytes(find_plugin(strategy, LwFPlugin).lwf.prev_model)

@@ -1,0 +1,1 @@
+"""Grafting, its ablations, and grafting that picks the task itself."""

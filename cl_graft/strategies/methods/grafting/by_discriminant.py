@@ -1,0 +1,55 @@
+"""Grafting that picks the task by linear discriminant analysis of the base's features."""
+
+from __future__ import annotations
+
+from avalanche.training.templates import SupervisedTemplate
+
+from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
+from cl_graft.strategies.methods.grafting.region_loop import ENTRY, REGION_RATES
+from cl_graft.strategies.methods.grafting.routed_loop import (
+    build_routed,
+    class_mean_bytes,
+    depth_setting,
+    load_router_state_,
+    make_discriminant_router,
+    router_bytes,
+    router_state,
+    shrinkage_setting,
+)
+from cl_graft.strategies.registry import register_strategy
+from cl_graft.strategies.strategy_inputs import StrategyInputs
+
+__all__ = ["GraftingByDiscriminant"]
+
+
+@register_strategy(
+    "grafting_by_discriminant",
+    family="grafting",
+    source="linear discriminant analysis of the base's features: Hayes and Kanan, 2020, "
+    "https://arxiv.org/abs/1909.01520",
+    trains="region",
+    stored_as="entry",
+    adds=f"{ENTRY}; the mean features of its classes; the first task their covariance",
+    config_grid=REGION_RATES,
+    unsupported=HEAD_PER_TASK,
+    encoders_only=True,
+    picks_task=True,
+)
+class GraftingByDiscriminant:
+    """Learn as grafting does, and pick the task that is likeliest if features are normal."""
+
+    shrinkage: float = shrinkage_setting()
+    depth: float = depth_setting(grid=(0.33, 1.0))
+
+    storage_bytes = staticmethod(router_bytes)
+    state = staticmethod(router_state)
+    load_state_ = staticmethod(load_router_state_)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return grafting with a router by a discriminant."""
+        router = make_discriminant_router(inputs, depth=self.depth, shrinkage=self.shrinkage)
+        return build_routed(inputs, router)
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the class means and, shared by all tasks, of one covariance."""
+        return class_mean_bytes(shape) + 4 * shape.model.hidden_size**2 / shape.tasks

@@ -1,0 +1,106 @@
+"""What all methods share that learn as grafting does and pick the task of a text by a router."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor
+
+from cl_graft.inference.routing_by_features import discriminant, nearest_prototype
+from cl_graft.strategies.method import StreamShape, setting
+from cl_graft.strategies.methods.grafting.region_loop import (
+    make_grafting_plugin,
+    make_region_plugins,
+)
+from cl_graft.strategies.routing import FeatureRouter, FeatureRule, RoutedText, Router
+from cl_graft.strategies.stored_bytes import count_bytes
+from cl_graft.strategies.strategy_inputs import StrategyInputs
+
+__all__ = [
+    "build_routed",
+    "class_mean_bytes",
+    "depth_setting",
+    "load_router_state_",
+    "make_discriminant_router",
+    "make_prototype_router",
+    "router_bytes",
+    "router_state",
+    "shrinkage_setting",
+]
+
+
+def depth_setting(grid: tuple[float, ...] = ()) -> Any:
+    """Return the setting of the layer whose features a router looks at."""
+    return setting(
+        0.33,
+        "Where in the base a router takes features: 0 the embeddings, 1 the last block.",
+        least=0,
+        most=1,
+        grid=grid,
+    )
+
+
+def shrinkage_setting() -> Any:
+    """Return the setting of the covariance of a discriminant."""
+    return setting(
+        0.03,
+        "Share of the covariance that is replaced by that of equally spread features.",
+        least=1e-6,
+        most=1,
+    )
+
+
+def build_routed(inputs: StrategyInputs, router: Router) -> SupervisedTemplate:
+    """Return the strategy that learns as grafting does and answers as the router says."""
+    return RoutedText(
+        **inputs.template_arguments(),
+        learner=make_grafting_plugin(inputs),
+        router=router,
+        plugins=make_region_plugins(inputs),
+    )
+
+
+def make_prototype_router(inputs: StrategyInputs, *, depth: float) -> Router:
+    """Return the router by the nearest class mean."""
+    return _by_features(inputs, nearest_prototype, depth=depth, scatter=False)
+
+
+def make_discriminant_router(inputs: StrategyInputs, *, depth: float, shrinkage: float) -> Router:
+    """Return the router by linear discriminant analysis."""
+    rule = partial(discriminant, shrinkage=shrinkage)
+    return _by_features(inputs, rule, depth=depth, scatter=True)
+
+
+def router_state(strategy: SupervisedTemplate) -> dict[str, Tensor]:
+    """Return what a strategy's router knows; nothing where it learns nothing."""
+    router = getattr(strategy, "router", None)
+    return router.tensors() if isinstance(router, FeatureRouter) else {}
+
+
+def load_router_state_(
+    strategy: SupervisedTemplate, experiences: Sequence[Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Give a strategy's router what another one knew; the plugin was made with the bank."""
+    router = getattr(strategy, "router", None)
+    if isinstance(router, FeatureRouter):
+        router.load_(tensors)
+
+
+def router_bytes(strategy: SupervisedTemplate) -> int:
+    """Return the bytes of what a strategy's router knows."""
+    return count_bytes(router_state(strategy))
+
+
+def class_mean_bytes(shape: StreamShape) -> float:
+    """Return the bytes of the mean features of a task's classes."""
+    return shape.classes * (4 * shape.model.hidden_size + 24)
+
+
+def _by_features(
+    inputs: StrategyInputs, rule: FeatureRule, *, depth: float, scatter: bool
+) -> Router:
+    size = inputs.model.task_model.hidden_size
+    return FeatureRouter(rule, size=size, depth=depth, scatter=scatter)

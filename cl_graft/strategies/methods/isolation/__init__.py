@@ -1,0 +1,1 @@
+"""Isolation: tasks have parameters of their own that no later task changes."""

@@ -1,0 +1,221 @@
+"""MaskedMatrices: a task uses a choice of the weights in the blocks' matrices; others are zero.
+
+A real-valued score stands beside every weight; its mask is a function of the scores, and gradients
+pass through the choice as if it were the identity (straight through). Piggyback and SupSup leave
+the weights frozen, WSN trains those that no earlier task has chosen. Nothing that an earlier task
+is answered with ever moves: backward transfer is exactly 0.
+
+In the papers the networks of SupSup are random, and WSN starts from scratch. Here the base is
+pretrained, so scores start at the weights' magnitudes: the first choice is the largest weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import torch
+from avalanche.core import SupervisedPlugin
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import register_parametrization
+
+from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.method import StreamShape
+from cl_graft.strategies.methods.isolation.own_values import freeze_except_
+from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
+
+__all__ = [
+    "ChosenWeights",
+    "MaskedMatrices",
+    "above",
+    "find_matrices",
+    "largest",
+    "mask_bytes",
+    "pack_bits",
+    "stored_mask_bytes",
+    "unpack_bits",
+]
+
+Rule = Callable[[Tensor], Tensor]
+"""From the scores of a matrix to its mask, both of the matrix's shape."""
+
+
+class ChosenWeights(nn.Module):
+    """The parametrization of a matrix: its weights where the mask is True, zero elsewhere.
+
+    Args:
+        scores: The first scores, of the matrix's shape.
+        rule: Chooses by them.
+        absolute: Whether it chooses by their absolute values.
+
+    Attributes:
+        fixed: A mask to use in place of the rule's.
+    """
+
+    def __init__(self, scores: Tensor, rule: Rule, *, absolute: bool = False) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(scores)
+        self.rule = rule
+        self.absolute = absolute
+        self.fixed: Tensor | None = None
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """Return the chosen weights."""
+        if self.fixed is not None:
+            return weight * self.fixed
+        # The difference is exactly 0, and hands the gradient of the mask to the scores.
+        ranked = self._ranked()
+        return weight * (self.chosen().to(weight.dtype) + (ranked - ranked.detach()))
+
+    @torch.no_grad()
+    def chosen(self) -> Tensor:
+        """Return the rule's mask."""
+        return self.rule(self._ranked())
+
+    def _ranked(self) -> Tensor:
+        return self.scores.abs() if self.absolute else self.scores
+
+
+class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
+    """Give every task a mask on the matrices of a model's blocks.
+
+    Runs at: before_training_exp, after_backward, after_training_exp, before_eval_exp,
+    after_eval_exp.
+
+    Args:
+        model: The model; its matrices are parametrized in place.
+        rule: From scores to masks.
+        start: First scores of a matrix.
+        absolute: Whether the rule chooses by the scores' absolute values.
+        trains_weights: Whether the weights that no earlier task has chosen train along, and scores
+            go on from task to task; else weights stay frozen and scores begin anew.
+
+    Attributes:
+        masks: Of every task, by label and matrix: bits, eight to a byte.
+    """
+
+    def __init__(
+        self,
+        model: TaskModel,
+        *,
+        rule: Rule,
+        start: Callable[[Tensor], Tensor],
+        absolute: bool = False,
+        trains_weights: bool = False,
+    ) -> None:
+        super().__init__()
+        self.trains_weights = trains_weights
+        self.masks: dict[int, dict[str, Tensor]] = {}
+        self._start = start
+        for name, weight in find_matrices(model):
+            scores = start(weight.detach())
+            module = model.get_submodule(name)
+            chosen = ChosenWeights(scores, rule, absolute=absolute)
+            register_parametrization(module, "weight", chosen)
+        self._taken: dict[str, Tensor] = {}
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Start the task's scores."""
+        strategy.optimizer.state.clear()
+        carrier = carrier_of(strategy.model)
+        trained: dict[str, nn.Parameter] = {}
+        for name, chosen, weight in _parametrized(carrier):
+            chosen.fixed = None
+            trained[f"{name} scores"] = chosen.scores
+            if self.trains_weights:
+                trained[name] = weight
+            else:
+                chosen.scores.data.copy_(self._start(weight.detach()))
+        freeze_except_(carrier, trained, label=int(strategy.experience.task_label))
+
+    def after_backward(self, strategy: Any, **kwargs: Any) -> None:
+        """Let no weight move that an earlier task has chosen."""
+        if self.trains_weights and self._taken:
+            for name, _, weight in _parametrized(carrier_of(strategy.model)):
+                if weight.grad is not None:
+                    weight.grad[self._taken[name]] = 0.0
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Keep the task's masks."""
+        own: dict[str, Tensor] = {}
+        for name, chosen, _ in _parametrized(carrier_of(strategy.model)):
+            mask = chosen.chosen()
+            own[name] = pack_bits(mask)
+            self._taken[name] = mask | self._taken.get(name, torch.zeros_like(mask))
+        self.masks[int(strategy.experience.task_label)] = own
+
+    def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Answer with the task's masks; a task that was not learned is answered as it stands."""
+        own = self.masks.get(int(strategy.experience.task_label))
+        for name, chosen, weight in _parametrized(carrier_of(strategy.model)):
+            chosen.fixed = None if own is None else unpack_bits(own[name], weight)
+
+    def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Choose by scores again."""
+        for _, chosen, _ in _parametrized(carrier_of(strategy.model)):
+            chosen.fixed = None
+
+    def stored_bytes(self, model: nn.Module) -> int:
+        """Return the bytes of all masks, and of scores that later tasks go on from."""
+        scores = [c.scores for _, c, _ in _parametrized(model)] if self.trains_weights else []
+        return count_bytes([self.masks, scores if self.masks else []])
+
+
+def largest(share: float) -> Rule:
+    """Return the rule that chooses a share of each matrix, those with the largest scores."""
+
+    def rule(scores: Tensor) -> Tensor:
+        count = max(1, round(share * scores.numel()))
+        mask = torch.zeros(scores.numel(), dtype=torch.bool, device=scores.device)
+        mask[scores.flatten().topk(count, sorted=False).indices] = True
+        return mask.view_as(scores)
+
+    return rule
+
+
+def above(threshold: float) -> Rule:
+    """Return the rule that chooses scores above a threshold."""
+    return lambda scores: scores > threshold
+
+
+def find_matrices(model: TaskModel) -> list[tuple[str, nn.Parameter]]:
+    """Return the graftable matrices, by the path of their module."""
+    chosen: Mapping[str, nn.Parameter] = graftable_parameters(model)
+    return [
+        (name.removesuffix(".weight"), p)
+        for name, p in chosen.items()
+        if p.dim() == 2 and name.endswith(".weight")
+    ]
+
+
+def _parametrized(model: nn.Module) -> Iterator[tuple[str, ChosenWeights, nn.Parameter]]:
+    """Yield path, choice and underlying weights of every matrix."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.utils.parametrize.ParametrizationList):
+            yield name, cast(ChosenWeights, module[0]), cast(nn.Parameter, module.original)
+
+
+def pack_bits(mask: Tensor) -> Tensor:
+    """Return a mask as bits, eight to a byte."""
+    flat = mask.flatten().cpu()
+    flat = nn.functional.pad(flat, (0, -len(flat) % 8)).view(-1, 8)
+    return (flat * (2 ** torch.arange(8))).sum(1).to(torch.uint8)
+
+
+def unpack_bits(packed: Tensor, like: Tensor) -> Tensor:
+    """Return a mask as 0 and 1, in the shape, dtype and device of `like`."""
+    bits = packed[:, None].bitwise_and(2 ** torch.arange(8, dtype=torch.uint8)) != 0
+    return bits.flatten()[: like.numel()].view(like.shape).to(like.device, like.dtype)
+
+
+def stored_mask_bytes(strategy: SupervisedTemplate) -> int:
+    """Return the bytes of all masks of a strategy, and of scores that later tasks go on from."""
+    return find_plugin(strategy, MaskedMatrices).stored_bytes(strategy.model)
+
+
+def mask_bytes(shape: StreamShape) -> float:
+    """Return the bytes of a task's masks."""
+    return sum(math.ceil(weight.numel() / 8) for _, weight in find_matrices(shape.model))

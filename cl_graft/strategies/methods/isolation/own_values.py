@@ -1,0 +1,177 @@
+"""OwnValues: a few parameters have values of their own for every task, and all others stay frozen.
+
+BitFit, LoRA, adapters and prompt tuning share it: nothing that an earlier task is answered
+with ever moves, so backward transfer is exactly 0, and a task does not depend on those before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from avalanche.core import SupervisedPlugin
+from avalanche.training.supervised import Naive
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor, nn
+
+from cl_graft.grafts.graft import load_, snapshot
+from cl_graft.runtime.checkpoints import joined, part_of
+from cl_graft.strategies.heads import carrier_of, heads_of
+from cl_graft.strategies.method import setting
+from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
+from cl_graft.strategies.strategy_inputs import StrategyInputs
+
+__all__ = [
+    "RATES",
+    "OwnValues",
+    "TrainOnly",
+    "freeze_except_",
+    "load_own_values_",
+    "optimizer_setting",
+    "own_value_bytes",
+    "own_value_state",
+    "rate_setting",
+    "train_own_values",
+]
+
+Choose = Callable[[nn.Module], Mapping[str, nn.Parameter]]
+"""Takes a `TaskModel`; returns parameters of it by their full names."""
+
+
+class TrainOnly(SupervisedPlugin, supports_distributed=False):
+    """Train some parameters and the head of the task at hand; freeze all others.
+
+    Runs at: before_training_exp. The optimiser starts with an empty state in every experience.
+
+    Args:
+        choose: The parameters.
+    """
+
+    def __init__(self, choose: Choose) -> None:
+        super().__init__()
+        self.choose = choose
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Freeze."""
+        strategy.optimizer.state.clear()
+        carrier = carrier_of(strategy.model)
+        freeze_except_(carrier, self.choose(carrier), label=int(strategy.experience.task_label))
+
+
+class OwnValues(TrainOnly, supports_distributed=False):
+    """Give every task values of its own in some parameters.
+
+    Every task starts from the values that the parameters have when the first one comes.
+
+    Runs at: before_training_exp, after_training_exp, before_eval_exp, after_eval_exp.
+
+    Attributes:
+        values: The values by task label and name; a task's are never changed.
+    """
+
+    def __init__(self, choose: Choose) -> None:
+        super().__init__(choose)
+        self.values: dict[int, dict[str, Tensor]] = {}
+        self._start: dict[str, Tensor] | None = None
+        self._live: dict[str, Tensor] | None = None
+
+    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Start the task's values."""
+        self._home(strategy)
+        super().before_training_exp(strategy, **kwargs)
+        own = self._own(strategy)
+        if self._start is None:
+            self._start = snapshot(own)
+        load_(carrier_of(strategy.model), self._start)
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Keep the task's values, and put the starting ones back."""
+        label = int(strategy.experience.task_label)
+        self.values[label] = {n: t.cpu() for n, t in snapshot(self._own(strategy)).items()}
+        load_(carrier_of(strategy.model), self._start or {})
+
+    def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Carry the task's values; a task that was not learned is answered as it stands."""
+        self._home(strategy)
+        own = self.values.get(int(strategy.experience.task_label))
+        if own is not None:
+            self._live = snapshot(self._own(strategy))
+            load_(carrier_of(strategy.model), own)
+
+    def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Put the live values back."""
+        self._home(strategy)
+
+    def _own(self, strategy: Any) -> dict[str, nn.Parameter]:
+        return dict(self.choose(carrier_of(strategy.model)))
+
+    def _home(self, strategy: Any) -> None:
+        """Put the live values back, also after an evaluation that an exception interrupted."""
+        if self._live is not None:
+            load_(carrier_of(strategy.model), self._live)
+            self._live = None
+
+
+def freeze_except_(
+    carrier: nn.Module, trained: Mapping[str, nn.Parameter], *, label: int | None
+) -> None:
+    """Let some parameters and one task's head require gradients, and nothing else."""
+    carrier.requires_grad_(False)
+    for parameter in trained.values():
+        parameter.requires_grad_(True)
+    for head in heads_of(carrier, label) if label is not None else ():
+        head.module.requires_grad_(True)
+
+
+def own_value_bytes(strategy: SupervisedTemplate) -> int:
+    """Return the bytes of all tasks' values."""
+    return count_bytes(find_plugin(strategy, OwnValues).values)
+
+
+def own_value_state(strategy: SupervisedTemplate) -> dict[str, Tensor]:
+    """Return all tasks' values and heads."""
+    values = find_plugin(strategy, OwnValues).values
+    carrier = carrier_of(strategy.model)
+    heads = {name: p.detach() for name, p in carrier.named_parameters() if "heads." in name}
+    return joined(heads=heads, **{str(label): own for label, own in values.items()})
+
+
+def load_own_values_(
+    strategy: SupervisedTemplate, experiences: Sequence[Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Give a new strategy the values and heads of earlier tasks."""
+    plugin = find_plugin(strategy, OwnValues)
+    carrier = carrier_of(strategy.model)
+    plugin._start = snapshot(dict(plugin.choose(carrier)))
+    load_(carrier, part_of(tensors, "heads"))
+    for experience in experiences:
+        label = int(experience.task_label)
+        plugin.values[label] = part_of(tensors, str(label))
+
+
+def optimizer_setting() -> Any:
+    """Return the setting of the optimiser."""
+    return setting("adamw", "What trains a task's own values.", choices=("adamw", "sgd"))
+
+
+RATES = (1e-4, 5e-4, 2e-3, 8e-3)
+"""The learning rates among which tuning chooses for what is small and starts at zero."""
+
+
+def rate_setting(default: float, grid: tuple[float, ...] = RATES) -> Any:
+    """Return the setting of the learning rate, in place of the config's."""
+    return setting(default, "Learning rate, in place of the config's.", least=1e-12, grid=grid)
+
+
+def train_own_values(
+    inputs: StrategyInputs, plugin: SupervisedPlugin, *, optimizer: str
+) -> SupervisedTemplate:
+    """Return Naive with a plugin that picks what trains, and without weight decay.
+
+    Args:
+        inputs: What the strategy is built from.
+        plugin: The plugin, such as `OwnValues`.
+        optimizer: ``"sgd"`` or ``"adamw"``.
+    """
+    template = inputs.template_arguments(optimizer=optimizer)
+    return Naive(**template, plugins=inputs.training_plugins(plugin))

@@ -1,0 +1,1 @@
+"""Penalties: weights that mattered to earlier tasks are held near their values."""

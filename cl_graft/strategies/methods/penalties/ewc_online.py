@@ -1,0 +1,38 @@
+"""Online EWC: one running Fisher information for all earlier tasks."""
+
+from __future__ import annotations
+
+from avalanche.training.plugins import EWCPlugin
+from avalanche.training.templates import SupervisedTemplate
+
+from cl_graft.strategies.method import setting
+from cl_graft.strategies.methods.penalties.ewc import ewc_bytes
+from cl_graft.strategies.registry import register_strategy
+from cl_graft.strategies.strategy_inputs import StrategyInputs
+
+__all__ = ["OnlineEWC"]
+
+
+@register_strategy(
+    "ewc_online",
+    family="penalty",
+    source="Schwarz et al., 2018, https://arxiv.org/abs/1805.06370; Avalanche's EWC, online",
+    adds="the first task two copies of all weights, others nothing",
+)
+class OnlineEWC:
+    """Hold weights near their latest values, by an average of all Fisher informations."""
+
+    ewc_lambda: float = setting(
+        100.0,
+        "Weight of the penalty; 0 is Naive.",
+        least=0,
+        grid=(1.0, 10.0, 100.0, 1000.0, 10000.0),
+    )
+    decay_factor: float = setting(0.9, "What is kept of older importances.", least=0, most=1)
+
+    storage_bytes = staticmethod(ewc_bytes)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with Avalanche's `EWCPlugin`, online."""
+        plugin = EWCPlugin(self.ewc_lambda, mode="online", decay_factor=self.decay_factor)
+        return inputs.naive(plugin)

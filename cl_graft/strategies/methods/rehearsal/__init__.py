@@ -1,0 +1,1 @@
+"""Rehearsal: rows of earlier tasks are kept and trained on again."""

@@ -1,0 +1,49 @@
+"""GEM: a step may not raise the loss on kept rows of any earlier task."""
+
+from __future__ import annotations
+
+from avalanche.training.plugins import GEMPlugin
+from avalanche.training.templates import SupervisedTemplate
+
+from cl_graft.strategies.method import StreamShape, setting
+from cl_graft.strategies.methods.rehearsal.head_gradients import HeadGradients
+from cl_graft.strategies.methods.rehearsal.kept_rows import rows_per_task_setting
+from cl_graft.strategies.registry import register_strategy
+from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
+from cl_graft.strategies.strategy_inputs import StrategyInputs
+
+__all__ = ["GEM", "GEMOnHeads"]
+
+
+class GEMOnHeads(HeadGradients, GEMPlugin):
+    """Avalanche's `GEMPlugin`, whose projection reaches the heads of finished tasks, too."""
+
+
+@register_strategy(
+    "gem",
+    family="rehearsal",
+    source="Lopez-Paz and Ranzato, 2017, https://arxiv.org/abs/1706.08840; Avalanche's GEM",
+    adds="`patterns_per_experience` rows",
+    requires="quadprog",
+)
+class GEM:
+    """Project the gradient so that it does not harm kept rows of each earlier task."""
+
+    patterns_per_experience: int = rows_per_task_setting()
+    memory_strength: float = setting(
+        0.5, "Added towards backward transfer.", least=0, grid=(0.0, 0.5, 1.0)
+    )
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `GEMOnHeads`."""
+        return inputs.naive(GEMOnHeads(self.patterns_per_experience, self.memory_strength))
+
+    @staticmethod
+    def storage_bytes(strategy: SupervisedTemplate) -> int:
+        """Return the bytes of the kept rows with their targets and task labels."""
+        plugin = find_plugin(strategy, GEMPlugin)
+        return count_bytes([plugin.memory_x, plugin.memory_y, plugin.memory_tid])
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the rows kept of a task, with their targets and task labels."""
+        return self.patterns_per_experience * (shape.row_bytes + 16)
