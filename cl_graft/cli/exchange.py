@@ -64,7 +64,7 @@ def export_command(
         exported = export_task(
             folder,
             task,
-            form=form,
+            format=form,
             out=out,
             rest=cast(Any, rest),
             model=model,
@@ -79,17 +79,17 @@ def _content(exported: Exported) -> dict[str, Any]:
 
 
 def _lines(exported: Exported) -> list[str]:
-    from cl_graft.integrations.written import listed
+    from cl_graft.integrations.export_record import format_counts
 
     written, size = exported.written, sum(exported.files.values())
     lines = [
-        f"{exported.folder}: task {exported.task!r} as {exported.form}, "
+        f"{exported.folder}: task {exported.task!r} as {exported.format}, "
         f"{exported.coordinates:,} coordinates, {size:,} bytes; how to load it is in README.md"
     ]
     if written.copied:
-        lines.append(f"In whole copies of their modules: {listed(written.copied)}")
+        lines.append(f"In whole copies of their modules: {format_counts(written.copied)}")
     if written.left_out:
-        lines.append(f"LEFT OUT, so answers differ: {listed(written.left_out)}")
+        lines.append(f"LEFT OUT, so answers differ: {format_counts(written.left_out)}")
     if written.inexact:
         lines.append(
             f"{written.inexact:,} values have other bits, as no difference gives theirs; the "
@@ -176,7 +176,7 @@ def import_command(
     """
     from cl_graft.data import Prompt
     from cl_graft.integrations import import_task
-    from cl_graft.integrations.written import listed
+    from cl_graft.integrations.export_record import format_counts
 
     output, names = Output(quiet, as_json), _parts(labels)
     prompt = None
@@ -209,7 +209,7 @@ def import_command(
         f"{'' if imported.new else ', which was there already'}"
     ]
     if imported.left_out:
-        shown.append(f"LEFT OUT, so answers differ: {listed(imported.left_out)}")
+        shown.append(f"LEFT OUT, so answers differ: {format_counts(imported.left_out)}")
     output.result(imported, *shown)
 
 

@@ -3,7 +3,7 @@
 What is exchanged are files: checkpoints of transformers, adapters of PEFT, plain safetensors.
 """
 
-from cl_graft.integrations.export import FORMATS, Exported, export_task
-from cl_graft.integrations.importing import Imported, import_task
+from cl_graft.integrations.task_export import FORMATS, Exported, export_task
+from cl_graft.integrations.task_import import Imported, import_task
 
 __all__ = ["FORMATS", "Exported", "Imported", "export_task", "import_task"]

@@ -1,22 +1,89 @@
-"""The README of an exported task: what it is, and the lines that load it."""
+"""The README of an exported task: what it is, and the lines of Python that answer with it.
+
+The lines need no cl_graft. They define `answer(text, pair)`, which returns the logits of one text,
+of shape (labels,), fp32, in the order of the labels. A prompt is filled as `cl_graft.data.encoding`
+does it: a text that is too long loses its end, the longest of two first; the template is never cut,
+and a special token that a text spells out stays plain characters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
-from cl_graft.integrations.loading_code import loading_code
-from cl_graft.runtime.escaping import for_markdown, for_markdown_code
+from cl_graft.data import Prompt
+from cl_graft.data.encoding import Family, template_halves
+from cl_graft.data.prompts import Piece
+from cl_graft.runtime.escaping import for_markdown, for_markdown_code, for_python
 
-__all__ = ["manual"]
+__all__ = ["make_readme"]
+
+_CLASSES = {
+    "encoder": "AutoModel",
+    "masked_lm": "AutoModelForMaskedLM",
+    "causal_lm": "AutoModelForCausalLM",
+}
+_LENGTH = 128
+"""Tokens a row where the bank does not say."""
+
+_ASKING = """\
+probe = tokenizer("a", return_special_tokens_mask=True)
+marks = probe.special_tokens_mask  # what the tokenizer puts around a text
+begin = probe.input_ids[: marks.index(0)]
+end = probe.input_ids[len(marks) - marks[::-1].index(0) :]
+names = ["bos", "eos", "cls", "sep", "mask", "pad"]
+others = [getattr(tokenizer, f"{name}_token_id") for name in names]
+special = set(tokenizer.all_special_ids)
+if tokenizer.unk_token_id not in others:
+    special.discard(tokenizer.unk_token_id)
 
 
-def manual(record: Mapping[str, Any], *, form: str) -> str:
-    """Write the README of an export.
+def filled(field, text, pair):
+    value = (pair if field.startswith("text_pair") else text).strip()
+    if field.endswith("-") and value and unicodedata.category(value[-1]).startswith("P"):
+        value = value[:-1]  # its last character, where that is punctuation
+    return value[:1].lower() + value[1:] if field.rstrip("-").endswith("_lower") else value
+
+
+def tokens(half, text, pair):  # each with its owner: 0 and 1 are the texts, -1 is the template
+    whole, owners, found = "", [], []
+    for literal, field in half:
+        value = filled(field, text, pair) if field else ""
+        whole += literal + value
+        owners += [-2 if character.isspace() else -1 for character in literal]
+        owners += [int(field.startswith("text_pair"))] * len(value)
+    options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
+    batch = tokenizer(whole, return_offsets_mapping=True, **options)
+    for token, (start, stop) in zip(batch.input_ids, batch.offset_mapping):
+        covered = owners[start:stop] or owners[max(start - 1, 0) : start + 1]
+        texts = [owner for owner in covered if owner >= 0]
+        if token not in special:
+            found.append((token, texts[0] if texts and -1 not in covered else -1))
+    return found
+
+
+def ask(text, pair=None):  # what is too long is cut off the ends of the texts, the longest first
+    halves = [tokens(half, text, pair) for half in template]
+    left = [sum(owner == number for half in halves for _, owner in half) for number in (0, 1)]
+    for _ in range(len(begin) + sum(map(len, halves)) + len(middle) + len(end) - max_length):
+        left[0 if left[0] >= left[1] else 1] -= 1
+    ids = list(begin)
+    for number, half in enumerate(halves):
+        ids += middle if number else []
+        for token, owner in half:
+            if owner >= 0:
+                left[owner] -= 1
+            if owner < 0 or left[owner] >= 0:
+                ids.append(token)
+    return ids + end"""
+
+
+def make_readme(record: Mapping[str, Any], *, format: str) -> str:
+    """Write the text of the README of an export.
 
     Args:
         record: What `task.json` holds.
-        form: The format.
+        format: A name in `FORMATS`.
     """
     base, names = record["base"], record.get("label_names") or []
     pinned = f" (revision {for_markdown(base['revision'])})" if "revision" in base else ""
@@ -44,4 +111,140 @@ def manual(record: Mapping[str, Any], *, form: str) -> str:
     if left_out := record.get("left_out"):
         counts = ", ".join(f"{count:,} of {kind}" for kind, count in left_out.items())
         lines.append(f"- **Left out**, as the format cannot hold them: {counts}. Answers differ.")
-    return "\n".join([*lines, "", "```python", loading_code(record, form=form), "```", ""])
+    return "\n".join([*lines, "", "```python", _loading_code(record, format), "```", ""])
+
+
+def _loading_code(record: Mapping[str, Any], format: str) -> str:
+    """Write the lines that define `answer(text, pair)`."""
+    classifier = bool(record.get("classifier"))
+    auto = "AutoModelForSequenceClassification" if classifier else _CLASSES[record["family"]]
+    headed = record["family"] == "encoder" and not classifier
+    prompted = record["family"] != "encoder"
+    imports = {
+        "from pathlib import Path",
+        "import torch",
+        f"from transformers import {auto}, AutoTokenizer",
+        *(["from peft import PeftModel"] if format == "peft-shira" else []),
+        *(["from safetensors.torch import load_file"] if headed or "overlay" in format else []),
+        *(["import unicodedata"] if prompted else []),
+    }
+    load = _load(record, auto, format)
+    if headed and "overlay" in format:
+        load.append('head = {key[5:]: overlay[key] for key in overlay if key.startswith("head.")}')
+    elif headed:
+        load.append('head = load_file(folder / "head.safetensors")')
+    if prompted:
+        prompt = Prompt(record["prompt"]["template"], record["prompt"]["words"])
+        length = record.get("max_length", _LENGTH)
+        load += ["", *_asking_code(prompt, family=record["family"], max_length=length)]
+    answer = _answer(record, classifier=classifier)
+    lines = [*sorted(imports, key=str.split), "", *load, "", "", *answer]
+    return "\n".join(lines)
+
+
+def _load(record: Mapping[str, Any], auto: str, format: str) -> list[str]:
+    base = record["base"]
+    lines = ['folder = Path(".")  # where this file lies']
+    where = ["folder"]
+    if format != "hf":
+        lines.append(f"base = {for_python(base['model'])}  # its folder, or its name on the hub")
+        where = ["base"]
+        where += [f"revision={for_python(base['revision'])}"] if "revision" in base else []
+    options = [*where, f"dtype=torch.{base['dtype']}"]
+    options += ["add_pooling_layer=False"] if record.get("without_pooler") else []
+    lines += [
+        f"tokenizer = AutoTokenizer.from_pretrained({', '.join(where)})",
+        f"model = {auto}.from_pretrained({', '.join(options)}).eval()",
+    ]
+    if format == "peft-shira":
+        lines.append("model = PeftModel.from_pretrained(model, folder).eval()")
+    if format == "safetensors-overlay":
+        lines += [
+            'overlay = load_file(folder / "overlay.safetensors")',
+            "for name, parameter in model.named_parameters():",
+            '    if f"{name}.index" in overlay:',
+            '        index, values = overlay[f"{name}.index"], overlay[f"{name}.values"]',
+            "        parameter.data.view(-1)[index.long()] = values",
+        ]
+    return lines
+
+
+def _answer(record: Mapping[str, Any], *, classifier: bool) -> list[str]:
+    """Return the lines of `answer`."""
+    start = ["@torch.no_grad()", "def answer(text, pair=None):"]
+    if record["family"] == "encoder":
+        length = for_python(record.get("max_length", _LENGTH))
+        start += [
+            f'    cut = {{"truncation": "longest_first", "max_length": {length}}}',
+            '    options = {"split_special_tokens": True, "return_tensors": "pt", **cut}',
+            "    batch = tokenizer(text, pair, **options)",
+        ]
+        if classifier:
+            return [*start, "    return model(**batch).logits[0].float()"]
+        pooled = "states[:, 0]"
+        if record.get("pooling") != "first":
+            pooled = "states.sum(1) / states.shape[1]"
+        return [
+            *start,
+            "    states = model(**batch).last_hidden_state.float()",
+            f"    features = {pooled}",
+            *_head(record),
+        ]
+    labels = record["label_token_ids"]
+    start.append("    ids = ask(text, pair)")
+    if record["family"] == "masked_lm":
+        words = for_python([tokens[0] for tokens in labels])
+        return [
+            *start,
+            "    logits = model(torch.tensor([ids])).logits[0, ids.index(tokenizer.mask_token_id)]",
+            f"    return logits[{words}].float()",
+        ]
+    return [
+        *start,
+        "    scores = []",
+        f"    for label in {for_python(labels)}:",
+        "        logits = model(torch.tensor([ids + label])).logits[0].float().log_softmax(-1)",
+        "        spoken = range(len(ids) - 1, len(ids + label) - 1)",
+        "        scores.append(logits[spoken, label].sum())",
+        "    return torch.stack(scores)",
+    ]
+
+
+def _head(record: Mapping[str, Any]) -> list[str]:
+    """Return the lines that make logits of `features` with the tensors of `head`."""
+    linear = "torch.nn.functional.linear"
+    activation = record.get("activation")
+    if activation is None:
+        return [
+            '    features = features.to(head["weight"].dtype)',
+            f'    return {linear}(features, head["weight"], head["bias"])[0].float()',
+        ]
+    function = "torch.tanh" if activation == "tanh" else f"torch.nn.functional.{activation}"
+    return [
+        f'    inner = {linear}(features, head["dense.weight"], head["dense.bias"])',
+        f'    return {linear}({function}(inner), head["out.weight"], head["out.bias"])[0].float()',
+    ]
+
+
+def _asking_code(prompt: Prompt, *, family: str, max_length: int) -> list[str]:
+    """Write the lines that define `ask(text, pair)`, which returns token ids.
+
+    They need `tokenizer`, and `unicodedata` to be imported.
+    """
+    halves = ", ".join(map(_half, template_halves(prompt, cast(Family, family))))
+    where = "before the mask, and behind it" if prompt.masked else "what is asked"
+    code = _ASKING
+    if not prompt.masked:  # the label's string follows, so nothing ends the row
+        line = next(line for line in code.splitlines() if line.startswith("end = "))
+        code = code.replace(line, "end = []")
+    return [
+        f"max_length = {for_python(max_length)}",
+        f"template = [{halves}]  # {where}",
+        f"middle = {'[tokenizer.mask_token_id]' if prompt.masked else '[]'}",
+        *code.splitlines(),
+    ]
+
+
+def _half(pieces: Sequence[Piece]) -> str:
+    rows = (f"({for_python(piece.literal)}, {for_python(piece.field)})" for piece in pieces)
+    return f"[{', '.join(rows)}]"

@@ -41,7 +41,7 @@ class Overlay:
         changes: Flat numbers and values, as the file holds them, by the parameter's
             name in the checkpoint.
         head: The task's head, names relative to it.
-        record: What `task_record` said of the task.
+        record: What `describe_task` said of the task.
     """
 
     changes: Mapping[str, tuple[Tensor, Tensor]]
@@ -55,7 +55,7 @@ def write_overlay(graft: Graft, entry: Entry, record: Mapping[str, Any], path: P
     Args:
         graft: All that answers the task.
         entry: Where its head comes from.
-        record: What `task_record` says of the task.
+        record: What `describe_task` says of the task.
         path: The file.
     """
     path = Path(path)

@@ -25,8 +25,12 @@ from torch import Tensor, nn
 from cl_graft.banks.open_bank import OpenBank
 from cl_graft.errors import InputError, find
 from cl_graft.grafts.graft import Graft
-from cl_graft.integrations.checkpoint import save_head, skips_pooler
-from cl_graft.integrations.written import Written, listed
+from cl_graft.integrations.export_record import (
+    WrittenGraft,
+    format_counts,
+    save_head,
+    skips_pooler,
+)
 
 __all__ = ["Rest", "write_shira"]
 
@@ -71,7 +75,7 @@ class _Part:
         return math.ceil(len(self.index) / sum(self.shape))
 
 
-def write_shira(opened: OpenBank, position: int, into: Path | str, *, rest: Rest) -> Written:
+def write_shira(opened: OpenBank, position: int, into: Path | str, *, rest: Rest) -> WrittenGraft:
     """Write the adapter that turns the base into the model that answers an entry.
 
     Args:
@@ -114,7 +118,7 @@ def write_shira(opened: OpenBank, position: int, into: Path | str, *, rest: Rest
         record["without_pooler"] = skips_pooler(model.backbone)
         save_head(bank.entries[position], into)
     error = torch.cat(errors)
-    return Written(
+    return WrittenGraft(
         record=record,
         left_out=_counted(left_out),
         copied=_counted(copied),
@@ -147,14 +151,14 @@ def _others(parts: list[_Part], rest: Rest) -> tuple[list[_Part], list[_Part]]:
         raise InputError(
             "a SHiRA adapter holds some weights of each nn.Linear and nothing else: "
             f"{sum(counts.values()):,} of {total:,} coordinates are not of that kind "
-            f"({listed(counts)}); choose --rest copy (whole copies of their modules stand beside "
-            "it), --rest leave-out, or another format"
+            f"({format_counts(counts)}); choose --rest copy (whole copies of their modules stand "
+            "beside it), --rest leave-out, or another format"
         )
     paths = {part.path for part in others} if rest == "copy" else set[str]()
     if all(part.path in paths for part in held):
         raise InputError(
             "a SHiRA adapter holds weights of nn.Linear, and of this graft it would hold none "
-            f"({listed(_counted(parts))}): export it as hf or safetensors-overlay"
+            f"({format_counts(_counted(parts))}): export it as hf or safetensors-overlay"
         )
     if rest == "copy":
         return [part for part in parts if part.path in paths], []

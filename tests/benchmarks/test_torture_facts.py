@@ -43,7 +43,7 @@ def bank(tiny_roberta: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def exported(bank: Path, out: Path) -> str:
-    export_task(bank, 0, form="safetensors-overlay", out=out)
+    export_task(bank, 0, format="safetensors-overlay", out=out)
     return (out / "README.md").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""What can be imported, and what each source makes of the base.
+"""Sources of an import: what they are, and the tuned model that each makes of the base.
 
 Every source becomes a tuned model of the same architecture; where it moved the base is then seen by
 comparing. That way an adapter counts as what its own library computes, and nothing that it changes
@@ -10,22 +10,30 @@ from __future__ import annotations
 import copy
 import json
 import re
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError, first_line
 from cl_graft.grafts.region import check_index
-from cl_graft.integrations.classifiers import head_from
+from cl_graft.integrations.composable_sft import SPARSE_TUNING, read_sparse_tuning
 from cl_graft.integrations.overlay import read_overlay
-from cl_graft.integrations.sparse_tunings import SPARSE_TUNING, read_sparse_tuning
+from cl_graft.integrations.peft_adapter import (
+    ADAPTER,
+    ADAPTER_CONFIG,
+    adapted_modules,
+    classifier_shapes,
+    merge_adapter,
+    read_adapter,
+    stored_parameters,
+)
+from cl_graft.integrations.sequence_classifier import head_from
 from cl_graft.models import Loaded, graftable_parameters, load_model
 from cl_graft.models.heads import PooledHead
 from cl_graft.models.quiet import quiet
@@ -35,13 +43,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 __all__ = ["Source", "Tuned", "find_source", "read_source"]
-
-_ADAPTER, _ADAPTER_CONFIG = "adapter_model.safetensors", "adapter_config.json"
-_PEFT_KEY = "base_model.model."
-_OWN = re.compile(r"\.(lora_\w+|shira_\w+|modules_to_save)\b.*$|\.(weight|bias)$")
-"""What follows a module's path in the names of an adapter's tensors."""
-_WRAPPED = re.compile(r"\.(base_layer|modules_to_save\.default)(?=\.)")
-"""What PEFT puts into the names of the parameters of modules that it wraps."""
 
 
 @dataclass(frozen=True)
@@ -91,14 +92,14 @@ def find_source(path: Path | str) -> Source:
     folder = path if path.is_dir() else path.parent
     if (folder / "task.json").is_file():
         record = _task_record(folder / "task.json")
-    if (path / _ADAPTER_CONFIG).is_file():
-        if not (path / _ADAPTER).is_file():
+    if (path / ADAPTER_CONFIG).is_file():
+        if not (path / ADAPTER).is_file():
             raise InputError(
-                f"{path} holds no {_ADAPTER}: adapters are read from safetensors alone, so save a "
+                f"{path} holds no {ADAPTER}: adapters are read from safetensors alone, so save a "
                 "pickled one (adapter_model.bin) again with safe_serialization=True"
             )
-        heads = _heads_of_adapter(path / _ADAPTER)
-        task = _json(path / _ADAPTER_CONFIG).get("task_type")
+        heads = classifier_shapes(path)
+        task = _json(path / ADAPTER_CONFIG).get("task_type")
         classifier = task == "SEQ_CLS" or bool(heads)
         return Source("adapter", path, classifier, _classes(heads), record)
     if path.name == SPARSE_TUNING or (path / SPARSE_TUNING).is_file():
@@ -114,7 +115,7 @@ def find_source(path: Path | str) -> Source:
     if not path.exists():
         raise InputError(f"there is no file or folder {path}")
     raise InputError(
-        f"{path} is nothing that can be imported: expected a folder with {_ADAPTER_CONFIG} (PEFT), "
+        f"{path} is nothing that can be imported: expected a folder with {ADAPTER_CONFIG} (PEFT), "
         f"{SPARSE_TUNING} (composable-sft), overlay.safetensors, or config.json and weights"
     )
 
@@ -176,71 +177,10 @@ def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool)
 
 
 def _read_adapter(source: Source, loaded: Loaded) -> Tuned:
-    try:
-        from peft import PeftModel, get_peft_model_state_dict
-    except ImportError as error:
-        raise InputError("adapters are read with peft: pip install 'cl-graft[peft]'") from error
-
-    held = _adapter_tensors(source.path / _ADAPTER)
-    names = [name.removeprefix(_PEFT_KEY) for name in held]
-    whole = _model_with({_OWN.sub("", name) for name in names}, loaded, source, modules=True)
-    try:
-        with quiet(), warnings.catch_warnings():
-            # PEFT asks transformers by a name that is on its way out, and torch for sparse tensors.
-            warnings.simplefilter("ignore", FutureWarning)
-            warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly")
-            adapted: Any = PeftModel.from_pretrained(cast(Any, copy.deepcopy(whole)), source.path)
-            adapted.merge_adapter()
-    except (AttributeError, ValueError, RuntimeError, KeyError, TypeError) as error:
-        raise InputError(
-            f"{source.path} cannot be merged into {loaded.name!r}: {first_line(error)}"
-        ) from error
-    if unknown := sorted(held.keys() - get_peft_model_state_dict(adapted).keys()):
-        raise InputError(
-            f"{source.path / _ADAPTER} holds {unknown[0]!r}{_more(unknown)}, which the adapter "
-            f"that {_ADAPTER_CONFIG} describes does not have"
-        )
-    merged = {
-        _WRAPPED.sub("", name.removeprefix(_PEFT_KEY)): tensor
-        for name, tensor in adapted.named_parameters()
-        if ".original_module." not in name
-    }
-    with torch.no_grad():
-        for name, parameter in whole.named_parameters():
-            parameter.copy_(merged[name])
+    held = read_adapter(source.path)
+    whole = _model_with(adapted_modules(held), loaded, source, modules=True)
+    merge_adapter(whole, source.path, held, name=loaded.name)
     return _tuned(whole, loaded, source, head=_head_file(source.path))
-
-
-def _adapter_tensors(path: Path) -> dict[str, Tensor]:
-    """Return the tensors of an adapter.
-
-    Raises:
-        InputError: If one is NaN or infinite, or the places of a sparse one are none.
-    """
-    try:
-        held = load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
-    for name, tensor in held.items():
-        if not bool(tensor.isfinite().all()):
-            raise InputError(f"{path} holds NaN or infinities in {name!r}")
-        if name.endswith(".shira_indices"):
-            _check_places(tensor, name, path)
-    return held
-
-
-def _check_places(places: Tensor, name: str, path: Path) -> None:
-    """Refuse rows and columns, (2, n), that are no whole numbers from 0 or repeat themselves."""
-    if places.dim() != 2 or len(places) != 2 or places.is_floating_point():
-        raise InputError(
-            f"{path}: {name!r} must be rows and columns as whole numbers, (2, n), got "
-            f"{tuple(places.shape)} of {places.dtype}"
-        )
-    rows, columns = places.long()
-    width = int(columns.max()) + 1 if places.numel() else 1
-    flat = rows * width + columns
-    if bool((places < 0).any()) or len(flat.unique()) != len(flat):
-        raise InputError(f"{path}: {name!r} holds places below 0, or one of them twice")
 
 
 def _model_with(
@@ -277,7 +217,11 @@ def _classifier(loaded: Loaded, source: Source) -> nn.Module:
         whole, info = AutoModelForSequenceClassification.from_pretrained(
             loaded.path, dtype=_dtype(loaded), output_loading_info=True, **options
         )
-    brought = {name.removeprefix(_PEFT_KEY) for name in _tensor_names(source)}
+    brought = (
+        set(read_sparse_tuning(source.path).head)
+        if source.kind == "sparse tuning"
+        else stored_parameters(source.path)
+    )
     missing = sorted(name for name in info["missing_keys"] if name not in brought)
     if missing:
         raise InputError(
@@ -285,13 +229,6 @@ def _classifier(loaded: Loaded, source: Source) -> nn.Module:
             f"the base {loaded.name!r} holds: it was random when the source was trained"
         )
     return whole.eval()
-
-
-def _tensor_names(source: Source) -> set[str]:
-    if source.kind == "sparse tuning":
-        return set(read_sparse_tuning(source.path).head)
-    with safe_open(source.path / _ADAPTER, framework="pt") as file:
-        return {name.replace(".modules_to_save.", ".") for name in file.keys()}  # noqa: SIM118
 
 
 def _change(
@@ -376,16 +313,6 @@ def _head_file(folder: Path) -> dict[str, Tensor]:
         return load_file(path) if path.is_file() else {}
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {first_line(error)}") from error
-
-
-def _heads_of_adapter(path: Path) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the tensors in an adapter that are a classifier's."""
-    with safe_open(path, framework="pt") as file:
-        return {
-            name: tuple(file.get_slice(name).get_shape())
-            for name in file.keys()  # noqa: SIM118
-            if re.search(r"\.(classifier|score|pre_classifier)\.", name)
-        }
 
 
 def _classes(heads: Mapping[str, tuple[int, ...]]) -> int:

@@ -1,9 +1,10 @@
 """Write one task of a bank as files that other tools read.
 
-    export_task("runs/demo/grafting/seed0", "sentiment", form="hf", out="sentiment")
+    export_task("runs/demo/grafting/seed0", "sentiment", format="hf", out="sentiment")
 
 The folder appears when it is complete. Beside the files of the format it holds `task.json`, with
-the labels and how texts are posed, and a README with the lines that load it, without this package.
+the labels and how the model reads texts, and a README with the lines of Python that load the task
+without this package.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from cl_graft.banks.bank_of_run import bank_folder
-from cl_graft.banks.open_bank import open_bank
+from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.errors import InputError, InUse, find
 from cl_graft.grafts.bank import find_entry
-from cl_graft.integrations.checkpoint import write_checkpoint
-from cl_graft.integrations.export_readme import manual
+from cl_graft.integrations.export_readme import make_readme
+from cl_graft.integrations.export_record import WrittenGraft, describe_task, save_head, skips_pooler
 from cl_graft.integrations.overlay import write_overlay
+from cl_graft.integrations.sequence_classifier import as_classifier
 from cl_graft.integrations.shira import Rest, write_shira
-from cl_graft.integrations.task_record import task_record
-from cl_graft.integrations.written import Written
+from cl_graft.models.quiet import quiet
 from cl_graft.storage import load_bank, only_writer, told_of_full_disks, writing
 from cl_graft.storage.files import is_partial
 
@@ -51,7 +53,7 @@ class Exported:
     Attributes:
         folder: Where.
         task: The task's name.
-        form: The format.
+        format: The format, a name in `FORMATS`.
         coordinates: Coordinates of the graft that answers the task.
         written: What the files hold of them.
         files: Bytes by name.
@@ -59,9 +61,9 @@ class Exported:
 
     folder: Path
     task: str
-    form: str
+    format: str
     coordinates: int
-    written: Written
+    written: WrittenGraft
     files: Mapping[str, int]
 
 
@@ -69,7 +71,7 @@ def export_task(
     folder: Path | str,
     task: str | int,
     *,
-    form: str,
+    format: str,
     out: Path | str,
     rest: Rest = "refuse",
     model: str | None = None,
@@ -80,7 +82,7 @@ def export_task(
     Args:
         folder: A bank, or a run that holds one.
         task: A task's name (its latest entry) or the position of an entry.
-        form: One of `FORMATS`.
+        format: A name in `FORMATS`.
         out: The folder to make; it may exist if it is empty.
         rest: What to do with coordinates that ``"peft-shira"`` cannot express, as its adapters hold
             weights of `nn.Linear` alone: ``"refuse"``, ``"leave-out"``, or ``"copy"`` the modules
@@ -93,7 +95,7 @@ def export_task(
             express the graft.
         BankError: If the bank cannot be read, or the base is another one.
     """
-    find(FORMATS, form, missing="no format")
+    find(FORMATS, format, missing="no format")
     where, out = bank_folder(folder), Path(out)
     bank = load_bank(where)
     position = find_entry(bank, task)
@@ -104,30 +106,30 @@ def export_task(
             "the bank does not record its model's family: it was made in Python around a model of "
             "one's own, so write the graft into that model and save it yourself"
         )
-    record, graft = task_record(bank, position), bank.answer(position)
+    record, graft = describe_task(bank, position), bank.answer(position)
     if record["family"] != "encoder" and not {"prompt", "label_token_ids"} <= record.keys():
         raise InputError(
             f"the bank does not record the prompt of {bank.entries[position].task!r}, or the "
             "tokens of its labels, so nobody could be told how to ask it"
         )
     with _appearing(out) as into:
-        if form == "safetensors-overlay":
+        if format == "safetensors-overlay":
             write_overlay(graft, bank.entries[position], record, into / "overlay.safetensors")
-            written = Written()
+            written = WrittenGraft()
         else:
             opened = open_bank(where, model=model, trust_remote_code=trust_remote_code)
-            if form == "hf":
-                written = write_checkpoint(opened, position, into)
+            if format == "hf":
+                written = _write_checkpoint(opened, position, into)
             else:
                 written = write_shira(opened, position, into, rest=rest)
         record |= written.record
         text = json.dumps(record, indent=1, ensure_ascii=False)
         (into / "task.json").write_text(f"{text}\n", encoding="utf-8")
-        (into / "README.md").write_text(manual(record, form=form), encoding="utf-8")
+        (into / "README.md").write_text(make_readme(record, format=format), encoding="utf-8")
     return Exported(
         folder=out,
         task=bank.entries[position].task,
-        form=form,
+        format=format,
         coordinates=len(graft),
         written=written,
         files={path.name: path.stat().st_size for path in sorted(out.iterdir())},
@@ -157,3 +159,29 @@ def _appearing(out: Path) -> Iterator[Path]:
             os.replace(aside, out)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
+
+
+def _write_checkpoint(opened: OpenBank, position: int, into: Path) -> WrittenGraft:
+    """Write the model that answers an entry, with its tokenizer and, where needed, its head.
+
+    Args:
+        opened: The bank on its model, which carries the entry afterwards.
+        position: The entry.
+        into: A folder that exists.
+    """
+    opened.carry(position)
+    model, entry = opened.loaded.model, opened.bank.entries[position]
+    backbone: Any = model.backbone
+    record: dict[str, Any] = {"class": type(backbone).__name__}
+    if model.family == "encoder":
+        classifier = as_classifier(model, entry)
+        if classifier is None:
+            save_head(entry, into)
+            record["without_pooler"] = skips_pooler(backbone)
+        else:
+            backbone = classifier
+            record = {"class": type(classifier).__name__, "classifier": True}
+    with quiet():
+        backbone.save_pretrained(into)
+        opened.loaded.tokenizer.save_pretrained(into)
+    return WrittenGraft(record=record)

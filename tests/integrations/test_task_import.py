@@ -25,8 +25,8 @@ from cl_graft.banks.verify import verify
 from cl_graft.data import Prompt
 from cl_graft.errors import BankError, WrongBase
 from cl_graft.integrations import export_task, import_task
+from cl_graft.integrations.composable_sft import read_sparse_tuning
 from cl_graft.integrations.overlay import OVERLAY
-from cl_graft.integrations.sparse_tunings import read_sparse_tuning
 from cl_graft.storage import load_bank
 from cl_graft.storage.files import pack, unpack
 
@@ -70,7 +70,7 @@ def test_a_tuned_classifier_answers_as_in_transformers_and_goes_back_there(kind,
     report = verify(tmp_path / "bank")
     assert report.ok
     assert [entry.weights for entry in report.entries] == ["same bits"]
-    export_task(tmp_path / "bank", "mine", form="hf", out=tmp_path / "back")
+    export_task(tmp_path / "bank", "mine", format="hf", out=tmp_path / "back")
     config = json.loads((tmp_path / "back" / "config.json").read_text())
     assert config["architectures"] == [type(model).__name__]
     assert config["id2label"] == {str(number): name for number, name in LABELS.items()}
@@ -207,7 +207,7 @@ def test_a_sparse_tuning_that_would_run_something_is_refused(tiny_roberta, tmp_p
 def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_path, form, family):
     bank = bank_of_family(family)
     out = tmp_path / "out"
-    export_task(bank, "sentiment", form=form, out=out, rest="copy")
+    export_task(bank, "sentiment", format=form, out=out, rest="copy")
     base = load_bank(bank).base.model
     import_task(out, tmp_path / "bank", task="sentiment", base=base)
     before, after = load_bank(bank).answer(0), load_bank(tmp_path / "bank").answer(0)
@@ -234,13 +234,13 @@ def test_imports_stand_side_by_side_in_one_bank(tiny_roberta, tmp_path):
 
 def test_a_bank_whose_tasks_build_on_each_other_takes_no_import(bank_of_family, tmp_path):
     bank = bank_of_family("mean")
-    export_task(bank, "sentiment", form="safetensors-overlay", out=tmp_path / "out")
+    export_task(bank, "sentiment", format="safetensors-overlay", out=tmp_path / "out")
     with pytest.raises(InputError, match="prefix mode, whose tasks build on each other"):
         import_task(tmp_path / "out", bank, task="again")
 
 
 def test_values_for_another_base_are_refused(bank_of_family, tiny_distilbert, tmp_path):
-    export_task(bank_of_family("mean"), 0, form="safetensors-overlay", out=tmp_path / "out")
+    export_task(bank_of_family("mean"), 0, format="safetensors-overlay", out=tmp_path / "out")
     with pytest.raises(WrongBase):
         import_task(tmp_path / "out", tmp_path / "bank", task="mine", base=str(tiny_distilbert))
 
@@ -334,7 +334,7 @@ def test_an_adapter_that_peft_would_take_for_another_is_refused(kind, tiny_rober
 
 def overlaid(bank: Path, folder: Path, change: Callable[[dict[str, Tensor]], object]) -> Path:
     """Export a task as an overlay and write its tensors anew, with checksums that fit."""
-    export_task(bank, "answers", form="safetensors-overlay", out=folder)
+    export_task(bank, "answers", format="safetensors-overlay", out=folder)
     path = folder / "overlay.safetensors"
     record, tensors = unpack(path.read_bytes(), format=OVERLAY, name="overlay")
     change(tensors)
@@ -406,7 +406,7 @@ def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_famil
     before = open_bank(bank)
     metadata = before.bank.entries[0].metadata
     assert metadata["temperature"]
-    export_task(bank, "sentiment", form=form, out=tmp_path / "out")
+    export_task(bank, "sentiment", format=form, out=tmp_path / "out")
     base = before.bank.base.model
     import_task(tmp_path / "out", tmp_path / "again", task="sentiment", base=base)
     after = open_bank(tmp_path / "again")
@@ -423,7 +423,7 @@ def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_famil
 
 
 def test_a_part_of_a_graft_does_not_take_the_calibration_of_the_whole(bank_of_family, tmp_path):
-    export_task(bank_of_family("mean"), "sentiment", form="hf", out=tmp_path / "out")
+    export_task(bank_of_family("mean"), "sentiment", format="hf", out=tmp_path / "out")
     base = open_bank(bank_of_family("mean")).bank.base.model
     told = json.loads((tmp_path / "out" / "task.json").read_text())
     assert told["temperature"]
@@ -442,7 +442,7 @@ def test_a_part_of_a_graft_does_not_take_the_calibration_of_the_whole(bank_of_fa
     ],
 )
 def test_a_task_json_that_no_export_writes_is_refused(bank_of_family, tmp_path, record, said):
-    export_task(bank_of_family("mean"), "sentiment", form="hf", out=tmp_path / "out")
+    export_task(bank_of_family("mean"), "sentiment", format="hf", out=tmp_path / "out")
     path = tmp_path / "out" / "task.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | record))
     with pytest.raises(InputError, match=f"describes no task: {said}"):
@@ -452,7 +452,7 @@ def test_a_task_json_that_no_export_writes_is_refused(bank_of_family, tmp_path, 
 def test_the_same_import_again_says_that_it_is_there_and_changes_nothing(bank_of_family, tmp_path):
     bank = bank_of_family("mean")
     base = load_bank(bank).base.model
-    export_task(bank, "sentiment", form="safetensors-overlay", out=tmp_path / "out")
+    export_task(bank, "sentiment", format="safetensors-overlay", out=tmp_path / "out")
     first = import_task(tmp_path / "out", tmp_path / "bank", task="a", base=base)
     before = {p: p.read_bytes() for p in (tmp_path / "bank").rglob("*") if p.is_file()}
     again = import_task(tmp_path / "out", tmp_path / "bank", task="a", base=base)

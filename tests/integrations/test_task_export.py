@@ -50,7 +50,7 @@ def test_the_lines_of_the_readme_give_the_logits_of_the_bank(
     bank = bank_of_family(family)
     opened = open_bank(bank)
     for task in ("sentiment", "answers"):
-        assert export_task(bank, task, form=form, out=tmp_path / task).coordinates > 0
+        assert export_task(bank, task, format=form, out=tmp_path / task).coordinates > 0
     for task, text, pair in ASKED + LONG:
         found = answered(tmp_path / task, text, pair)
         wanted = expected(opened, task, text, pair)
@@ -64,7 +64,7 @@ def test_the_lines_of_the_readme_give_the_logits_of_the_bank(
 def test_a_checkpoint_holds_the_bits_of_the_grafted_base(bank_of_family, tmp_path, family):
     bank = bank_of_family(family)
     opened = open_bank(bank)
-    export_task(bank, "answers", form="hf", out=tmp_path / "out")
+    export_task(bank, "answers", format="hf", out=tmp_path / "out")
     metadata = opened.bank.base.metadata
     again = load_model(
         str(tmp_path / "out"),
@@ -89,7 +89,7 @@ def test_a_checkpoint_has_the_tensors_of_the_base_as_tools_that_merge_expect(
 ):
     """As mergekit reads models: a config that names the class, and tensors by name and shape."""
     bank = bank_of_family(family)
-    export_task(bank, "answers", form="hf", out=tmp_path / "out")
+    export_task(bank, "answers", format="hf", out=tmp_path / "out")
     base = Path(open_bank(bank).bank.base.model)
     assert shapes(tmp_path / "out") == shapes(base)
     configs = [json.loads((f / "config.json").read_text()) for f in (tmp_path / "out", base)]
@@ -105,7 +105,7 @@ def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def test_an_export_says_what_it_is(bank_of_family, tmp_path):
     bank = bank_of_family("masked_lm")
-    export_task(bank, "sentiment", form="safetensors-overlay", out=tmp_path / "out")
+    export_task(bank, "sentiment", format="safetensors-overlay", out=tmp_path / "out")
     record = json.loads((tmp_path / "out" / "task.json").read_text())
     entry = open_bank(bank).bank.entries[0]
     assert record["label_names"] == ["negative", "positive"]
@@ -121,13 +121,13 @@ def test_a_folder_in_use_and_unknown_names_are_refused_and_leave_nothing(bank_of
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "mine.txt").write_text("mine")
     with pytest.raises(InputError, match="exists already"):
-        export_task(bank, "answers", form="hf", out=tmp_path / "full")
+        export_task(bank, "answers", format="hf", out=tmp_path / "full")
     with pytest.raises(InputError, match="did you mean 'answers'"):
-        export_task(bank, "answer", form="hf", out=tmp_path / "out")
+        export_task(bank, "answer", format="hf", out=tmp_path / "out")
     with pytest.raises(InputError, match="no format 'onnx'"):
-        export_task(bank, "answers", form="onnx", out=tmp_path / "out")
+        export_task(bank, "answers", format="onnx", out=tmp_path / "out")
     with pytest.raises(InputError, match="--rest is refuse, leave-out or copy"):
-        export_task(bank, "answers", form="peft-shira", out=tmp_path / "out", rest="drop")  # type: ignore
+        export_task(bank, "answers", format="peft-shira", out=tmp_path / "out", rest="drop")  # type: ignore
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
@@ -150,7 +150,7 @@ from cl_graft.integrations import export_task
 resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, resource.RLIM_INFINITY))
 for form in ("hf", "safetensors-overlay", "peft-shira"):
     try:
-        export_task(sys.argv[1], "sentiment", form=form, out=sys.argv[2], rest="copy")
+        export_task(sys.argv[1], "sentiment", format=form, out=sys.argv[2], rest="copy")
     except CannotWrite as error:
         print(form, error)
 """
@@ -185,7 +185,7 @@ def test_what_a_killed_export_left_goes_with_the_next_and_one_that_is_filled_sta
     holds.wait(60)
     try:
         bank = bank_of_family("mean")
-        export_task(bank, "sentiment", form="safetensors-overlay", out=tmp_path / "task")
+        export_task(bank, "sentiment", format="safetensors-overlay", out=tmp_path / "task")
     finally:
         ends.set()
         thread.join()

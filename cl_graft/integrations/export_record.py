@@ -1,0 +1,104 @@
+"""What every export says of its task and of what its files hold, whatever their format.
+
+`task.json` describes the task; `WrittenGraft` counts what a format could not hold. An encoder's
+head that transformers has no class for is written beside the weights.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+
+import cl_graft
+from cl_graft.grafts.bank import Entry, GraftBank
+
+__all__ = ["WrittenGraft", "describe_task", "format_counts", "save_head", "skips_pooler"]
+
+_KEPT = ("label_names", "pair", "prompt", "max_length", "metric", "temperature", "activation")
+"""Facts of an entry that answering its texts needs."""
+
+
+@dataclass(frozen=True)
+class WrittenGraft:
+    """What the files of a format hold of a graft.
+
+    Attributes:
+        record: What `task.json` says beyond `describe_task`.
+        left_out: Coordinates that are not in the files, by where they are (``LayerNorm.bias``).
+        copied: Coordinates that are there in whole copies of their modules, by where they are.
+        inexact: Coordinates that get a value with other bits.
+        largest_error: Largest difference of these, absolute.
+    """
+
+    record: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+    copied: Mapping[str, int] = field(default_factory=dict)
+    inexact: int = 0
+    largest_error: float = 0.0
+
+
+def format_counts(counts: Mapping[str, int]) -> str:
+    """Write numbers of coordinates in words, as ``"LayerNorm.bias 12, word embeddings 1,024"``."""
+    return ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
+
+
+def describe_task(bank: GraftBank, position: int) -> dict[str, Any]:
+    """Describe a task of a bank: its labels, how the model reads texts, and the base.
+
+    Args:
+        bank: The bank.
+        position: The entry.
+    """
+    entry, base, graft = bank.entries[position], bank.base, bank.answer(position)
+    family = base.metadata.get("family")
+    record: dict[str, Any] = {
+        "task": entry.task,
+        "family": family,
+        **{key: entry.metadata[key] for key in _KEPT if entry.metadata.get(key) is not None},
+        "coordinates": len(graft),
+        "density": graft.region.density,
+        "base": {
+            "model": base.model,
+            "dtype": base.dtype,
+            "fingerprint": base.fingerprint,
+            **_given(base.metadata, "revision", "weights_sha256", "precision"),
+        },
+        "written_by": f"cl_graft {cl_graft.__version__}",
+    }
+    if family == "encoder":
+        record["pooling"] = base.metadata.get("pooling", "mean")
+    elif tokens := _label_tokens(entry):
+        record["label_token_ids"] = tokens
+    return record
+
+
+def _label_tokens(entry: Entry) -> list[list[int]]:
+    """Return the token ids of every label of a prompted task; none for a trained head."""
+    ids = entry.head.get("token_ids")
+    if ids is None:
+        return []
+    if "lengths" not in entry.head:
+        return [[token] for token in ids.tolist()]
+    lengths = entry.head["lengths"].tolist()
+    return [row[:length] for row, length in zip(ids.tolist(), lengths, strict=True)]
+
+
+def _given(metadata: Mapping[str, object], *keys: str) -> dict[str, object]:
+    return {key: metadata[key] for key in keys if metadata.get(key) is not None}
+
+
+def save_head(entry: Entry, into: Path | str) -> None:
+    """Write an encoder's head as `head.safetensors` into a folder."""
+    into = Path(into)
+    head = {name: tensor.contiguous() for name, tensor in entry.head.items()}
+    save_file(head, into / "head.safetensors", metadata={"format": "pt"})
+
+
+def skips_pooler(backbone: object) -> bool:
+    """Tell whether the class makes a pooler, which no head uses here, unless told not to."""
+    return "add_pooling_layer" in inspect.signature(type(backbone).__init__).parameters
