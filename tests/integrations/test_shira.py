@@ -104,5 +104,5 @@ def test_half_precision_is_refused_as_adapters_add_fp32(bank_of_family, tmp_path
 def test_a_model_without_linear_layers_is_refused(bank_of_family, tmp_path):
     with pytest.raises(InputError, match=r"it would hold none \(Conv1D\.weight .*export it as hf"):
         export_task(
-            bank_of_family("gpt2"), 0, form="peft-shira", out=tmp_path / "out", rest="leave-out"
+            bank_of_family("gpt2"), 0, format="peft-shira", out=tmp_path / "out", rest="leave-out"
         )
