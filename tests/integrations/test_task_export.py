@@ -138,7 +138,7 @@ def test_the_command_line_exports_and_tells_what_a_format_cannot_hold(bank_of_fa
     assert refused.code == 2
     assert "--rest copy" in refused.err
     assert told.code == 0, told
-    assert told.json["form"] == "peft-shira"
+    assert told.json["format"] == "peft-shira"
     assert sum(told.json["written"]["left_out"].values()) > 0
     assert set(told.json["files"]) >= {"README.md", "adapter_config.json", "head.safetensors"}
 
