@@ -23,7 +23,7 @@ from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.data import TextTask
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.load import name_of
-from cl_graft.errors import InputError
+from cl_graft.errors import BankError, InputError
 from cl_graft.experiments.base_model import config_of
 from cl_graft.experiments.config import ExperimentConfig, override_
 from cl_graft.experiments.config_tasks import load_tasks
@@ -36,7 +36,9 @@ from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, silent
 from cl_graft.storage import load_bank, save_bank
 from cl_graft.storage.bank_folder import replace_entries
-from cl_graft.storage.bank_index import staged_folder
+from cl_graft.storage.bank_index import list_files, read_index, staged_folder
+from cl_graft.storage.entry_file import ENTRY_FORMAT
+from cl_graft.storage.files import read_file, unpack
 
 __all__ = ["Dependent", "Forgotten", "forget"]
 
@@ -78,8 +80,8 @@ class Forgotten:
         bank: The bank's folder.
         task: The task to forget.
         mode: The bank's.
-        positions: Where its entries were; empty if the run learned the task and the bank does not
-            hold it any more.
+        positions: Where its entries were; empty if the task was forgotten before, as its run's
+            results or files that a killed writer left tell.
         exact: Whether what is left, now or after re-training, is to the bit a bank that never saw
             the task; re-training gives its bits where threads, versions and machine are the same.
         done: Whether the bank was changed.
@@ -146,7 +148,7 @@ def forget(
             announce = held.enter_context(changing_bank(where))
         bank = load_bank(where)
         gone = tuple(place for place, entry in enumerate(bank.entries) if entry.task == task)
-        if not gone and not _traces(where, task):
+        if not gone and not _traces(where, task) and not _is_left(where, task):
             find_entry(bank, task)  # says that it is not there
         first = gone[0] if gone else len(bank)
         later = tuple(place for place in range(first, len(bank)) if place not in gone)
@@ -361,6 +363,22 @@ def _refuse_unfinished(where: Path) -> None:
             f"the run {run} is not finished; go on with it (cl-graft run --resume {run}), and let "
             "its bank forget afterwards"
         )
+
+
+def _is_left(where: Path, task: str) -> bool:
+    """Tell whether the bank's folder holds files of a task that its `bank.json` does not list.
+
+    They are left where a process is killed after the bank was replaced and before the files of the
+    forgotten entries were deleted.
+    """
+    listed = {name for record in read_index(where)[0]["entries"] for name in list_files(record)}
+    for path in sorted((where / "entries").glob("*.safetensors")):
+        if f"entries/{path.name}" not in listed:
+            with suppress(BankError):  # a file that nobody can read tells nothing
+                data = read_file(path, format=ENTRY_FORMAT)
+                if unpack(data, format=ENTRY_FORMAT, name=str(path))[0].get("task") == task:
+                    return True
+    return False
 
 
 def _traces(where: Path, task: str) -> tuple[Path, ...]:

@@ -87,18 +87,24 @@ def test_the_test_score_is_that_of_the_reopened_bank(bank, tmp_path):
 
 
 def test_a_task_seen_again_becomes_a_new_entry_that_answers_its_label(bank):
+    texts = ["It was a delight.", "It was a bore."]
+    before = open_bank(bank).predict(texts, task="sentiment")
     added = add_task(bank, "sentiment", sets=["data_seed=5"])
     grown = load_bank(bank)
     assert (added.label, added.position) == (0, 2)
     assert grown.find(label=0) == 2
     assert [entry.task for entry in grown.entries] == ["sentiment", "topic", "sentiment"]
     assert verify(bank).ok
-    texts, opened = ["It was a delight.", "It was a bore."], open_bank(bank)
+    opened = open_bank(bank)
     answers = {task: opened.predict(texts, task=task) for task in ("sentiment", 0, "0", 2)}
     assert [each.entry for each in answers["sentiment"]] == [2, 2]
     assert answers["sentiment"] == answers[2]
     assert [each.entry for each in answers[0]] == [0, 0]
     assert answers["0"] == answers[0] != answers[2]
+    assert answers[0] == before  # what was learned first is still answered, by its position
+    mixed = opened.predict([(text, entry) for entry in (2, 0) for text in texts])
+    assert [each.entry for each in mixed] == [2, 2, 0, 0]
+    assert [each.label for each in mixed] == [each.label for each in answers[2] + answers[0]]
     assert entry_notes(grown, ["sentiment", "topic", "sentiment"]) == [
         "sentiment: entry 2 answers, the latest of this name; ask an earlier one by its position "
         "(0)"

@@ -134,6 +134,27 @@ def test_an_unknown_task_and_a_run_that_goes_on_are_refused(copied):
         forget(run, "topic")
 
 
+@pytest.mark.parametrize("mode", ["isolated", "prefix"])
+def test_a_call_that_was_killed_before_the_files_went_is_finished_by_the_next(
+    copied, learn, monkeypatch, mode
+):
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    bank = copied(mode) / "bank"
+    alone = shutil.move(bank, bank.parents[3] / "alone")  # no run tells that it knew the task
+    with monkeypatch.context() as patched:
+        patched.setattr("cl_graft.storage.bank_folder.delete_unlisted", killed)
+        with pytest.raises(KeyboardInterrupt):
+            forget(alone, "paraphrase")
+    report = forget(alone, "paraphrase")
+    assert (report.positions, report.exact, report.done) == ((), True, True)
+    never = learn(TASKS[:2], mode)
+    assert file_hashes(Path(alone)) == file_hashes(never / "bank")
+    with pytest.raises(InputError, match="no task 'paraphrase' in the bank"):
+        forget(alone, "paraphrase")
+
+
 def test_other_data_than_an_entry_was_trained_on_are_refused(tiny_bert, tmp_path):
     rows = [f"{['wet', 'fine'][n % 2]} day {n},{['rain', 'sun'][n % 2]}" for n in range(60)]
     data = tmp_path / "days.csv"
