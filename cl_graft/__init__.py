@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from cl_graft.banks.open_bank import OpenBank, open_bank
     from cl_graft.banks.verify import verify
     from cl_graft.data import TextTask, load_task, register_stream
+    from cl_graft.data.streams import register_stream
     from cl_graft.errors import BankError, InputError
     from cl_graft.experiments.comparison.compare import compare
     from cl_graft.experiments.run import run
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from cl_graft.strategies.grafting import GraftingContinual
     from cl_graft.strategies.multi_head import text_model
     from cl_graft.strategies.plugin import GraftingPlugin
+    from cl_graft.strategies.registry import register_strategy
     from cl_graft.strategies.stream_scores import StreamScores
     from cl_graft.training.fine_tuning import FineTuning
 
@@ -42,6 +44,7 @@ _HOMES = {
     "banks.open_bank": ("OpenBank", "open_bank"),
     "banks.verify": ("verify",),
     "data": ("TextTask", "load_task", "register_stream"),
+    "data.streams": ("register_stream",),
     "errors": ("BankError", "InputError"),
     "experiments.comparison.compare": ("compare",),
     "experiments.run": ("run",),
@@ -58,6 +61,7 @@ _HOMES = {
     "strategies.grafting": ("GraftingContinual",),
     "strategies.multi_head": ("text_model",),
     "strategies.plugin": ("GraftingPlugin",),
+    "strategies.registry": ("register_strategy",),
     "strategies.stream_scores": ("StreamScores",),
     "training.fine_tuning": ("FineTuning",),
 }
@@ -85,6 +89,8 @@ __all__ = [
     "localize_skill",
     "open_bank",
     "register_metric",
+    "register_strategy",
+    "register_stream",
     "register_stream",
     "run",
     "save_bank",

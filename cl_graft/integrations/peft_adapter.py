@@ -47,13 +47,13 @@ _WRAPPED = re.compile(r"\.(base_layer|modules_to_save\.default)(?=\.)")
 """What PEFT puts into the names of the parameters of modules that it wraps."""
 
 
-def read_adapter(folder: Path) -> dict[str, Tensor]:
+def read_adapter(folder: Path | str) -> dict[str, Tensor]:
     """Read the tensors of an adapter by their names in the file.
 
     Raises:
         InputError: If one is NaN or infinite, or the indices of a sparse one do not fit.
     """
-    path = folder / ADAPTER
+    path = Path(folder) / ADAPTER
     try:
         held = load_file(path)
     except (SafetensorError, OSError, ValueError) as error:
@@ -66,7 +66,7 @@ def read_adapter(folder: Path) -> dict[str, Tensor]:
     return held
 
 
-def merge_adapter(whole: nn.Module, folder: Path, held: Iterable[str], *, name: str) -> None:
+def merge_adapter(whole: nn.Module, folder: Path | str, held: Iterable[str], *, name: str) -> None:
     """Merge an adapter into a model, in place.
 
     Args:
@@ -96,7 +96,7 @@ def merge_adapter(whole: nn.Module, folder: Path, held: Iterable[str], *, name: 
     if unknown := sorted(set(held) - get_peft_model_state_dict(adapted).keys()):
         more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
         raise InputError(
-            f"{folder / ADAPTER} holds {unknown[0]!r}{more}, which the adapter that "
+            f"{Path(folder) / ADAPTER} holds {unknown[0]!r}{more}, which the adapter that "
             f"{ADAPTER_CONFIG} describes does not have"
         )
     merged = {
@@ -114,9 +114,9 @@ def adapted_modules(held: Iterable[str]) -> set[str]:
     return {_OWN.sub("", name.removeprefix(_PREFIX)) for name in held}
 
 
-def classifier_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
+def classifier_shapes(folder: Path | str) -> dict[str, tuple[int, ...]]:
     """Return the shapes of an adapter's tensors that belong to a classifier, by name."""
-    with safe_open(folder / ADAPTER, framework="pt") as file:
+    with safe_open(Path(folder) / ADAPTER, framework="pt") as file:
         return {
             name: tuple(file.get_slice(name).get_shape())
             for name in file.keys()  # noqa: SIM118
@@ -124,9 +124,9 @@ def classifier_shapes(folder: Path) -> dict[str, tuple[int, ...]]:
         }
 
 
-def stored_parameters(folder: Path) -> set[str]:
+def stored_parameters(folder: Path | str) -> set[str]:
     """Return the names of the model's parameters of which an adapter holds whole copies."""
-    with safe_open(folder / ADAPTER, framework="pt") as file:
+    with safe_open(Path(folder) / ADAPTER, framework="pt") as file:
         names = (name.replace(".modules_to_save.", ".") for name in file.keys())  # noqa: SIM118
         return {name.removeprefix(_PREFIX) for name in names}
 
