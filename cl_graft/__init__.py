@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from cl_graft.banks.open_bank import OpenBank, open_bank
     from cl_graft.banks.verify import verify
     from cl_graft.data import TextTask, load_task, register_stream
-    from cl_graft.data.streams import register_stream
     from cl_graft.errors import BankError, InputError
     from cl_graft.experiments.comparison.compare import compare
     from cl_graft.experiments.run import run
@@ -44,7 +43,6 @@ _HOMES = {
     "banks.open_bank": ("OpenBank", "open_bank"),
     "banks.verify": ("verify",),
     "data": ("TextTask", "load_task", "register_stream"),
-    "data.streams": ("register_stream",),
     "errors": ("BankError", "InputError"),
     "experiments.comparison.compare": ("compare",),
     "experiments.run": ("run",),
@@ -90,7 +88,6 @@ __all__ = [
     "open_bank",
     "register_metric",
     "register_strategy",
-    "register_stream",
     "register_stream",
     "run",
     "save_bank",
