@@ -21,8 +21,7 @@ from cl_graft.data.record_files import (
     strip_suffix,
     unread_kind,
 )
-from cl_graft.data.text_checks import fault_of
-from cl_graft.data.text_files import Reading, decode, lines, read_text
+from cl_graft.data.text_files import Reading, decode, find_fault, lines, read_text
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank, find_entry
 
@@ -162,7 +161,7 @@ def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
                 f"{'pairs of texts, got one text' if wanted else 'single texts, got a pair'}"
             )
         for text in (one.text, one.pair):
-            if text is not None and (fault := fault_of(text)):
+            if text is not None and (fault := find_fault(text)):
                 raise InputError(f"{one.place}: the text {fault}")
 
 

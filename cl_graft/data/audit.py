@@ -1,4 +1,4 @@
-"""What is suspicious about the rows of tasks: doubles, contradictions, test rows that also train.
+"""The audit of rows: doubles, contradictions, and test rows that also train.
 
 Texts are compared as they are, to the character.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from cl_graft.data.text_task import Row, TextTask
 
-__all__ = ["audit", "shared_rows", "told"]
+__all__ = ["audit", "describe_findings", "shared_rows"]
 
 _Texts = tuple[str, str | None]
 
@@ -63,7 +63,7 @@ def shared_rows(tasks: Sequence[TextTask]) -> list[tuple[str, ...]]:
     return notes
 
 
-def told(task: TextTask, counts: Mapping[str, int]) -> list[str]:
+def describe_findings(task: TextTask, counts: Mapping[str, int]) -> list[str]:
     """Say in a sentence each what `audit` counted, where it is anything."""
     train, dev, test = len(task.train), len(task.dev), len(task.test)
     said = {

@@ -20,13 +20,13 @@ _logger = logging.getLogger(__name__)
 
 
 class BadRows:
-    """What was wrong with the rows of the files of one task.
+    """Rows of one task's files that cannot be used.
 
     Attributes:
-        skip: Whether a row that cannot be used is left out; else it is an error.
-        counts: How many rows were left out, by file.
-        first: What was wrong with the first of them, by file.
-        notes: What else became of the files' rows.
+        skip: Whether such a row is left out; else it is an error.
+        counts: Number of rows that were left out, by file.
+        first: Faults of the first of them, by file.
+        notes: Other sentences on the files' rows.
     """
 
     def __init__(self, on_bad_row: OnBadRow = "error") -> None:
@@ -59,7 +59,7 @@ class BadRows:
         """Rows that were left out, of all files."""
         return sum(self.counts.values())
 
-    def take(self, other: BadRows) -> None:
+    def merge(self, other: BadRows) -> None:
         """Take in the bad rows of another collection as one's own.
 
         Raises:
@@ -70,7 +70,7 @@ class BadRows:
                 self.add(file, fault)
             self.counts[file] += other.counts[file] - len(faults)
 
-    def kept(self, file: str, items: Iterable[_T], read: Callable[[_T], _U]) -> list[_U]:
+    def read_each(self, file: str, items: Iterable[_T], read: Callable[[_T], _U]) -> list[_U]:
         """Read items one by one; those at which `read` raises an InputError are bad rows."""
         kept: list[_U] = []
         for item in items:
@@ -101,7 +101,7 @@ class BadRows:
             for file, rows in self.counts.items()
         }
 
-    def told(self) -> list[str]:
+    def sentences(self) -> list[str]:
         """Return the notes, and how many rows were left out of each file."""
         return [
             *self.notes,
@@ -113,6 +113,6 @@ class BadRows:
         ]
 
     def warn(self) -> None:
-        """Log what is told."""
-        for line in self.told():
+        """Log the sentences."""
+        for line in self.sentences():
             _logger.warning("%s", line)

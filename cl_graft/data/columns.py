@@ -1,4 +1,4 @@
-"""From records to rows: which column is which, and which class a label means.
+"""The step from records to rows: which column is which, and which class a label means.
 
 Columns are named by the caller, or found among the usual names. Labels are class ids, or label
 names where names are declared (by the caller, by the data, by a preset that fits); where none are
@@ -11,9 +11,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.labels import class_names_of, has_no_label, label_name, read_labels, whole_number
+from cl_graft.data.labels import (
+    collect_class_names,
+    has_no_label,
+    read_label_name,
+    read_labels,
+    whole_number,
+)
 from cl_graft.data.record_files import Record, RecordFile
-from cl_graft.data.text_checks import fault_of
+from cl_graft.data.text_files import find_fault
 from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError, listed, nearest
 
@@ -37,7 +43,13 @@ _LABELS = ("label", "labels", "class", "category", "target", "coarse_label", "la
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """The names of a file's columns; None where they are to be found, or for no second text."""
+    """Names of a file's columns.
+
+    Attributes:
+        text: Column of the first text; None if it is to be found.
+        text_pair: Column of the second text; None if it is to be found, or there is none.
+        label: Column of the label; None if it is to be found.
+    """
 
     text: str | None = None
     text_pair: str | None = None
@@ -46,9 +58,14 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class LabelledRows:
-    """The rows of every split that has labels, the label names (empty: regression), the columns.
+    """Rows of a data set, and what was found about them.
 
-    `positive` is the label that the data declare as the positive one.
+    Attributes:
+        splits: Rows of every split that has labels.
+        label_names: Names of the labels, in the order of class ids; empty for a regression.
+        columns: Columns that the rows are from.
+        without_labels: Splits that were left out, as they have no labels.
+        positive: Label that the data declare as the positive one; None if they declare none.
     """
 
     splits: Mapping[str, tuple[Row, ...]]
@@ -72,14 +89,14 @@ def to_rows(
 
     Args:
         files: Records by split; "train" is among them.
-        columns: What the caller named.
-        label_names: What the caller or a `meta.json` declared; empty means regression.
+        columns: Columns that the caller named.
+        label_names: Label names that the caller or a `meta.json` declared; empty for a regression.
         preset_columns: Columns to look for before the usual names.
         preset_names: Label names to take where nobody declared any and the training rows have
             these: as many texts as the preset's columns, every class, and at most one label in
             twenty that is none of them (a fault).
         aliases: Other spellings of the preset's label names: spelling in the data to name.
-        bad_rows: What becomes of rows that cannot be used; None means they are errors.
+        bad_rows: Collects rows that cannot be used; None means they are errors.
 
     Returns:
         The rows. A split other than "train" whose labels are all -1 or missing (the hidden test
@@ -105,7 +122,7 @@ def to_rows(
             f"{place}: no row has a label in column {column!r}; the {split} split is left out"
         )
     drafts = {
-        split: bad.kept(file.place, _labelled(file, column, bad), lambda r: _draft(r, found))
+        split: bad.read_each(file.place, _labelled(file, column, bad), lambda r: _draft(r, found))
         for split, file in files.items()
         if split not in hidden
     }
@@ -122,15 +139,15 @@ def to_rows(
             spellings = {}
     declared = label_names is not None
     if label_names is None:
-        drafts["train"] = bad.kept(train, drafts["train"], _named)
+        drafts["train"] = bad.read_each(train, drafts["train"], _named)
         bad.refuse_none_left(train, len(drafts["train"]))
         names = [str(draft.label) for draft in drafts["train"]]
-        label_names = class_names_of(names, place=train, column=column)
+        label_names = collect_class_names(names, place=train, column=column)
     labels = read_labels(label_names, spellings, declared=declared)
     splits: dict[str, tuple[Row, ...]] = {}
     for split, own in drafts.items():
         place = files[split].place
-        rows = bad.kept(
+        rows = bad.read_each(
             place, own, lambda d: Row(d.text, d.text_pair, labels.read(d.label, d.place))
         )
         bad.refuse_none_left(place, len(rows))
@@ -140,7 +157,7 @@ def to_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A row whose label is still as the file has it."""
+    """A row whose label is as the file has it."""
 
     text: str
     text_pair: str | None
@@ -155,7 +172,7 @@ def find_texts(
 
     Args:
         file: Records.
-        asked: What the caller named; the others are found by their usual names.
+        asked: Columns that the caller named; the others are found by their usual names.
         preset: Columns to look for before the usual names.
 
     Raises:
@@ -243,7 +260,7 @@ def _fits(
 
 
 def _named(draft: _Draft) -> _Draft:
-    return replace(draft, label=label_name(draft.label, draft.place))
+    return replace(draft, label=read_label_name(draft.label, draft.place))
 
 
 def _value(record: Record, column: str) -> object:
@@ -264,6 +281,6 @@ def _text(record: Record, column: str) -> str:
         raise InputError(
             f"{record.place}: column {column!r} must hold text, got {type(value).__name__}"
         )
-    if fault := fault_of(value):
+    if fault := find_fault(value):
         raise InputError(f"{record.place}: the text in column {column!r} {fault}")
     return value

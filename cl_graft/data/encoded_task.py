@@ -7,6 +7,7 @@ the length.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -18,14 +19,13 @@ from torch import Tensor
 from cl_graft.data.encoding import Family, encode_rows, label_token_ids
 from cl_graft.data.prompts import Prompt
 from cl_graft.data.text_task import Row, TextTask
-from cl_graft.data.tokenizer_text import tokenizer_text
 from cl_graft.runtime.batching import by_length, text_lengths
 from cl_graft.runtime.cache import Cache, cache_key
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["EncodedTask", "encode_task", "label_tokens_of", "prompt_of"]
+__all__ = ["EncodedTask", "encode_task", "find_prompt", "serialize_tokenizer", "tokenize_labels"]
 
 _ENCODING = 2
 """Goes up whenever `encode` gives other tokens than before, or more is kept with them."""
@@ -38,9 +38,9 @@ class EncodedTask:
     Attributes:
         task: The text task.
         splits: Inputs, int64 (n, 2, L), and targets, (n,), of ``train``, ``valid`` and ``test``.
-        rows: Which row of the text task's split stands at each place, int64 (n,), by split.
+        rows: Numbers of the text task's rows in the order of `splits`, int64 (n,), by split.
         label_tokens: Every label's tokens, for prompts; None for encoders.
-        cut: How many rows were longer than L tokens, by split.
+        cut: Number of rows that were longer than L tokens, by split.
     """
 
     task: TextTask
@@ -54,12 +54,12 @@ class EncodedTask:
         return f"EncodedTask({self.task!r}, {length} tokens a row)"
 
 
-def prompt_of(task: TextTask, family: Family) -> Prompt | None:
+def find_prompt(task: TextTask, family: Family) -> Prompt | None:
     """Return the prompt by which a model of a family answers a task; None for encoders."""
     return {"encoder": None, "masked_lm": task.prompt, "causal_lm": task.causal_prompt}[family]
 
 
-def label_tokens_of(
+def tokenize_labels(
     task: TextTask, tokenizer: Tokenizer, family: Family
 ) -> tuple[tuple[int, ...], ...] | None:
     """Return the tokens of every label of a task; None without a prompt.
@@ -67,7 +67,7 @@ def label_tokens_of(
     Raises:
         InputError: If a label word has several tokens, and the family answers with one.
     """
-    prompt = prompt_of(task, family)
+    prompt = find_prompt(task, family)
     if family == "encoder" or prompt is None:
         return None
     return label_token_ids(tokenizer, prompt, task.label_names, family=family)
@@ -93,7 +93,7 @@ def encode_task(
     Raises:
         InputError: If a prompt does not fit the family or a label word has several tokens.
     """
-    prompt, tokens = prompt_of(task, family), label_tokens_of(task, tokenizer, family)
+    prompt, tokens = find_prompt(task, family), tokenize_labels(task, tokenizer, family)
     kind = torch.float32 if task.regression else torch.int64
     texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
     inputs, cut = _inputs(task, texts, tokenizer, family, prompt, max_length, cache)
@@ -144,12 +144,25 @@ def _recipe(
     return {
         "encoding": _ENCODING,
         "libraries": [version("transformers"), version("tokenizers")],
-        "tokenizer": [type(tokenizer).__name__, tokenizer_text(tokenizer), special],
+        "tokenizer": [type(tokenizer).__name__, serialize_tokenizer(tokenizer), special],
         "side": getattr(tokenizer, "truncation_side", ""),
         "family": family,
         "template": prompt.template if prompt else None,
         "max_length": max_length,
     }
+
+
+def serialize_tokenizer(tokenizer: Any) -> str:
+    """Return a tokenizer's own serialization; of a slow one, its vocabulary and special tokens.
+
+    Truncation and padding are left out: they are settings of the latest call.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is not None:
+        content = json.loads(backend.to_str())
+        return json.dumps(content | {"truncation": None, "padding": None}, sort_keys=True)
+    vocabulary = sorted(tokenizer.get_vocab().items())
+    return repr((vocabulary, sorted(tokenizer.special_tokens_map.items())))
 
 
 def _bare(inputs: Tensor, name: str) -> dict[str, Tensor]:

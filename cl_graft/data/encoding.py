@@ -1,4 +1,4 @@
-"""Rows to token ids: one LongTensor (2, L) a row, for encoders, masked and causal prompts.
+"""The encoding of rows: one LongTensor (2, L) a row, for encoders, masked and causal prompts.
 
 Row 0 holds token ids, row 1 the segment: 0 padding, 1 first, 2 second. Padding is on the right.
 
@@ -38,7 +38,7 @@ class Encoded:
 
     Attributes:
         inputs: int64 of shape (rows, 2, max_length).
-        cut: How many rows were longer than that, and were cut.
+        cut: Number of rows that were longer than that, and were cut.
     """
 
     inputs: Tensor

@@ -1,4 +1,4 @@
-"""What a label means: a class id, one of the declared names, or a name itself.
+"""The meaning of a label: a class id, one of the declared names, or a name itself.
 
 Files disagree on how they write the same label: 1, "1", 1.0, "1.0", " pos", true. A whole number
 in any form is one label. Where names are declared a number is a class id, else it is itself a name.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from cl_graft.errors import InputError, nearest
 from cl_graft.runtime.escaping import control_in
 
-__all__ = ["Labels", "class_names_of", "has_no_label", "label_name", "read_labels"]
+__all__ = ["Labels", "collect_class_names", "has_no_label", "read_label_name", "read_labels"]
 
 _logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Labels:
         if not self.names:
             return _number(value, place)
         if not self.declared:
-            value = label_name(value, place)
+            value = read_label_name(value, place)
         if isinstance(value, bool):
             value = str(value).lower()
         if isinstance(value, str):
@@ -96,7 +96,7 @@ def read_labels(
     return Labels(own, ids, declared)
 
 
-def label_name(value: object, place: str) -> str:
+def read_label_name(value: object, place: str) -> str:
     """Return the name that a label is where no names are declared.
 
     Raises:
@@ -126,7 +126,7 @@ def label_name(value: object, place: str) -> str:
     return name
 
 
-def class_names_of(labels: Sequence[str], *, place: str, column: str) -> tuple[str, ...]:
+def collect_class_names(labels: Sequence[str], *, place: str, column: str) -> tuple[str, ...]:
     """Return the names of the classes: the distinct labels of the training rows, sorted.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Which column of a table may hold the labels: by its name, and by how well the texts tell it.
+"""A ranking of the columns that may hold labels: by name, and by how well the texts tell them.
 
 A table of tickets has a channel, a language and an intent; each has few values, and the one with
 the fewest is not the one that somebody wants to predict from the text.
@@ -46,8 +46,8 @@ def likely_labels(file: RecordFile, text: str, text_pair: str | None) -> dict[st
 
     Args:
         file: The table.
-        text: Its column of texts.
-        text_pair: That of second texts.
+        text: Column of the texts.
+        text_pair: Column of the second texts; None if there are none.
 
     Returns:
         The number of different values by column, the likeliest first.

@@ -1,4 +1,4 @@
-"""From a name to a task: presets, own files and folders, the built-in generated tasks, the hub.
+"""Loading a task by its name: presets, own files and folders, built-in generated tasks, the hub.
 
 load_task("qnli", data=Path("data"), shots=512)      # the preset, from data/qnli
 load_task("reviews.csv", label="stars")              # a file of one's own
@@ -14,13 +14,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cl_graft.data.audit import audit, told
+from cl_graft.data.audit import audit, describe_findings
 from cl_graft.data.bad_rows import BadRows, OnBadRow
 from cl_graft.data.columns import Columns, LabelledRows
 from cl_graft.data.few_shot import few_shot, hold_out_test
-from cl_graft.data.presets import PRESETS, Preset, misfit
+from cl_graft.data.presets import PRESETS, Preset, explain_misfit
 from cl_graft.data.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
-from cl_graft.data.readers import has_rows, read_hub_rows, read_rows, why_missing
+from cl_graft.data.readers import has_rows, read_rows, why_missing
 from cl_graft.data.record_files import SUFFIXES, strip_suffix, unread_kind
 from cl_graft.data.streams import STREAMS
 from cl_graft.data.text_files import Reading
@@ -82,23 +82,23 @@ def load_task(
         data_seed: Seed of all sampling.
         shots_short: "all" takes all rows of a class with too few, which a note says; "error"
             refuses.
-        max_train: Most training rows, drawn after the shots.
-        max_dev: Most dev rows.
-        max_test: Most test rows.
+        max_train: Largest number of training rows, drawn after the shots.
+        max_dev: Largest number of dev rows.
+        max_test: Largest number of test rows.
         text: Column of the first text.
         text_pair: Column of the second text.
         label: Column of the label.
         label_names: Label names in the order of class ids; empty for a regression.
-        metric: In place of the preset's, or accuracy (pearson for a regression).
+        metric: Name of a metric, in place of the preset's, or accuracy (pearson for a regression).
         positive: The label of which the metric "f1" is the F1, in place of the one that a
             `meta.json` or the preset names, or of the second of two labels.
         max_length: Tokens a row, in place of the preset's, or 128.
-        prompt: In place of the preset's masked prompt, or the label names themselves.
-        causal_prompt: The same for the causal prompt.
-        encoding: Of text files, in place of UTF-8.
+        prompt: Masked prompt, in place of the preset's, or the label names themselves.
+        causal_prompt: Causal prompt, likewise.
+        encoding: Encoding of text files, in place of UTF-8.
         on_bad_row: "skip" leaves rows out that cannot be used, and counts them in `source`;
             "error" refuses them.
-        max_megabytes: Most MB of a file once unpacked, in place of 500.
+        max_megabytes: Largest size of a file once unpacked, in MB, in place of 500.
         warn: Log what a user should know of the data (rows left out or repeated, how dev was
             chosen). It stands in `source` in any case.
 
@@ -155,12 +155,12 @@ def load_task(
         source={**loaded.source, **shown},
     ).with_limits(seed=data_seed, max_train=max_train, max_dev=max_dev, max_test=max_test)
     counts = audit(task)
-    notes = [*loaded.notes, *told(task, counts)]
+    notes = [*loaded.notes, *describe_findings(task, counts)]
     if warn:
         bad_rows.warn()
         for note in notes:
             _logger.warning("task %s: %s", task.name, note)
-    return replace(task, source={**task.source, **counts, "notes": [*bad_rows.told(), *notes]})
+    return replace(task, source={**task.source, **counts, "notes": [*bad_rows.sentences(), *notes]})
 
 
 def name_of(name: Path | str, *, data: Path | str | None = None) -> str:
@@ -304,7 +304,7 @@ def _read(
     if preset is None or (label_names is not None and set(label_names) != set(preset.label_names)):
         return _read_as(None, place, on_bad_row, settings)
     read = _read_as(preset, place, on_bad_row, settings)
-    why = misfit(preset, read.rows)
+    why = explain_misfit(preset, read.rows)
     if not why:
         return read
     if place.path is None:
@@ -324,11 +324,8 @@ def _read_as(
             "preset_names": preset.label_names,
             "aliases": preset.aliases,
         }
-    if place.path is not None:
-        return _Read(read_rows(place.path, **known), preset, str(place.path), bad_rows)
-    hub, _, config = (place.hub or "").partition(":")
-    rows = read_hub_rows(hub, config or None, **known)
-    return _Read(rows, preset, f"hub:{place.hub}", bad_rows)
+    origin = f"hub:{place.hub}" if place.path is None else str(place.path)
+    return _Read(read_rows(place.path or place.hub or "", **known), preset, origin, bad_rows)
 
 
 def _chosen(

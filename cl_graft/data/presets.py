@@ -16,7 +16,7 @@ from types import MappingProxyType
 from cl_graft.data.columns import Columns, LabelledRows
 from cl_graft.errors import listed
 
-__all__ = ["PRESETS", "Preset", "misfit"]
+__all__ = ["PRESETS", "Preset", "explain_misfit"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Preset:
         return self.columns.text_pair is not None
 
 
-def misfit(preset: Preset, rows: LabelledRows) -> str:
+def explain_misfit(preset: Preset, rows: LabelledRows) -> str:
     """Say why rows are not a preset's data; nothing if they are, with labels in whatever order."""
     pair = rows.columns.text_pair is not None
     if pair != preset.pair:

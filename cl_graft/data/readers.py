@@ -1,9 +1,10 @@
-"""Read labelled rows from files, folders and Hugging Face data sets.
+"""The readers of labelled rows: from a path or a hub name to the rows of every split.
 
-`read_rows` takes any local form: one file, a folder of train / dev / test files (beside them an
-optional `meta.json` that declares `label_names` and the `positive` one), or a data set saved with
-`save_to_disk`. `read_hub_rows` takes a data set of the hub by name. Both return the splits that
-there are; which rows serve as dev and test where a split is missing is decided by `load_task`.
+One file, a folder of train / dev / test files (beside them an optional `meta.json` that declares
+`label_names` and the `positive` one), a data set saved with `save_to_disk` and one of the hub are
+read in two steps: to records with their place (`cl_graft.data.record_files`,
+`cl_graft.data.huggingface`), and to rows (`cl_graft.data.columns`). `load_task` is apart from them:
+it decides what serves as dev and test where a split is missing.
 """
 
 import json
@@ -18,7 +19,7 @@ from cl_graft.data.record_files import SUFFIXES, RecordFile, read_records, strip
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError
 
-__all__ = ["has_rows", "read_hub_rows", "read_rows", "train_records", "why_missing"]
+__all__ = ["has_rows", "read_rows", "train_records", "why_missing"]
 
 _SPLITS: Mapping[str, tuple[str, ...]] = {
     "train": ("train", "training"),
@@ -28,7 +29,7 @@ _SPLITS: Mapping[str, tuple[str, ...]] = {
 
 
 def read_rows(
-    path: Path,
+    source: Path | str,
     *,
     columns: Columns | None = None,
     label_names: Sequence[str] | None = None,
@@ -38,30 +39,40 @@ def read_rows(
     reading: Reading | None = None,
     bad_rows: BadRows | None = None,
 ) -> LabelledRows:
-    """Read the splits of a local file or folder; see `cl_graft.data.columns.to_rows`.
+    """Read the splits of a data set; see `cl_graft.data.columns.to_rows`.
 
     Args:
-        path: A file, a folder of train / dev / test files, or a saved data set.
+        source: A path: a file, a folder of train / dev / test files, or a saved data set. Or a
+            text: the name of a data set on the hub, ``"owner/name"``, with ``":config"`` where
+            needed.
         columns: Columns named by the caller; the others are found by their usual names.
         label_names: Declared label names, in the order of class ids; empty for a regression. They
             go before those of the data.
         preset_columns: Columns to look for before the usual names.
-        preset_names: Label names for data that declares none and has these.
-        aliases: Spellings in the data to the preset's label names.
+        preset_names: Label names for data that declare none and have these.
+        aliases: The preset's label names by their other spellings in the data.
         reading: Encoding and limits of the files.
-        bad_rows: What becomes of rows that cannot be used; its `warn` logs what was left out. None
-            means they are errors, and what is left out even so is logged here.
+        bad_rows: Collects rows that cannot be used; its `warn` logs what was left out. None means
+            they are errors, and what is left out even so is logged here.
 
     Raises:
-        InputError: With file and line, if anything about the data is not as it must be.
+        InputError: With file and line, if anything about the data is not as it must be; within
+            seconds, if the hub cannot be reached.
     """
     reading, bad = reading or Reading(), bad_rows or BadRows()
-    if not path.exists():
-        raise InputError(f"{path}: {why_missing(path)}")
-    declared, positive = _declared(path) if path.is_dir() else (None, None)
+    declared, positive = None, None
+    if isinstance(source, str):
+        name, _, config = source.partition(":")
+        records = _known_splits(read_hub_dataset(name, config or None, reading=reading), name)
+    else:
+        if not source.exists():
+            raise InputError(f"{source}: {why_missing(source)}")
+        if source.is_dir():
+            declared, positive = _declared(source)
+        records = _record_files(source, reading, bad)
     label_names = declared if label_names is None else label_names
     rows = to_rows(
-        _record_files(path, reading, bad),
+        records,
         columns=columns or Columns(),
         label_names=label_names,
         preset_columns=preset_columns,
@@ -72,38 +83,6 @@ def read_rows(
     if bad_rows is None:
         bad.warn()
     return replace(rows, positive=positive)
-
-
-def read_hub_rows(
-    name: str,
-    config: str | None = None,
-    *,
-    columns: Columns | None = None,
-    label_names: Sequence[str] | None = None,
-    preset_columns: Columns | None = None,
-    preset_names: Sequence[str] | None = None,
-    aliases: Mapping[str, str] | None = None,
-    reading: Reading | None = None,
-    bad_rows: BadRows | None = None,
-) -> LabelledRows:
-    """Read the splits of a hub data set; arguments as for `read_rows`.
-
-    Raises:
-        InputError: Within seconds if the hub cannot be reached, or as `read_rows`.
-    """
-    bad = bad_rows or BadRows()
-    rows = to_rows(
-        _known_splits(read_hub_dataset(name, config, reading=reading or Reading()), name),
-        columns=columns or Columns(),
-        label_names=label_names,
-        preset_columns=preset_columns,
-        preset_names=preset_names,
-        aliases=aliases,
-        bad_rows=bad,
-    )
-    if bad_rows is None:
-        bad.warn()
-    return rows
 
 
 def train_records(path: Path, *, reading: Reading | None = None) -> RecordFile:

@@ -1,4 +1,4 @@
-"""Files of records: jsonl, csv, tsv and parquet, each record with its place for messages.
+"""The readers of files of records: jsonl, csv, tsv and parquet, each record with its place.
 
 A file is read whole, up to limits: of its bytes, its rows, a line, and the memory that its rows
 take, which can be many times what the file has. What is wrong with a file (missing, damaged,
@@ -48,7 +48,12 @@ _NOT_DECODED = re.compile("[\udc80-\udcff]")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Named values of one record, and where it stands (`file:line`)."""
+    """One record of a file.
+
+    Attributes:
+        values: Values by column.
+        place: Place of the record, as ``"file:line"``, for messages.
+    """
 
     values: Mapping[str, object]
     place: str
@@ -56,10 +61,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RecordFile:
-    """The records of one file or table.
+    """Records of one file or table.
 
-    `columns` are the names of its columns; of JSON lines, all names that occur. `class_names` holds
-    declared label names by column, which parquet files of the datasets library carry.
+    Attributes:
+        place: Name of the file, for messages.
+        columns: Names of its columns; of JSON lines, all names that occur.
+        records: The records.
+        class_names: Declared label names by column, which parquet files of the datasets library
+            carry.
     """
 
     place: str
@@ -104,7 +113,7 @@ def read_records(
     Args:
         path: The file.
         reading: Encoding and limits.
-        bad_rows: What becomes of rows that cannot be read; None means they are errors.
+        bad_rows: Collects rows that cannot be read; None means they are errors.
 
     Raises:
         InputError: If the file is missing, of another format, damaged, too large or empty, or at
@@ -138,9 +147,9 @@ def parse_records(
     Args:
         text: The text.
         kind: ``"jsonl"``, ``"csv"`` or ``"tsv"``.
-        place: What messages call the file.
+        place: Name of the file in messages.
         reading: Limits.
-        bad_rows: What becomes of rows that cannot be read; None means they are errors.
+        bad_rows: Collects rows that cannot be read; None means they are errors.
 
     Raises:
         InputError: If the text is empty, or at the first row that cannot be read.
@@ -269,7 +278,7 @@ def _table(
         again = _quoted_table(path, text, "\t", reading, literal, quotes=False)
         if literal.total < quoted.total and (bad.skip or not literal.total):
             quoted, table = literal, again
-    bad.take(quoted)
+    bad.merge(quoted)
     return table
 
 

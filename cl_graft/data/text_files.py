@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import unicodedata
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ __all__ = [
     "check_size",
     "decode",
     "detect_encoding",
+    "find_fault",
     "lines",
     "read_text",
 ]
@@ -33,6 +35,9 @@ MAX_CHARACTERS = 1_000_000
 
 MAX_LINE = 8 * MAX_CHARACTERS
 """Characters of one line of a file: what a parser makes of a longer one would take all memory."""
+
+_NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
+_INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
 
 MEGABYTE = 1_000_000
 _BYTES_A_ROW = 100
@@ -79,10 +84,10 @@ class Reading:
     """How data files are read.
 
     Attributes:
-        encoding: Of text files, as Python names it; a byte order mark is dropped. None means the
-            one that `detect_encoding` finds.
-        max_megabytes: Most MB (1,000,000 bytes) of a file once unpacked. It may have 10,000 rows
-            for each of them.
+        encoding: Encoding of text files, as Python names it; a byte order mark is dropped. None
+            takes the one that `detect_encoding` finds.
+        max_megabytes: Largest size of a file once unpacked, in MB (1,000,000 bytes). It may have
+            10,000 rows for each of them.
 
     Raises:
         InputError: If Python knows no such encoding of text, or the limit is below 1.
@@ -220,6 +225,22 @@ def decode(data: bytes, place: str, encoding: str = "utf-8", *, escape: bool = F
             "in UTF-16 without a byte order mark (then name its encoding, utf-16-le or utf-16-be)"
         )
     return text
+
+
+def find_fault(text: str) -> str | None:
+    """Say what is wrong with a text, as in ``"is empty"``; None if nothing is."""
+    if not text.strip():
+        return "is empty"
+    if len(text) > MAX_CHARACTERS:
+        return f"has {len(text):,} characters, the limit is {MAX_CHARACTERS:,}"
+    if found := _NO_CHARACTER.search(text):
+        return (
+            f"holds U+{ord(found[0]):04X}, which is half a character or none; it was damaged, or "
+            "cut, before it came here"
+        )
+    if all(unicodedata.category(char) in _INVISIBLE for char in text):
+        return "is empty but for invisible characters"
+    return None
 
 
 def lines(text: str, start: int = 0) -> Iterator[re.Match[str]]:

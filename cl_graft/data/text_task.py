@@ -26,7 +26,10 @@ _FILE_SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 class Row:
     """One labelled text, or pair of texts.
 
-    `label` is a class id in [0, number of classes), or a float for regression.
+    Attributes:
+        text: First text.
+        text_pair: Second text; None if there is none.
+        label: Class id in [0, number of classes), or a number for a regression.
     """
 
     text: str
@@ -36,13 +39,22 @@ class Row:
 
 @dataclass(frozen=True)
 class TextTask:
-    """A classification task, or a regression (no label names), ready to be encoded.
+    """A classification task or a regression, ready to be encoded.
 
-    `metric` is the name of a registered metric, see `cl_graft.metrics.register_metric`.
-    `label_names[i]` is the name of class id i. Every row has a second text, or none has.
-    `positive` is the label of which `metric` "f1" of two classes is the F1; None means the second.
-    `prompt` asks a masked language model, `causal_prompt` a causal one. `max_length` counts
-    tokens, special ones included. `source` is provenance: paths, split rule, counts.
+    Attributes:
+        name: Name of the task, safe as a file name.
+        label_names: Names of the labels; `label_names[i]` is that of class id i. Empty for a
+            regression.
+        train: Training rows. Every row of the task has a second text, or none has.
+        dev: Rows for choosing.
+        test: Rows for scores.
+        metric: Name of a registered metric, see `cl_graft.metrics.register_metric`.
+        positive: Label of which the metric ``"f1"`` of two classes is the F1; None means the
+            second.
+        prompt: Prompt of a masked language model; None if the task has none.
+        causal_prompt: Prompt of a causal language model; None if the task has none.
+        max_length: Tokens a row, special ones included.
+        source: Provenance of the rows: paths, split rule, counts.
 
     Raises:
         InputError: If the name is not safe as a file name, or rows, labels, metric and label names

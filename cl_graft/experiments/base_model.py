@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cl_graft.data.tokenizer_text import tokenizer_text
+from cl_graft.data.encoded_task import serialize_tokenizer
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import UPKEEP, ExperimentConfig, config_from
 from cl_graft.grafts.bank import BaseIdentity
@@ -95,7 +95,7 @@ def base_hashes(loaded: Loaded) -> BaseHashes:
     the model answers (family, pooling, precision): the same weights read otherwise are another
     base.
     """
-    model, text = loaded.model, tokenizer_text(loaded.tokenizer)
+    model, text = loaded.model, serialize_tokenizer(loaded.tokenizer)
     weights = model_sha256(model)
     reading = f"{model.family}|{model.pooling if model.family == 'encoder' else ''}"
     if model.precision != "fp32":

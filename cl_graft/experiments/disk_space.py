@@ -51,12 +51,12 @@ def reserve_disk_space(
 
     Args:
         config: The run's settings.
-        row: Its strategy.
+        row: Row of its strategy in the registry.
         stream: The tasks.
         model: The model.
         seed: The run's seed.
-        folder: Its folder.
-        cache: Its cache, which gets `DirectoryCache.spare`.
+        folder: Folder of the run.
+        cache: Cache of the run, which gets `DirectoryCache.spare`.
 
     Raises:
         CannotWrite: If there is too little space.

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cl_graft.data import Prompt, TextTask
-from cl_graft.data.encoded_task import prompt_of
+from cl_graft.data.encoded_task import find_prompt
 from cl_graft.experiments.base_model import learning_settings
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.strategies import TaskMetadata
@@ -33,7 +33,7 @@ def task_metadata(
         metadata={
             "label_names": list(task.label_names),
             "pair": task.pair,
-            "prompt": _prompt(prompt_of(task, config.family)),
+            "prompt": _prompt(find_prompt(task, config.family)),
             "max_length": max_length or config.max_length or task.max_length,
             "rows": {split: len(getattr(task, split)) for split in ("train", "dev", "test")},
             "shots": config.shots,

@@ -1,4 +1,4 @@
-"""Which attention a backbone trains with: in half precision on a CPU, plain for short rows.
+"""The attention that a backbone trains with: in half precision on a CPU, plain for short rows.
 
 transformers takes torch's fused attention. On a CPU in half precision its backward pass costs the
 same for 64 tokens a row as for 512, and more there than the matrix products, softmax and all, that
@@ -24,13 +24,13 @@ LONGEST = 128
 
 
 class Attention:
-    """Sets a backbone's attention to what is fastest for a batch.
+    """The setting of a backbone's attention to what is fastest for a batch.
 
     A model that does not come with torch's fused attention, or cannot change it, keeps what it has.
 
     Args:
         backbone: A model of transformers'.
-        precision: In which its fp32 parameters compute, as in `cl_graft.training.precision`.
+        precision: Precision of its fp32 parameters, as in `cl_graft.training.precision`.
     """
 
     def __init__(self, backbone: nn.Module, precision: str) -> None:

@@ -1,4 +1,4 @@
-"""Sizes that a model folder names, compared with its files before anything is built from them.
+"""The check of a model folder: sizes that its config names, compared with its files.
 
 A config is a few lines of text: one number in it makes a model that is never done. What is compared
 is cheap and rough, so that no real checkpoint is refused; who wants to be sure takes models from
@@ -49,7 +49,7 @@ def check_model_folder(folder: Path, *, name: str) -> None:
 
     Args:
         folder: A folder with `config.json`.
-        name: What to call the model in messages.
+        name: Name of the model in messages.
 
     Raises:
         InputError: If there is such a size, or a file is no JSON object.

@@ -1,4 +1,4 @@
-"""Which parameters of a model may be grafted: those of its stack of blocks.
+"""The parameters of a model that may be grafted: those of its stack of blocks.
 
 A graft lives in the transformer blocks (weights, biases, LayerNorms), never in embeddings, pooler,
 language-model head or task heads. The stack is found by its form, so any encoder, decoder,

@@ -1,4 +1,4 @@
-"""Heads: what turns a model's features into one logit a class.
+"""Heads: modules that turn a model's features into one logit a class.
 
 An encoder has a trained head for every task, a linear one unless it was imported. Prompted language
 models have none to train: their heads only know which tokens stand for the labels, so a task's
@@ -45,7 +45,7 @@ def linear_head(hidden: int, classes: int, *, seed: int) -> nn.Linear:
     Args:
         hidden: Size of the features.
         classes: Number of logits; 1 for regression.
-        seed: Where the weights come from; the global generator is not touched.
+        seed: Seed of the weights; the global generator is not touched.
     """
     if hidden < 1 or classes < 1:
         raise ValueError(f"hidden and classes must be at least 1, got {hidden} and {classes}")
@@ -142,7 +142,7 @@ def make_head(
         model: The model; the head is not added to it.
         classes: Number of classes; 1 for regression (encoders only).
         label_token_ids: Every label's tokens, in the order of the labels; not for encoders.
-        seed: Where an encoder's head gets its initial weights.
+        seed: Seed of the initial weights of an encoder's head.
 
     Raises:
         InputError: If the labels' tokens are missing, too few or too many, not in the model's

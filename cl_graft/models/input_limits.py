@@ -1,4 +1,4 @@
-"""What a model can read: how many tokens a row, and which token ids.
+"""The limits of a model's inputs: how many tokens a row, and which token ids.
 
 Beyond its embeddings a model ends in an IndexError that names nothing, so limits are compared
 first.
@@ -41,7 +41,7 @@ def check_vocabulary(
     Args:
         tokenizer: The tokenizer.
         backbone: The model.
-        name: What to call the model in the message.
+        name: Name of the model in the message.
 
     Raises:
         InputError: If there is such an id.
@@ -60,7 +60,7 @@ def check_batch(inputs: Tensor, model: TaskModel) -> None:
     """Refuse a batch that a model cannot read.
 
     Args:
-        inputs: What should be token ids and segments, int64 of shape (n, 2, L).
+        inputs: Token ids and segments, int64 of shape (n, 2, L).
         model: The model.
 
     Raises:

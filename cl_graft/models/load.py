@@ -49,9 +49,9 @@ class Loaded:
     """A model with its tokenizer.
 
     Attributes:
-        model: In eval mode, on the CPU, without heads.
+        model: Model in eval mode, on the CPU, without heads.
         tokenizer: The tokenizer saved with the model.
-        name: What was asked for.
+        name: Name that was asked for.
         path: The local folder the files came from.
     """
 
@@ -97,7 +97,7 @@ def load_model(
         family: `"encoder"`, `"masked_lm"` or `"causal_lm"`.
         pooling: `"mean"` or `"first"`; encoders only.
         dtype: The parameters' type: `"float32"`, `"bfloat16"` or `"float16"`.
-        precision: In which fp32 parameters compute: `"fp32"`, `"bf16"` or `"fp16"`.
+        precision: Precision in which fp32 parameters compute: `"fp32"`, `"bf16"` or `"fp16"`.
         revision: The hub's commit, tag or branch; None means the newest. Folders have none.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
 

@@ -1,4 +1,4 @@
-"""transformers without its progress bars and reports."""
+"""A context in which transformers shows no progress bars and reports."""
 
 from __future__ import annotations
 

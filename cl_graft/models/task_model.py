@@ -40,12 +40,12 @@ class TaskModel(nn.Module):
     """A backbone of transformers' and the heads of the tasks it answers.
 
     Args:
-        backbone: What `AutoModel`, `AutoModelForMaskedLM` or `AutoModelForCausalLM` loads.
+        backbone: Model as `AutoModel`, `AutoModelForMaskedLM` or `AutoModelForCausalLM` loads it.
         family: One of `FAMILIES`.
         pooling: `"mean"` over the non-padding tokens or the `"first"` token; encoders only.
         mask_token_id: The tokenizer's mask token; masked LMs only.
-        name: What to call the model in messages and records.
-        precision: In which the backbone computes, ``"fp32"``, ``"bf16"`` or ``"fp16"``: its
+        name: Name of the model in messages and records.
+        precision: Precision of the backbone, ``"fp32"``, ``"bf16"`` or ``"fp16"``: its
             matrix products and their gradients, under autocast. Parameters keep their type; heads,
             label probabilities and losses are computed in fp32.
 

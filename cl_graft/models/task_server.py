@@ -1,4 +1,4 @@
-"""Answering rows of different tasks in one batch: grafts and heads by row."""
+"""A server that answers rows of different tasks in one batch: grafts and heads by row."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class TaskServer:
     answering an entry.
 
     Args:
-        switch: Of a `TaskModel` in eval mode; what the model carries stays as it is.
+        switch: Switch of a `TaskModel` in eval mode; what the model carries stays as it is.
 
     Attributes:
         switch: The switch.

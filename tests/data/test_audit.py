@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from cl_graft.data.audit import audit, shared_rows, told
+from cl_graft.data.audit import audit, describe_findings, shared_rows
 from cl_graft.data.load import load_task
 from cl_graft.data.text_task import Row, TextTask
 
@@ -19,7 +19,7 @@ def task(train, dev, test) -> TextTask:
 
 def test_clean_rows_count_nothing():
     clean = task([("a", 0), ("b", 1)], [("c", 0)], [("d", 1)])
-    assert told(clean, audit(clean)) == []
+    assert describe_findings(clean, audit(clean)) == []
     assert set(audit(clean).values()) == {0}
 
 
@@ -33,7 +33,7 @@ def test_each_kind_is_counted_once_for_each_row():
         "duplicates": 2,
         "conflicts": 3,
     }
-    said = "\n".join(told(found, counts))
+    said = "\n".join(describe_findings(found, counts))
     assert "2 of 3 test rows also stand in train or dev" in said
     assert "3 of 6 training rows have texts that also stand in train with another" in said
 

@@ -4,13 +4,13 @@ import logging
 
 import pytest
 
-from cl_graft.data.labels import class_names_of, has_no_label, label_name, read_labels
+from cl_graft.data.labels import collect_class_names, has_no_label, read_label_name, read_labels
 from cl_graft.errors import InputError
 
 
 @pytest.mark.parametrize("value", [1, "1", 1.0, "1.0", " 1 ", "1.", "+1", "01"])
 def test_a_whole_number_is_one_label_in_any_form(value):
-    assert label_name(value, "here") == "1"
+    assert read_label_name(value, "here") == "1"
     assert read_labels(["no", "yes"], {}).read(value, "here") == 1
 
 
@@ -30,12 +30,12 @@ def test_a_whole_number_is_one_label_in_any_form(value):
 )
 def test_what_is_no_label_is_told_where_none_are_declared(value, said):
     with pytest.raises(InputError, match=f"here: label .*{said}"):
-        label_name(value, "here")
+        read_label_name(value, "here")
 
 
 @pytest.mark.parametrize("name", ["none", "1_0", "3.11.1", "½", "yes", "infinity war"])
 def test_names_that_look_a_little_like_numbers_are_names(name):
-    assert label_name(name, "here") == name
+    assert read_label_name(name, "here") == name
 
 
 @pytest.mark.parametrize("name", ["1.5", "nan", "None"])
@@ -47,7 +47,7 @@ def test_names_that_differ_in_their_case_are_two_classes_and_warned_of(
     caplog: pytest.LogCaptureFixture,
 ):
     with caplog.at_level(logging.WARNING):
-        names = class_names_of(["no", "Yes", "yes"], place="a.csv", column="label")
+        names = collect_class_names(["no", "Yes", "yes"], place="a.csv", column="label")
     assert names == ("Yes", "no", "yes")
     assert "the labels 'Yes' and 'yes' differ only in their case" in caplog.text
 

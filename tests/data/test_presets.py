@@ -7,7 +7,7 @@ import pytest
 
 from cl_graft.data.columns import Columns, LabelledRows
 from cl_graft.data.load import load_task
-from cl_graft.data.presets import PRESETS, misfit
+from cl_graft.data.presets import PRESETS, explain_misfit
 from cl_graft.metrics import METRICS
 
 # The grafting paper's table 2 and the SAM paper's table 1.
@@ -50,11 +50,11 @@ def test_data_are_a_presets_with_its_labels_in_any_order_and_its_number_of_texts
         return LabelledRows({}, label_names, Columns(text_pair="b" if pair else None), ())
 
     snli = rows("neutral", "contradiction", "entailment", pair=True)
-    assert misfit(PRESETS["snli"], snli) == ""
-    assert misfit(PRESETS["cr"], rows("bad", "good")) == (
+    assert explain_misfit(PRESETS["snli"], snli) == ""
+    assert explain_misfit(PRESETS["cr"], rows("bad", "good")) == (
         "it has the labels negative, positive, but these data bad, good"
     )
-    assert misfit(PRESETS["rte"], rows("entailment", "not_entailment")) == (
+    assert explain_misfit(PRESETS["rte"], rows("entailment", "not_entailment")) == (
         "it has two texts a row, but these data one text a row"
     )
 

@@ -10,7 +10,7 @@ import pytest
 
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import Columns
-from cl_graft.data.readers import has_rows, read_hub_rows, read_rows
+from cl_graft.data.readers import has_rows, read_rows
 from cl_graft.data.text_files import Reading
 from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
@@ -187,7 +187,7 @@ def test_an_unreachable_hub_is_an_error_within_seconds_that_names_the_local_form
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     start = time.monotonic()
     with pytest.raises(InputError, match=r"cannot be reached .*\.parquet.*save_to_disk"):
-        read_hub_rows("someone/some_data")
+        read_rows("someone/some_data")
     assert time.monotonic() - start < 8
 
 
@@ -203,10 +203,10 @@ def test_what_the_datasets_library_loads_by_name_becomes_rows(
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     write_lines(tmp_path / "named" / "train.jsonl", RECORDS)
     write_lines(tmp_path / "named" / "test.jsonl", RECORDS[:2])
-    read = read_hub_rows(str(tmp_path / "named"))
+    read = read_rows(str(tmp_path / "named"))
     assert read.splits == {"train": ROWS, "test": ROWS[:2]}
     with pytest.raises(InputError, match=r"hub data set 'someone/absent' cannot be loaded"):
-        read_hub_rows("someone/absent")
+        read_rows("someone/absent")
 
 
 def test_usual_column_names_are_found_pairs_before_single_texts(tmp_path: Path):

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cl_graft.data.synthetic.answer_entailment import ANSWER_ENTAILMENT
-from cl_graft.data.synthetic.divided import divided, expand_range
-from cl_graft.data.synthetic.generate import draw
+from cl_graft.data.synthetic.divided import expand_range, find_divided_task
+from cl_graft.data.synthetic.generate import GeneratedTask, draw
 from cl_graft.data.synthetic.paraphrase import PARAPHRASE
 from cl_graft.data.synthetic.question_type import QUESTION_TYPE
 from cl_graft.data.synthetic.sentiment import SENTIMENT
-from cl_graft.data.synthetic.synthetic_task import GeneratedTask
 from cl_graft.data.synthetic.topic import TOPIC
 from cl_graft.data.synthetic.urgency import URGENCY
 from cl_graft.data.text_task import Row
@@ -39,7 +38,7 @@ GENERATED: Mapping[str, GeneratedTask] = {
 
 def find_generated(name: str) -> GeneratedTask | None:
     """Return the built-in or numbered task of a name; None if there is none."""
-    return GENERATED.get(name) or divided(name)
+    return GENERATED.get(name) or find_divided_task(name)
 
 
 def generate(name: str, *, split: str, rows: int, seed: int) -> tuple[Row, ...]:

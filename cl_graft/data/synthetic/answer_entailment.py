@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import random
 
-from cl_graft.data.synthetic.grammar import fill, finished, other_than
+from cl_graft.data.synthetic.generate import GeneratedTask
+from cl_graft.data.synthetic.grammar import draw_other, fill, finish_sentence
 from cl_graft.data.synthetic.people import CITIES, NAMES, ROLES
-from cl_graft.data.synthetic.synthetic_task import GeneratedTask
 from cl_graft.data.text_task import Row
 
 __all__ = ["ANSWER_ENTAILMENT"]
@@ -120,7 +120,7 @@ def _make(rng: random.Random, label: int) -> Row:
     do, did, it = rng.choice(_DEEDS)
     asked = rng.randrange(len(_ATTRIBUTES))
     off_the_point = label == 1 and rng.random() < _OFF_THE_POINT
-    told = other_than(rng, asked, len(_ATTRIBUTES)) if off_the_point else asked
+    told = draw_other(rng, asked, len(_ATTRIBUTES)) if off_the_point else asked
     same, other = _SETTLED, _UNSETTLED
     if label == 1 and not off_the_point:
         same, other = other, same
@@ -135,7 +135,7 @@ def _make(rng: random.Random, label: int) -> Row:
     )
     detail = rng.choice(_ATTRIBUTES[told])
     answer += fill(rng, _SAID, detail=detail, source2=_person(rng))
-    return Row(finished(question), finished(answer), label)
+    return Row(finish_sentence(question), finish_sentence(answer), label)
 
 
 ANSWER_ENTAILMENT = GeneratedTask(

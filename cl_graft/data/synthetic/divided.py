@@ -13,12 +13,12 @@ import random
 import re
 from functools import lru_cache
 
-from cl_graft.data.synthetic.synthetic_task import GeneratedTask
+from cl_graft.data.synthetic.generate import GeneratedTask
 from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
 from cl_graft.runtime.seeding import derive
 
-__all__ = ["PATTERN", "divided", "expand_range"]
+__all__ = ["PATTERN", "expand_range", "find_divided_task"]
 
 PATTERN = "shared-<0 to 100>-<number> or opposed-<0 to 100>-<number>"
 """How these tasks are called."""
@@ -39,7 +39,7 @@ _RANGE = re.compile(r"((?:shared|opposed)-[0-9]+-)([0-9]{1,4})\.\.([0-9]{1,4})")
 
 
 @lru_cache(maxsize=1024)
-def divided(name: str) -> GeneratedTask | None:
+def find_divided_task(name: str) -> GeneratedTask | None:
     """Return the task of a name; None if it is no name of such a task."""
     found = _NAME.fullmatch(name)
     if found is None:

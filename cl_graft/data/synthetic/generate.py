@@ -1,4 +1,4 @@
-"""Draw rows of a generated task.
+"""Generated tasks, and the rows that are drawn of them.
 
 Row `i` depends on the task, the split, the seed and the rows before it, never on how many rows
 were asked for: more rows extend fewer. Which split a text may appear in is a property of the text
@@ -8,19 +8,41 @@ itself (a bucket of its hash), so no two splits share a first text, whatever the
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
-from cl_graft.data.synthetic.synthetic_task import GeneratedTask
 from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
 from cl_graft.runtime.seeding import derive
 
-__all__ = ["SPLITS", "draw"]
+__all__ = ["SPLITS", "GeneratedTask", "draw"]
 
 SPLITS: Mapping[str, range] = {"test": range(0, 2), "dev": range(2, 3), "train": range(3, 10)}
 """The buckets, of ten, that each split takes its texts from."""
 
 _ATTEMPTS = 2_000
+
+
+@dataclass(frozen=True)
+class GeneratedTask:
+    """A task whose rows come from a grammar.
+
+    Attributes:
+        name: The task's key in `GENERATED`.
+        label_names: One name for each class; a row's label is an index into them.
+        pair: Whether rows have a second text.
+        description: Sentence that says what decides the label.
+        make: Writes a row of the given label. It draws from the generator it is handed and from
+            nothing else.
+        metric: The metric to report; generated classes are balanced, so accuracy serves.
+    """
+
+    name: str
+    label_names: tuple[str, ...]
+    pair: bool
+    description: str
+    make: Callable[[random.Random, int], Row]
+    metric: str = "accuracy"
 
 
 def draw(task: GeneratedTask, *, split: str, rows: int, seed: int) -> tuple[Row, ...]:
@@ -31,7 +53,7 @@ def draw(task: GeneratedTask, *, split: str, rows: int, seed: int) -> tuple[Row,
     Args:
         task: The task.
         split: "train", "dev" or "test".
-        rows: How many rows, at least 0.
+        rows: Number of rows, at least 0.
         seed: Any integer; the same seed gives the same rows on every machine.
 
     Raises:

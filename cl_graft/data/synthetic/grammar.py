@@ -1,11 +1,11 @@
-"""The few moves every grammar makes: draw a phrase, fill a frame, finish a sentence."""
+"""Helpers of all grammars: draw a phrase, fill a frame, finish a sentence."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Sequence
 
-__all__ = ["a", "fill", "finished", "inflected", "other_than", "two_of"]
+__all__ = ["a", "draw_other", "draw_two", "fill", "finish_sentence", "inflect"]
 
 
 def fill(rng: random.Random, frames: Sequence[str], **phrases: str) -> str:
@@ -13,7 +13,7 @@ def fill(rng: random.Random, frames: Sequence[str], **phrases: str) -> str:
     return rng.choice(frames).format(**phrases)
 
 
-def finished(text: str) -> str:
+def finish_sentence(text: str) -> str:
     """Give a sentence its capital letter and, where it has no end mark, its full stop."""
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "?", "!")) else text + "."
@@ -24,18 +24,18 @@ def a(noun: str) -> str:
     return f"an {noun}" if noun[0] in "aeio" else f"a {noun}"
 
 
-def other_than(rng: random.Random, taken: int, count: int) -> int:
+def draw_other(rng: random.Random, taken: int, count: int) -> int:
     """Draw an index below `count` that is not `taken`."""
     return (taken + rng.randrange(1, count)) % count
 
 
-def two_of(rng: random.Random, phrases: Sequence[str]) -> tuple[str, str]:
+def draw_two(rng: random.Random, phrases: Sequence[str]) -> tuple[str, str]:
     """Draw two different phrases."""
     first, second = rng.sample(phrases, 2)
     return first, second
 
 
-def inflected(phrase: str) -> tuple[str, str, str]:
+def inflect(phrase: str) -> tuple[str, str, str]:
     """Read a verb phrase as its plain form, its past and its -ing form.
 
     `"lift/lifted/lifting the cup"` gives `("lift the cup", "lifted the cup", "lifting the cup")`.

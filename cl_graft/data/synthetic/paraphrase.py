@@ -10,9 +10,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from cl_graft.data.synthetic.grammar import fill, finished
+from cl_graft.data.synthetic.generate import GeneratedTask
+from cl_graft.data.synthetic.grammar import fill, finish_sentence
 from cl_graft.data.synthetic.people import CITIES
-from cl_graft.data.synthetic.synthetic_task import GeneratedTask
 from cl_graft.data.text_task import Row
 
 __all__ = ["PARAPHRASE"]
@@ -193,7 +193,7 @@ def _say(
         done=scene.done[verb],
         when=when,
     )
-    return finished(text)
+    return finish_sentence(text)
 
 
 def _make(rng: random.Random, label: int) -> Row:

@@ -1,4 +1,4 @@
-"""Who takes part in the sentences of the pair tasks, and where."""
+"""Words for the people and places in the sentences of the pair tasks."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import random
 
-from cl_graft.data.synthetic.grammar import a, fill, finished, other_than
-from cl_graft.data.synthetic.synthetic_task import GeneratedTask
+from cl_graft.data.synthetic.generate import GeneratedTask
+from cl_graft.data.synthetic.grammar import a, draw_other, fill, finish_sentence
 from cl_graft.data.text_task import Row
 
 __all__ = ["QUESTION_TYPE"]
@@ -172,9 +172,9 @@ def _make(rng: random.Random, label: int) -> Row:
     if rng.random() < 0.35:
         text = fill(rng, _DIRECT, asked=asked)
     else:
-        known = _asked(rng, other_than(rng, label, len(_LABELS)))
+        known = _asked(rng, draw_other(rng, label, len(_LABELS)))
         text = fill(rng, _BESIDES, asked=asked, known=known)
-    return Row(finished(text), None, label)
+    return Row(finish_sentence(text), None, label)
 
 
 QUESTION_TYPE = GeneratedTask(

@@ -1,4 +1,4 @@
-"""Things people pass judgement on, with the words they judge them by.
+"""Words for things that people review, and for how they judge them.
 
 The review vocabulary is shared: `sentiment` asks what the writer thinks, other tasks use the
 same things and the same praise or blame while asking for something else.

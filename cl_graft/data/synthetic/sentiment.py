@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from cl_graft.data.synthetic.grammar import fill, finished
+from cl_graft.data.synthetic.generate import GeneratedTask
+from cl_graft.data.synthetic.grammar import fill, finish_sentence
 from cl_graft.data.synthetic.reviewed import DOMAINS, judgement
-from cl_graft.data.synthetic.synthetic_task import GeneratedTask
 from cl_graft.data.text_task import Row
 
 __all__ = ["SENTIMENT"]
@@ -112,7 +112,7 @@ def _make(rng: random.Random, label: int) -> Row:
         text = rng.choice(_OPENINGS) + text
     elif chance < 0.5:
         text += rng.choice(_CLOSINGS)
-    return Row(finished(text), None, label)
+    return Row(finish_sentence(text), None, label)
 
 
 SENTIMENT = GeneratedTask(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from cl_graft.data.synthetic.grammar import a, fill, finished, inflected, other_than
+from cl_graft.data.synthetic.generate import GeneratedTask
+from cl_graft.data.synthetic.grammar import a, draw_other, fill, finish_sentence, inflect
 from cl_graft.data.synthetic.reviewed import ANYTHING, judgement
-from cl_graft.data.synthetic.synthetic_task import GeneratedTask
 from cl_graft.data.text_task import Row
 
 __all__ = ["TOPIC"]
@@ -24,7 +24,7 @@ def _topic(name: str, *, actors: str, acts: str) -> _Topic:
     return _Topic(
         name=name,
         actors=tuple(actor.strip() for actor in actors.split(",")),
-        acts=tuple(inflected(act.strip()) for act in acts.split(",")),
+        acts=tuple(inflect(act.strip()) for act in acts.split(",")),
     )
 
 
@@ -144,7 +144,7 @@ def _someone(rng: random.Random, actor: str) -> str:
 
 def _make(rng: random.Random, label: int) -> Row:
     topic = _TOPICS[label]
-    far_topic = _TOPICS[other_than(rng, label, len(_TOPICS))]
+    far_topic = _TOPICS[draw_other(rng, label, len(_TOPICS))]
     actor, far_actor = rng.choice(topic.actors), rng.choice(far_topic.actors)
     (plain, past, going), (_, past2, _) = rng.sample(topic.acts, 2)
     far_plain, _, far_going = rng.choice(far_topic.acts)
@@ -164,7 +164,7 @@ def _make(rng: random.Random, label: int) -> Row:
     if rng.random() < 0.4:
         word = judgement(rng, ANYTHING, good=rng.random() < 0.5)
         text += fill(rng, _REMARKS, word=word)
-    return Row(finished(text), None, label)
+    return Row(finish_sentence(text), None, label)
 
 
 TOPIC = GeneratedTask(

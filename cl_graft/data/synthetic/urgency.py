@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from cl_graft.data.synthetic.grammar import fill, finished, other_than
+from cl_graft.data.synthetic.generate import GeneratedTask
+from cl_graft.data.synthetic.grammar import draw_other, fill, finish_sentence
 from cl_graft.data.synthetic.reviewed import ANYTHING, judgement
-from cl_graft.data.synthetic.synthetic_task import GeneratedTask
 from cl_graft.data.text_task import Row
 
 __all__ = ["URGENCY"]
@@ -67,7 +67,7 @@ _MESSAGES = (
 
 def _make(rng: random.Random, label: int) -> Row:
     when = rng.choice(_WHEN[label])
-    other = rng.choice(_WHEN[other_than(rng, label, len(_LABELS))])
+    other = rng.choice(_WHEN[draw_other(rng, label, len(_LABELS))])
     wish = fill(rng, _WANTED if rng.random() < 0.3 else _INSTEAD, when=when, other=other)
     text = fill(
         rng,
@@ -76,9 +76,9 @@ def _make(rng: random.Random, label: int) -> Row:
         trouble=rng.choice(_TROUBLES),
         word=judgement(rng, ANYTHING, good=rng.random() < 0.5),
         wish=wish,
-        wish2=finished(wish),
+        wish2=finish_sentence(wish),
     )
-    return Row(finished(text), None, label)
+    return Row(finish_sentence(text), None, label)
 
 
 URGENCY = GeneratedTask(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from cl_graft.data import TextTask
-from cl_graft.data.encoded_task import label_tokens_of
+from cl_graft.data.encoded_task import tokenize_labels
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.tuning import with_values
 from cl_graft.experiments.config import ExperimentConfig
@@ -154,5 +154,5 @@ def _density(row: Method, budget: int, shape: StreamShape, head: nn.Module) -> S
 
 
 def _head(task: TextTask, loaded: Loaded, config: ExperimentConfig) -> nn.Module:
-    tokens = label_tokens_of(task, loaded.tokenizer, config.family)
+    tokens = tokenize_labels(task, loaded.tokenizer, config.family)
     return make_head(loaded.model, classes=task.num_classes, label_token_ids=tokens, seed=0)

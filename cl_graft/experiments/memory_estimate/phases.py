@@ -111,7 +111,7 @@ def measure_phase(phase: Phase, fake: FakeModel, work: Workload) -> PhaseMemory:
     Args:
         phase: One of `PHASES`.
         fake: The model.
-        work: How much goes through it.
+        work: Rows, tokens and coordinates that go through it.
     """
     tracker = MemoryTracker(fake.tensors())
     try:

@@ -111,7 +111,7 @@ class Plan:
 
     Attributes:
         model: Name of the model.
-        settings: What was planned for.
+        settings: Settings that were planned for.
         parameters: Number of the model's parameters, without heads.
         model_bytes: Bytes of its parameters and buffers in memory.
         graftable: Number of coordinates that a region may hold.
@@ -152,7 +152,7 @@ def make_plan(
 
     Args:
         name: A model as in `load_model`; of its files only `config.json` is read.
-        settings: What to plan for.
+        settings: Settings to plan for.
         memory: Bytes that there are.
         progress: Called as (phase, step, steps).
 
@@ -224,8 +224,8 @@ def advise(phase: Phase, fake: FakeModel, work: Workload, found: PhaseMemory, *,
     Args:
         phase: The phase.
         fake: The model.
-        work: How much goes through it.
-        found: What that takes.
+        work: Rows, tokens and coordinates that go through it.
+        found: Memory that this takes.
         left: Bytes that the model leaves; negative if it does not fit itself.
     """
     if found.kept + found.step <= left:
