@@ -36,7 +36,7 @@ def not_a_number(place: Place, *, full: bool) -> Row:
         plans += [
             (("--set", f"localizer={name}"), "localize", ("localization", name))
             for name, row in LOCALIZERS.items()
-            if row.gradients
+            if row.needs_gradients
         ]
         plans += [(("--set", "precision=fp16"), phase, told) for phase, told in _PHASES.items()]
     for more, phase, expected in plans:

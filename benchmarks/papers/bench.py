@@ -251,7 +251,7 @@ class Bench:
             anew: Whether to rank whatever the cache holds, as when it is timed.
         """
         row, own = find_localizer(localizer), self.problem(label)
-        most = len(row.among(own.model, own.parameters)) if row.among else self.layout.total
+        most = len(row.allowed(own.model, own.parameters)) if row.allowed else self.layout.total
         return rank_task(
             task or own,
             self.localization(label, localizer=localizer, steps=steps),

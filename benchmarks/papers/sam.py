@@ -192,7 +192,7 @@ def _measured(bench: Bench, label: int, *, anew: bool) -> dict[str, tuple[float,
         started = clock()
         score = _one(bench, label, method, size=sizes.get(method), anew=anew).score
         seconds = clock() - started
-        if method in METHODS and find_localizer(METHODS[method]).needs_tuned:
+        if method in METHODS and find_localizer(METHODS[method]).needs_dense_run:
             seconds += found[_FULL][1]
         found[method] = score, seconds
     return {method: found[method] for method in (_FULL, *_OTHERS)}
@@ -249,7 +249,7 @@ def _mixed_late(bench: Bench, label: int) -> Answers:
 
 def _chosen(bench: Bench, label: int, method: str, *, anew: bool) -> Region:
     row = find_localizer(METHODS[method])
-    run = bench.dense(label) if row.needs_tuned else _at_base(bench, label)
+    run = bench.dense(label) if row.needs_dense_run else _at_base(bench, label)
     return bench.region(label, run, localizer=row.name, anew=anew)
 
 

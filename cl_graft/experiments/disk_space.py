@@ -73,7 +73,7 @@ def reserve_disk_space(
             entry = _entry(settings, encoded, model, total=total, size=size)
             needs["bank"] = needs.get("bank", 0) + entry
             kept += _ranking(settings, total=total)
-        if row.trains == "nothing" or find_localizer(settings.localizer).needs_tuned:
+        if row.trains == "nothing" or find_localizer(settings.localizer).needs_dense_run:
             kept += runs * total * size
     check_disk_space(folder, needs, cache=kept, cached=cache.folder)
     cache.spare = sum(needs.values())

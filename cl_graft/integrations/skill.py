@@ -23,6 +23,7 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import holding, keeping_modes, only_training
 from cl_graft.grafts.region import Layout, Parameters
 from cl_graft.localization import LocalizerInputs, find_localizer, localize
+from cl_graft.localization.registry import Score
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.runtime.tensor_names import plain_name, tensors_by_name
 
@@ -86,7 +87,7 @@ def localize_skill(
     loss: Callable[[nn.Module, Any], Tensor] | None = None,
     score: Callable[[nn.Module], float] | None = None,
     density: float = 0.002,
-    localizer: str = "learned_mask",
+    localizer: str | Score = "learned_mask",
     exclude: Sequence[str] = ("heads",),
     keep: Callable[[str], bool] | None = None,
     seed: int = 0,
@@ -106,7 +107,8 @@ def localize_skill(
             that chooses among masks (``"paper_mask"``); None means minus the mean loss over the
             batches.
         density: Share of the graftable coordinates in the region, in (0, 1].
-        localizer: A name in `cl_graft.localization.LOCALIZERS`; ``"movement"`` needs no batches.
+        localizer: Name of a localizer in `cl_graft.localization.LOCALIZERS`, or a score function;
+            ``"movement"`` needs no batches.
         exclude: Module paths that are no part of a region, such as ``"fc"`` for a head. Models
             with a stack of blocks are graftable in the blocks alone, so their heads are left out
             anyway.
@@ -132,9 +134,9 @@ def localize_skill(
     if not 0 < density <= 1:
         raise ValueError(f"density must be in (0, 1], got {density}")
     row = find_localizer(localizer)
-    if row.gradients and not batches:
+    if row.needs_gradients and not batches:
         raise InputError(
-            f"the localizer {localizer!r} looks at gradients, but there are no batches; pass "
+            f"the localizer {row.name!r} computes gradients, but there are no batches; pass "
             "batches of the task's training rows, or take localizer='movement'"
         )
     parameters = graftable_parameters(base, exclude=exclude, keep=keep)
@@ -162,8 +164,8 @@ def localize_skill(
         return minus_loss() if score is None else score(base)
 
     total = Layout.of(parameters).total
-    among = row.among(base, parameters) if row.among else None
-    k = min(max(1, round(density * total)), total if among is None else len(among))
+    allowed = row.allowed(base, parameters) if row.allowed else None
+    k = min(max(1, round(density * total)), total if allowed is None else len(allowed))
     with (
         holding(here, rest),
         keeping_modes(base),

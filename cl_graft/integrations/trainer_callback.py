@@ -21,6 +21,7 @@ from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.model_state import holding
 from cl_graft.integrations.skill import Skill, localize_skill, model_tensors
 from cl_graft.localization import find_localizer
+from cl_graft.localization.registry import Score
 
 __all__ = ["GraftCallback"]
 
@@ -38,7 +39,7 @@ class GraftCallback(TrainerCallback):
         base: The model before training; it may be the very object that the trainer then trains.
         batches: How many of the trainer's training batches the localizer looks at.
         density: Share of the graftable coordinates in the region, in (0, 1].
-        localizer: A name in `cl_graft.localization.LOCALIZERS`.
+        localizer: Name of a localizer in `cl_graft.localization.LOCALIZERS`, or a score function.
         exclude: As in `localize_skill`.
         keep: As in `localize_skill`.
         seed: Every random choice of the localizer is a function of it.
@@ -53,7 +54,7 @@ class GraftCallback(TrainerCallback):
         *,
         batches: int = 12,
         density: float = 0.002,
-        localizer: str = "learned_mask",
+        localizer: str | Score = "learned_mask",
         exclude: tuple[str, ...] = ("heads",),
         keep: Callable[[str], bool] | None = None,
         seed: int = 0,
@@ -68,7 +69,7 @@ class GraftCallback(TrainerCallback):
             "keep": keep,
             "seed": seed,
         }
-        self._gradients = find_localizer(localizer).gradients
+        self._gradients = find_localizer(localizer).needs_gradients
 
     def on_train_begin(
         self,

@@ -1,8 +1,16 @@
-"""Localization: which coordinates carry a task (torch only)."""
+"""Localization: how a task's region is found.
+
+One score function a file, a registry of them, and the search for a region by one of them.
+"""
 
 from cl_graft.localization.localizer_inputs import LocalizerInputs
-from cl_graft.localization.ranking import Ranking, rank
-from cl_graft.localization.registry import LOCALIZERS, Localizer, find_localizer, localize
+from cl_graft.localization.ranking import Ranking, localize, rank
+from cl_graft.localization.registry import (
+    LOCALIZERS,
+    Localizer,
+    find_localizer,
+    register_localizer,
+)
 
 __all__ = [
     "LOCALIZERS",
@@ -12,4 +20,5 @@ __all__ = [
     "find_localizer",
     "localize",
     "rank",
+    "register_localizer",
 ]

@@ -9,10 +9,16 @@ from __future__ import annotations
 from torch import Tensor
 
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
+from cl_graft.localization.registry import register_localizer
 
 __all__ = ["base_gradient", "fisher"]
 
 
+@register_localizer(
+    name="base_gradient",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, Theorem 3 (SAM), its paper",
+    needs_dense_run=False,
+)
 def base_gradient(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by the size of their summed gradient at the base, |Σ g|.
 
@@ -30,6 +36,13 @@ def base_gradient(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) ->
     return {name: tensor.abs_() for name, tensor in total.items()}
 
 
+@register_localizer(
+    name="fisher",
+    source=(
+        "Sung et al., 2021, https://arxiv.org/abs/2111.09839, Sec. 3, with micro-batches for rows"
+    ),
+    needs_dense_run=False,
+)
 def fisher(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by their empirical Fisher information at the base, Σ g².
 

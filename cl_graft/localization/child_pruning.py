@@ -15,10 +15,17 @@ from cl_graft.grafts.model_state import keeping
 from cl_graft.grafts.region import Parameters
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
 from cl_graft.localization.ranking import rank_by_tensor
+from cl_graft.localization.registry import register_localizer
 
 __all__ = ["child_pruning"]
 
 
+@register_localizer(
+    name="child_pruning",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (ChildPruning)",
+    needs_dense_run=False,
+    per_tensor=True,
+)
 def child_pruning(
     inputs: LocalizerInputs, *, k: int, steps: int, depth: int, lr: float = 0.05
 ) -> dict[str, Tensor]:

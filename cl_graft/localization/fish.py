@@ -13,10 +13,17 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from cl_graft.localization.localizer_inputs import LocalizerInputs, gradient_hooks, remaining_steps
+from cl_graft.localization.registry import register_localizer
 
 __all__ = ["fish", "fish_expected"]
 
 
+@register_localizer(
+    name="fish",
+    source="Sung et al., 2021, https://arxiv.org/abs/2111.09839, Eq. 7",
+    needs_dense_run=False,
+    needs_rows=True,
+)
 def fish(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by their empirical Fisher information at the base, Σ g² over single rows.
 
@@ -26,6 +33,12 @@ def fish(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str
     return _information(inputs, steps, expected=False)
 
 
+@register_localizer(
+    name="fish_expected",
+    source="Sung et al., 2021, https://arxiv.org/abs/2111.09839, Eq. 6",
+    needs_dense_run=False,
+    needs_rows=True,
+)
 def fish_expected(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by their Fisher information at the base, Σ Σ_y p(y) g_y² over single rows.
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from cl_graft.grafts.model_state import keeping
 from cl_graft.grafts.region import Parameters
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
+from cl_graft.localization.registry import register_localizer
 
 __all__ = ["add_gain_", "averaged_gain", "path_integral"]
 
@@ -19,16 +20,10 @@ _CHUNK = 1 << 18
 """Coordinates whose δ is formed at a time on a CPU: they stay in its cache."""
 
 
-def path_integral(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> Parameters:
-    """Score coordinates by Σ −g·Δθ over the steps of the dense run, gathered while it ran.
-
-    The importance of synaptic intelligence (Zenke et al., 2017, https://arxiv.org/abs/1703.04200,
-    Eq. 3). It needs no pass beyond the dense run's.
-    """
-    del k, steps, depth
-    return inputs.path
-
-
+@register_localizer(
+    name="averaged_gain",
+    source="Sundararajan et al., 2017, https://arxiv.org/abs/1703.01365, Sec. 3",
+)
 def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by their gain −g·δ averaged over points between base and tuned.
 
@@ -58,6 +53,22 @@ def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) ->
 
             add_gradient_(inputs, step, into=add)
     return gain
+
+
+@register_localizer(
+    name="path_integral",
+    source="Zenke et al., 2017, https://arxiv.org/abs/1703.04200, Eq. 3",
+    needs_gradients=False,
+    needs_path=True,
+)
+def path_integral(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> Parameters:
+    """Score coordinates by Σ −g·Δθ over the steps of the dense run, gathered while it ran.
+
+    The importance of synaptic intelligence (Zenke et al., 2017, https://arxiv.org/abs/1703.04200,
+    Eq. 3). It needs no pass beyond the dense run's.
+    """
+    del k, steps, depth
+    return inputs.path
 
 
 def add_gain_(

@@ -16,6 +16,7 @@ from torch import Tensor
 from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.localization.gates import gate_gradient
 from cl_graft.localization.localizer_inputs import LocalizerInputs
+from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import joined, load_optimizer_, optimizer_state, part_of
 from cl_graft.runtime.seeding import generator
 
@@ -25,6 +26,10 @@ _LR = 0.1
 """Of Adam on α: a few dozen steps are to take a gate from open to closed."""
 
 
+@register_localizer(
+    name="diff_pruning",
+    source="Guo et al., 2021, https://arxiv.org/abs/2012.07463, Secs. 3.1 and 3.3",
+)
 def diff_pruning(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by P(z ≠ 0)·|δ| of learned hard-concrete gates z."""
     del k, depth
@@ -36,6 +41,11 @@ def diff_pruning(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> 
     }
 
 
+@register_localizer(
+    name="diff_pruning_sam",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (DiffPruning)",
+    per_tensor=True,
+)
 def diff_pruning_sam(
     inputs: LocalizerInputs, *, k: int, steps: int, depth: int
 ) -> dict[str, Tensor]:

@@ -35,39 +35,14 @@ from cl_graft.grafts.region import Layout, Parameters, Region, top_k
 from cl_graft.localization.gain import add_gain_
 from cl_graft.localization.gates import gated
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, unscale_
+from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import Checkpoint, State, joined, part_of
 from cl_graft.training.region_parameters import RegionParameters
 
-__all__ = ["add_gains_", "learned_mask", "learned_mask_inside"]
+__all__ = ["add_gains_", "learned_mask", "score_candidates_by_learned_mask"]
 
 
-def learned_mask(
-    inputs: LocalizerInputs, *, k: int, steps: int, depth: int, started: Region | None = None
-) -> dict[str, Tensor]:
-    """Score coordinates by the gain they gather while the graft grows from nothing to `k`.
-
-    At step t of `steps` the model carries the tuned values on the round(k·t/(steps−1))
-    coordinates of highest gain so far; −g·δ of that step's batch, taken there, is added to the
-    gains, with a weight that falls from 1 in the second half of the steps. From `started`, the
-    paper's γ_base, it grows from that region to `k` as `gated` says.
-    """
-    del depth
-    gain = inputs.zeros()
-
-    def learn(step: int, opened: Region | None, weight: float) -> None:
-        if opened is None:
-            add_gains_(inputs, gain, step, {}, weight=weight)
-            return
-        new, old = gather(inputs.tuned, opened), gather(inputs.parameters, opened)
-        moves = _moves(new, old, device=next(iter(gain.values())).device)
-        with grafted(inputs.model, new):
-            add_gains_(inputs, gain, step, moves, weight=weight)
-
-    _grow_(gain, k=k, steps=steps, learn=learn, checkpoint=inputs.checkpoint, started=started)
-    return gain
-
-
-def learned_mask_inside(
+def score_candidates_by_learned_mask(
     inputs: LocalizerInputs, candidates: Region, *, k: int, steps: int
 ) -> Tensor:
     """Score candidates as `learned_mask` does, computing gradients at them alone.
@@ -101,6 +76,37 @@ def learned_mask_inside(
             _grow_({"gain": gain}, k=k, steps=steps, learn=learn, checkpoint=inputs.checkpoint)
     finally:
         write_(inputs.model, base)
+    return gain
+
+
+@register_localizer(
+    name="learned_mask",
+    source="Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600, Eqs. 3 and 4, sound mode",
+    score_candidates=score_candidates_by_learned_mask,
+)
+def learned_mask(
+    inputs: LocalizerInputs, *, k: int, steps: int, depth: int, started: Region | None = None
+) -> dict[str, Tensor]:
+    """Score coordinates by the gain they gather while the graft grows from nothing to `k`.
+
+    At step t of `steps` the model carries the tuned values on the round(k·t/(steps−1))
+    coordinates of highest gain so far; −g·δ of that step's batch, taken there, is added to the
+    gains, with a weight that falls from 1 in the second half of the steps. From `started`, the
+    paper's γ_base, it grows from that region to `k` as `gated` says.
+    """
+    del depth
+    gain = inputs.zeros()
+
+    def learn(step: int, opened: Region | None, weight: float) -> None:
+        if opened is None:
+            add_gains_(inputs, gain, step, {}, weight=weight)
+            return
+        new, old = gather(inputs.tuned, opened), gather(inputs.parameters, opened)
+        moves = _moves(new, old, device=next(iter(gain.values())).device)
+        with grafted(inputs.model, new):
+            add_gains_(inputs, gain, step, moves, weight=weight)
+
+    _grow_(gain, k=k, steps=steps, learn=learn, checkpoint=inputs.checkpoint, started=started)
     return gain
 
 

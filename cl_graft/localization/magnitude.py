@@ -10,16 +10,30 @@ from __future__ import annotations
 from torch import Tensor
 
 from cl_graft.localization.localizer_inputs import LocalizerInputs
+from cl_graft.localization.registry import register_localizer
 
 __all__ = ["magnitude", "tuned_magnitude"]
 
 
+@register_localizer(
+    name="magnitude",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, Sec. 2.2 (MagPruning)",
+    needs_gradients=False,
+    needs_dense_run=False,
+    per_tensor=True,
+)
 def magnitude(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by the size of their weight at the base, |base|."""
     del k, steps, depth
     return {name: value.float().abs() for name, value in inputs.base.items()}
 
 
+@register_localizer(
+    name="tuned_magnitude",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (MagPruning)",
+    needs_gradients=False,
+    per_tensor=True,
+)
 def tuned_magnitude(
     inputs: LocalizerInputs, *, k: int, steps: int, depth: int
 ) -> dict[str, Tensor]:

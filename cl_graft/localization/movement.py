@@ -12,10 +12,16 @@ from torch import Tensor
 
 from cl_graft.grafts.region import Parameters
 from cl_graft.localization.localizer_inputs import LocalizerInputs
+from cl_graft.localization.registry import register_localizer
 
 __all__ = ["movement"]
 
 
+@register_localizer(
+    name="movement",
+    source="Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600, Sec. 2.3 (gamma_base)",
+    needs_gradients=False,
+)
 def movement(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> Parameters:
     """Score coordinates by |tuned − base|; needs no gradients.
 

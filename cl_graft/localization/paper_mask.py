@@ -17,12 +17,17 @@ from cl_graft.grafts.graft import Graft, copy_, gather, grafted, snapshot
 from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
 from cl_graft.localization.movement import movement
+from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import joined, part_of
 from cl_graft.runtime.seeding import generator
 
 __all__ = ["paper_mask", "rounded"]
 
 
+@register_localizer(
+    name="paper_mask",
+    source="Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600, Eqs. 3 and 4, published code",
+)
 def paper_mask(
     inputs: LocalizerInputs,
     *,

@@ -14,8 +14,11 @@ from torch import Tensor
 from cl_graft.errors import NotFinite
 from cl_graft.grafts.graft import gather
 from cl_graft.grafts.region import Layout, Parameters, Region, top_k
+from cl_graft.localization.localizer_inputs import LocalizerInputs
+from cl_graft.localization.movement import movement
+from cl_graft.localization.registry import Score, find_localizer
 
-__all__ = ["Ranking", "rank", "rank_by_tensor", "rank_inside"]
+__all__ = ["Ranking", "localize", "rank", "rank_by_tensor", "rank_inside"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +50,78 @@ class Ranking:
         if not 1 <= k <= order.numel():
             raise ValueError(f"k must be in [1, {order.numel()}], got {k}")
         return Region.of(self.layout, order[:k])
+
+
+def localize(
+    inputs: LocalizerInputs,
+    localizer: str | Score,
+    *,
+    k: int,
+    steps: int = 12,
+    depth: int | None = None,
+    candidates: int | None = None,
+) -> Ranking:
+    """Rank coordinates by a localizer.
+
+    Args:
+        inputs: The base, tuned weights and gradients.
+        localizer: Name of a localizer, or a score function.
+        k: Budget that the ranking is learned for; smaller and larger ones can be cut from it.
+        steps: Gradient batches to look at, at least 1.
+        depth: How many coordinates to rank; None means all.
+        candidates: Rank only this many coordinates, those that moved most, where the localizer can
+            score them alone; None means all.
+
+    Raises:
+        InputError: If there is no localizer of this name.
+        ValueError: If `k` or `depth` is out of range, `inputs` lack what the localizer looks
+            at, or a score is NaN.
+
+    Examples:
+        >>> from torch import nn
+        >>> from cl_graft.localization import LocalizerInputs
+        >>> model = nn.Linear(2, 2)
+        >>> tuned = {name: p.detach().clone() for name, p in model.named_parameters()}
+        >>> tuned["bias"] += torch.tensor([0.1, 0.2])
+        >>> inputs = LocalizerInputs(
+        ...     model=model,
+        ...     parameters=dict(model.named_parameters()),
+        ...     tuned=tuned,
+        ...     losses=lambda step: [],
+        ...     dev_score=lambda: 0.0,
+        ...     train_score=lambda: 0.0,
+        ...     seed=0,
+        ... )
+        >>> ranking = localize(inputs, "movement", k=2)
+        >>> ranking.top(1).index.tolist(), ranking.top(2).index.tolist()
+        ([5], [4, 5])
+    """
+    row = find_localizer(localizer)
+    allowed = row.allowed(inputs.model, inputs.parameters) if row.allowed else None
+    total = inputs.layout.total if allowed is None else len(allowed)
+    if not 1 <= k <= total:
+        raise ValueError(f"k must be in [1, {total}], got {k}")
+    if row.needs_dense_run and not inputs.tuned:
+        raise ValueError(f"{row.name} needs densely fine-tuned weights: `inputs.tuned` is empty")
+    if row.needs_path and not inputs.path:
+        raise ValueError(f"{row.name} needs the path of the dense run: `inputs.path` is empty")
+    if row.needs_rows and inputs.answers is None:
+        raise ValueError(f"{row.name} needs single rows: `inputs.answers` is None")
+    if row.needs_gradients and torch.is_inference_mode_enabled():
+        raise RuntimeError(
+            f"{row.name} computes gradients, which torch.inference_mode() switches off; call it "
+            "outside of the inference mode"
+        )
+    depth = total if depth is None else min(max(depth, k), total)
+    if candidates is not None and row.score_candidates is not None:
+        moved = movement(inputs, k=k, steps=steps, depth=depth)
+        among = top_k(moved, min(max(candidates, k), total))
+        scores = row.score_candidates(inputs, among, k=k, steps=steps)
+        return rank_inside(among, scores, depth=min(depth, len(among)))
+    scores = row.score(inputs, k=k, steps=steps, depth=depth)
+    if allowed is not None:
+        return rank_inside(allowed, gather(scores, allowed).values, depth=depth)
+    return (rank_by_tensor if row.per_tensor else rank)(scores, depth=depth)
 
 
 def rank(scores: Parameters, *, depth: int) -> Ranking:

@@ -9,10 +9,14 @@ data, the settings and the seed alone, so a cache can keep it under a hash of th
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,8 +26,8 @@ from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import holding
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.localization.ranking import Ranking
-from cl_graft.localization.registry import find_localizer, localize
+from cl_graft.localization.ranking import Ranking, localize
+from cl_graft.localization.registry import Localizer, find_localizer
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.runtime.cache import Cache, cache_key
@@ -94,7 +98,8 @@ def find_region(
         InputError: If the localizer can choose no coordinate of this model.
     """
     started = time.perf_counter()
-    phase = "dense" if dense or find_localizer(settings.localizer).needs_tuned else "warm-up"
+    localizer = find_localizer(settings.localizer)
+    phase = "dense" if dense or localizer.needs_dense_run else "warm-up"
     if dense is None:
         dense = _start(task, settings, cache, checkpoints, progress, measure)
     seconds = {phase: time.perf_counter() - started}
@@ -103,7 +108,7 @@ def find_region(
     passed_over = Region.empty(layout)
     if owned is not None and settings.refill and settings.mode == "prefix":
         passed_over = owned
-    allowed = _allowed(task, settings)
+    allowed = _allowed(task, localizer)
     free = layout.total - len(passed_over) if allowed is None else len(allowed - passed_over)
     k = min(settings.coordinates(layout.total), free)
     region, graft_dev = Region.empty(layout), None
@@ -123,7 +128,7 @@ def find_region(
             progress=progress,
             measure=measure,
         )
-        with _localization_by(settings.localizer):
+        with _localization_by(localizer.name):
             region, graft_dev = _choose(
                 task, settings, dense, ranking, k=k, without=passed_over, counter=counter
             )
@@ -170,7 +175,9 @@ def rank_task(
         measure: Called with the losses of the steps.
     """
     counter, layout = counter or RowCounter(), Layout.of(task.parameters)
-    allowed = _allowed(task, settings)
+    localizer = find_localizer(settings.localizer)
+    identity = _identity(localizer)
+    allowed = _allowed(task, localizer)
     most = layout.total if allowed is None else len(allowed)
     depth = most if depth is None else min(depth, most)
     least = depth if least is None else min(least, most)
@@ -178,7 +185,7 @@ def rank_task(
     if candidates is not None:
         depth, least = min(depth, candidates), min(least, candidates)
     recipe = {
-        "localizer": settings.localizer,
+        "localizer": identity,
         "k": k,
         "steps": settings.mask_steps,
         "batch": settings.mask_batch,
@@ -187,8 +194,8 @@ def rank_task(
         "start": hash_tensors({**dense.tuned, **task.shelved(dense.head)}),
     }
     key = cache_key("ranking", task.identity, recipe, settings.seed)
-    if not find_localizer(settings.localizer).gradients:
-        cache = None  # computed as fast as read
+    if not localizer.needs_gradients or identity is None:
+        cache = None  # computed as fast as read, or by code that may change
     found = cache.get(key) if cache is not None else None
     if found is not None and found[0]["order"].numel() >= least:
         counter.passes += Passes(**found[1])
@@ -197,7 +204,7 @@ def rank_task(
         _CountedCheckpoint(checkpoints.at(key), counter) if checkpoints is not None else NOWHERE
     )
     with (
-        _localization_by(settings.localizer),
+        _localization_by(localizer.name),
         localizer_inputs(
             task,
             settings,
@@ -231,7 +238,7 @@ def _start(
 ) -> DenseRun:
     """Make the dense run, or fit the head to the base where the localizer needs no dense run."""
     localizer = find_localizer(settings.localizer)
-    if localizer.needs_tuned:
+    if localizer.needs_dense_run:
         return fine_tune_task(
             task,
             settings.fine_tuning,
@@ -259,10 +266,22 @@ def _start(
     return DenseRun({}, head, None, Passes(forward=rows))
 
 
-def _allowed(task: LearnableTask, settings: GraftingSettings) -> Region | None:
+def _allowed(task: LearnableTask, localizer: Localizer) -> Region | None:
     """Return the coordinates that the localizer may choose; None means all."""
-    among = find_localizer(settings.localizer).among
-    return among(task.model, task.parameters) if among is not None else None
+    if localizer.allowed is None:
+        return None
+    return localizer.allowed(task.model, task.parameters)
+
+
+def _identity(localizer: Localizer) -> str | None:
+    """Return what identifies a localizer's code, for cache keys; None if nothing does."""
+    score: Any = localizer.score
+    if score.__module__.startswith("cl_graft."):
+        return localizer.name
+    source = inspect.getsourcefile(score) if inspect.isfunction(score) else None
+    if not localizer.source or source is None or not Path(source).is_file():
+        return None
+    return f"{localizer.name} {hashlib.sha256(Path(source).read_bytes()).hexdigest()}"
 
 
 def _choose(

@@ -1,58 +1,66 @@
-"""The localizers, one row each: a score function, followed by one shared exact selection."""
+"""The registry of localizers.
+
+A localizer is a score function, which its own file registers. What is done with the scores is the
+same for all: see `cl_graft.localization.ranking`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Protocol
+from importlib import import_module
+from typing import Protocol, TypeVar
 
-import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import find
-from cl_graft.grafts.graft import gather
-from cl_graft.grafts.region import Parameters, Region, top_k
-from cl_graft.localization.base_gradient import base_gradient, fisher
-from cl_graft.localization.child_pruning import child_pruning
-from cl_graft.localization.fish import fish, fish_expected
-from cl_graft.localization.gain import averaged_gain, path_integral
-from cl_graft.localization.hard_concrete import diff_pruning, diff_pruning_sam
-from cl_graft.localization.learned_mask import learned_mask, learned_mask_inside
+from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization.localizer_inputs import LocalizerInputs
-from cl_graft.localization.magnitude import magnitude, tuned_magnitude
-from cl_graft.localization.movement import movement
-from cl_graft.localization.paper_mask import paper_mask
-from cl_graft.localization.random import uniform
-from cl_graft.localization.ranking import Ranking, rank, rank_by_tensor, rank_inside
-from cl_graft.localization.rules import biases, layer_norms, steepest_biases, steepest_layer_norms
-from cl_graft.localization.sam import sam, sam_absolute, sam_squared
-from cl_graft.localization.straight_through import straight_through
+from cl_graft.runtime.registry import Registry
 
-__all__ = ["LOCALIZERS", "Localizer", "find_localizer", "localize"]
+__all__ = [
+    "LOCALIZERS",
+    "CandidateScore",
+    "Localizer",
+    "Score",
+    "find_localizer",
+    "register_localizer",
+]
 
-_GRAFTING = "Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600"
-_SAM = "Fu et al., 2023, https://arxiv.org/abs/2211.15583"
-_FISH = "Sung et al., 2021, https://arxiv.org/abs/2111.09839"
+_FILES = (
+    "learned_mask",
+    "paper_mask",
+    "gain",
+    "movement",
+    "base_gradient",
+    "sam",
+    "fish",
+    "hard_concrete",
+    "child_pruning",
+    "straight_through",
+    "magnitude",
+    "rules",
+    "random",
+)
+"""Files of this folder that register localizers, in the order in which tables show them."""
 
 
-class ScoreFunction(Protocol):
-    """Scores the coordinates of a model, higher is better."""
+class Score(Protocol):
+    """Scores all coordinates, higher is better."""
 
     def __call__(self, inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> Parameters:
         """Return one float tensor a parameter, in the parameter's shape.
 
         Args:
             inputs: The base, tuned weights and gradients.
-            k: The budget.
+            k: Budget: how many coordinates the region will have.
             steps: Gradient batches to look at.
-            depth: How many coordinates will be ranked; any other may score −∞.
+            depth: How many coordinates will be ranked; all others may score −∞.
         """
         ...
 
 
-class InsideFunction(Protocol):
-    """Scores some coordinates of a model, higher is better."""
+class CandidateScore(Protocol):
+    """Scores some coordinates, higher is better."""
 
     def __call__(
         self, inputs: LocalizerInputs, candidates: Region, *, k: int, steps: int
@@ -61,279 +69,107 @@ class InsideFunction(Protocol):
         ...
 
 
+_Function = TypeVar("_Function", bound=Score)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Localizer:
-    """One way to choose a region.
+    """A way to choose a region.
 
     Attributes:
-        name: As the command line and the settings know it.
+        name: Name in settings and on the command line.
         score: The score function.
-        gradients: Whether it computes gradients of the task's loss.
-        needs_tuned: Whether it looks at the densely fine-tuned weights.
-        needs_path: Whether the dense run has to gather `LocalizerInputs.path` for it.
-        needs_rows: Whether it asks for single rows, `LocalizerInputs.answers`.
-        per_tensor: Whether every tensor gives its share of a region (`rank_by_tensor`); else
-            scores are compared through the whole model.
-        among: Model and graftable parameters to the coordinates that alone may be chosen; None
+        source: Paper and place; empty for a function that is not registered.
+        needs_gradients: Whether it computes gradients of the task's loss.
+        needs_dense_run: Whether it looks at densely fine-tuned weights.
+        needs_path: Whether it looks at `LocalizerInputs.path`, which the dense run has to sum up.
+        needs_rows: Whether it looks at single rows, `LocalizerInputs.answers`.
+        per_tensor: Whether each tensor gives its share of a region (`rank_by_tensor`); otherwise
+            scores are compared across the whole model.
+        allowed: (model, graftable parameters) to the only coordinates that may be chosen; None
             means all.
-        inside: The same scores on given candidates alone; None where there is no such function.
-        source: Paper and place.
+        score_candidates: The same scores, computed for given candidates alone; None if there is no
+            such function.
     """
 
     name: str
-    score: ScoreFunction
-    gradients: bool
-    needs_tuned: bool
+    score: Score
+    source: str = ""
+    needs_gradients: bool = True
+    needs_dense_run: bool = True
     needs_path: bool = False
     needs_rows: bool = False
     per_tensor: bool = False
-    among: Callable[[nn.Module, Mapping[str, nn.Parameter]], Region] | None = None
-    inside: InsideFunction | None = None
-    source: str
+    allowed: Callable[[nn.Module, Mapping[str, nn.Parameter]], Region] | None = None
+    score_candidates: CandidateScore | None = None
 
 
-_ROWS = (
-    Localizer(
-        name="learned_mask",
-        score=learned_mask,
-        inside=learned_mask_inside,
-        gradients=True,
-        needs_tuned=True,
-        source=f"{_GRAFTING}, Eqs. 3 and 4, sound mode",
-    ),
-    Localizer(
-        name="paper_mask",
-        score=paper_mask,
-        gradients=True,
-        needs_tuned=True,
-        source=f"{_GRAFTING}, Eqs. 3 and 4, published code",
-    ),
-    Localizer(
-        name="averaged_gain",
-        score=averaged_gain,
-        gradients=True,
-        needs_tuned=True,
-        source="Sundararajan et al., 2017, https://arxiv.org/abs/1703.01365, Sec. 3",
-    ),
-    Localizer(
-        name="path_integral",
-        score=path_integral,
-        gradients=False,
-        needs_tuned=True,
-        needs_path=True,
-        source="Zenke et al., 2017, https://arxiv.org/abs/1703.04200, Eq. 3",
-    ),
-    Localizer(
-        name="movement",
-        score=movement,
-        gradients=False,
-        needs_tuned=True,
-        source=f"{_GRAFTING}, Sec. 2.3 (gamma_base)",
-    ),
-    Localizer(
-        name="base_gradient",
-        score=base_gradient,
-        gradients=True,
-        needs_tuned=False,
-        source=f"{_SAM}, Theorem 3 (SAM), its paper",
-    ),
-    Localizer(
-        name="sam",
-        score=sam,
-        gradients=True,
-        needs_tuned=False,
-        per_tensor=True,
-        source=f"{_SAM}, Sec. 4, published code",
-    ),
-    Localizer(
-        name="sam_absolute",
-        score=sam_absolute,
-        gradients=True,
-        needs_tuned=False,
-        per_tensor=True,
-        source=f"{_SAM}, published code (abs)",
-    ),
-    Localizer(
-        name="sam_squared",
-        score=sam_squared,
-        gradients=True,
-        needs_tuned=False,
-        per_tensor=True,
-        source=f"{_SAM}, published code (fisher)",
-    ),
-    Localizer(
-        name="fisher",
-        score=fisher,
-        gradients=True,
-        needs_tuned=False,
-        source=f"{_FISH}, Sec. 3, with micro-batches for rows",
-    ),
-    Localizer(
-        name="fish",
-        score=fish,
-        gradients=True,
-        needs_tuned=False,
-        needs_rows=True,
-        source=f"{_FISH}, Eq. 7",
-    ),
-    Localizer(
-        name="fish_expected",
-        score=fish_expected,
-        gradients=True,
-        needs_tuned=False,
-        needs_rows=True,
-        source=f"{_FISH}, Eq. 6",
-    ),
-    Localizer(
-        name="diff_pruning",
-        score=diff_pruning,
-        gradients=True,
-        needs_tuned=True,
-        source="Guo et al., 2021, https://arxiv.org/abs/2012.07463, Secs. 3.1 and 3.3",
-    ),
-    Localizer(
-        name="diff_pruning_sam",
-        score=diff_pruning_sam,
-        gradients=True,
-        needs_tuned=True,
-        per_tensor=True,
-        source=f"{_SAM}, published code (DiffPruning)",
-    ),
-    Localizer(
-        name="child_pruning",
-        score=child_pruning,
-        gradients=True,
-        needs_tuned=False,
-        per_tensor=True,
-        source=f"{_SAM}, published code (ChildPruning)",
-    ),
-    Localizer(
-        name="straight_through",
-        score=straight_through,
-        gradients=True,
-        needs_tuned=True,
-        per_tensor=True,
-        source="Kang et al., 2022, https://arxiv.org/abs/2303.14962, Sec. 3.2",
-    ),
-    Localizer(
-        name="magnitude",
-        score=magnitude,
-        gradients=False,
-        needs_tuned=False,
-        per_tensor=True,
-        source=f"{_SAM}, Sec. 2.2 (MagPruning)",
-    ),
-    Localizer(
-        name="tuned_magnitude",
-        score=tuned_magnitude,
-        gradients=False,
-        needs_tuned=True,
-        per_tensor=True,
-        source=f"{_SAM}, published code (MagPruning)",
-    ),
-    Localizer(
-        name="bias_only",
-        score=steepest_biases,
-        gradients=True,
-        needs_tuned=False,
-        among=biases,
-        source="Ben Zaken et al., 2022, https://arxiv.org/abs/2106.10199 (BitFit)",
-    ),
-    Localizer(
-        name="layer_norm_only",
-        score=steepest_layer_norms,
-        gradients=True,
-        needs_tuned=False,
-        among=layer_norms,
-        source="Qi et al., 2022, https://arxiv.org/abs/2211.08682",
-    ),
-    Localizer(
-        name="random",
-        score=uniform,
-        gradients=False,
-        needs_tuned=False,
-        source=f"{_GRAFTING}, Fig. 2 (control)",
-    ),
+LOCALIZERS: Registry[Localizer] = Registry(
+    "localizer",
+    group="cl_graft.localizers",
+    load_own=lambda: [import_module(f"cl_graft.localization.{name}") for name in _FILES],
 )
+"""All localizers by name: those of this package, and those of installed packages."""
 
-LOCALIZERS: Mapping[str, Localizer] = MappingProxyType({row.name: row for row in _ROWS})
+
+def register_localizer(
+    *,
+    name: str,
+    source: str,
+    needs_gradients: bool = True,
+    needs_dense_run: bool = True,
+    needs_path: bool = False,
+    needs_rows: bool = False,
+    per_tensor: bool = False,
+    allowed: Callable[[nn.Module, Mapping[str, nn.Parameter]], Region] | None = None,
+    score_candidates: CandidateScore | None = None,
+) -> Callable[[_Function], _Function]:
+    """Return a decorator that registers a score function; see `Localizer` for the arguments.
+
+    A function that is registered may be used by name wherever a localizer is asked for. Other
+    packages name their module in the entry points ``cl_graft.localizers``, so that it is imported
+    when a localizer is first looked up.
+
+    Raises:
+        ValueError: If the name is taken.
+
+    Examples:
+        >>> @register_localizer(name="my_score", source="my paper", needs_gradients=False)
+        ... def my_score(inputs, *, k, steps, depth):
+        ...     return {name: value.float().abs() for name, value in inputs.tuned.items()}
+        >>> find_localizer("my_score").score is my_score
+        True
+    """
+
+    def register(score: _Function) -> _Function:
+        localizer = Localizer(
+            name=name,
+            score=score,
+            source=source,
+            needs_gradients=needs_gradients,
+            needs_dense_run=needs_dense_run,
+            needs_path=needs_path,
+            needs_rows=needs_rows,
+            per_tensor=per_tensor,
+            allowed=allowed,
+            score_candidates=score_candidates,
+        )
+        LOCALIZERS.register(name, localizer)
+        return score
+
+    return register
 
 
-def find_localizer(name: str) -> Localizer:
-    """Look a localizer up.
+def find_localizer(localizer: str | Score) -> Localizer:
+    """Return the localizer of a name or of a score function.
+
+    A function that is not registered is taken to need gradients and a dense run.
 
     Raises:
         InputError: If there is none of this name; the nearest one is named.
     """
-    return find(LOCALIZERS, name, missing="unknown localizer")
-
-
-def localize(
-    inputs: LocalizerInputs,
-    name: str,
-    *,
-    k: int,
-    steps: int = 12,
-    depth: int | None = None,
-    candidates: int | None = None,
-) -> Ranking:
-    """Rank the coordinates of a task by one of the `LOCALIZERS`.
-
-    Args:
-        inputs: The base, tuned weights and gradients.
-        name: Which localizer.
-        k: The budget that the ranking is learned for; smaller and larger ones can be cut from it.
-        steps: Gradient batches to look at, at least 1.
-        depth: How many coordinates to rank; None means all.
-        candidates: Let only this many coordinates, those that moved most, be chosen, where the
-            localizer can score them alone; None means all.
-
-    Raises:
-        InputError: If there is no localizer of this name.
-        ValueError: If `k` or `depth` is out of range, `inputs` lack what the localizer looks
-            at, or a score is NaN.
-
-    Examples:
-        >>> import torch
-        >>> model = nn.Linear(2, 2)
-        >>> tuned = {name: p.detach().clone() for name, p in model.named_parameters()}
-        >>> tuned["bias"] += torch.tensor([0.1, 0.2])
-        >>> inputs = LocalizerInputs(
-        ...     model=model,
-        ...     parameters=dict(model.named_parameters()),
-        ...     tuned=tuned,
-        ...     losses=lambda step: [],
-        ...     dev_score=lambda: 0.0,
-        ...     train_score=lambda: 0.0,
-        ...     seed=0,
-        ... )
-        >>> ranking = localize(inputs, "movement", k=2)
-        >>> ranking.top(1).index.tolist(), ranking.top(2).index.tolist()
-        ([5], [4, 5])
-    """
-    localizer = find_localizer(name)
-    among = localizer.among(inputs.model, inputs.parameters) if localizer.among else None
-    total = inputs.layout.total if among is None else len(among)
-    if not 1 <= k <= total:
-        raise ValueError(f"k must be in [1, {total}], got {k}")
-    if localizer.needs_tuned and not inputs.tuned:
-        raise ValueError(f"{name} needs densely fine-tuned weights: there are none")
-    if localizer.needs_path and not inputs.path:
-        raise ValueError(f"{name} needs the path of the dense run: none was gathered")
-    if localizer.needs_rows and inputs.answers is None:
-        raise ValueError(f"{name} needs the answers to single rows: there are none")
-    if localizer.gradients and torch.is_inference_mode_enabled():
-        raise RuntimeError(
-            f"{name} looks at gradients, but was called under torch.inference_mode(), where there "
-            "are none; call it outside of the inference mode"
-        )
-    depth = total if depth is None else min(max(depth, k), total)
-    if candidates is not None and localizer.inside is not None:
-        moved = movement(inputs, k=k, steps=steps, depth=depth)
-        inside = top_k(moved, min(max(candidates, k), total))
-        scores = localizer.inside(inputs, inside, k=k, steps=steps)
-        return rank_inside(inside, scores, depth=min(depth, len(inside)))
-    scores = localizer.score(inputs, k=k, steps=steps, depth=depth)
-    if among is not None:
-        return rank_inside(among, gather(scores, among).values, depth=depth)
-    return (rank_by_tensor if localizer.per_tensor else rank)(scores, depth=depth)
+    if isinstance(localizer, str):
+        return LOCALIZERS.find(localizer)
+    registered = (row for row in LOCALIZERS.values() if row.score is localizer)
+    name = getattr(localizer, "__name__", type(localizer).__name__)
+    return next(registered, Localizer(name=name, score=localizer))

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.base_gradient import base_gradient
-from cl_graft.localization.localizer_inputs import LocalizerInputs
+from cl_graft.localization.registry import register_localizer
 
-__all__ = ["biases", "layer_norms", "steepest_biases", "steepest_layer_norms"]
+__all__ = ["biases", "layer_norms"]
 
 
 def biases(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Region:
@@ -45,20 +45,6 @@ def layer_norms(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Reg
     return _those(parameters, lambda name: id(parameters[name]) in inside, "normalisation layers")
 
 
-def steepest_biases(
-    inputs: LocalizerInputs, *, k: int, steps: int, depth: int
-) -> dict[str, Tensor]:
-    """Score coordinates by their summed gradient at the base, |Σ g|; only biases are chosen."""
-    return base_gradient(inputs, k=k, steps=steps, depth=depth)
-
-
-def steepest_layer_norms(
-    inputs: LocalizerInputs, *, k: int, steps: int, depth: int
-) -> dict[str, Tensor]:
-    """Score coordinates by their summed gradient at the base, |Σ g|; only norms are chosen."""
-    return base_gradient(inputs, k=k, steps=steps, depth=depth)
-
-
 def _those(
     parameters: Mapping[str, nn.Parameter], chosen: Callable[[str], bool], kind: str
 ) -> Region:
@@ -71,3 +57,17 @@ def _those(
     if not parts:
         raise InputError(f"the model has no {kind} among its graftable parameters")
     return Region(layout, torch.cat(parts))
+
+
+register_localizer(
+    name="bias_only",
+    source="Ben Zaken et al., 2022, https://arxiv.org/abs/2106.10199 (BitFit)",
+    needs_dense_run=False,
+    allowed=biases,
+)(base_gradient)
+register_localizer(
+    name="layer_norm_only",
+    source="Qi et al., 2022, https://arxiv.org/abs/2211.08682",
+    needs_dense_run=False,
+    allowed=layer_norms,
+)(base_gradient)

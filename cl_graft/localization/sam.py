@@ -17,6 +17,7 @@ from torch import Tensor
 
 from cl_graft.grafts.model_state import keeping_modes
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
+from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.seeding import seeded
 from cl_graft.training.fine_tuning import freeze_statistics
 
@@ -25,6 +26,12 @@ __all__ = ["sam", "sam_absolute", "sam_squared"]
 _CLIP = 1.0
 
 
+@register_localizer(
+    name="sam",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, Sec. 4, published code",
+    needs_dense_run=False,
+    per_tensor=True,
+)
 def sam(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by |Σ g| over clipped gradients in train mode."""
     del k, depth
@@ -32,12 +39,24 @@ def sam(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str,
     return {name: tensor.abs_() for name, tensor in total.items()}
 
 
+@register_localizer(
+    name="sam_absolute",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (abs)",
+    needs_dense_run=False,
+    per_tensor=True,
+)
 def sam_absolute(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by Σ |g| over clipped gradients in train mode."""
     del k, depth
     return _summed(inputs, steps, lambda into, g: into.add_(g.abs()))
 
 
+@register_localizer(
+    name="sam_squared",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (fisher)",
+    needs_dense_run=False,
+    per_tensor=True,
+)
 def sam_squared(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
     """Score coordinates by Σ g² over clipped gradients in train mode."""
     del k, depth

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cl_graft.errors import InputError
-from cl_graft.localization import find_localizer
+from cl_graft.localization.registry import Score, find_localizer
 from cl_graft.training.fine_tuning import FineTuning
 
 __all__ = ["GraftingSettings", "check_dense_run"]
@@ -19,7 +19,8 @@ class GraftingSettings:
     Attributes:
         density: Share of the graftable coordinates in a task's region, in (0, 1], or ``"auto"``
             for the smallest of `budgets` whose graft keeps `auto_share` of the dense dev score.
-        localizer: A name in `cl_graft.localization.LOCALIZERS`.
+        localizer: Name of a localizer in `cl_graft.localization.LOCALIZERS`, or a score function
+            (`cl_graft.localization.registry.Score`).
         fine_tuning: The dense run; a localizer that does not look at one does without it.
         warmup_rows: Training rows on which a head is fitted to the base before a localizer that
             does without a dense run looks at gradients; 0 leaves the head as it is.
@@ -48,7 +49,7 @@ class GraftingSettings:
     """
 
     density: float | Literal["auto"] = 0.002
-    localizer: str = "learned_mask"
+    localizer: str | Score = "learned_mask"
     fine_tuning: FineTuning = field(default_factory=FineTuning)
     warmup_rows: int = 0
     mask_steps: int = 12
@@ -92,14 +93,14 @@ class GraftingSettings:
 
     def candidates(self, total: int, *, k: int, owned: int = 0) -> int | None:
         """Return how many of `total` coordinates may be chosen for a budget k; None means all."""
-        if self.mask_candidates is None or find_localizer(self.localizer).inside is None:
+        if self.mask_candidates is None or find_localizer(self.localizer).score_candidates is None:
             return None
         count = self.mask_candidates * k + owned
         return count if count < total else None
 
 
 def check_dense_run(
-    localizer: str,
+    localizer: str | Score,
     *,
     density: float | str,
     region_start: str,
@@ -111,7 +112,8 @@ def check_dense_run(
     Raises:
         InputError: If there is no localizer of this name, or a setting needs tuned values.
     """
-    if find_localizer(localizer).needs_tuned:
+    row = find_localizer(localizer)
+    if row.needs_dense_run:
         return
     asks = {
         "density='auto'": density == "auto",
@@ -122,6 +124,6 @@ def check_dense_run(
     refused = ", ".join(name for name, asked in asks.items() if asked)
     if refused:
         raise InputError(
-            f"{refused} needs densely fine-tuned weights, but the localizer {localizer!r} chooses "
+            f"{refused} needs densely fine-tuned weights, but the localizer {row.name!r} chooses "
             "a region without a dense run; choose another localizer, such as 'learned_mask'"
         )

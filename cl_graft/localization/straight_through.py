@@ -18,12 +18,18 @@ from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.localization.gates import gate_gradient
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.ranking import rank_by_tensor
+from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import joined, load_optimizer_, optimizer_state, part_of
 from cl_graft.runtime.seeding import generator
 
 __all__ = ["straight_through"]
 
 
+@register_localizer(
+    name="straight_through",
+    source="Kang et al., 2022, https://arxiv.org/abs/2303.14962, Sec. 3.2",
+    per_tensor=True,
+)
 def straight_through(
     inputs: LocalizerInputs, *, k: int, steps: int, depth: int, lr: float = 1e-2
 ) -> dict[str, Tensor]:

@@ -24,6 +24,7 @@ from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.grafts.model_state import keeping_modes, only_training
 from cl_graft.grafts.region import Region
 from cl_graft.inference.task_switch import Switch
+from cl_graft.localization import find_localizer
 from cl_graft.localization.region_search import FoundRegion
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.metrics import fit_temperature
@@ -235,7 +236,7 @@ class Session:
             metadata={
                 **metadata.metadata,
                 "metric": metadata.metric,
-                "localizer": self._settings.localizer,
+                "localizer": find_localizer(self._settings.localizer).name,
                 "dense_dev": found.dense.dev,
                 "graft_dev": found.graft_dev,
                 "trained_dev": trained_dev,

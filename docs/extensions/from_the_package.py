@@ -79,8 +79,8 @@ def localizers() -> str:
             (
                 f"`{row.name}`",
                 _first_sentence(row.score.__doc__),
-                "yes" if row.gradients else "no",
-                "yes" if row.needs_tuned else "no",
+                "yes" if row.needs_gradients else "no",
+                "yes" if row.needs_dense_run else "no",
                 row.source,
             )
             for row in LOCALIZERS.values()

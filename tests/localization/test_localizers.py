@@ -22,7 +22,7 @@ from cl_graft.localization.paper_mask import paper_mask, rounded
 from cl_graft.runtime.seeding import generator
 
 # Rules have tests of their own: there are fewer coordinates to choose from.
-ALL = sorted(name for name, row in LOCALIZERS.items() if row.among is None)
+ALL = sorted(name for name, row in LOCALIZERS.items() if row.allowed is None)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -44,7 +44,7 @@ def test_a_localizer_puts_the_model_back_bit_for_bit(name):
         assert not parameter._post_accumulate_grad_hooks
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if LOCALIZERS[name].gradients])
+@pytest.mark.parametrize("name", [name for name in ALL if LOCALIZERS[name].needs_gradients])
 def test_a_localizer_that_is_interrupted_puts_the_model_back_bit_for_bit(name):
     inputs, _ = planted_inputs()
     before = snapshot(inputs.parameters)
@@ -73,7 +73,7 @@ def test_a_localizer_is_a_function_of_its_inputs(name):
 
 
 @pytest.mark.parametrize("candidates", [None, 300])
-@pytest.mark.parametrize("name", [name for name in ALL if LOCALIZERS[name].gradients])
+@pytest.mark.parametrize("name", [name for name in ALL if LOCALIZERS[name].needs_gradients])
 def test_a_loss_scale_changes_no_coordinate_of_a_ranking(name, candidates):
     plain, scaled = (
         localize(replace(planted_inputs()[0], loss_scale=scale), name, k=20, candidates=candidates)

@@ -16,7 +16,7 @@ from cl_graft.training.passes import Passes, total_passes
 
 # The small task has no LayerNorm.
 FITTING = sorted(set(LOCALIZERS) - {"layer_norm_only"})
-WITHOUT_DENSE_RUN = [name for name in FITTING if not LOCALIZERS[name].needs_tuned]
+WITHOUT_DENSE_RUN = [name for name in FITTING if not LOCALIZERS[name].needs_dense_run]
 
 
 def test_the_dense_run_and_localization_leave_the_model_at_its_base():

@@ -11,7 +11,9 @@ from cl_graft.localization import LOCALIZERS, localize
 
 STEPS = 6
 CASES = [
-    (name, None) for name, row in sorted(LOCALIZERS.items()) if row.gradients and not row.among
+    (name, None)
+    for name, row in sorted(LOCALIZERS.items())
+    if row.needs_gradients and not row.allowed
 ]
 
 

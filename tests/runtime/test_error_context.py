@@ -17,7 +17,7 @@ from cl_graft.runtime.error_context import about_task, in_phase
 from cl_graft.training.learnable_task import LearnableTask
 
 # The small task has no LayerNorm.
-GRADIENTS = [n for n, row in LOCALIZERS.items() if row.gradients and n != "layer_norm_only"]
+GRADIENTS = [n for n, row in LOCALIZERS.items() if row.needs_gradients and n != "layer_norm_only"]
 
 
 def allocate() -> Tensor:
@@ -95,10 +95,10 @@ def test_a_phase_without_memory_is_named_and_the_model_put_back(phase):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("candidates", [None, 5])
 def test_localization_stops_at_a_loss_that_is_no_number(name, value, candidates):
-    needs_tuned = LOCALIZERS[name].needs_tuned
+    needs_dense_run = LOCALIZERS[name].needs_dense_run
     chosen = settings(localizer=name, warmup_rows=0, mask_candidates=candidates)
     # 30 steps of the dense run and its looks at dev come first.
-    task = at(make_task(), 36 if needs_tuned else 2, lambda answers: answers * value)
+    task = at(make_task(), 36 if needs_dense_run else 2, lambda answers: answers * value)
     before = snapshot(dict(task.model.named_parameters()))
     with pytest.raises(DivergedError, match=f"localization by {name}: the loss is (nan|inf) at"):
         find_region(task, chosen, owned=nothing(task))

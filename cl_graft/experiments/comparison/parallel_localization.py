@@ -97,10 +97,10 @@ def _strategy(row: Method, config: ExperimentConfig) -> str:
     if not row.has_regions:
         return ""
     localizer = find_localizer(config.localizer)
-    if not localizer.needs_tuned:
+    if not localizer.needs_dense_run:
         return ""
     grows = config.mode == "prefix" and config.refill
-    on_candidates = config.mask_candidates is not None and localizer.inside is not None
+    on_candidates = config.mask_candidates is not None and localizer.score_candidates is not None
     return _DENSE if grows and on_candidates else _RANKED
 
 

@@ -101,11 +101,11 @@ def cost(strategy: Any, settings: GraftingSettings, *, rows: int) -> str:
     own = max(1, steps * strategy.train_mb_size)
     run, localizer = settings.fine_tuning, find_localizer(settings.localizer)
     costs: list[tuple[str, int]] = []
-    if localizer.needs_tuned:
+    if localizer.needs_dense_run:
         text = f"a dense run of {run.steps} steps of {run.batch_size} rows"
         costs.append((text, run.steps * run.batch_size))
     batch = min(settings.mask_batch, rows)
-    if localizer.gradients:
+    if localizer.needs_gradients:
         text = f"localization on {settings.mask_steps} batches of {batch} rows"
         costs.append((text, settings.mask_steps * batch))
     parts = [f"{text} ({spent / own:.1f} times)" for text, spent in costs]

@@ -1,0 +1,109 @@
+"""Localizers of other packages and plain functions do what those of this package do."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from localization.planted import planted_inputs
+from small_tasks import MemoryCache, make_task, settings
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.localization import LOCALIZERS, find_localizer, localize, register_localizer
+from cl_graft.localization.region_search import find_region
+
+MODULE = """
+from cl_graft.localization import register_localizer
+
+@register_localizer(name="largest", source="a test", needs_gradients=False, needs_dense_run=False)
+def largest(inputs, *, k, steps, depth):
+    return {name: value.float().abs() for name, value in inputs.base.items()}
+"""
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """The registry as it is before the first lookup of a process; what is added is taken away."""
+    monkeypatch.setattr(LOCALIZERS, "_entries", dict(LOCALIZERS.items()))
+    monkeypatch.setattr(LOCALIZERS, "_failures", [])
+    monkeypatch.setattr(LOCALIZERS, "_is_loaded", False)
+    return LOCALIZERS
+
+
+def install(folder: Path, name: str, module: str, *, value: str) -> None:
+    """Make a folder look as if pip had installed a package of one module there."""
+    (folder / f"{name}.py").write_text(module)
+    info = folder / f"{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[cl_graft.localizers]\n{name} = {value}\n")
+
+
+def relative(inputs, *, k, steps, depth):
+    """Score by relative movement."""
+    return {
+        name: (inputs.tuned[name] - base).abs() / (base.abs() + 1e-3)
+        for name, base in inputs.base.items()
+    }
+
+
+def test_a_localizer_of_an_installed_package_is_known_by_name(registry, tmp_path, monkeypatch):
+    install(tmp_path, "largest_package", MODULE, value="largest_package")
+    monkeypatch.syspath_prepend(tmp_path)
+    inputs, _ = planted_inputs()
+    found = localize(inputs, "largest", k=30).top(30)
+    flat = torch.cat([value.reshape(-1).abs() for value in inputs.base.values()])
+    assert sorted(found.index.tolist()) == sorted(flat.topk(30).indices.tolist())
+    assert ExperimentConfig(tasks=["sentiment"], localizer="largest").localizer == "largest"
+    assert "largest" in registry
+
+
+def test_a_localizer_of_an_installed_package_is_an_ablation_of_comparisons(tmp_path):
+    install(tmp_path, "largest_package", MODULE, value="largest_package")
+    code = "from cl_graft.strategies.registry import STRATEGIES; print(*STRATEGIES)"
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "grafting_largest" in done.stdout.split()
+
+
+def test_a_package_that_cannot_be_loaded_is_named_where_a_localizer_is_missing(
+    registry, tmp_path, monkeypatch
+):
+    install(tmp_path, "broken_package", "import no_such_module", value="broken_package:score")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert find_localizer("movement").name == "movement"
+    with pytest.raises(InputError, match=r"unknown localizer 'brok.*package broken_package cannot"):
+        find_localizer("brok")
+
+
+def test_a_name_is_registered_once(registry):
+    decorator = register_localizer(name="movement", source="")
+    with pytest.raises(ValueError, match="'movement' is registered already"):
+        decorator(relative)
+
+
+def test_a_function_is_taken_where_a_name_is(registry):
+    task, cache = make_task(), MemoryCache()
+    plain = find_region(task, settings(localizer=relative), cache=cache)
+    assert set(plain.passes) == {"dense", "localize"}
+    assert len(plain.region) == round(0.05 * plain.region.layout.total)
+    # Nothing says when a plain function changes, so its rankings are not cached.
+    assert [key.split("-")[0] for key in cache.kept] == ["dense"]
+    register_localizer(name="relative", source="a test")(relative)
+    assert find_localizer(relative) is find_localizer("relative")
+    named = find_region(task, settings(localizer="relative"), cache=cache)
+    assert named.region == plain.region
+    assert [key.split("-")[0] for key in cache.kept] == ["dense", "ranking"]
+
+
+def test_every_localizer_of_this_package_names_its_source():
+    assert all("https://" in localizer.source for localizer in LOCALIZERS.values())
