@@ -1,8 +1,6 @@
-"""Graft re-training: a region trained alone from the base, without a stream around it.
+"""Regions of single tasks trained again, with the schedules of the papers' experiments.
 
-The "graft re-training" of Panigrahi et al., 2023, Table 1 (https://arxiv.org/abs/2302.06600), and,
-on the region of all biases, BitFit. In a stream `GraftingPlugin` does it; here is the same for a
-single task: SGD or AdamW on the region's vector and the head, the best point on dev kept.
+Each is trained once and kept in the bench's cache.
 """
 
 from __future__ import annotations
@@ -13,12 +11,13 @@ from typing import Any
 
 from torch import Tensor
 
-from cl_graft.experiments.localized_task import REGION_RATES, retrain
+from cl_graft.experiments.localized_task import REGION_RATES
 from cl_graft.experiments.schedule import converging, region_schedule
 from cl_graft.grafts.graft import Graft, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Region
 from cl_graft.strategies.methods.isolation.own_values import RATES
+from cl_graft.training.region_training import train_region
 from papers.bench import Bench, Outcome
 
 __all__ = ["bitfit", "peer_plans", "retrained"]
@@ -52,8 +51,8 @@ def retrained(
     what = hash_tensors({"region": region.index, **first})
 
     def trained() -> Outcome:
-        graft, head = retrain(
-            task, region, settings, head=snapshot(task.head), seed=bench.seed, decay=decay
+        graft, head = train_region(
+            task, region, settings, head=snapshot(task.head), seed=bench.seed, linear_decay=decay
         )
         return {"values": graft.values, **task.shelved(head)}, {}
 

@@ -66,6 +66,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.localization.settings",
         "cl_graft.training.learnable_task",
         "cl_graft.training.dense_run",
+        "cl_graft.training.region_training",
         "cl_graft.localization.region_search",
         "cl_graft.localization.task_gradients",
         "cl_graft.training.linear_probe",

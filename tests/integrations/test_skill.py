@@ -138,7 +138,7 @@ def test_the_region_is_the_same_where_the_caller_computes_no_gradients(localizer
 @pytest.mark.parametrize("localizer", ["learned_mask", "fisher"])
 def test_a_localizer_that_needs_gradients_is_refused_in_inference_mode(localizer):
     base, tuned = mlp_pair()
-    with torch.inference_mode(), pytest.raises(RuntimeError, match="looks at gradients"):
+    with torch.inference_mode(), pytest.raises(RuntimeError, match="computes gradients"):
         localize_skill(base, tuned, batches=BATCHES, loss=mean_loss, localizer=localizer)
 
 

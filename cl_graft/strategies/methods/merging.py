@@ -179,11 +179,11 @@ def build_merged(method: Any, inputs: StrategyInputs) -> SupervisedTemplate:
         InputError: If the localizer makes no dense run, or a router is asked for on a model that is
             no encoder.
     """
-    localizer = next(iter(inputs.grafting_settings.values())).localizer
-    if not find_localizer(localizer).needs_tuned:
+    localizer = find_localizer(next(iter(inputs.grafting_settings.values())).localizer)
+    if not localizer.needs_dense_run:
         raise InputError(
-            f"merging needs the values of a dense run, and the localizer {localizer!r} makes none; "
-            "choose another localizer"
+            f"merging needs the values of a dense run, and the localizer {localizer.name!r} makes "
+            "none; choose another localizer"
         )
     of_rule = {
         field.name: getattr(method, field.name)

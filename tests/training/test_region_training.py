@@ -1,0 +1,56 @@
+"""Training a region changes the region and nothing else."""
+
+import pytest
+import torch
+from small_tasks import make_task
+
+from cl_graft.errors import DivergedError
+from cl_graft.grafts.graft import gather, grafted, snapshot
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.region_training import train_region
+
+
+def test_training_learns_inside_the_region_and_puts_the_model_back():
+    task = make_task()
+    before = snapshot(dict(task.model.named_parameters()))
+    region = Region.of(Layout.of(task.parameters), range(0, 500, 5))
+    plan = FineTuning(steps=150, batch_size=16, lr=0.5, evaluations=0)
+    task.model.eval()
+    start = float(task.loss(range(150)).detach())
+    values, head = train_region(task, region, plan, head=snapshot(task.head), seed=0)
+    again, _ = train_region(task, region, plan, head=snapshot(task.head), seed=0)
+    after = dict(task.model.named_parameters())
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert all(parameter.requires_grad for parameter in after.values())
+    assert values.region == region
+    assert values.same_bits(again)
+    with grafted(task.model, values), torch.no_grad():
+        for name, parameter in task.head.items():
+            parameter.copy_(head[name])
+        assert float(task.loss(range(150)).detach()) < 0.9 * start
+
+
+def test_training_that_diverges_says_at_which_step_and_rate_and_puts_the_model_back():
+    task = make_task()
+    before = snapshot(dict(task.model.named_parameters()))
+    region = Region.of(Layout.of(task.parameters), range(0, 500, 5))
+    plan = FineTuning(steps=30, batch_size=16, lr=1e30, clip=0, evaluations=0)
+    with pytest.raises(DivergedError, match=r"at step \d+ of region training with lr \d"):
+        train_region(task, region, plan, head=snapshot(task.head), seed=0)
+    after = dict(task.model.named_parameters())
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert all(parameter.requires_grad for parameter in after.values())
+
+
+def test_adamw_moves_every_coordinate_of_a_region_by_the_learning_rate_at_first():
+    task = make_task()
+    region = Region.of(Layout.of(task.parameters), range(0, 500, 5))
+    plan = FineTuning(
+        steps=1, batch_size=16, lr=0.01, optimizer="adamw", weight_decay=0.0, clip=0, evaluations=0
+    )
+    base = gather(task.parameters, region)
+    values, _ = train_region(task, region, plan, head=snapshot(task.head), seed=0)
+    moved = (values.values - base.values).abs()
+    assert torch.allclose(moved[moved > 1e-6], torch.tensor(0.01), rtol=1e-3)
+    assert (moved > 1e-6).float().mean() > 0.5
