@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -31,7 +31,7 @@ from cl_graft.figures.curves import Score, curves
 from cl_graft.figures.diagrams import png, reliability_diagram
 from cl_graft.figures.heatmaps import heatmaps
 from cl_graft.grafts.anatomy import anatomy
-from cl_graft.grafts.graft import Graft, extract, gather, grafted, snapshot, write_
+from cl_graft.grafts.graft import Graft, gather, grafted, snapshot
 from cl_graft.grafts.model_state import holding
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.localization import Ranking, find_localizer
@@ -41,8 +41,6 @@ from cl_graft.metrics import agreement, ece, reliability_bins, score
 from cl_graft.metrics.loss import task_loss
 from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.devices import pick_device
-from cl_graft.runtime.error_context import in_phase
-from cl_graft.runtime.seeding import derive
 from cl_graft.storage import StoredGraft, save_graft
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
@@ -51,9 +49,7 @@ from cl_graft.strategies.benchmark import text_stream
 from cl_graft.strategies.experience_tasks import task_problem
 from cl_graft.strategies.heads import head_state
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
-from cl_graft.training.fine_tuning import FineTuning
-from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.region_parameters import RegionParameters
+from cl_graft.training.region_training import train_region
 
 __all__ = [
     "DENSITIES",
@@ -61,7 +57,6 @@ __all__ = [
     "LocalizedTask",
     "localize_task",
     "refuse_stream_settings",
-    "retrain",
 ]
 
 DENSITIES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
@@ -76,7 +71,6 @@ _STREAM_SETTINGS = (
     *("tune", "bytes_per_task", "mode", "refill", "retrain", "region_start", "region_dropout"),
     *("region_evaluations", "warmup_rows", "keep_standalone", "mask_candidates"),
 )
-_VECTOR = "region"
 
 
 @dataclass(frozen=True)
@@ -217,58 +211,6 @@ def localize_task(config: ExperimentConfig, *, out: Path | str) -> LocalizedTask
     return LocalizedTask(name, len(region), region.density, scores, out)
 
 
-def retrain(
-    task: LearnableTask,
-    region: Region,
-    settings: FineTuning,
-    *,
-    head: Parameters,
-    seed: int,
-    decay: bool | None = True,
-) -> tuple[Graft, dict[str, Tensor]]:
-    """Train a region and the head of a task on a model at its base, which is put back there.
-
-    This is the graft re-training of Panigrahi et al., 2023, Table 1
-    (https://arxiv.org/abs/2302.06600), and on the region of all biases BitFit. In a stream
-    `GraftingPlugin` trains regions.
-
-    Args:
-        task: The task.
-        region: What trains beside the head.
-        settings: Steps, batch size, optimiser, learning rate, weight decay (of all that trains),
-            clipping and evaluations on dev; momentum, L1 penalty and Mixout belong to the dense
-            run and are left out.
-        head: First values of the head.
-        seed: Every random choice is a function of it.
-        decay: Whether the learning rate falls linearly to 0; None means with AdamW alone.
-
-    Returns:
-        The region's values and the head's.
-
-    Raises:
-        DivergedError: If a loss or a value becomes NaN or infinite.
-    """
-    own = derive(seed, task.content, "re-training")
-    settings = replace(settings, decay="all", momentum=0.0, l1=0.0, mixout=0.0)
-    base = extract(task.model, region)
-    with ExitStack() as after:
-        after.enter_context(in_phase("region training"))
-        after.callback(write_, task.model, base)
-        after.enter_context(holding(task.head, head))
-        live = after.enter_context(RegionParameters(task.model, region))
-        found = task.fine_tune(
-            {_VECTOR: live.vector, **task.head},
-            settings,
-            seed=own,
-            on_step=lambda *_: live.write_(),
-            through=live.gathered,
-            falling=decay,
-            phase="region training",
-        )
-    values = found.tensors.pop(_VECTOR).to("cpu", base.values.dtype)
-    return Graft(region, values), found.tensors
-
-
 class _Alone:
     """The first task of a config on a model at its base, without a stream."""
 
@@ -323,9 +265,9 @@ class _Alone:
 
     def ranking(self, run: DenseRun) -> Ranking:
         """Rank all coordinates that the localizer may choose."""
-        task, among = self.task, find_localizer(self.config.localizer).among
+        task, allowed = self.task, find_localizer(self.config.localizer).allowed
         total = Layout.of(task.parameters).total
-        most = len(among(task.model, task.parameters)) if among else total
+        most = len(allowed(task.model, task.parameters)) if allowed else total
         k = min(most, self.settings.coordinates(total))
         return rank_task(task, self.settings, run, k=k, cache=self._cache)
 
@@ -343,13 +285,13 @@ class _Alone:
         plan = replace(region_schedule(config, self.schedule), optimizer="sgd")
 
         def trained(lr: float) -> tuple[Graft, dict[str, Tensor]]:
-            return retrain(
+            return train_region(
                 self.task,
                 region,
                 replace(plan, lr=lr),
                 head=snapshot(self.task.head),
                 seed=self.seed,
-                decay=config.region_decay,
+                linear_decay=config.region_decay,
             )
 
         def dev(found: tuple[Graft, dict[str, Tensor]]) -> float:
