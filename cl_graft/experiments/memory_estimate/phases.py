@@ -23,7 +23,7 @@ from cl_graft.experiments.memory_estimate.memory_tracker import MemoryTracker
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.model_state import keeping_flags
 from cl_graft.localization.base_gradient import base_gradient
-from cl_graft.localization.learned_mask import learned_mask_inside
+from cl_graft.localization.learned_mask import score_candidates_by_learned_mask
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.dropout import without_dropout
@@ -195,7 +195,7 @@ def _score_candidates(fake: FakeModel, work: Workload, tracker: MemoryTracker) -
     candidates = fake.region(work.candidates)
 
     def score(inputs: LocalizerInputs) -> Mapping[str, Tensor]:
-        return {"": learned_mask_inside(inputs, candidates, k=work.region, steps=1)}
+        return {"": score_candidates_by_learned_mask(inputs, candidates, k=work.region, steps=1)}
 
     tuned = snapshot(fake.parameters)
     return _localize(fake, work, tracker, score, tuned=tuned, ranked=work.candidates)
