@@ -33,8 +33,9 @@ from matplotlib.figure import Figure
 from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, without_places
 
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.reporting.markdown import spread
+from cl_graft.results.formatting import spread_text
 from cl_graft.results.run_results import machine, versions
+from cl_graft.results.statistics import Spread
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.training.passes import Passes
 
@@ -166,14 +167,17 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
     for row in rows:
         passes, scores = row["passes"], row["scores"]
         if row["variant"] == "dense":
-            text = spread(scores["dense"])
+            text = spread_text(Spread(**scores["dense"], interval=None, n=0))
             lines.append(["dense run alone", "1.00", text, "–", "–", "1.00"])
             continue
         lines.append(
             [
                 f"`{row['variant']}`",
                 f"{passes['find']:.2f}",
-                *(spread(scores[measure]) for measure in MEASURES),
+                *(
+                    spread_text(Spread(**scores[measure], interval=None, n=0))
+                    for measure in MEASURES
+                ),
                 f"{passes['continual']:.2f}",
             ]
         )

@@ -20,8 +20,8 @@ import copy
 import json
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -38,9 +38,9 @@ from cl_graft.experiments.schedule import schedule_of
 from cl_graft.grafts.graft import load_
 from cl_graft.metrics import score
 from cl_graft.models import graftable_parameters
-from cl_graft.reporting.markdown import spread
+from cl_graft.results.formatting import spread_text
 from cl_graft.results.run_results import machine, versions
-from cl_graft.results.statistics import over_seeds
+from cl_graft.results.statistics import Spread, spread_over_seeds
 from cl_graft.strategies import MultiTaskText, text_model
 from cl_graft.strategies.experience_tasks import task_problem
 from cl_graft.strategies.methods.isolation.bitfit import biases
@@ -72,6 +72,10 @@ ALONE: dict[str, Callable[[nn.Module], Mapping[str, nn.Parameter]]] = {
 """What trains, by method whose tasks begin at the base."""
 
 CHOICES = ("last", "best")
+
+
+def _over_seeds(values: Iterable[float | None]) -> dict[str, Any]:
+    return asdict(spread_over_seeds(values))
 
 
 def main() -> None:
@@ -209,8 +213,8 @@ def summarize(method: str, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     """Return a method's average accuracy by choice and what choosing gained, over the seeds."""
     by_seed = [{c: mean(cell["scores"][method][c]) for c in CHOICES} for cell in cells]
     gains = [scores["best"] - scores["last"] for scores in by_seed]
-    over = {choice: over_seeds([scores[choice] for scores in by_seed]) for choice in CHOICES}
-    return {"method": method, **over, "gain": over_seeds(gains), "gains": gains}
+    over = {choice: _over_seeds([scores[choice] for scores in by_seed]) for choice in CHOICES}
+    return {"method": method, **over, "gain": _over_seeds(gains), "gains": gains}
 
 
 def table_of(rows: Sequence[Mapping[str, Any]], seeds: int) -> str:
@@ -218,7 +222,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], seeds: int) -> str:
     lines = [["method", "last step", "best of five", "gain", "gain of each seed"]]
     lines.append(["---", *["---:"] * 4])
     for row in rows:
-        numbers = [spread(row[kind], scale=1) for kind in (*CHOICES, "gain")]
+        numbers = [spread_text(Spread(**row[kind]), scale=1) for kind in (*CHOICES, "gain")]
         each = ", ".join(f"{gain:z.1f}" for gain in row["gains"])
         lines.append([row["method"], *numbers, each])
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -21,7 +21,7 @@ from scipy import stats
 from cl_graft.metrics.ranks import average_ranks, critical_difference
 from cl_graft.metrics.significance import holm, mean_interval, paired_t_test, spearman
 from cl_graft.results.run_results import RunResult
-from cl_graft.results.statistics import differences_of, over_seeds, ranks_of, seed_means
+from cl_graft.results.statistics import compare_with, rank_strategies, seed_means, spread_over_seeds
 
 __all__ = ["CHECKS", "Check", "Rate", "measure"]
 
@@ -205,8 +205,8 @@ def _mean_over_orders(draw: Generator, *, orders: int) -> bool:
         for seed, effect in enumerate(seed_effects)
         for order in range(orders)
     ]
-    found = over_seeds(seed_means(runs, lambda run: run.average_accuracy))
-    return _misses((found["mean"], found["interval"]), 0.7)
+    found = spread_over_seeds(seed_means(runs, lambda run: run.average_accuracy))
+    return _misses((found.mean, found.interval), 0.7)
 
 
 def _any_difference(draw: Generator, *, methods: int, orders: int) -> bool:
@@ -223,13 +223,13 @@ def _any_difference(draw: Generator, *, methods: int, orders: int) -> bool:
             )
             for order in range(orders)
         ]
-    found = differences_of(runs, reference="method0")
-    return any(_found(row["p_holm"]) for row in found)
+    found = compare_with("method0", runs)
+    return any(_found(row.p_holm) for row in found)
 
 
 def _any_rank(draw: Generator, **settings: Any) -> bool:
-    found = ranks_of(_scores(draw, **settings))
-    return found is not None and _apart(found["ranks"], found["critical_difference"])
+    found = rank_strategies(_scores(draw, **settings))
+    return found is not None and _apart(found.ranks, found.critical_difference)
 
 
 def _apart(ranks: dict[str, float], difference: float) -> bool:
@@ -308,7 +308,7 @@ CHECKS: Sequence[Check] = (
         for n in (3, 5, 10)
     ),
     _of("mean_interval", f"accuracies on 300 rows, {_N3}", _mean_of_accuracies, seeds=3),
-    _of("seed_means, over_seeds", f"{_N3}, 6 orders of each", _mean_over_orders, orders=6,
+    _of("seed_means, spread_over_seeds", f"{_N3}, 6 orders of each", _mean_over_orders, orders=6,
         exact=True),
     *(
         _of("paired_t_test", f"normal scores, {n} seeds", _pairs, seeds=n, exact=True)
@@ -318,17 +318,23 @@ CHECKS: Sequence[Check] = (
     _of("paired_t_test", f"accuracies on 24 rows, {_N3}", _pairs_of_accuracies, seeds=3, rows=24),
     _of("paired_t_test", "one run in ten diverges, 5 seeds", _pairs_that_diverge, seeds=5),
     _of("holm", f"any of 21 independent tests, {_N3}", _tests, tests=21, exact=True),
-    _of("differences_of", f"any of 21 strategies, {_N3}", _any_difference, methods=22, orders=1),
-    _of("differences_of", f"any of 4 strategies, {_N3}, 6 orders of each", _any_difference,
+    _of(
+        "compare_with", f"any of 21 strategies, {_N3}", _any_difference, methods=22, orders=1),
+    _of(
+        "compare_with", f"any of 4 strategies, {_N3}, 6 orders of each", _any_difference,
         methods=5, orders=6),
-    _of("ranks_of", f"any pair of 22 strategies, 5 tasks, {_N3}", _any_rank, methods=22, tasks=5,
-        seeds=3),
-    _of("ranks_of", f"any pair of 9 strategies, 5 tasks, {_N3}", _any_rank, methods=9, tasks=5,
-        seeds=3),
-    _of("ranks_of", f"any pair of 5 strategies, 10 tasks, {_N3}, 2 orders of each", _any_rank,
-        methods=5, tasks=10, seeds=3, orders=2),
-    _of("ranks_of", "any pair of 3 strategies, 30 tasks, 1 seed", _any_rank, methods=3, tasks=30,
-        seeds=1),
+    _of(
+        "rank_strategies", f"any pair of 22 strategies, 5 tasks, {_N3}", _any_rank,
+        methods=22, tasks=5, seeds=3),
+    _of(
+        "rank_strategies", f"any pair of 9 strategies, 5 tasks, {_N3}", _any_rank,
+        methods=9, tasks=5, seeds=3),
+    _of(
+        "rank_strategies", f"any pair of 5 strategies, 10 tasks, {_N3}, 2 orders of each",
+        _any_rank, methods=5, tasks=10, seeds=3, orders=2),
+    _of(
+        "rank_strategies", "any pair of 3 strategies, 30 tasks, 1 seed", _any_rank, methods=3,
+        tasks=30, seeds=1),
     *(
         _of("spearman", f"{n} independent pairs", _correlation, pairs=n) for n in (3, 5, 10)
     ),
@@ -341,9 +347,11 @@ CHECKS: Sequence[Check] = (
         _any_rank_of_cells, methods=22, tasks=5, seeds=3, kind="dependent"),
     _of("mean_interval", "6 orders of one seed counted as 6 seeds", _orders_as_samples, orders=6,
         kind="dependent"),
-    _of("ranks_of", f"a method suits all 5 tasks of a stream alike, 22 strategies, {_N3}",
+    _of(
+        "rank_strategies", f"a method suits all 5 tasks of a stream alike, 22 strategies, {_N3}",
         _any_rank, methods=22, tasks=5, seeds=3, alike=True, kind="not said"),
-    _of("ranks_of", "a run suits a method on all 10 tasks alike, 5 strategies, 1 seed",
+    _of(
+        "rank_strategies", "a run suits a method on all 10 tasks alike, 5 strategies, 1 seed",
         _any_rank, methods=5, tasks=10, seeds=1, luck=0.02, kind="not said"),
     _of("paired_t_test", f"{_N3} on one sample of the data, asked about other samples",
         _pairs_on_one_sample, kind="not said"),

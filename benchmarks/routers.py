@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from statistics import mean
 from typing import Any
 
@@ -36,9 +37,9 @@ from scales import (
 )
 
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.reporting.markdown import spread
+from cl_graft.results.formatting import spread_text
 from cl_graft.results.run_results import RunResult
-from cl_graft.results.statistics import over_seeds
+from cl_graft.results.statistics import Spread, spread_over_seeds
 from cl_graft.strategies.registry import STRATEGIES
 
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc"]
@@ -61,6 +62,10 @@ COMPARISONS: dict[str, dict[str, Any]] = {
 """Their own settings; the folder of each is in OUT."""
 
 
+def _over_seeds(values: Iterable[float | None]) -> dict[str, Any]:
+    return asdict(spread_over_seeds(values))
+
+
 def main() -> None:
     """Run the missing cells, and write the summary of all."""
     parser = parser_of("Grafting and merging without task ids.", SCALES, seeds=True, workers=True)
@@ -74,7 +79,7 @@ def main() -> None:
             config = config_of({**values, **COMPARISONS[name]}, arguments.data, arguments.sets)
             config = config.model_copy(update={"seeds": seeds_of(arguments, config)})
             done = compare(config, out=arguments.out / name.replace(" ", "_"), engine=engine)
-            results[name] = list(done.cells)
+            results[name] = list(done.runs)
             summaries[name] = done.summary
             for failure in done.failed:
                 sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")
@@ -107,18 +112,19 @@ def summarize(results: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]
             {
                 "strategy": name,
                 "told": "the task, for its head" if kind == "merging" else told,
-                "average_accuracy": over_seeds(r.average_accuracy for r in own),
-                "below_the_oracle": over_seeds(
+                "average_accuracy": _over_seeds(r.average_accuracy for r in own),
+                "below_the_oracle": _over_seeds(
                     oracle[r.seed] - r.average_accuracy
                     for r in own
                     if oracle.get(r.seed) is not None and r.average_accuracy is not None
                 ),
                 "tasks": {
-                    task: over_seeds(r.R[-1][j] for r in own) for j, task in enumerate(own[0].tasks)
+                    task: _over_seeds(r.R[-1][j] for r in own)
+                    for j, task in enumerate(own[0].tasks)
                 },
-                "sent_right": over_seeds(r.sent_right for r in own),
-                "passes_per_row": over_seeds(r.passes_per_row for r in own),
-                "bytes_per_task": over_seeds(mean(r.bytes.values()) for r in own),
+                "sent_right": _over_seeds(r.sent_right for r in own),
+                "passes_per_row": _over_seeds(r.passes_per_row for r in own),
+                "bytes_per_task": _over_seeds(mean(r.bytes.values()) for r in own),
             }
         )
     return rows
@@ -134,9 +140,12 @@ def table_of(rows: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any]) ->
         [
             row["strategy"],
             row["told"],
-            *(spread(row[measure]) for measure in ("average_accuracy", "below_the_oracle")),
-            *(spread(row["tasks"][task]) for task in tasks),
-            spread(row["sent_right"]),
+            *(
+                spread_text(Spread(**row[measure]))
+                for measure in ("average_accuracy", "below_the_oracle")
+            ),
+            *(spread_text(Spread(**row["tasks"][task])) for task in tasks),
+            spread_text(Spread(**row["sent_right"])),
             f"{row['passes_per_row']['mean']:.2f}",
             f"{row['bytes_per_task']['mean'] / 1000:.0f}",
         ]

@@ -37,7 +37,8 @@ from cl_graft.experiments.comparison.jobs import Engine
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.engines.dispatch import Spread
 from cl_graft.experiments.engines.ray import ray_pool
-from cl_graft.results.run_results import Comparison, RunResult, versions
+from cl_graft.results.comparison import Comparison
+from cl_graft.results.run_results import RunResult, versions
 from cl_graft.storage import OWNER
 
 SHARED = {
@@ -136,8 +137,8 @@ def timed(name: str, config: ExperimentConfig, out: Path, engine: Engine | None)
         "name": name,
         "seconds": seconds,
         "failed": len(done.failed),
-        "went_on": sum(cell.processes > 1 for cell in done.cells),
-        "cells": {f"{cell.strategy} {cell.seed}": ends(cell) for cell in done.cells},
+        "went_on": sum(cell.processes > 1 for cell in done.runs),
+        "cells": {f"{cell.strategy} {cell.seed}": ends(cell) for cell in done.runs},
     }
 
 

@@ -18,7 +18,7 @@ from typing import Any
 import cl_graft
 from cl_graft.errors import InputError, find
 from cl_graft.experiments.config import ExperimentConfig, config_from, override_
-from cl_graft.figures.diagrams import png
+from cl_graft.figures.style import png
 from cl_graft.localization import find_localizer
 from cl_graft.metrics.significance import LEAST_SAMPLES
 from cl_graft.results.run_results import machine, versions

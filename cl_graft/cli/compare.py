@@ -36,9 +36,9 @@ from cl_graft.runtime.signals import stoppable
 if TYPE_CHECKING:
     from cl_graft.experiments.comparison.jobs import Engine
     from cl_graft.experiments.config import ExperimentConfig
-    from cl_graft.results.run_results import Comparison
+    from cl_graft.results.comparison import Comparison
 
-__all__ = ["compare_command", "failures_of", "watched_comparison"]
+__all__ = ["compare_command", "failures_of", "json_content", "watched_comparison"]
 
 _STREAM, _TRAINING, _REGION = "The stream", "Training", "The region"
 
@@ -278,13 +278,13 @@ def compare_command(
         parameters=engine_set,
     ) as opened:  # fmt: skip
         comparison = watched_comparison(settings, out, output, started_by=started_by, engine=opened)
-    shown = comparison.cells if settings.orders == 1 and not settings.sweep else ()
+    shown = comparison.runs if settings.orders == 1 and not settings.sweep else ()
     tables = [made for cell in shown for made in run_tables(cell)]
     output.result(
-        {"comparison": comparison.summary, "runs": comparison.cells},
+        json_content(comparison),
         *tables,
-        comparison_table(comparison.cells),
-        *data_notes(comparison.cells),
+        comparison_table(comparison.runs),
+        *data_notes(comparison.runs),
         *failures_of(comparison),
         *_unmet(comparison),
         *_where(comparison),
@@ -335,6 +335,12 @@ def _as_set(text: str) -> str:
     return f"sweep.{name.strip()}=[{values}]"
 
 
+def json_content(comparison: Comparison) -> dict[str, object]:
+    """Return what ``--json`` writes of a comparison."""
+    summary = comparison.summary or {"failed": comparison.failed}
+    return {"comparison": summary, "runs": comparison.runs}
+
+
 def failures_of(comparison: Comparison) -> list[str]:
     """Name the cells that failed, a line each."""
     return [
@@ -345,12 +351,13 @@ def failures_of(comparison: Comparison) -> list[str]:
 
 def _where(comparison: Comparison) -> list[str]:
     """Say where the results are, if there are any."""
-    if not comparison.cells:
+    if not comparison.runs:
         return ["Nothing was learned: the folder is free for another start."]
     out = comparison.out
     return [f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}"]
 
 
 def _unmet(comparison: Comparison) -> list[str]:
-    budget = comparison.summary.get("budget") or {"unmet": {}}
-    return [f"Left out: {name}: {reason}" for name, reason in budget["unmet"].items()]
+    budget = comparison.summary.budget if comparison.summary else None
+    unmet = budget.unmet if budget else {}
+    return [f"Left out: {name}: {reason}" for name, reason in unmet.items()]

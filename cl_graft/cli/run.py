@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.compare import failures_of, watched_comparison
+from cl_graft.cli.compare import failures_of, json_content, watched_comparison
 from cl_graft.cli.options import As_json, On_bad_row, Quiet, Resume, Sets, Trusted, refuse_others
 from cl_graft.cli.output import Output, apart, given
 from cl_graft.cli.progress import meter
@@ -44,19 +44,19 @@ def demo_command(
     defaults = demo_config().model_dump(mode="json", exclude_unset=True)
     config = load_config(None, sets or (), options=defaults)
     comparison = watched_comparison(config, out, output)
-    seeds = [cell.seed for cell in comparison.cells if cell.strategy == "grafting"]
+    seeds = [cell.seed for cell in comparison.runs if cell.strategy == "grafting"]
     reports = []
     with apart(), meter(output) as progress:
         for seed in seeds:
             folder = run_folder(out, "grafting", seed)
             reports.append(verify(folder, progress=progress.phase))
     ok = bool(reports) and all(report.ok for report in reports)
-    tables = [made for cell in comparison.cells for made in run_tables(cell)]
+    tables = [made for cell in comparison.runs for made in run_tables(cell)]
     said = "answers every task" if ok else "DOES NOT answer every task"
     output.result(
-        {"comparison": comparison.summary, "runs": comparison.cells, "verified": ok},
+        {**json_content(comparison), "verified": ok},
         *tables,
-        comparison_table(comparison.cells),
+        comparison_table(comparison.runs),
         f"cl-graft verify: the bank {said} with the bits it was learned with.",
         *failures_of(comparison),
         f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}",

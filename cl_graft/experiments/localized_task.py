@@ -28,8 +28,9 @@ from cl_graft.experiments.schedule import (
     region_schedule,
 )
 from cl_graft.figures.curves import Score, curves
-from cl_graft.figures.diagrams import png, reliability_diagram
+from cl_graft.figures.diagrams import reliability_diagram
 from cl_graft.figures.heatmaps import heatmaps
+from cl_graft.figures.style import png
 from cl_graft.grafts.anatomy import anatomy
 from cl_graft.grafts.graft import Graft, gather, grafted, snapshot
 from cl_graft.grafts.model_state import holding

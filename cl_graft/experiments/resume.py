@@ -19,7 +19,8 @@ from cl_graft.experiments import folders
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.config import ExperimentConfig, config_from
 from cl_graft.experiments.run import run
-from cl_graft.results.run_results import RESULTS, Comparison, RunResult, read_result
+from cl_graft.results.comparison import Comparison
+from cl_graft.results.run_results import RESULTS, RunResult, read_result
 from cl_graft.runtime.progress import Progress, silent
 from cl_graft.runtime.signals import Stop
 from cl_graft.strategies.registry import STRATEGIES

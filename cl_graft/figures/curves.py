@@ -7,15 +7,14 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from cl_graft.figures.diagrams import plain_text
+from cl_graft.figures.style import PALETTE, TEXT_COLOUR, figure_style
 
 __all__ = ["Score", "curves"]
 
-_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#000000", "#F0E442")
-_MARKS = "osD^vPX*"
+_COLOURS = (*PALETTE, TEXT_COLOUR)
+_MARKERS = "osD^vPX*"
 _WIDEST = 11
 """Inches that panels side by side may take; wider, their words are too small on a page."""
 _APART = 4
@@ -45,7 +44,7 @@ class Score:
     deviation: float
 
 
-@plain_text()
+@figure_style()
 def curves(
     scores: Sequence[Score], *, title: str, measure: str, axis: str, logarithmic: bool
 ) -> Figure:
@@ -69,8 +68,7 @@ def curves(
     lines = math.ceil(len(titles) / max(1, int(_WIDEST / wide)))
     columns = math.ceil(len(titles) / lines)
     size = (1.2 + wide * columns, 4.6 * lines)
-    figure = Figure(figsize=size, dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = Figure(figsize=size)
     tops = [max(abs(s.mean) for s in scores if s.panel == own_title) for own_title in titles]
     shared = not along or max(tops) <= _APART * min(tops)
     unequal = 0 < _INVISIBLE * min(s.mean for s in scores) < max(tops)
@@ -80,12 +78,14 @@ def curves(
     for panel, own_title in zip(panels, titles, strict=False):
         for place, name in enumerate(names):
             part = [s for s in scores if s.panel == own_title and s.name == name]
-            style = {"color": _COLOURS[place % 8], "label": name}
+            style = {"color": _COLOURS[place % len(_COLOURS)], "label": name}
             curve = [(s.x, s.mean, s.deviation) for s in part if s.x is not None]
             curve = sorted(point for point in curve if point[0] > 0 or not logarithmic)
             if curve:
                 x, mean, spread = (list(side) for side in zip(*curve, strict=True))
-                panel.errorbar(x, mean, yerr=spread, marker=_MARKS[place % 8], capsize=2, **style)
+                panel.errorbar(
+                    x, mean, yerr=spread, marker=_MARKERS[place % len(_MARKERS)], capsize=2, **style
+                )
             elif part and along:
                 panel.axhline(part[0].mean, linestyle="--", linewidth=1, **style)
             elif part:
@@ -100,15 +100,13 @@ def curves(
         if not along:
             panel.set_yscale("log" if unequal else "linear")
             panel.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize="small")
-        panel.grid(alpha=0.3, axis="both" if along else "y")
+        panel.grid(axis="both" if along else "y")
     for panel in panels[::columns]:
         panel.set_ylabel(measure)
     figure.suptitle(textwrap.fill(title, round(10 * figure.get_figwidth())))
     if along:
         handles, labels = panels[0].get_legend_handles_labels()
         figure.legend(
-            handles, labels, loc="outside lower center", ncols=min(2 * columns, len(labels)),
-            frameon=False,
-            fontsize="small",
+            handles, labels, loc="outside lower center", ncols=min(2 * columns, len(labels))
         )  # fmt: skip
     return figure

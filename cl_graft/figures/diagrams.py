@@ -1,28 +1,23 @@
-"""Pictures of a stream: the matrix R, the overlap of regions, reliability diagrams.
+"""Figures of a stream: the matrix R, the overlap of regions, reliability diagrams.
 
 Every function returns a `matplotlib.figure.Figure` made through matplotlib's object interface: no
 window, no global state, nothing to close. `figure.savefig(path)` writes it; a TensorBoard
 `SummaryWriter` takes it with `add_figure`. Colours are readable without colour vision.
 """
 
-import io
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from cl_graft.figures.style import GREY, MISSING, PALETTE, TEXT_COLOUR, figure_style
 from cl_graft.metrics.calibration import ReliabilityBins
 from cl_graft.metrics.continual import ScoreMatrix
 
 __all__ = [
-    "MISSING",
     "overlap_heatmap",
-    "plain_text",
-    "png",
     "r_matrix_heatmap",
     "reliability_diagram",
 ]
@@ -30,21 +25,8 @@ __all__ = [
 _NUMBERED = 24
 """Tasks up to which each cell has its number and each row its name."""
 
-MISSING = (0.5, 0.5, 0.5, 0.3)
-"""Of cells without a value: a grey of no map, light on light and dark on dark."""
 
-
-@contextmanager
-def plain_text() -> Iterator[None]:
-    """Draw names as they are: matplotlib would read dollars in them as formulas."""
-    with matplotlib.rc_context({"text.parse_math": False}):
-        yield
-
-
-_BLUE, _ORANGE = "#0072B2", "#E69F00"  # Okabe & Ito's palette
-
-
-@plain_text()
+@figure_style()
 def r_matrix_heatmap(
     R: ScoreMatrix, names: Sequence[str], *, title: str = "", score_name: str = "accuracy"
 ) -> Figure:
@@ -53,7 +35,7 @@ def r_matrix_heatmap(
     Args:
         R: Scores as fractions; drawn and written as percentages. None cells stay grey.
         names: One name an experience.
-        title: Printed above the picture; a description by default.
+        title: Printed above the figure; a description by default.
         score_name: What the scores are, for the colour bar.
 
     Raises:
@@ -73,7 +55,7 @@ def r_matrix_heatmap(
     )
 
 
-@plain_text()
+@figure_style()
 def overlap_heatmap(
     overlap: Sequence[Sequence[float | None]], names: Sequence[str], *, title: str = ""
 ) -> Figure:
@@ -83,7 +65,7 @@ def overlap_heatmap(
         overlap: Fractions in [0, 1], square; drawn and written as percentages. None cells stay
             grey.
         names: One name a region.
-        title: Printed above the picture; a description by default.
+        title: Printed above the figure; a description by default.
 
     Raises:
         ValueError: If the matrix is not square with one row a name.
@@ -100,7 +82,7 @@ def overlap_heatmap(
     )
 
 
-@plain_text()
+@figure_style()
 def reliability_diagram(bins: ReliabilityBins, *, title: str = "") -> Figure:
     """Draw accuracy against confidence above a histogram of confidence.
 
@@ -109,7 +91,7 @@ def reliability_diagram(bins: ReliabilityBins, *, title: str = "") -> Figure:
 
     Args:
         bins: From `cl_graft.metrics.reliability_bins`.
-        title: Printed above the picture; a description by default. The ECE is added to it.
+        title: Printed above the figure; a description by default. The ECE is added to it.
     """
     counts = bins.counts.cpu().numpy()
     confidence, accuracy = bins.confidence.cpu().numpy(), bins.accuracy.cpu().numpy()
@@ -117,24 +99,24 @@ def reliability_diagram(bins: ReliabilityBins, *, title: str = "") -> Figure:
     centres = (np.arange(len(counts)) + 0.5) * width
     filled = counts > 0
 
-    figure = _figure(4.8, 5.8)
+    figure = Figure(figsize=(4.8, 5.8))
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    upper.bar(centres[filled], accuracy[filled], 0.94 * width, color=_BLUE, label="accuracy")
-    upper.plot([0, 1], [0, 1], color="0.3", linestyle="--", label="perfect calibration")
+    upper.bar(centres[filled], accuracy[filled], 0.94 * width, label="accuracy")
+    upper.plot([0, 1], [0, 1], color=TEXT_COLOUR, linestyle="--", label="perfect calibration")
     upper.plot(
         confidence[filled],
         accuracy[filled],
         linestyle="none",
         marker="o",
-        color=_ORANGE,
+        color=PALETTE[4],
         markeredgecolor="black",
         label="mean of bin",
         clip_on=False,
     )
     upper.set(xlim=(0, 1), ylim=(0, 1), ylabel="accuracy (fraction right)")
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+    figure.legend(loc="outside lower center", ncols=3)
     upper.set_title(f"{title or 'Reliability'}\nECE {100 * bins.ece:.1f} %, n = {counts.sum():,}")
-    lower.bar(centres, 100 * counts / counts.sum(), 0.94 * width, color="0.5")
+    lower.bar(centres, 100 * counts / counts.sum(), 0.94 * width, color=GREY)
     lower.set(xlabel="confidence (probability of the predicted class)", ylabel="rows (%)")
     return figure
 
@@ -168,7 +150,7 @@ def _heatmap(
     # with the square of the number of tasks.
     side = 2.4 + 0.62 * min(size, _NUMBERED)
     every = math.ceil(size / _NUMBERED)
-    figure = _figure(side + 1.2, side)
+    figure = Figure(figsize=(side + 1.2, side))
     axes = figure.subplots()
     colours = matplotlib.colormaps["viridis"].with_extremes(bad=MISSING)
     image = axes.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1])
@@ -179,22 +161,8 @@ def _heatmap(
     middle = sum(limits) / 2
     for (i, j), value in np.ndenumerate(values):
         if np.isfinite(value) and every == 1:
-            ink = "white" if value < middle else "black"
+            colour = "white" if value < middle else "black"
             text = f"{value:.{digits}f}"
-            axes.text(j, i, text, ha="center", va="center", color=ink, fontsize="small")
+            axes.text(j, i, text, ha="center", va="center", color=colour, fontsize="small")
     figure.colorbar(image, ax=axes, label=colour_label, shrink=0.85)
-    return figure
-
-
-@plain_text()
-def png(figure: Figure, *, dpi: int = 150) -> bytes:
-    """Return a figure as the content of a PNG file."""
-    content = io.BytesIO()
-    figure.savefig(content, format="png", dpi=dpi)
-    return content.getvalue()
-
-
-def _figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), dpi=120, layout="constrained")
-    FigureCanvasAgg(figure)
     return figure

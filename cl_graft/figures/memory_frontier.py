@@ -1,4 +1,4 @@
-"""The picture of accuracy against memory: what a task costs, and who does best for it."""
+"""The figure of accuracy against memory: what a task costs, and which methods do best for it."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from cl_graft.figures.diagrams import plain_text
+from cl_graft.figures.style import GREY, PALETTE, figure_style
 
 __all__ = ["Tradeoff", "memory_frontier", "on_frontier"]
 
-_BLUE, _ORANGE, _GREY = "#0072B2", "#E69F00", "0.45"
-_LOOKS = {
-    "forgets nothing": ("o", _BLUE, _BLUE),
-    "forgets": ("o", _ORANGE, "white"),
-    "bound": ("s", _GREY, _GREY),
+_MARKERS = {
+    "forgets nothing": ("o", PALETTE[0], PALETTE[0]),
+    "forgets": ("o", PALETTE[1], "white"),
+    "bound": ("s", GREY, GREY),
 }
 """Marker, colour and face of each kind."""
 
 _ROOM = 0.15
 """Share of the picture's width that stays free for names at its right."""
 
-_NARROW = 0.1
-"""Powers of ten that the picture spans at least."""
+_BESIDE = 0.1
+"""Powers of ten that the figure spans at least on each side of the methods."""
 
 _HEIGHT, _LINE = 6.0, 0.18
 """Inches of the picture at least, and of a name."""
@@ -77,7 +75,7 @@ def on_frontier(points: Mapping[str, Tradeoff]) -> list[str]:
     return sorted(kept, key=lambda name: points[name].bytes)
 
 
-@plain_text()
+@figure_style()
 def memory_frontier(points: Mapping[str, Tradeoff], *, title: str = "") -> Figure:
     """Draw accuracy against bytes a task, with the frontier of the methods that forget nothing.
 
@@ -89,13 +87,16 @@ def memory_frontier(points: Mapping[str, Tradeoff], *, title: str = "") -> Figur
         title: Printed above.
     """
     height = max(_HEIGHT, 1.2 * _LINE * len(points))
-    figure = Figure(figsize=(9, height), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = Figure(figsize=(9, height))
     axes = figure.subplots()
     axes.set_xscale("log")
     least = min((p.bytes for p in points.values() if p.bytes > 0), default=1.0) / 2
     places = {name: max(p.bytes, least) for name, p in points.items()}
-    for kind, (marker, colour, face) in _LOOKS.items():
+    first, last = (math.log10(end(places.values())) for end in (min, max))
+    beside = max(0.05 * (last - first), _BESIDE)
+    first, last = first - beside, last + beside
+    axes.set_xlim(10**first, 10 ** (last + _ROOM * (last - first)))
+    for kind, (marker, colour, face) in _MARKERS.items():
         own = {name: point for name, point in points.items() if point.kind == kind}
         if own:
             axes.errorbar(
@@ -105,25 +106,20 @@ def memory_frontier(points: Mapping[str, Tradeoff], *, title: str = "") -> Figur
                 fmt=marker,
                 color=colour,
                 markerfacecolor=face,
-                ecolor=_GREY,
+                ecolor=GREY,
                 elinewidth=0.8,
                 label=kind,
             )
     if front := on_frontier({n: p for n, p in points.items() if p.kind == "forgets nothing"}):
         xs = [places[name] for name in front]
         ys = [100 * points[name].accuracy for name in front]
-        axes.step(xs, ys, where="post", color=_BLUE, alpha=0.5, label="frontier of these")
-    first, last = (math.log10(x) for x in axes.get_xlim())
-    if last - first < _NARROW:  # one method, or all of one size
-        first, last = first - _NARROW, last + _NARROW
-        axes.set_xlim(left=10**first)
-    axes.set_xlim(right=10 ** (last + _ROOM * (last - first)))
+        axes.step(xs, ys, where="post", color=PALETTE[0], alpha=0.5, label="frontier of these")
     _name(axes, places, points, line=_LINE / height)
     axes.set_xlabel("bytes that a task adds")
     axes.set_ylabel("average accuracy at the end (%)")
     axes.set_title(title)
-    axes.grid(alpha=0.3)
-    figure.legend(loc="outside lower center", ncols=4, fontsize="small")
+    axes.grid()
+    figure.legend(loc="outside lower center", ncols=4)
     return figure
 
 
@@ -155,5 +151,5 @@ def _name(
             textcoords="axes fraction",
             fontsize="x-small",
             va="center",
-            arrowprops={"arrowstyle": "-", "color": _GREY, "linewidth": 0.4},
+            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.4},
         )

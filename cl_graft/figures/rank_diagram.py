@@ -1,26 +1,24 @@
-"""The picture of average ranks: which methods differ, and which cannot be told apart."""
+"""The figure of average ranks: which methods differ, and which cannot be told apart."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from cl_graft.figures.diagrams import plain_text
+from cl_graft.figures.style import PALETTE, figure_style
 
 __all__ = ["cliques", "rank_diagram"]
 
 _LINE = 0.28
 """Inches a method."""
 
-_BAR = "#E69F00"
 _TICKS = 12
 _APART = 0.025
 """Share of the axis from one bar to the next."""
 
 
-@plain_text()
+@figure_style()
 def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = "") -> Figure:
     """Draw average ranks, and bars beside the methods that do not differ significantly.
 
@@ -32,17 +30,18 @@ def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = 
         title: Printed above; the critical difference by default.
     """
     ordered = sorted(ranks.items(), key=lambda row: row[1])
-    figure = Figure(figsize=(7, 1.3 + _LINE * len(ordered)), layout="constrained")
-    FigureCanvasAgg(figure)
+    figure = Figure(figsize=(7, 1.3 + _LINE * len(ordered)))
     axes = figure.subplots()
     places = range(len(ordered))
-    axes.plot([rank for _, rank in ordered], places, "o", color="#0072B2")
+    axes.plot([rank for _, rank in ordered], places, "o")
     for place, (_, rank) in enumerate(ordered):
         axes.annotate(f"{rank:.2f}", (rank, place), (6, 0), textcoords="offset points", va="center")
     bars, apart = cliques([rank for _, rank in ordered], difference), _APART * len(ordered)
     for number, (first, last) in enumerate(bars):
         # Upright, a column each: they may overlap, and every line between their ends belongs.
-        axes.plot([1 - apart * (len(bars) - number)] * 2, [first, last], color=_BAR, linewidth=4)
+        axes.plot(
+            [1 - apart * (len(bars) - number)] * 2, [first, last], color=PALETTE[4], linewidth=4
+        )
     axes.set_yticks(places, [name for name, _ in ordered])
     axes.set_ylim(len(ordered) - 0.5, -0.5)
     axes.set_xlim(1 - apart * (len(bars) + 1), max(len(ordered) + 0.9, 1.08 * len(ordered)))
@@ -50,7 +49,7 @@ def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = 
     axes.set_xlabel("average rank (1 is best)")
     own = f"a bar joins what cannot be told apart (critical difference {difference:.2f})"
     figure.suptitle(title or own, fontsize="medium")  # over the names, too, which may be long
-    axes.grid(axis="x", alpha=0.3)
+    axes.grid(axis="x")
     return figure
 
 

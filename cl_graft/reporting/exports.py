@@ -1,17 +1,17 @@
-"""What a comparison leaves for spreadsheets and papers: CSV, LaTeX, pictures."""
+"""The summary of a comparison for spreadsheets and papers: CSV, LaTeX, figures."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from cl_graft.figures.curves import Score, curves
-from cl_graft.figures.diagrams import png
 from cl_graft.figures.memory_frontier import Tradeoff, memory_frontier
 from cl_graft.figures.rank_diagram import rank_diagram
+from cl_graft.figures.style import png
+from cl_graft.results.comparison import ComparisonSummary
+from cl_graft.results.statistics import Ranks, Spread
 from cl_graft.runtime.escaping import for_latex
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies.registry import STRATEGIES
@@ -48,38 +48,40 @@ _WIDE = 5
 """How many times the smallest value the largest is where the axis of a sweep is logarithmic."""
 
 
-def comparison_csv(summary: Mapping[str, Any]) -> str:
+def comparison_csv(summary: ComparisonSummary) -> str:
     """Write one row a strategy and measure: mean, sd, ends of the 95 % interval, number of seeds.
 
     Args:
-        summary: What `summary.json` holds. Scores are fractions.
+        summary: Summary of the comparison; scores are fractions.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["strategy", "measure", "mean", "sd", "low", "high", "n"])
-    for name, row in summary["strategies"].items():
-        stated = {measure: row[measure] for measure in (*_MEASURES, *_COSTS)}
-        stated |= {f"final {task}": spread for task, spread in row["final"].items()}
+    for name, row in summary.strategies.items():
+        stated: dict[str, Spread] = {
+            measure: getattr(row, measure) for measure in (*_MEASURES, *_COSTS)
+        }
+        stated |= {f"final {task}": spread for task, spread in row.final.items()}
         for measure, spread in stated.items():
-            low, high = spread["interval"] or (None, None)
-            writer.writerow([name, measure, spread["mean"], spread["sd"], low, high, spread["n"]])
+            low, high = spread.interval or (None, None)
+            writer.writerow([name, measure, spread.mean, spread.sd, low, high, spread.n])
     return text.getvalue()
 
 
-def comparison_latex(summary: Mapping[str, Any]) -> str:
+def comparison_latex(summary: ComparisonSummary) -> str:
     """Write a table for LaTeX with booktabs, mean and standard deviation in points.
 
     The best value of a column is bold; names are escaped, and stay what they are.
 
     Args:
-        summary: What `summary.json` holds.
+        summary: Summary of the comparison.
     """
-    tasks, strategies = summary["tasks"], summary["strategies"]
+    tasks, strategies = summary.tasks, summary.strategies
     head = ["strategy", *tasks, "average", "forgetting"]
     columns = [
-        *([row["final"][task] for row in strategies.values()] for task in tasks),
-        [row["average_accuracy"] for row in strategies.values()],
-        [row["forgetting"] for row in strategies.values()],
+        *([row.final[task] for row in strategies.values()] for task in tasks),
+        [row.average_accuracy for row in strategies.values()],
+        [row.forgetting for row in strategies.values()],
     ]
     best = [_best(column, lowest=place == len(tasks) + 1) for place, column in enumerate(columns)]
     lines = [
@@ -94,53 +96,53 @@ def comparison_latex(summary: Mapping[str, Any]) -> str:
     return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
-def draw_ranks(found: Mapping[str, Any], folder: Path) -> None:
+def draw_ranks(ranks: Ranks, folder: Path) -> None:
     """Write `ranks.png`: the average ranks of the strategies, and which cannot be told apart.
 
     Args:
-        found: ``"ranks"`` of the summary.
+        ranks: Ranks of the summary.
         folder: The comparison's.
     """
-    figure = rank_diagram(found["ranks"], found["critical_difference"])
+    figure = rank_diagram(ranks.ranks, ranks.critical_difference)
     replace_file(folder / "ranks.png", png(figure))
 
 
-def draw_frontier(summary: Mapping[str, Any], folder: Path) -> None:
+def draw_frontier(summary: ComparisonSummary, folder: Path) -> None:
     """Write `frontier.png`: accuracy against the bytes that a task adds.
 
     Args:
-        summary: What `summary.json` holds.
+        summary: Summary of the comparison.
         folder: The comparison's.
     """
     if points := tradeoffs_of(summary):
-        figure = memory_frontier(points, title=" → ".join(summary["tasks"]))
+        figure = memory_frontier(points, title=" → ".join(summary.tasks))
         replace_file(folder / "frontier.png", png(figure))
 
 
-def draw_sweep(summary: Mapping[str, Any], folder: Path) -> None:
+def draw_sweep(summary: ComparisonSummary, folder: Path) -> None:
     """Write ``sweep-NAME.png`` for each setting that was swept: average accuracy by its value.
 
     Args:
-        summary: What `summary.json` holds.
+        summary: Summary of the comparison.
         folder: The comparison's.
     """
     rows = {
-        name: (one, spread["mean"], spread["sd"] or 0.0)
-        for name, one in summary["sweep"].items()
-        if name in summary["strategies"]
-        and (spread := summary["strategies"][name]["average_accuracy"])["mean"] is not None
+        name: (one, spread.mean, spread.sd or 0.0)
+        for name, one in summary.sweep.items()
+        if name in summary.strategies
+        and (spread := summary.strategies[name].average_accuracy).mean is not None
     }
-    names = dict.fromkeys(name for one, *_ in rows.values() for name in one["values"])
+    names = dict.fromkeys(name for one, *_ in rows.values() for name in one.values)
     for name in names:
-        swept = [one["values"][name] for one, *_ in rows.values() if name in one["values"]]
+        swept = [one.values[name] for one, *_ in rows.values() if name in one.values]
         numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in swept)
         scores: list[Score] = []
         for label, (one, mean, sd) in rows.items():
-            others = {key: value for key, value in one["values"].items() if key != name}
-            if numbers and name in one["values"]:
+            others = {key: value for key, value in one.values.items() if key != name}
+            if numbers and name in one.values:
                 said = (f"{key}={value}" for key, value in others.items())
-                curve, x = " ".join([one["strategy"], *said]), float(one["values"][name])
-            elif name in one["values"] or not others:
+                curve, x = " ".join([one.strategy, *said]), float(one.values[name])
+            elif name in one.values or not others:
                 curve, x = label, None
             else:
                 continue  # a value of another setting
@@ -148,7 +150,7 @@ def draw_sweep(summary: Mapping[str, Any], folder: Path) -> None:
         wide = numbers and min(swept) > 0 and max(swept) >= _WIDE * min(swept)
         figure = curves(
             scores,
-            title=", ".join(summary["tasks"]),
+            title=", ".join(summary.tasks),
             measure="average accuracy at the end (%)",
             axis=name,
             logarithmic=wide,
@@ -156,30 +158,30 @@ def draw_sweep(summary: Mapping[str, Any], folder: Path) -> None:
         replace_file(folder / f"sweep-{name}.png", png(figure))
 
 
-def tradeoffs_of(summary: Mapping[str, Any]) -> dict[str, Tradeoff]:
-    """Return what each strategy reaches and holds, from what `summary.json` holds."""
+def tradeoffs_of(summary: ComparisonSummary) -> dict[str, Tradeoff]:
+    """Return what each strategy reaches and holds, from the summary of a comparison."""
     return {
         name: Tradeoff(
-            row["average_accuracy"]["mean"],
-            row["average_accuracy"]["sd"],
-            row["bytes_per_task"]["mean"],
-            forgets=bool(row["forgetting"]["mean"]),
+            row.average_accuracy.mean,
+            row.average_accuracy.sd,
+            row.bytes_per_task.mean,
+            forgets=bool(row.forgetting.mean),
             # Behind a name there may stand where it was run, or with what: "ewc (first)".
             bound=(found := STRATEGIES.get(name.split(" ")[0])) is not None and found.is_bound,
         )
-        for name, row in summary["strategies"].items()
-        if row["average_accuracy"]["mean"] is not None
+        for name, row in summary.strategies.items()
+        if row.average_accuracy.mean is not None
     }
 
 
-def _best(column: list[dict[str, Any]], *, lowest: bool) -> float | None:
-    known = [spread["mean"] for spread in column if spread["mean"] is not None]
+def _best(column: list[Spread], *, lowest: bool) -> float | None:
+    known = [spread.mean for spread in column if spread.mean is not None]
     return (min if lowest else max)(known, default=None)
 
 
-def _cell(spread: Mapping[str, Any], best: float | None) -> str:
-    if spread["mean"] is None:
+def _cell(spread: Spread, best: float | None) -> str:
+    if spread.mean is None:
         return "--"
-    text = f"{100 * spread['mean']:z.1f}"
-    bold = rf"\mathbf{{{text}}}" if spread["mean"] == best else text
-    return f"${bold}$" if spread["sd"] is None else rf"${bold} \pm {100 * spread['sd']:.1f}$"
+    text = f"{100 * spread.mean:z.1f}"
+    bold = rf"\mathbf{{{text}}}" if spread.mean == best else text
+    return f"${bold}$" if spread.sd is None else rf"${bold} \pm {100 * spread.sd:.1f}$"

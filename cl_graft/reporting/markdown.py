@@ -7,8 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.metrics.significance import LEAST_SAMPLES
+from cl_graft.results.comparison import Budget, ComparisonSummary, StrategySummary
 from cl_graft.results.data_report import data_lines
+from cl_graft.results.formatting import points, spread_text
 from cl_graft.results.run_results import RunResult
+from cl_graft.results.statistics import mean_ece
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code
 from cl_graft.storage.files import replace_file
 from cl_graft.training.passes import Passes, total_passes
@@ -16,9 +19,6 @@ from cl_graft.training.passes import Passes, total_passes
 __all__ = [
     "NOTHING_SAID",
     "at_an_edge",
-    "mean_ece",
-    "points",
-    "spread",
     "write_comparison_summary",
     "write_run_summary",
 ]
@@ -62,34 +62,34 @@ def write_run_summary(result: RunResult, folder: Path) -> None:
     _write(lines, folder)
 
 
-def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
+def write_comparison_summary(summary: ComparisonSummary, folder: Path) -> None:
     """Write `summary.md` of a comparison from what its `summary.json` holds."""
-    tasks, rows = summary["tasks"], summary["strategies"]
-    seeds = ", ".join(str(seed) for seed in summary["seeds"])
-    many = len(summary["seeds"]) > 1
-    orders = summary["orders"]
+    tasks, rows = summary.tasks, summary.strategies
+    seeds = ", ".join(str(seed) for seed in summary.seeds)
+    many = len(summary.seeds) > 1
+    orders = summary.orders
     title = f"{', '.join(tasks)} in {len(orders)} orders" if orders else " → ".join(tasks)
     lines = [f"# {for_markdown(title)}", ""]
     lines += [f"Seeds: {seeds}. {'Of each the mean over all orders. ' if orders else ''}"
               f"{'Mean ± standard deviation over them; s' if many else 'S'}"
               "cores, transfers, forgetting and ECE in points.", ""]  # fmt: skip
-    beside = any(row["of_independent"] is not None for row in rows.values())
+    beside = any(row.of_independent is not None for row in rows.values())
     head = ["strategy", "average accuracy", *(["of independent"] if beside else [])]
     head += ["backward transfer", "forgetting", "ECE"]
     head += [f"{task} at the end" for task in tasks] + ["bytes a task", "seconds", "rows"]
-    routed = any(row["sent_right"]["mean"] is not None for row in rows.values())
+    routed = any(row.sent_right.mean is not None for row in rows.values())
     head += ["sent right", "passes a text"] if routed else []
     lines += _table(head, [
         [
             name,
-            spread(row["average_accuracy"]),
-            *([_ratio(row["of_independent"])] if beside else []),
-            *(spread(row[m]) for m in ("backward_transfer", "forgetting", "ece")),
-            *(spread(row["final"][task]) for task in tasks),
-            spread(row["bytes_per_task"], scale=1, digits=0),
-            spread(row["seconds"], scale=1, digits=0),
-            spread(row["forward_backward"], scale=1, digits=0),
-            *([spread(row["sent_right"]), spread(row["passes_per_row"], scale=1)] if routed
+            spread_text(row.average_accuracy),
+            *([_ratio(row.of_independent)] if beside else []),
+            *(spread_text(m) for m in (row.backward_transfer, row.forgetting, row.ece)),
+            *(spread_text(row.final[task]) for task in tasks),
+            spread_text(row.bytes_per_task, scale=1, digits=0),
+            spread_text(row.seconds, scale=1, digits=0),
+            spread_text(row.forward_backward, scale=1, digits=0),
+            *([spread_text(row.sent_right), spread_text(row.passes_per_row, scale=1)] if routed
               else []),
         ]
         for name, row in rows.items()
@@ -105,91 +105,91 @@ def write_comparison_summary(summary: Mapping[str, Any], folder: Path) -> None:
                   "that it sent to their own task, the mean over tasks; all others count as "
                   "wrong. The other strategies are given the task, and answer among its labels. "
                   "*Passes a text* go forward to answer it."]  # fmt: skip
-    lines += _by_order(orders, rows) + _budget(summary["budget"], rows)
+    lines += _by_order(orders, rows) + _budget(summary.budget, rows)
     lines += _differences(summary) + _tuned(rows)
-    if summary["failed"]:
+    if summary.failed:
         lines += ["", "## Not finished", ""]
-        lines += [f"- {for_markdown('{strategy}, seed {seed}: {error}'.format(**failed))}"
-                  for failed in summary["failed"]]  # fmt: skip
+        lines += [f"- {for_markdown(f'{failed.strategy}, seed {failed.seed}: {failed.error}')}"
+                  for failed in summary.failed]  # fmt: skip
     lines += ["", *_where(summary)]
     _write(lines, folder)
 
 
-def _by_order(orders: Sequence[Sequence[str]], rows: Mapping[str, Any]) -> list[str]:
+def _by_order(orders: Sequence[Sequence[str]], rows: Mapping[str, StrategySummary]) -> list[str]:
     """Show the average accuracy on every order; the mean over seeds."""
     if not orders:
         return []
     return ["", "## Average accuracy by order", "", *_table(["order", *rows], [
-        [" → ".join(order), *(points(row["by_order"][place]) for row in rows.values())]
+        [" → ".join(order), *(points(row.by_order[place]) for row in rows.values())]
         for place, order in enumerate(orders)
     ])]  # fmt: skip
 
 
-def _differences(summary: Mapping[str, Any]) -> list[str]:
+def _differences(summary: ComparisonSummary) -> list[str]:
     """Say which strategies differ from one of them, and how they rank."""
     lines: list[str] = []
-    if len(summary["seeds"]) < LEAST_SAMPLES and len(summary["strategies"]) > 1:
+    if len(summary.seeds) < LEAST_SAMPLES and len(summary.strategies) > 1:
         lines += ["", NOTHING_SAID]
-    if tests := summary["differences"]:
-        reference = tests[0]["reference"]
+    if tests := summary.differences:
+        reference = tests[0].reference
         lines += ["", f"## {for_markdown(reference)} against the others", ""]
         lines += _table(["against", "difference", "95 % interval", "p", "p, corrected", "seeds"], [
             [
-                test["strategy"],
-                points(test["difference"]),
-                " to ".join(points(end) for end in test["interval"] or [None]),
-                *("–" if test[p] is None else f"{test[p]:.3g}" for p in ("p", "p_holm")),
-                str(test["n"]),
+                test.strategy,
+                points(test.difference),
+                " to ".join(points(end) for end in test.interval or [None]),
+                *("–" if p is None else f"{p:.3g}" for p in (test.p, test.p_holm)),
+                str(test.n),
             ]
             for test in tests
         ])  # fmt: skip
         lines += ["", f"By how many points the average accuracy of {for_markdown(reference)} is "
                   "higher: mean over seeds, paired t-test, p corrected after Holm for all "
                   "rows."]  # fmt: skip
-        if any(test["p"] is None for test in tests):
+        if any(test.p is None for test in tests):
             lines += ["– where the difference is the same with every seed, which shows no spread."]
-    if found := summary["ranks"]:
+    if found := summary.ranks:
         lines += ["", "## Average ranks", "", *_table(
-            ["strategy", "rank"], [[name, f"{rank:.2f}"] for name, rank in found["ranks"].items()]
+            ["strategy", "rank"], [[name, f"{rank:.2f}"] for name, rank in found.ranks.items()]
         )]  # fmt: skip
-        lines += ["", f"Of the scores at the end on {found['tasks']} tasks, the mean over seeds"
-                  f"{' and orders' if summary['orders'] else ''}. Ranks less than "
-                  f"{found['critical_difference']:.2f} apart cannot be told apart (Nemenyi's test "
+        lines += ["", f"Of the scores at the end on {found.tasks} tasks, the mean over seeds"
+                  f"{' and orders' if summary.orders else ''}. Ranks less than "
+                  f"{found.critical_difference:.2f} apart cannot be told apart (Nemenyi's test "
                   "at 5 %, which takes the tasks for independent samples)."]  # fmt: skip
     return lines
 
 
-def _budget(budget: Mapping[str, Any] | None, rows: Mapping[str, Any]) -> list[str]:
+def _budget(budget: Budget | None, rows: Mapping[str, StrategySummary]) -> list[str]:
     """Compare at equal bytes a task: how large each strategy was made, and what it stored."""
     if budget is None:
         return []
-    limit = budget["bytes_per_task"]
+    limit = budget.bytes_per_task
     head = ["strategy", "its size", "bytes a task", "of the budget", "largest task"]
     lines = ["", f"## At most {limit:,} bytes a task", ""]
     lines += _table([*head, "average accuracy", "forgetting"], [
         [
             name,
-            f"{size['setting']} {size['value']:g}" if size["setting"] else "as it is",
-            spread(row["bytes_per_task"], scale=1, digits=0),
-            f"{row['bytes_per_task']['mean'] / limit:.0%}",
-            spread(row["most_bytes"], scale=1, digits=0),
-            spread(row["average_accuracy"]),
-            spread(row["forgetting"]),
+            f"{size.setting} {size.value:g}" if size.setting else "as it is",
+            spread_text(row.bytes_per_task, scale=1, digits=0),
+            f"{(row.bytes_per_task.mean or 0.0) / limit:.0%}",
+            spread_text(row.most_bytes, scale=1, digits=0),
+            spread_text(row.average_accuracy),
+            spread_text(row.forgetting),
         ]
         for name, row in rows.items()
-        for size in [budget["sizes"][name]]
+        for size in [budget.sizes[name]]
     ])  # fmt: skip
     lines += ["", "Bytes as they were stored, heads and indices counted, the mean over tasks; "
               "bounds run as they are."]  # fmt: skip
-    if budget["unmet"]:
+    if budget.unmet:
         lines += ["", "Cannot meet it:", ""]
-        lines += [f"- {for_markdown(f'{name}: {why}')}" for name, why in budget["unmet"].items()]
+        lines += [f"- {for_markdown(f'{name}: {why}')}" for name, why in budget.unmet.items()]
     return lines
 
 
-def _tuned(rows: Mapping[str, Any]) -> list[str]:
+def _tuned(rows: Mapping[str, StrategySummary]) -> list[str]:
     """Say which values were chosen of each strategy's grid."""
-    tuned = {name: row["tuning"] for name, row in rows.items() if row["tuning"]}
+    tuned = {name: row.tuning for name, row in rows.items() if row.tuning}
     if not tuned:
         return []
     tasks = for_markdown(" and ".join(next(iter(tuned.values()))["tasks"]))
@@ -219,12 +219,6 @@ def at_an_edge(tuning: Mapping[str, Any]) -> set[str]:
 
 def _values(values: Mapping[str, Any], *, marked: Collection[str] = ()) -> str:
     return ", ".join(f"{name} {value}{'*' * (name in marked)}" for name, value in values.items())
-
-
-def mean_ece(result: RunResult) -> float | None:
-    """Average the ECE of all tasks after the last one."""
-    last = [value for value in (result.ece[-1] if result.ece else []) if value is not None]
-    return sum(last) / len(last) if last else None
 
 
 def _task_row(result: RunResult, j: int) -> list[str]:
@@ -272,15 +266,15 @@ def _went_on(processes: int) -> str:
     )
 
 
-def _where(summary: Mapping[str, Any]) -> list[str]:
-    model = summary["model"]
+def _where(summary: ComparisonSummary) -> list[str]:
+    model = summary.model
     return [
-        *(f"- {for_markdown(line)}" for line in data_lines(summary["data"])),
+        *(f"- {for_markdown(line)}" for line in data_lines(summary.data)),
         f"- model: {for_markdown(model['name'])} ({model['family']}, {model['graftable']:,} "
         f"graftable coordinates, fingerprint {model['fingerprint'][:12]}…)",
-        f"- command: {for_markdown_code(summary['command'])}",
-        f"- machine: {_pairs(summary['machine'])}",
-        f"- versions: {_pairs(summary['versions'])}",
+        f"- command: {for_markdown_code(summary.command)}",
+        f"- machine: {_pairs(summary.machine)}",
+        f"- versions: {_pairs(summary.versions)}",
     ]
 
 
@@ -297,22 +291,8 @@ def _table(
     return [f"| {' | '.join(map(for_markdown, line))} |" for line in lines]
 
 
-def points(value: float | None) -> str:
-    """Write a fraction in points; a dash where there is none."""
-    return "–" if value is None else f"{100 * value:z.1f}"
-
-
 def _ratio(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
-
-
-def spread(stated: Mapping[str, float | None], *, scale: float = 100, digits: int = 1) -> str:
-    """Write a mean and its standard deviation, fractions in points; a dash where there is none."""
-    mean, sd = stated["mean"], stated["sd"]
-    if mean is None:
-        return "–"
-    text = f"{scale * mean:z,.{digits}f}"
-    return text if sd is None else f"{text} ± {scale * sd:,.{digits}f}"
 
 
 def _write(lines: Sequence[str], folder: Path) -> None:

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from html import escape
 from importlib.resources import files
 from pathlib import Path
 
 import jinja2
 
 import cl_graft
-from cl_graft.reporting.figure_files import drawing, for_page, png_file, svg_file
+from cl_graft.figures.style import TEXT_COLOUR, png, svg
 from cl_graft.reporting.report_data import ReportData, read_report_data
-from cl_graft.reporting.sections import Section, sections_of
+from cl_graft.reporting.sections import Picture, Section, sections_of
 from cl_graft.reporting.tables import latex
 from cl_graft.runtime.escaping import for_terminal
 from cl_graft.storage.files import replace_file
@@ -64,9 +66,8 @@ def make_report(folders: Sequence[Path | str], *, out: Path | str) -> Written:
     """
     out = Path(out)
     data = read_report_data([Path(folder) for folder in folders])
-    with drawing():
-        sections = sections_of(data)
-        drawn, figures = _figures(sections, out / "figures")
+    sections = sections_of(data)
+    drawn, figures = _figures(sections, out / "figures")
     page = _page(data, sections, drawn).encode()
     tables = _tables(sections, out / "tables")
     replace_file(out / PAGE, page)
@@ -81,12 +82,21 @@ def _figures(sections: Sequence[Section], folder: Path) -> tuple[dict[str, str],
     made: list[Path] = []
     for section in sections:
         for picture in section.pictures:
-            name, svg = picture.name, svg_file(picture.figure)
-            drawn[name] = for_page(svg, name=name, title=picture.title)
-            for suffix, content in (("svg", svg.encode()), ("png", png_file(picture.figure))):
-                made.append(folder / f"{name}.{suffix}")
+            text = svg(picture.figure)
+            drawn[picture.name] = _inline(text, picture)
+            for suffix, content in (("svg", text.encode()), ("png", png(picture.figure))):
+                made.append(folder / f"{picture.name}.{suffix}")
                 replace_file(made[-1], content)
     return drawn, tuple(made)
+
+
+def _inline(text: str, picture: Picture) -> str:
+    """Return an SVG for the inside of a page: ids of its own, and text in the page's colour."""
+    text = text[text.index("<svg") :].replace(TEXT_COLOUR, "currentColor")
+    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{picture.name}-", text)
+    label = f'role="img" aria-label="{escape(picture.title)}"'
+    width = 96 * picture.figure.get_figwidth()
+    return text.replace("<svg", f'<svg {label} style="--width: {width:.0f}px"', 1)
 
 
 def _tables(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:
@@ -120,13 +130,13 @@ def _page(data: ReportData, sections: Sequence[Section], drawn: Mapping[str, str
     )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     summary = data.summary
-    tasks = summary["tasks"]
+    tasks = summary.tasks
     shown = tasks if len(tasks) <= 8 else [*tasks[:3], f"… ({len(tasks)} tasks)"]
-    joint = ", " if summary["orders"] else " → "
-    seeds = ", ".join(map(str, summary["seeds"]))
-    subtitle = f"{summary['model']['name']}, seed{'s' * (len(summary['seeds']) > 1)} {seeds}"
-    if summary["orders"]:
-        subtitle += f", {len(summary['orders'])} orders of the tasks"
+    joint = ", " if summary.orders else " → "
+    seeds = ", ".join(map(str, summary.seeds))
+    subtitle = f"{summary.model['name']}, seed{'s' * (len(summary.seeds) > 1)} {seeds}"
+    if summary.orders:
+        subtitle += f", {len(summary.orders)} orders of the tasks"
     return environment.from_string(page).render(
         title=joint.join(shown),
         subtitle=subtitle,

@@ -9,14 +9,19 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from cl_graft.errors import BankError, InputError
 from cl_graft.grafts.anatomy import Anatomy, anatomy
 from cl_graft.reporting.summary import summarize
-from cl_graft.results.run_results import Failure, RunResult
+from cl_graft.results.comparison import Budget, ComparisonSummary, Failure
+from cl_graft.results.run_results import RunResult
 from cl_graft.results.stored_runs import StoredRun, check_alike, find_runs
 from cl_graft.storage import load_bank
 
 __all__ = ["ReportData", "read_report_data"]
+
+_BUDGET = TypeAdapter(Budget)
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class ReportData:
 
     folders: tuple[Path, ...]
     runs: tuple[StoredRun, ...]
-    summary: Mapping[str, Any]
+    summary: ComparisonSummary
     anatomies: Mapping[str, Mapping[str, Anatomy]]
     commands: tuple[str, ...]
 
@@ -45,7 +50,7 @@ class ReportData:
     @property
     def strategies(self) -> list[str]:
         """Names of the strategies, in the order of the comparison."""
-        return list(self.summary["strategies"])
+        return list(self.summary.strategies)
 
 
 def read_report_data(folders: Sequence[Path | str]) -> ReportData:
@@ -97,7 +102,7 @@ def _order(runs: Sequence[StoredRun]) -> list[StoredRun]:
     return sorted(runs, key=lambda run: (best.index(run.result.strategy), run.result.seed))
 
 
-def _read_comparisons(folders: Sequence[Path]) -> tuple[list[Failure], dict[str, Any] | None]:
+def _read_comparisons(folders: Sequence[Path]) -> tuple[list[Failure], Budget | None]:
     """Return the runs that failed, and the budget if there is one comparison, which has one."""
     summaries = [
         _read_summary(folder / "summary.json")
@@ -109,7 +114,8 @@ def _read_comparisons(folders: Sequence[Path]) -> tuple[list[Failure], dict[str,
         for summary in summaries
         for failure in summary.get("failed", [])
     ]
-    return failed, summaries[0].get("budget") if len(folders) == len(summaries) == 1 else None
+    budget = summaries[0].get("budget") if len(folders) == len(summaries) == 1 else None
+    return failed, None if budget is None else _BUDGET.validate_python(budget)
 
 
 def _read_summary(path: Path) -> dict[str, Any]:

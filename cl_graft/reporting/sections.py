@@ -10,16 +10,19 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from cl_graft.figures import stream_curves, task_panels
 from cl_graft.figures.diagrams import overlap_heatmap, r_matrix_heatmap
 from cl_graft.figures.memory_frontier import memory_frontier
 from cl_graft.figures.rank_diagram import rank_diagram
 from cl_graft.metrics.significance import LEAST_SAMPLES
-from cl_graft.reporting import stream_curves, tables, task_panels
+from cl_graft.reporting import tables
 from cl_graft.reporting.exports import tradeoffs_of
-from cl_graft.reporting.markdown import NOTHING_SAID, points
+from cl_graft.reporting.markdown import NOTHING_SAID
 from cl_graft.reporting.report_data import ReportData
 from cl_graft.reporting.tables import Cell, Table
+from cl_graft.results import stream_measures
 from cl_graft.results.data_report import data_lines
+from cl_graft.results.formatting import points
 from cl_graft.results.run_results import RunResult
 
 __all__ = ["Picture", "Section", "sections_of"]
@@ -98,32 +101,31 @@ def sections_of(data: ReportData) -> list[Section]:
 def _comparison(data: ReportData) -> Section:
     summary, names = data.summary, data.strategies
     pictures: list[Picture] = []
-    if summary["ranks"]:
-        found = summary["ranks"]
+    if summary.ranks:
+        found = summary.ranks
         pictures.append(
             Picture(
                 "ranks",
                 "Average rank of each strategy over the tasks, by its mean score over seeds; a bar "
                 "joins those that cannot be told apart",
-                rank_diagram(found["ranks"], found["critical_difference"]),
+                rank_diagram(found.ranks, found.critical_difference),
                 Table(
                     "Average ranks",
                     ("strategy", "rank"),
-                    tuple((Cell(n), Cell(f"{r:.2f}", r)) for n, r in found["ranks"].items()),
+                    tuple((Cell(n), Cell(f"{r:.2f}", r)) for n, r in found.ranks.items()),
                 ),
             )
         )
     text = [
         f"{len(names)} {'strategy' if len(names) == 1 else 'strategies'}, "
-        f"{len(summary['tasks'])} tasks, {len(data.runs)} runs. The best value of a column is "
+        f"{len(summary.tasks)} tasks, {len(data.runs)} runs. The best value of a column is "
         "bold and marked ★. A heading sorts the table."
     ]
     text.append(_metrics(data.runs[0].result))
-    if max(row["average_accuracy"]["n"] for row in summary["strategies"].values()) < LEAST_SAMPLES:
+    if max(row.average_accuracy.n for row in summary.strategies.values()) < LEAST_SAMPLES:
         text.append(NOTHING_SAID)
     lines = [
-        f"Not finished: {cell['strategy']}, seed {cell['seed']}: {cell['error']}"
-        for cell in summary["failed"]
+        f"Not finished: {one.strategy}, seed {one.seed}: {one.error}" for one in summary.failed
     ]
     return Section(
         "comparison",
@@ -148,7 +150,7 @@ def _matrices(data: ReportData) -> Section:
         figure = r_matrix_heatmap(R, tasks, title=f"R of {name}", score_name="score")
         pictures.append(Picture(f"R-{_file(name)}", title, figure, words))
     text = "R[i, j] is the score on task j after learning task i, in points."
-    if data.summary["orders"]:
+    if data.summary.orders:
         text += " Shown is the first of the orders that were compared."
     if len(shown) < len(data.strategies):
         text += f" Shown are the first {len(shown)} strategies; results.json holds the others."
@@ -158,11 +160,11 @@ def _matrices(data: ReportData) -> Section:
 def _along(data: ReportData) -> Section:
     accuracy = _curve(
         data, "accuracy", "Average accuracy over the tasks learned so far, after each",
-        "average accuracy (%)", stream_curves.accuracy_after,
+        "average accuracy (%)", stream_measures.accuracy_after,
     )  # fmt: skip
     lost = _curve(
         data, "forgetting", "Forgetting of the tasks learned so far, after each",
-        "forgetting (points)", stream_curves.forgetting_after,
+        "forgetting (points)", stream_measures.forgetting_after,
     )  # fmt: skip
     return Section("stream", "Along the stream", pictures=tuple(p for p in (accuracy, lost) if p))
 
@@ -171,7 +173,7 @@ def _calibration(data: ReportData) -> Section:
     pictures = [
         _curve(
             data, "ece", "Calibration error, mean over the tasks learned so far, after each",
-            "ECE (points)", stream_curves.ece_after,
+            "ECE (points)", stream_measures.ece_after,
         )
     ]  # fmt: skip
     bare: list[str] = []
@@ -242,7 +244,7 @@ def _overlap(data: ReportData) -> Section | None:
 
 
 def _costs(data: ReportData) -> Section:
-    rows = data.summary["strategies"]
+    rows = data.summary.strategies
     kinds = (
         (
             "bytes_per_task",
@@ -259,7 +261,7 @@ def _costs(data: ReportData) -> Section:
             f"cost-{name}",
             title,
             stream_curves.bars(
-                {strategy: row[key]["mean"] for strategy, row in rows.items()},
+                {strategy: getattr(row, key).mean for strategy, row in rows.items()},
                 title=title,
                 unit=unit,
                 logarithmic=logarithmic,
@@ -270,7 +272,7 @@ def _costs(data: ReportData) -> Section:
     if points := tradeoffs_of(data.summary):
         title = "Average accuracy against the bytes that a task adds"
         figure = memory_frontier(points, title=title)
-        stream_curves.plain_numbers(figure.axes[0])
+        stream_curves.write_plain_ticks(figure.axes[0])
         pictures.insert(0, Picture("frontier", title, figure))
     text = (
         "Seconds are those of all phases, also where the cache answered one. The numbers of the "
@@ -282,20 +284,20 @@ def _costs(data: ReportData) -> Section:
 
 def _again(data: ReportData) -> Section:
     summary = data.summary
-    model, machine = summary["model"], summary["machine"]
+    model, machine = summary.model, summary.machine
     lines = [
         f"model: {model['name']} ({model['family']}, {model['graftable']:,} graftable weights, "
         f"fingerprint {model['fingerprint'][:12]}…)",
         *_schedules(data.runs[0].result),
-        *data_lines(summary["data"]),
+        *data_lines(summary.data),
         f"machine: {_pairs(machine)}",
-        f"versions: {_pairs(summary['versions'])}",
+        f"versions: {_pairs(summary.versions)}",
         f"runs: {len(data.runs)}, under {', '.join(map(str, data.folders))}",
     ]
     packages = {"cl-graft", "torch", "transformers", "avalanche-lib", "datasets", "numpy"}
     pins = " ".join(
         f"{name}=={version.split('+')[0]}"
-        for name, version in summary["versions"].items()
+        for name, version in summary.versions.items()
         if name in packages and re.fullmatch(r"[0-9][0-9A-Za-z.!+_-]*", version)
     )
     code = [("Run it again", command) for command in data.commands]
@@ -336,8 +338,8 @@ def _curve(data: ReportData, name: str, title: str, measure: str, of: Any) -> Pi
     found = {s: curve for s, curve in found.items() if any(v is not None for v in curve.middle)}
     if not found:
         return None
-    tasks = data.summary["tasks"]
-    if data.summary["orders"]:
+    tasks = data.summary.tasks
+    if data.summary.orders:
         tasks = [f"task {place + 1}" for place in range(len(tasks))]
     cells = tuple(
         (Cell(strategy), *(Cell(points(v), v) for v in curve.middle))

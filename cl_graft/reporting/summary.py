@@ -1,9 +1,10 @@
-"""What a comparison sums up to: every measure over its runs, by strategy, and who differs."""
+"""The summary of a comparison: every measure by strategy, and which strategies differ."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from statistics import mean
@@ -21,9 +22,23 @@ from cl_graft.reporting.exports import (
     draw_ranks,
     draw_sweep,
 )
-from cl_graft.reporting.markdown import mean_ece, write_comparison_summary
-from cl_graft.results.run_results import Failure, RunResult, command
-from cl_graft.results.statistics import differences_of, over_seeds, ranks_of, seed_means
+from cl_graft.reporting.markdown import write_comparison_summary
+from cl_graft.results.comparison import (
+    Budget,
+    ComparisonSummary,
+    Failure,
+    StrategySummary,
+    SweptValues,
+)
+from cl_graft.results.run_results import RunResult, command
+from cl_graft.results.statistics import (
+    Spread,
+    compare_with,
+    mean_ece,
+    rank_strategies,
+    seed_means,
+    spread_over_seeds,
+)
 from cl_graft.storage.files import replace_file
 
 __all__ = ["summarize", "write_summary"]
@@ -35,10 +50,10 @@ def summarize(
     *,
     config: Mapping[str, Any],
     started_by: str | None = None,
-    budget: Mapping[str, Any] | None = None,
+    budget: Budget | None = None,
     orders: Sequence[Sequence[str]] = (),
-    sweep: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+    sweep: Mapping[str, SweptValues] | None = None,
+) -> ComparisonSummary:
     """Sum up finished runs: every measure over seeds, by strategy, and which strategies differ.
 
     Of several orders, a seed's value is the mean over them: runs of one seed are one sample.
@@ -53,92 +68,84 @@ def summarize(
         sweep: Of a row of the table, its strategy and the values that were set for it.
     """
     first = results[0]
+    names = list(dict.fromkeys(result.strategy for result in results))
     strategies = {
-        name: _row([result for result in results if result.strategy == name], first.tasks)
-        for name in dict.fromkeys(result.strategy for result in results)
+        name: _summarize_strategy([r for r in results if r.strategy == name], first.tasks, orders)
+        for name in names
     }
-    for name, row in strategies.items():
-        row["by_order"] = _by_order([r for r in results if r.strategy == name], orders)
-    reference = strategies.get("independent", {}).get("average_accuracy", {}).get("mean")
-    for row in strategies.values():
-        own = row["average_accuracy"]["mean"]
-        row["of_independent"] = own / reference if reference and own is not None else None
-    return {
-        "tasks": first.tasks,
-        "seeds": sorted({result.seed for result in results}),
-        "strategies": strategies,
-        "differences": differences_of(results, reference=_reference(list(strategies))),
-        "ranks": ranks_of(results),
-        "orders": [list(order) for order in orders],
-        "sweep": dict(sweep or {}),
-        "budget": budget,
-        "failed": [{"strategy": f.strategy, "seed": f.seed, "error": f.error} for f in failed],
-        "config": dict(config),
-        "data": first.data,
-        "model": first.model,
-        "versions": first.versions,
-        "machine": first.machine,
-        "command": started_by or command(),
-    }
+    if "independent" in strategies and (best := strategies["independent"].average_accuracy.mean):
+        for name, row in strategies.items():
+            if (own := row.average_accuracy.mean) is not None:
+                strategies[name] = replace(row, of_independent=own / best)
+    return ComparisonSummary(
+        tasks=first.tasks,
+        seeds=sorted({result.seed for result in results}),
+        strategies=strategies,
+        differences=compare_with("grafting" if "grafting" in names else names[0], results),
+        ranks=rank_strategies(results),
+        orders=[list(order) for order in orders],
+        sweep=dict(sweep or {}),
+        budget=budget,
+        failed=list(failed),
+        config=dict(config),
+        data=first.data,
+        model=first.model,
+        versions=first.versions,
+        machine=first.machine,
+        command=started_by or command(),
+    )
 
 
-def write_summary(summary: Mapping[str, Any], out: Path, *, whole: bool) -> None:
-    """Write a summary in all its forms.
+def write_summary(summary: ComparisonSummary, out: Path, *, whole: bool) -> None:
+    """Write a summary as JSON, CSV, LaTeX and Markdown, and its figures.
 
     Args:
         summary: What `summarize` returned.
         out: The folder.
-        whole: Whether all cells are in it: pictures are drawn then.
+        whole: Whether all runs are in it: figures are drawn then.
     """
-    replace_file(out / "summary.json", f"{json.dumps(summary, indent=1)}\n".encode())
+    replace_file(out / "summary.json", f"{json.dumps(asdict(summary), indent=1)}\n".encode())
     replace_file(out / "summary.csv", comparison_csv(summary).encode())
     replace_file(out / "summary.tex", comparison_latex(summary).encode())
     write_comparison_summary(summary, out)
     if whole:
         draw_frontier(summary, out)
-        if summary["ranks"]:
-            draw_ranks(summary["ranks"], out)
-        if summary["sweep"]:
+        if summary.ranks:
+            draw_ranks(summary.ranks, out)
+        if summary.sweep:
             draw_sweep(summary, out)
 
 
-def _reference(names: Sequence[str]) -> str:
-    """Choose what the other strategies are compared with."""
-    return "grafting" if "grafting" in names else names[0]
+def _summarize_strategy(
+    results: Sequence[RunResult], tasks: Sequence[str], orders: Sequence[Sequence[str]]
+) -> StrategySummary:
+    def spread(measure: Callable[[RunResult], float | None]) -> Spread:
+        return spread_over_seeds(seed_means(results, measure))
+
+    return StrategySummary(
+        average_accuracy=spread(lambda r: r.average_accuracy),
+        backward_transfer=spread(lambda r: r.backward_transfer),
+        forward_transfer=spread(lambda r: r.forward_transfer),
+        forgetting=spread(lambda r: r.forgetting),
+        accuracy_over_stream=spread(lambda r: accuracy_over_stream(r.R)),
+        backward_transfer_over_stream=spread(lambda r: backward_transfer_over_stream(r.R)),
+        forward_transfer_over_stream=spread(lambda r: forward_transfer_over_stream(r.R)),
+        ece=spread(mean_ece),
+        final={task: spread(partial(_final_score, task=task)) for task in tasks},
+        sent_right=spread(lambda r: r.sent_right),
+        passes_per_row=spread(lambda r: r.passes_per_row),
+        bytes_per_task=spread(lambda r: mean(r.bytes.values())),
+        most_bytes=spread(lambda r: max(r.bytes.values())),
+        seconds=spread(lambda r: r.total_seconds),
+        forward_backward=spread(lambda r: r.total_passes.forward_backward),
+        forward=spread(lambda r: r.total_passes.forward),
+        tuning=results[0].tuning,
+        by_order=[
+            spread_over_seeds(r.average_accuracy for r in results if r.tasks == list(order)).mean
+            for order in orders
+        ],
+    )
 
 
-def _by_order(results: Sequence[RunResult], orders: Sequence[Sequence[str]]) -> list[float | None]:
-    """Return a strategy's average accuracy on each order, the mean over seeds."""
-    return [
-        over_seeds(r.average_accuracy for r in results if r.tasks == list(order))["mean"]
-        for order in orders
-    ]
-
-
-def _row(results: Sequence[RunResult], tasks: Sequence[str]) -> dict[str, Any]:
-    def stated(measure: Callable[[RunResult], float | None]) -> dict[str, Any]:
-        return over_seeds(seed_means(results, measure))
-
-    return {
-        "average_accuracy": stated(lambda r: r.average_accuracy),
-        "backward_transfer": stated(lambda r: r.backward_transfer),
-        "forward_transfer": stated(lambda r: r.forward_transfer),
-        "forgetting": stated(lambda r: r.forgetting),
-        "accuracy_over_stream": stated(lambda r: accuracy_over_stream(r.R)),
-        "backward_transfer_over_stream": stated(lambda r: backward_transfer_over_stream(r.R)),
-        "forward_transfer_over_stream": stated(lambda r: forward_transfer_over_stream(r.R)),
-        "ece": stated(mean_ece),
-        "final": {task: stated(partial(_at_the_end, task=task)) for task in tasks},
-        "sent_right": stated(lambda r: r.sent_right),
-        "passes_per_row": stated(lambda r: r.passes_per_row),
-        "bytes_per_task": stated(lambda r: mean(r.bytes.values())),
-        "most_bytes": stated(lambda r: max(r.bytes.values())),
-        "seconds": stated(lambda r: r.total_seconds),
-        "forward_backward": stated(lambda r: r.total_passes.forward_backward),
-        "forward": stated(lambda r: r.total_passes.forward),
-        "tuning": results[0].tuning,
-    }
-
-
-def _at_the_end(result: RunResult, *, task: str) -> float | None:
+def _final_score(result: RunResult, *, task: str) -> float | None:
     return result.R[-1][result.tasks.index(task)]

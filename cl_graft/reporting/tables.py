@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from cl_graft.reporting.markdown import points
 from cl_graft.reporting.report_data import ReportData
+from cl_graft.results.comparison import StrategySummary
+from cl_graft.results.formatting import points
 from cl_graft.results.run_results import RunResult
+from cl_graft.results.statistics import Difference, Spread
 from cl_graft.runtime.escaping import for_latex
 from cl_graft.strategies.registry import STRATEGIES
 
@@ -48,30 +49,28 @@ class Table:
 def comparison(data: ReportData) -> Table:
     """Compare the strategies: mean ± half the 95 % interval, the best of a column marked."""
     summary = data.summary
-    rows: Mapping[str, Any] = summary["strategies"]
-    tasks = summary["tasks"] if len(summary["tasks"]) <= _MOST_TASKS else []
-    against = {test["strategy"]: test for test in summary["differences"]}
-    reference = summary["differences"][0]["reference"] if against else ""
+    rows = summary.strategies
+    tasks = summary.tasks if len(summary.tasks) <= _MOST_TASKS else []
+    against = {test.strategy: test for test in summary.differences}
+    reference = summary.differences[0].reference if against else ""
     columns: list[tuple[str, list[Cell]]] = [
-        ("average accuracy", _column([row["average_accuracy"] for row in rows.values()], best=max)),
-        (
-            "backward transfer",
-            _column([row["backward_transfer"] for row in rows.values()], best=max),
-        ),
-        ("forgetting", _column([row["forgetting"] for row in rows.values()], best=min)),
-        ("ECE", _column([row["ece"] for row in rows.values()], best=min)),
+        ("average accuracy", _column(_spreads(rows, "average_accuracy"), best=max)),
+        ("backward transfer", _column(_spreads(rows, "backward_transfer"), best=max)),
+        ("forgetting", _column(_spreads(rows, "forgetting"), best=min)),
+        ("ECE", _column(_spreads(rows, "ece"), best=min)),
     ]
     for name, key in (("forward transfer", "forward_transfer"), ("sent right", "sent_right")):
-        if any(row[key]["mean"] is not None for row in rows.values()):
-            columns.append((name, _column([row[key] for row in rows.values()], best=max)))
+        spreads = _spreads(rows, key)
+        if any(spread.mean is not None for spread in spreads):
+            columns.append((name, _column(spreads, best=max)))
     if against:
         columns.append((f"{reference} is better by", [_difference(against.get(n)) for n in rows]))
         columns.append(("p", [_sure(against.get(n)) for n in rows]))
     columns.append(("same bits at the end", [_kept(data.results(name)) for name in rows]))
     for task in tasks:
-        columns.append((task, _column([row["final"][task] for row in rows.values()], best=max)))
+        columns.append((task, _column([row.final[task] for row in rows.values()], best=max)))
     caption = "Scores at the end, in points"
-    if any(row["average_accuracy"]["interval"] for row in rows.values()):
+    if any(row.average_accuracy.interval for row in rows.values()):
         caption += ": mean ± half the 95 % interval over seeds"
     if against:
         caption += "; p of a paired t-test over seeds, corrected after Holm"
@@ -80,17 +79,17 @@ def comparison(data: ReportData) -> Table:
 
 def costs(data: ReportData) -> Table:
     """Compare what the strategies cost."""
-    rows: Mapping[str, Any] = data.summary["strategies"]
+    rows = data.summary.strategies
     columns = [
-        ("bytes a task", _column(_of(rows, "bytes_per_task"), best=min, scale=1, digits=0)),
-        ("largest task", _column(_of(rows, "most_bytes"), best=min, scale=1, digits=0)),
+        ("bytes a task", _column(_spreads(rows, "bytes_per_task"), best=min, scale=1, digits=0)),
+        ("largest task", _column(_spreads(rows, "most_bytes"), best=min, scale=1, digits=0)),
         (
             "rows differentiated",
-            _column(_of(rows, "forward_backward"), best=min, scale=1, digits=0),
+            _column(_spreads(rows, "forward_backward"), best=min, scale=1, digits=0),
         ),
-        ("rows answered", _column(_of(rows, "forward"), best=min, scale=1, digits=0)),
-        ("passes a text", _column(_of(rows, "passes_per_row"), best=min, scale=1)),
-        ("seconds", _column(_of(rows, "seconds"), best=min, scale=1)),
+        ("rows answered", _column(_spreads(rows, "forward"), best=min, scale=1, digits=0)),
+        ("passes a text", _column(_spreads(rows, "passes_per_row"), best=min, scale=1)),
+        ("seconds", _column(_spreads(rows, "seconds"), best=min, scale=1)),
         ("activations in training", [_memory(data.results(name)) for name in rows]),
     ]
     return _table("What each strategy cost to learn the stream, and what it stores", "strategy",
@@ -157,50 +156,54 @@ def _table(
     return Table(caption, (corner, *(name for name, _ in columns)), rows)
 
 
-def _of(rows: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
-    return [row[key] for row in rows.values()]
+def _spreads(rows: Mapping[str, StrategySummary], measure: str) -> list[Spread]:
+    return [getattr(row, measure) for row in rows.values()]
 
 
 def _column(
-    spreads: Sequence[Mapping[str, Any]], *, best: Any, scale: float = 100, digits: int = 1
+    spreads: Sequence[Spread],
+    *,
+    best: Callable[[Iterable[float]], float],
+    scale: float = 100,
+    digits: int = 1,
 ) -> list[Cell]:
-    known = [spread["mean"] for spread in spreads if spread["mean"] is not None]
+    known = [spread.mean for spread in spreads if spread.mean is not None]
     top = best(known) if len(set(known)) > 1 else None
     return [
         Cell(
             _spread(spread, scale=scale, digits=digits),
-            spread["mean"],
-            best=top is not None and spread["mean"] == top,
+            spread.mean,
+            best=top is not None and spread.mean == top,
         )
         for spread in spreads
     ]
 
 
-def _spread(spread: Mapping[str, Any], *, scale: float, digits: int) -> str:
-    if spread["mean"] is None:
+def _spread(spread: Spread, *, scale: float, digits: int) -> str:
+    if spread.mean is None:
         return "–"
-    text = f"{scale * spread['mean']:z,.{digits}f}"
-    if not spread["interval"]:
+    text = f"{scale * spread.mean:z,.{digits}f}"
+    if not spread.interval:
         return text
-    low, high = spread["interval"]
+    low, high = spread.interval
     return f"{text} ± {scale * (high - low) / 2:,.{digits}f}"
 
 
-def _difference(test: Mapping[str, Any] | None) -> Cell:
+def _difference(test: Difference | None) -> Cell:
     if test is None:
         return Cell("–")
-    middle = 100 * test["difference"]
-    if test["interval"] is None:
-        return Cell(f"{middle:z.1f}", test["difference"])
-    low, high = (100 * end for end in test["interval"])
-    return Cell(f"{middle:z.1f} [{low:z.1f}, {high:z.1f}]", test["difference"])
+    middle = 100 * test.difference
+    if test.interval is None:
+        return Cell(f"{middle:z.1f}", test.difference)
+    low, high = (100 * end for end in test.interval)
+    return Cell(f"{middle:z.1f} [{low:z.1f}, {high:z.1f}]", test.difference)
 
 
-def _sure(test: Mapping[str, Any] | None) -> Cell:
-    if test is None or test["p_holm"] is None:
+def _sure(test: Difference | None) -> Cell:
+    if test is None or test.p_holm is None:
         return Cell("–")
-    said = "differs" if test["p_holm"] < 0.05 else "not told apart"
-    return Cell(f"{test['p_holm']:.2g}, {said}", test["p_holm"])
+    said = "differs" if test.p_holm < 0.05 else "not told apart"
+    return Cell(f"{test.p_holm:.2g}, {said}", test.p_holm)
 
 
 def _kept(results: Sequence[RunResult]) -> Cell:

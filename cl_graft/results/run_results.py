@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from pydantic import TypeAdapter, ValidationError
 
 from cl_graft.errors import BankError, DamagedFile, InputError
 from cl_graft.grafts.hashing import environment, file_sha256
+from cl_graft.results.formatting import html_table, points
 from cl_graft.storage.bank_index import INDEX, bank_sha256
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 from cl_graft.storage.files import VERSION, check_json, replace_file, valid
@@ -25,18 +26,21 @@ from cl_graft.storage.metadata_schema import check_name
 from cl_graft.storage.serialization import part
 from cl_graft.training.passes import Passes, total_passes
 
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
 __all__ = [
     "BANK",
     "BESIDE",
     "RESULTS",
-    "Comparison",
-    "Failure",
     "RunResult",
     "command",
     "machine",
     "read_bank_record",
     "read_hashes",
     "read_result",
+    "score_rows",
     "versions",
     "write_bank_record",
     "write_result",
@@ -54,7 +58,7 @@ _FORMAT = "cl-graft-results"
 Matrix = list[list[float | None]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunResult:
     """The outcome of one strategy with one seed; fractions, seconds and bytes.
 
@@ -159,34 +163,42 @@ class RunResult:
         kinds = (self.seconds, self.seconds_saved)
         return sum(sum(phases.values()) for kind in kinds for phases in kind.values())
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return R as a table: a row for each task learned, a column for each task tested."""
+        import pandas
+
+        learned = self.tasks[: len(self.R)]
+        index = pandas.Index(learned, name="after")
+        return pandas.DataFrame(self.R, index=index, columns=learned, dtype=float)
+
+    def plot(self) -> Figure:
+        """Draw R as a heatmap."""
+        from cl_graft.figures.diagrams import r_matrix_heatmap
+
+        title = f"R of {self.strategy}"
+        return r_matrix_heatmap(self.R, self.tasks[: len(self.R)], title=title, score_name="score")
+
+    def __repr__(self) -> str:
+        learned = f"{len(self.R)} of {len(self.tasks)} tasks"
+        return (
+            f"RunResult({self.strategy!r}, seed {self.seed}, {learned}, "
+            f"average accuracy {points(self.average_accuracy)})"
+        )
+
+    def _repr_html_(self) -> str:
+        """Return R as a table for a notebook."""
+        return html_table(*score_rows(self))
+
+
+def score_rows(result: RunResult) -> tuple[str, list[str], list[list[str]]]:
+    """Return R as a table of texts: its title, its columns and its rows, scores in points."""
+    learned = result.tasks[: len(result.R)]
+    title = f"{result.strategy}, seed {result.seed}: score on each task after each task, in %"
+    rows = [[f"after {n}", *map(points, row)] for n, row in zip(learned, result.R, strict=True)]
+    return title, ["", *learned], rows
+
 
 _SCHEMA = TypeAdapter(RunResult)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A cell of a comparison that could not be finished."""
-
-    strategy: str
-    seed: int
-    error: str
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The outcome of several strategies and seeds.
-
-    Attributes:
-        out: The folder.
-        cells: The finished runs, by strategy and seed in the order of the config.
-        failed: The others.
-        summary: What `summary.json` holds.
-    """
-
-    out: Path
-    cells: tuple[RunResult, ...]
-    failed: tuple[Failure, ...]
-    summary: dict[str, Any]
 
 
 def write_result(result: RunResult, folder: Path) -> None:

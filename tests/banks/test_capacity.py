@@ -98,7 +98,7 @@ def test_a_bank_that_chooses_among_free_coordinates_is_full_when_they_are_taken(
 def test_scores_are_compared_with_independent_fine_tuning_where_it_was_run(comparison):
     found = capacity(comparison.out / "grafting" / "seed0")
     assert found.prediction.basis == "test rows, beside independent fine-tuning"
-    cells = {cell.strategy: cell for cell in comparison.cells}
+    cells = {cell.strategy: cell for cell in comparison.runs}
     for place, task in enumerate(found.tasks):
         assert task.score == cells["grafting"].R[place][place]
         assert task.reference == cells["independent"].R[place][place]

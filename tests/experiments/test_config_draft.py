@@ -67,7 +67,7 @@ def test_a_draft_runs_as_it_is_on_a_small_model(data, tiny_bert, tmp_path):
     config = load_config(path, [f"{name}={json.dumps(value)}" for name, value in small.items()])
     assert config.tasks == ["odd", "reviews", "tickets"]
     config = config.model_copy(update={"strategies": ["grafting"]})
-    assert len(compare(config, out=tmp_path / "out").cells) == 1
+    assert len(compare(config, out=tmp_path / "out").runs) == 1
 
 
 def test_one_file_or_one_folder_of_splits_is_one_task(data):

@@ -37,16 +37,16 @@ def test_a_comparison_of_which_nothing_was_learned_does_not_block_its_folder(
 ):
     bad = compare(config.model_copy(update=DIVERGES | more), out=tmp_path)
     assert bad.failed
-    assert bad.cells == ()
+    assert bad.runs == ()
     assert left(tmp_path) == []
-    assert compare(config, out=tmp_path).cells
+    assert compare(config, out=tmp_path).runs
 
 
 def test_a_comparison_of_which_something_was_learned_stays(config, tmp_path):
     done = compare(config, out=tmp_path)
     (tmp_path / "report").mkdir()
     (tmp_path / "report" / "report.html").touch()
-    assert compare(config, out=tmp_path).cells == done.cells
+    assert compare(config, out=tmp_path).runs == done.runs
     with pytest.raises(InputError, match="another config"):
         compare(config.model_copy(update=DIVERGES), out=tmp_path)
     assert (tmp_path / "config.json").is_file()

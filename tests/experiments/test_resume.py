@@ -424,8 +424,8 @@ def test_a_comparison_goes_on_in_the_middle_of_a_cell(tmp_path, base):
     again = resume_comparison(tmp_path / "killed", progress=seen.append)
     assert [(s.strategy, s.seed) for s in seen if s.phase == "reused"] == [("grafting", 0)]
     assert next(s.step for s in seen if s.phase == "train") == 5
-    assert len(again.cells) == len(whole.cells) == 4
-    for cell in whole.cells:
+    assert len(again.runs) == len(whole.runs) == 4
+    for cell in whole.runs:
         ends = [
             outcome_of(run_folder(tmp_path / name, cell.strategy, cell.seed))
             for name in ("whole", "killed")

@@ -57,7 +57,7 @@ def test_curves_have_one_point_a_step(comparison, tiny_config):
 
 
 def test_curves_hold_what_the_results_say(comparison):
-    (cell,) = [cell for cell in comparison.cells if cell.strategy == "naive"]
+    (cell,) = [cell for cell in comparison.runs if cell.strategy == "naive"]
     events = read_events(comparison.out / "naive" / "seed0" / "tensorboard")
     points = [point.value for point in events.Scalars("R/sentiment")]
     assert points == pytest.approx([row[0] for row in cell.R])
@@ -74,7 +74,7 @@ def test_every_task_gets_its_steps(tmp_path, two_tasks):
 def test_the_same_seed_gives_the_same_bits_with_and_without_the_cache(
     tmp_path, comparison, tiny_config
 ):
-    (before,) = [cell for cell in comparison.cells if cell.strategy == "grafting"]
+    (before,) = [cell for cell in comparison.runs if cell.strategy == "grafting"]
     cache = DirectoryCache(comparison.out / "cache")
     again = run(tiny_config, strategy="grafting", seed=0, out=tmp_path, cache=cache)
     assert cache.hits["dense"] == cache.hits["ranking"] == 3
@@ -109,7 +109,7 @@ def test_a_run_without_a_dense_run_learns_forgets_nothing_and_says_what_it_cost(
 
 def test_another_seed_gives_other_answers(tmp_path, comparison, two_tasks):
     other = run(two_tasks, strategy="grafting", seed=1, out=tmp_path)
-    (before,) = [cell for cell in comparison.cells if cell.strategy == "grafting"]
+    (before,) = [cell for cell in comparison.runs if cell.strategy == "grafting"]
     assert other.data_fingerprints["sentiment"] != before.data_fingerprints["sentiment"]
     assert other.logit_hashes["sentiment"] != before.logit_hashes["sentiment"]
     assert other.backward_transfer == 0.0

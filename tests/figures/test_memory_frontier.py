@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from cl_graft.figures.memory_frontier import Tradeoff, memory_frontier, on_frontier
@@ -40,7 +41,7 @@ def test_names_of_methods_with_nearly_equal_scores_do_not_overlap():
     points = {f"method {n}": Tradeoff(0.8 + n / 1e4, None, 1e5, forgets=False) for n in range(8)}
     points["far"] = Tradeoff(0.5, None, 1e3, forgets=False)
     figure = memory_frontier(points)
-    figure.canvas.draw()
+    FigureCanvasAgg(figure).draw()
     boxes = [  # of the words alone: an annotation's own includes its line to the point
         Text.get_window_extent(text) for text in figure.axes[0].texts if text.get_text() != "far"
     ]

@@ -112,7 +112,7 @@ def test_every_strategy_runs_in_fp16_in_parts_and_with_checkpointing(tiny_bert, 
     )
     comparison = compare(config, out=tmp_path)
     assert not comparison.failed
-    assert [cell.strategy for cell in comparison.cells] == ["grafting", "naive", "independent"]
+    assert [cell.strategy for cell in comparison.runs] == ["grafting", "naive", "independent"]
 
 
 def test_half_precision_of_both_kinds_at_once_is_refused(tiny_bert):

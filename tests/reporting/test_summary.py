@@ -2,52 +2,65 @@
 
 import csv
 import io
+import json
 import math
 
 import pytest
 from small_results import shifted_results, small_result
 
 from cl_graft.reporting.exports import comparison_csv, comparison_latex, draw_frontier, draw_ranks
-from cl_graft.reporting.summary import summarize
-from cl_graft.results.run_results import Failure
+from cl_graft.reporting.summary import summarize, write_summary
+from cl_graft.results.comparison import Failure
+from cl_graft.results.statistics import Ranks, Spread
 
 
 def test_a_summary_holds_mean_and_sample_deviation_over_seeds():
     other = small_result(seed=1, average_accuracy=0.85, R=[[0.9, None], [0.8, 0.9]])
-    row = summarize([small_result(), other], config={})["strategies"]["naive"]
-    assert row["average_accuracy"]["mean"] == pytest.approx(0.8)
-    assert row["average_accuracy"]["sd"] == pytest.approx(math.sqrt(0.005))
-    assert row["final"]["b"]["mean"] == pytest.approx(0.85)
-    assert row["bytes_per_task"] == {"mean": 10, "sd": 0, "interval": None, "n": 2}
-    assert row["ece"]["mean"] == pytest.approx(0.3)
-    assert row["forward_transfer"] == {"mean": None, "sd": None, "interval": None, "n": 0}
+    row = summarize([small_result(), other], config={}).strategies["naive"]
+    assert row.average_accuracy.mean == pytest.approx(0.8)
+    assert row.average_accuracy.sd == pytest.approx(math.sqrt(0.005))
+    assert row.final["b"].mean == pytest.approx(0.85)
+    assert row.bytes_per_task == Spread(10, 0, None, 2)
+    assert row.ece.mean == pytest.approx(0.3)
+    assert row.forward_transfer == Spread(None, None, None, 0)
 
 
 def test_a_single_seed_has_no_deviation():
     summary = summarize([small_result()], [Failure("grafting", 0, "no")], config={})
-    assert summary["strategies"]["naive"]["average_accuracy"]["sd"] is None
-    assert summary["failed"] == [{"strategy": "grafting", "seed": 0, "error": "no"}]
+    assert summary.strategies["naive"].average_accuracy.sd is None
+    assert summary.failed == [Failure("grafting", 0, "no")]
+
+
+def test_a_summary_is_written_as_json_with_the_same_names(tmp_path):
+    summary = summarize(shifted_results(), config={"steps": 4})
+    write_summary(summary, tmp_path, whole=False)
+    stored = json.loads((tmp_path / "summary.json").read_text())
+    assert stored["config"] == {"steps": 4}
+    stated = stored["strategies"]["naive"]["average_accuracy"]
+    assert stated["mean"] == summary.strategies["naive"].average_accuracy.mean
+    assert stored["differences"][0]["reference"] == "grafting"
+    assert stored["ranks"]["tasks"] == 2
 
 
 def test_strategies_are_stated_as_a_share_of_independent_fine_tuning():
     best = small_result(strategy="independent", average_accuracy=1.0)
-    rows = summarize([small_result(), best], config={})["strategies"]
-    assert rows["naive"]["of_independent"] == 0.75
-    assert rows["independent"]["of_independent"] == 1.0
+    rows = summarize([small_result(), best], config={}).strategies
+    assert rows["naive"].of_independent == 0.75
+    assert rows["independent"].of_independent == 1.0
 
 
 def test_tables_for_spreadsheets_and_papers_hold_the_summary(tmp_path):
     summary = summarize(shifted_results(), config={})
     rows = [*csv.DictReader(io.StringIO(comparison_csv(summary)))]
-    for name, stated in summary["strategies"].items():
+    for name, stated in summary.strategies.items():
         own = {row["measure"]: row for row in rows if row["strategy"] == name}
-        assert float(own["average_accuracy"]["mean"]) == stated["average_accuracy"]["mean"]
-        assert {f"final {task}" for task in summary["tasks"]} <= set(own)
+        assert float(own["average_accuracy"]["mean"]) == stated.average_accuracy.mean
+        assert {f"final {task}" for task in summary.tasks} <= set(own)
     table = comparison_latex(summary)
     lines = [line for line in table.splitlines() if line.endswith(r"\\")]
-    assert {line.count("&") for line in lines} == {len(summary["tasks"]) + 2}
+    assert {line.count("&") for line in lines} == {len(summary.tasks) + 2}
     assert r"\mathbf{" in table
-    draw_ranks({"ranks": {"a": 1.0, "b": 2.0, "c": 3.0}, "critical_difference": 0.5}, tmp_path)
+    draw_ranks(Ranks({"a": 1.0, "b": 2.0, "c": 3.0}, 0.5, 2), tmp_path)
     assert (tmp_path / "ranks.png").stat().st_size > 1000
     draw_frontier(summary, tmp_path)
     assert (tmp_path / "frontier.png").stat().st_size > 1000

@@ -9,7 +9,13 @@ from small_results import shifted_results
 
 from cl_graft.metrics.ranks import critical_difference
 from cl_graft.results.run_results import RunResult
-from cl_graft.results.statistics import differences_of, over_seeds, ranks_of, seed_means
+from cl_graft.results.statistics import (
+    Spread,
+    compare_with,
+    rank_strategies,
+    seed_means,
+    spread_over_seeds,
+)
 
 
 @pytest.fixture
@@ -18,30 +24,30 @@ def results() -> list[RunResult]:
 
 
 def test_a_clear_difference_is_told_from_chance_and_equals_are_not(results):
-    tests = {row["strategy"]: row for row in differences_of(results, reference="grafting")}
-    assert tests["naive"]["difference"] == pytest.approx(0.08)
-    assert tests["naive"]["p_holm"] < 0.05
-    assert tests["naive"]["interval"][0] > 0
-    assert tests["independent"]["difference"] == pytest.approx(0.0)
-    assert tests["independent"]["p_holm"] == pytest.approx(1.0)
-    assert {row["n"] for row in tests.values()} == {4}
+    tests = {row.strategy: row for row in compare_with("grafting", results)}
+    assert tests["naive"].difference == pytest.approx(0.08)
+    assert tests["naive"].p_holm < 0.05
+    assert tests["naive"].interval[0] > 0
+    assert tests["independent"].difference == pytest.approx(0.0)
+    assert tests["independent"].p_holm == pytest.approx(1.0)
+    assert {row.n for row in tests.values()} == {4}
 
 
 def test_only_seeds_of_both_are_paired_and_one_is_too_few(results):
     fewer = [r for r in results if r.strategy != "naive" or r.seed in (1, 2, 3)]
-    tests = {row["strategy"]: row for row in differences_of(fewer, reference="grafting")}
-    assert tests["naive"]["n"] == 3
+    tests = {row.strategy: row for row in compare_with("grafting", fewer)}
+    assert tests["naive"].n == 3
     two = [r for r in results if r.strategy != "naive" or r.seed in (1, 2)]
-    assert [row["strategy"] for row in differences_of(two, reference="grafting")] == ["independent"]
+    assert [row.strategy for row in compare_with("grafting", two)] == ["independent"]
 
 
 def test_orders_of_one_seed_are_one_sample(results):
     turned = [replace(r, tasks=r.tasks[::-1], R=[row[::-1] for row in r.R]) for r in results]
     both = results + turned
-    (first, *_), (again, *_) = (differences_of(r, reference="grafting") for r in (results, both))
+    (first, *_), (again, *_) = (compare_with("grafting", r) for r in (results, both))
     assert again == first
     one_seed = [r for r in both if r.seed == 0]
-    assert differences_of(one_seed, reference="grafting") == []
+    assert compare_with("grafting", one_seed) == []
     found = seed_means([r for r in both if r.strategy == "naive"], lambda r: r.average_accuracy)
     assert found == pytest.approx([0.52, 0.55, 0.53, 0.54])
 
@@ -52,21 +58,21 @@ def test_a_difference_that_every_seed_repeats_has_no_interval_and_no_p(results):
         for r in results
         if r.strategy != "independent"
     ]
-    (row,) = differences_of(shifted, reference="grafting")
-    assert row["difference"] == pytest.approx(-0.1)
-    assert row["interval"] is row["p"] is row["p_holm"] is None
+    (row,) = compare_with("grafting", shifted)
+    assert row.difference == pytest.approx(-0.1)
+    assert row.interval is row.p is row.p_holm is None
 
 
 def test_ranks_are_over_tasks_whatever_the_seeds_and_need_three_strategies(results):
-    found = ranks_of(results)
+    found = rank_strategies(results)
     assert found is not None
-    assert [*found["ranks"]][-1] == "naive"
-    assert found["ranks"]["naive"] == 3.0
-    assert found["tasks"] == len(results[0].tasks)
-    assert found["critical_difference"] == critical_difference(3, len(results[0].tasks))
-    assert ranks_of([r for r in results if r.strategy != "naive"]) is None
+    assert [*found.ranks][-1] == "naive"
+    assert found.ranks["naive"] == 3.0
+    assert found.tasks == len(results[0].tasks)
+    assert found.critical_difference == critical_difference(3, len(results[0].tasks))
+    assert rank_strategies([r for r in results if r.strategy != "naive"]) is None
 
 
 def test_a_measure_without_values_has_no_interval():
-    assert over_seeds([None, None]) == {"mean": None, "sd": None, "interval": None, "n": 0}
-    assert over_seeds([0.5, None])["n"] == 1
+    assert spread_over_seeds([None, None]) == Spread(None, None, None, 0)
+    assert spread_over_seeds([0.5, None]).n == 1

@@ -23,7 +23,8 @@ from cl_graft.experiments.comparison.runs import Cells, find_cells
 from cl_graft.experiments.comparison.sweep import orders_of, points_of
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.reporting.summary import summarize, write_summary
-from cl_graft.results.run_results import Comparison, RunResult, command
+from cl_graft.results.comparison import Comparison, SweptValues
+from cl_graft.results.run_results import RunResult, command
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, silent
 from cl_graft.runtime.signals import Stop
@@ -138,10 +139,10 @@ def _joined(
         for failure in one.failed
     )
     if not cells:
-        return Comparison(out, (), failed, {"failed": [vars(failure) for failure in failed]})
+        return Comparison(out, (), failed, None)
     orders = orders_of(config) if config.orders != 1 else ()
     sweep = {
-        one.point.row(name): {"strategy": name, "values": dict(one.point.values)}
+        one.point.row(name): SweptValues(name, dict(one.point.values))
         for one in found
         for name in one.point.config.strategies
     }
@@ -150,7 +151,9 @@ def _joined(
         budget=found[0].budget, orders=orders, sweep=sweep if config.sweep else None,
     )  # fmt: skip
     if orders:
-        for row in summary["strategies"].values():
-            row["tuning"] = {}  # of each order its own
+        rows_by_name = {  # values are tuned for each order by itself
+            name: replace(row, tuning={}) for name, row in summary.strategies.items()
+        }
+        summary = replace(summary, strategies=rows_by_name)
     write_summary(summary, out, whole=whole and not failed)
     return Comparison(out, tuple(cells), failed, summary)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from torch import nn
 
@@ -21,11 +20,12 @@ from cl_graft.experiments.comparison.tuning import with_values
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.memory_estimate.disk import entry_bytes
 from cl_graft.models import Loaded, graftable_parameters, make_head
-from cl_graft.strategies.method import Method, StreamShape, Value
+from cl_graft.results.comparison import Size
+from cl_graft.strategies.method import Method, StreamShape
 from cl_graft.strategies.registry import find_strategy
 from cl_graft.strategies.stored_bytes import count_bytes
 
-__all__ = ["Sized", "largest_within", "sized", "sizes_within"]
+__all__ = ["largest_within", "sized", "sizes_within"]
 
 _MOST = 2**40
 
@@ -33,25 +33,9 @@ _NAMES = 256
 """Bytes by which names and numbers in an entry may be longer than those of the estimate."""
 
 
-@dataclass(frozen=True)
-class Sized:
-    """How large a strategy is made.
-
-    Attributes:
-        setting: What says so: a setting of its own, or ``"density"``; empty if nothing was set.
-        value: The value.
-        bytes: What a task is expected to add at most, its head counted, as the mean over the
-            stream; None for bounds, which nobody sized.
-    """
-
-    setting: str = ""
-    value: Value | None = None
-    bytes: int | None = None
-
-
 def sizes_within(
     budget: int, config: ExperimentConfig, loaded: Loaded, tasks: Sequence[TextTask]
-) -> tuple[dict[str, Sized], dict[str, str]]:
+) -> tuple[dict[str, Size], dict[str, str]]:
     """Size the strategies of a config.
 
     Args:
@@ -72,7 +56,7 @@ def sizes_within(
     head = _head(widest, loaded, config)
     length = config.max_length or max(task.max_length for task in tasks)
     shape = StreamShape(loaded.model, len(tasks), widest.num_classes, length)
-    sizes: dict[str, Sized] = {}
+    sizes: dict[str, Size] = {}
     unmet: dict[str, str] = {}
     for name in config.strategies:
         try:
@@ -85,7 +69,7 @@ def sizes_within(
     return sizes, unmet
 
 
-def sized(config: ExperimentConfig, strategy: str, size: Sized) -> ExperimentConfig:
+def sized(config: ExperimentConfig, strategy: str, size: Size) -> ExperimentConfig:
     """Return the config under which a sized strategy is compared."""
     values = {} if size.value is None else {size.setting: size.value}
     own = with_values(config, find_strategy(strategy), values)
@@ -109,14 +93,14 @@ def largest_within(budget: float, size: Callable[[int], float], *, least: int, m
 
 def _size(
     row: Method, budget: int, config: ExperimentConfig, shape: StreamShape, head: nn.Module
-) -> Sized:
+) -> Size:
     """Size one strategy.
 
     Raises:
         InputError: If it does not fit.
     """
     if row.is_bound:
-        return Sized()
+        return Size()
     if row.stored_as == "entry" or row.family == "merging":
         return _density(row, budget, shape, head)
     heads = count_bytes(head.state_dict())
@@ -127,7 +111,7 @@ def _size(
         value, within = int(own.get(name, 0)), int(row.task_bytes(shape, own)) + heads
         if within > budget:
             raise InputError(f"a task adds {within:,} bytes, and that is not for us to set")
-        return Sized(name, value or None, within)
+        return Size(name, value or None, within)
     least = next(int(setting.least or 1) for setting in row.settings if setting.is_size)
 
     def size(value: int) -> float:
@@ -135,10 +119,10 @@ def _size(
 
     most = row.largest_size(shape, otherwise=_MOST)
     value = largest_within(budget, size, least=least, most=most)
-    return Sized(name, value, round(size(value)))
+    return Size(name, value, round(size(value)))
 
 
-def _density(row: Method, budget: int, shape: StreamShape, head: nn.Module) -> Sized:
+def _density(row: Method, budget: int, shape: StreamShape, head: nn.Module) -> Size:
     """Return the density whose entry of a bank fits, or whose graft to be merged does."""
     total = sum(p.numel() for p in graftable_parameters(shape.model).values())
     beside = math.ceil(row.task_bytes(shape, {})) if row.has_size else 0
@@ -150,7 +134,7 @@ def _density(row: Method, budget: int, shape: StreamShape, head: nn.Module) -> S
         return entry.indices + entry.values + entry.head + beside
 
     value = largest_within(budget, size, least=1, most=total)
-    return Sized("density", value / total, size(value))
+    return Size("density", value / total, size(value))
 
 
 def _head(task: TextTask, loaded: Loaded, config: ExperimentConfig) -> nn.Module:

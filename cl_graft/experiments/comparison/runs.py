@@ -5,16 +5,15 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
 from cl_graft.experiments.base_model import load_base_model
 from cl_graft.experiments.comparison.jobs import Failed, Job, Outcome, chosen_config
-from cl_graft.experiments.comparison.matched_bytes import Sized, sized, sizes_within
+from cl_graft.experiments.comparison.matched_bytes import sized, sizes_within
 from cl_graft.experiments.comparison.parallel_localization import with_tasks_ahead
 from cl_graft.experiments.comparison.sweep import Point
 from cl_graft.experiments.comparison.tuning import stored_tuning
@@ -22,7 +21,8 @@ from cl_graft.experiments.config_tasks import check_tasks, data_seed_of, load_ta
 from cl_graft.experiments.setup import check_strategy
 from cl_graft.models import Loaded
 from cl_graft.reporting.summary import summarize, write_summary
-from cl_graft.results.run_results import Comparison, Failure, RunResult
+from cl_graft.results.comparison import Budget, Comparison, ComparisonSummary, Failure, Size
+from cl_graft.results.run_results import RunResult
 from cl_graft.strategies.registry import find_strategy
 
 __all__ = ["Cells", "find_cells"]
@@ -47,7 +47,7 @@ class Cells:
     out: Path
     started_by: str
     tasks: Mapping[int, Sequence[TextTask]]
-    budget: dict[str, Any] | None
+    budget: Budget | None
     jobs: list[Job]
     done: dict[tuple[str, int], RunResult]
     failed: list[Failure] = field(default_factory=list)
@@ -69,9 +69,8 @@ class Cells:
             whole: Whether nothing is under way: pictures are drawn then, if nothing failed.
         """
         results, config = self.results, self.point.config
-        if not results:
-            summary: dict[str, Any] = {"failed": [vars(failure) for failure in self.failed]}
-        else:
+        summary: ComparisonSummary | None = None
+        if results:
             summary = summarize(
                 results,
                 self.failed,
@@ -119,17 +118,16 @@ def find_cells(
             check_strategy(find_strategy(strategy), config)
         return load_base_model(config)
 
-    budget: dict[str, Any] | None = None
+    budget: Budget | None = None
     if config.bytes_per_task is not None:
         sizes, unmet = sizes_within(
             config.bytes_per_task, config, base(), next(iter(tasks.values()))
         )
-        shown = {name: asdict(size) for name, size in sizes.items()}
-        budget = {"bytes_per_task": config.bytes_per_task, "sizes": shown, "unmet": unmet}
+        budget = Budget(config.bytes_per_task, sizes, unmet)
     own = {
-        name: sized(config, name, Sized(**budget["sizes"][name]) if budget else Sized())
+        name: sized(config, name, budget.sizes[name] if budget else Size())
         for name in config.strategies
-        if not budget or name in budget["sizes"]
+        if not budget or name in budget.sizes
     }
     tuned = {name: stored_tuning(settings, name, out=out) for name, settings in own.items()}
     done: dict[tuple[str, int], RunResult] = {}

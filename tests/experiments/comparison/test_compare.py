@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from cl_graft.cli.output import plain
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.results.run_results import RESULTS, read_result
@@ -13,8 +14,8 @@ from cl_graft.results.run_results import RESULTS, read_result
 def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):
     out = comparison.out
     assert comparison.failed == ()
-    assert [cell.strategy for cell in comparison.cells] == ["grafting", "naive", "independent"]
-    for cell in comparison.cells:
+    assert [cell.strategy for cell in comparison.runs] == ["grafting", "naive", "independent"]
+    for cell in comparison.runs:
         folder = out / cell.strategy / "seed0"
         assert {path.name for path in folder.iterdir()} - {"bank"} == {
             "config.json",
@@ -25,17 +26,17 @@ def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):
         }
         assert (folder / "bank").exists() == (cell.strategy == "grafting")
         assert read_result(folder) == cell
-    assert json.loads((out / "summary.json").read_text()) == comparison.summary
+    assert json.loads((out / "summary.json").read_text()) == plain(comparison.summary)
     text = (out / "summary.md").read_text()
     for word in ("grafting", "naive", "independent", *tiny_config.tasks, "machine", "torch 2"):
         assert word in text
-    share = comparison.summary["strategies"]["naive"]["of_independent"]
+    share = comparison.summary.strategies["naive"].of_independent
     (row,) = [line for line in text.splitlines() if line.startswith("| naive | ")][:1]
     assert row.split(" | ")[2] == f"{share:.3f}"
 
 
 def test_grafting_forgets_exactly_nothing(comparison):
-    (cell,) = [cell for cell in comparison.cells if cell.strategy == "grafting"]
+    (cell,) = [cell for cell in comparison.runs if cell.strategy == "grafting"]
     assert cell.backward_transfer == 0.0
     assert cell.forgetting == 0.0
     for hashes in cell.logit_hashes.values():
@@ -43,14 +44,14 @@ def test_grafting_forgets_exactly_nothing(comparison):
 
 
 def test_naive_changes_the_answers_of_earlier_tasks(comparison):
-    (cell,) = [cell for cell in comparison.cells if cell.strategy == "naive"]
+    (cell,) = [cell for cell in comparison.runs if cell.strategy == "naive"]
     first, _, last = cell.logit_hashes.values()
     assert first["learned"] != first["end"]
     assert last["learned"] == last["end"]
 
 
 def test_independent_answers_each_task_with_its_own_model_from_then_on(comparison):
-    (cell,) = [cell for cell in comparison.cells if cell.strategy == "independent"]
+    (cell,) = [cell for cell in comparison.runs if cell.strategy == "independent"]
     for j in range(3):
         assert [row[j] for row in cell.R[:j]] == [None] * j
         assert len({row[j] for row in cell.R[j:]}) == 1
@@ -58,7 +59,7 @@ def test_independent_answers_each_task_with_its_own_model_from_then_on(compariso
 
 
 def test_independent_uses_the_dense_runs_of_grafting(comparison):
-    by_name = {cell.strategy: cell for cell in comparison.cells}
+    by_name = {cell.strategy: cell for cell in comparison.runs}
     for task in by_name["grafting"].tasks:
         assert "dense" not in by_name["grafting"].seconds_saved[task]
         assert by_name["independent"].seconds_saved[task]["dense"] > 0
@@ -67,14 +68,14 @@ def test_independent_uses_the_dense_runs_of_grafting(comparison):
 
 
 def test_an_encoder_has_no_scores_before_a_task_was_learned(comparison):
-    for cell in comparison.cells:
+    for cell in comparison.runs:
         for i, row in enumerate(cell.R):
             assert [value is None for value in row] == [j > i for j in range(3)]
         assert cell.forward_transfer is None
 
 
 def test_the_table_has_one_row_for_every_score(comparison):
-    for cell in comparison.cells:
+    for cell in comparison.runs:
         with (comparison.out / cell.strategy / "seed0" / "metrics.csv").open() as file:
             rows = list(csv.DictReader(file))
         assert len(rows) == 6
@@ -89,7 +90,7 @@ def test_a_finished_comparison_is_read_and_not_computed_again(comparison, tiny_c
     steps = []
     again = compare(tiny_config, out=comparison.out, progress=steps.append)
     assert [step.phase for step in steps] == ["reused"] * 3
-    assert again.cells == comparison.cells
+    assert again.runs == comparison.runs
     assert [path.stat().st_mtime_ns for path in paths] == before
 
 
@@ -116,7 +117,7 @@ def test_a_cell_that_fails_leaves_the_others_and_can_be_done_again(tmp_path, tin
             raise RuntimeError("the power is gone")
 
     first = compare(config, out=tmp_path, progress=stumble)
-    assert [cell.strategy for cell in first.cells] == ["independent"]
+    assert [cell.strategy for cell in first.runs] == ["independent"]
     assert [(f.strategy, f.seed) for f in first.failed] == [("naive", 0)]
     assert "the power is gone" in first.failed[0].error
     assert "the power is gone" in (tmp_path / "summary.md").read_text()
@@ -125,7 +126,7 @@ def test_a_cell_that_fails_leaves_the_others_and_can_be_done_again(tmp_path, tin
 
     second = compare(config, out=tmp_path)
     assert second.failed == ()
-    assert [cell.strategy for cell in second.cells] == ["naive", "independent"]
+    assert [cell.strategy for cell in second.runs] == ["naive", "independent"]
 
 
 def test_wrong_data_is_told_before_anything_is_written(tmp_path, tiny_config):

@@ -7,10 +7,11 @@ import pytest
 from cl_graft.errors import InputError
 from cl_graft.experiments.base_model import load_base_model
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.matched_bytes import Sized, largest_within, sized, sizes_within
+from cl_graft.experiments.comparison.matched_bytes import largest_within, sized, sizes_within
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
+from cl_graft.results.comparison import Size
 from cl_graft.strategies.registry import list_available
 
 BUDGET = 12_000
@@ -58,7 +59,7 @@ def test_what_fits_has_a_size_and_what_does_not_a_reason(fits):
         assert sizes[name].setting
         assert 0 < sizes[name].bytes <= BUDGET
     for name in ("naive", "joint", "independent"):
-        assert sizes[name] == Sized()
+        assert sizes[name] == Size()
     assert unmet["ewc"] == "there is no size to set: it adds two copies of all weights"
     larger, _ = fits(2 * BUDGET)
     for name in SIZED + ROWS:
@@ -104,13 +105,13 @@ def test_a_comparison_at_equal_bytes_tells_sizes_stored_bytes_and_refusals(tmp_p
     names = ["naive", "bitfit", "adapters", "ewc"]
     equal = config.model_copy(update={"strategies": names, "bytes_per_task": BUDGET})
     comparison = compare(equal, out=tmp_path)
-    assert [cell.strategy for cell in comparison.cells] == names[:3]
+    assert [cell.strategy for cell in comparison.runs] == names[:3]
     assert comparison.failed == ()
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["budget"]["bytes_per_task"] == BUDGET
     assert set(summary["budget"]["unmet"]) == {"ewc"}
     size = summary["budget"]["sizes"]["adapters"]
-    adapters = comparison.cells[2]
+    adapters = comparison.runs[2]
     assert adapters.settings["size"] == size["value"]
     assert max(adapters.bytes.values()) <= BUDGET
     told = (tmp_path / "summary.md").read_text()

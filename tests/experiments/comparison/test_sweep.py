@@ -52,13 +52,13 @@ def test_measures_are_over_all_orders_and_what_is_done_is_not_done_again(tmp_pat
     both = {"orders": "all", "strategies": ["naive", "independent"]}
     own = tiny_config.model_copy(update=small | both)
     comparison = compare(own, out=tmp_path)
-    assert [cell.tasks for cell in comparison.cells] == 2 * [
+    assert [cell.tasks for cell in comparison.runs] == 2 * [
         ["sentiment", "topic"],
         ["topic", "sentiment"],
     ]
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["orders"] == [["sentiment", "topic"], ["topic", "sentiment"]]
-    naive = [cell for cell in comparison.cells if cell.strategy == "naive"]
+    naive = [cell for cell in comparison.runs if cell.strategy == "naive"]
     row = summary["strategies"]["naive"]
     # Two orders of one seed are one sample: no interval, no deviation and no test.
     assert row["average_accuracy"]["n"] == 1
@@ -78,7 +78,7 @@ def test_measures_are_over_all_orders_and_what_is_done_is_not_done_again(tmp_pat
     steps = []
     again = resume_comparison(tmp_path, progress=steps.append)
     assert {step.phase for step in steps} == {"reused"}
-    assert again.cells == comparison.cells
+    assert again.runs == comparison.runs
 
 
 def sweeping(sweep, strategies="grafting,naive", **more):
@@ -165,11 +165,11 @@ def test_a_sweep_is_one_table_that_can_grow(tmp_path, tiny_config):
     out = tmp_path / "sweep"
     comparison = compare(config, out=out)
     rows = ["grafting density=0.01", "grafting density=0.1", "naive"]
-    assert [cell.strategy for cell in comparison.cells] == rows
+    assert [cell.strategy for cell in comparison.runs] == rows
     one = read_result(out / "density=0.1" / "grafting" / "seed0")
     assert one.config["density"] == 0.1
     alone = compare(points_of(config)[1].config, out=tmp_path / "alone")
-    assert alone.cells[0].logit_hashes == one.logit_hashes
+    assert alone.runs[0].logit_hashes == one.logit_hashes
     summary = json.loads((out / "summary.json").read_text())
     assert list(summary["strategies"]) == rows
     assert summary["sweep"][rows[1]] == {"strategy": "grafting", "values": {"density": 0.1}}
@@ -183,8 +183,8 @@ def test_a_sweep_is_one_table_that_can_grow(tmp_path, tiny_config):
     wider = config.model_copy(update={"sweep": {"density": [0.01, 0.1, 0.2]}})
     again = compare(wider, out=out, progress=steps.append)
     assert {step.strategy for step in steps if step.phase == "train"} == {"grafting density=0.2"}
-    assert [cell.strategy for cell in again.cells] == [*rows[:2], "grafting density=0.2", "naive"]
-    assert resume_comparison(out).cells == again.cells
+    assert [cell.strategy for cell in again.runs] == [*rows[:2], "grafting density=0.2", "naive"]
+    assert resume_comparison(out).runs == again.runs
     with pytest.raises(InputError, match="sweep of density there"):
         compare(config.model_copy(update={"sweep": {"lr": [0.1]}}), out=out)
     with pytest.raises(InputError, match="sweep of density there"):
@@ -199,7 +199,7 @@ def test_a_sweep_that_cannot_run_leaves_nothing_in_the_way(tmp_path, tiny_config
     with pytest.raises(InputError, match="max_length must be at most"):
         compare(config, out=out)
     config = config.model_copy(update={"sweep": {"max_length": [16, 24]}})
-    assert len(compare(config, out=out).cells) == 2
+    assert len(compare(config, out=out).runs) == 2
 
 
 def test_a_report_shows_a_sweep_by_its_values(tmp_path, tiny_config):

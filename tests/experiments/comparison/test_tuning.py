@@ -82,7 +82,7 @@ def test_chosen_values_are_settings_of_its_own_or_fields(tiny_config):
 def test_a_comparison_chooses_runs_and_tells(tmp_path, config):
     comparison = compare(config, out=tmp_path)
     assert comparison.failed == ()
-    naive, der = comparison.cells
+    naive, der = comparison.runs
     assert naive.tuning == {}
     assert list(der.tuning["grid"]) == ["beta"]
     assert der.tuning["tasks"] == config.tasks[:2]
@@ -99,7 +99,7 @@ def test_a_comparison_chooses_runs_and_tells(tmp_path, config):
     steps = []
     again = compare(config, out=tmp_path, progress=steps.append)
     assert {step.phase for step in steps} == {"reused"}
-    assert again.cells == comparison.cells
+    assert again.runs == comparison.runs
 
 
 def test_a_choice_that_was_stopped_goes_on_with_the_value_that_is_left(tmp_path, config):
@@ -137,7 +137,7 @@ def test_values_that_diverge_are_passed_over(tmp_path, config, monkeypatch, capl
         return run(given, **more)
 
     monkeypatch.setattr(tuning, "run", diverge)
-    (cell,) = compare(config, out=tmp_path).cells
+    (cell,) = compare(config, out=tmp_path).runs
     assert cell.tuning["scores"][0]["score"] is None
     assert cell.settings["beta"] == 1.0
     assert "the loss is NaN; the choice goes on without it" in caplog.text

@@ -86,8 +86,8 @@ def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, tmp_path):
     with closing(ray_pool(workers=2)) as pool:
         there = compare(config, out=tmp_path / "there", engine=Spread(pool), progress=seen.append)
     assert here.failed == there.failed == ()
-    assert len(there.cells) == 4
-    for cell in here.cells:
+    assert len(there.runs) == 4
+    for cell in here.runs:
         folder = Path(cell.strategy) / f"seed{cell.seed}"
         assert outcome_of(tmp_path / "there" / folder) == outcome_of(tmp_path / "here" / folder)
     over = [step.job for step in seen if step.phase == "over"]
@@ -106,8 +106,8 @@ def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_pa
     with closing(ray_pool(workers=2)) as pool:
         there = compare(config, out=tmp_path / "there", engine=Spread(pool), progress=seen.append)
     assert there.failed == ()
-    assert [cell.strategy for cell in there.cells] == strategies
-    for cell in there.cells:
+    assert [cell.strategy for cell in there.runs] == strategies
+    for cell in there.runs:
         folder = Path(cell.strategy) / "seed0"
         assert outcome_of(tmp_path / "there" / folder) == outcome_of(tmp_path / "here" / folder)
         saved = {name: set(phases) for name, phases in cell.seconds_saved.items()}
@@ -133,7 +133,7 @@ def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, tmp
     with closing(ray_pool(workers=2)) as pool:
         there = compare(config, out=tmp_path / "there", engine=Spread(pool), progress=seen.append)
     assert there.failed == ()
-    assert [cell.strategy for cell in there.cells] == [cell.strategy for cell in here.cells]
+    assert [cell.strategy for cell in there.runs] == [cell.strategy for cell in here.runs]
     points = [f"density={d},order{o}" for d in (0.01, 0.02) for o in (0, 1)]
     for point in points:
         run = Path(point) / "grafting" / "seed0"
@@ -160,7 +160,7 @@ def test_a_killed_worker_costs_only_what_it_did_since_its_checkpoint(long, long_
         done = compare(long, out=tmp_path, engine=Spread(pool))
     thread.join()
     assert done.failed == ()
-    assert done.cells[0].processes == 2
+    assert done.runs[0].processes == 2
     assert outcome_of(run) == long_here
 
 
@@ -190,7 +190,7 @@ def test_a_cell_whose_every_worker_dies_fails_and_the_others_go_on(settings, tmp
     (failure,) = done.failed
     assert (failure.strategy, failure.seed) == ("naive", 0)
     assert f"died {ATTEMPTS} times" in failure.error
-    assert [cell.seed for cell in done.cells] == [1]
+    assert [cell.seed for cell in done.runs] == [1]
 
 
 def test_workers_that_are_asked_to_stop_save_and_go_on_later(long, long_here, tmp_path):
@@ -209,7 +209,7 @@ def test_workers_that_are_asked_to_stop_save_and_go_on_later(long, long_here, tm
     assert not (run / "results.json").exists()
     assert not (tmp_path / "engine").exists()
     done = compare(long, out=tmp_path)
-    assert done.cells[0].processes == 2
+    assert done.runs[0].processes == 2
     assert outcome_of(run) == long_here
 
 

@@ -1,4 +1,4 @@
-"""Panels, one a task: reliability diagrams, and where in the model a region lies."""
+"""Figures with a panel for each task: reliability, and where in the model regions lie."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cl_graft.figures.diagrams import MISSING
+from cl_graft.figures.style import MISSING, PALETTE, TEXT_COLOUR, figure_style
 from cl_graft.grafts.anatomy import Anatomy
-from cl_graft.reporting.figure_files import INK, PALETTE, blank
 
 __all__ = ["MOST_PANELS", "anatomy_panels", "place_names", "reliability_panels"]
 
@@ -22,6 +21,7 @@ MOST_PANELS = 12
 _COLUMNS = 3
 
 
+@figure_style()
 def reliability_panels(
     reliability: Mapping[str, Mapping[str, Sequence[float | None]]], *, title: str
 ) -> Figure:
@@ -36,7 +36,7 @@ def reliability_panels(
     """
     panels = list(reliability.items())[:MOST_PANELS]
     rows = math.ceil(len(panels) / _COLUMNS)
-    figure = blank(2.5 * min(_COLUMNS, len(panels)) + 0.6, 2.5 * rows + 0.8)
+    figure = Figure(figsize=(2.5 * min(_COLUMNS, len(panels)) + 0.6, 2.5 * rows + 0.8))
     grid = figure.subplots(
         rows, min(_COLUMNS, len(panels)), squeeze=False, sharex=True, sharey=True
     )
@@ -49,6 +49,7 @@ def reliability_panels(
     return figure
 
 
+@figure_style()
 def anatomy_panels(anatomies: Mapping[str, Anatomy], *, title: str) -> Figure:
     """Draw which share of each place's weights is in the region: layers by modules, a panel a task.
 
@@ -64,7 +65,8 @@ def anatomy_panels(anatomies: Mapping[str, Anatomy], *, title: str) -> Figure:
     rows = math.ceil(len(panels) / columns)
     height = 0.2 * len(layers) + 0.5
     longest = max(map(len, kinds))
-    figure = blank(0.2 * len(kinds) * columns + 1.8, height * rows + 0.08 * longest + 0.8)
+    size = (0.2 * len(kinds) * columns + 1.8, height * rows + 0.08 * longest + 0.8)
+    figure = Figure(figsize=size)
     grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     colours = matplotlib.colormaps["viridis"].with_extremes(bad=MISSING)
     image = None
@@ -103,9 +105,8 @@ def _reliability(axes: Axes, task: str, bins: Mapping[str, Sequence[float | None
         [(place + 0.5) * width for place in filled],
         [accuracy[place] or 0.0 for place in filled],
         0.94 * width,
-        color=PALETTE[0],
     )
-    axes.plot([0, 1], [0, 1], color=INK, linestyle="--", linewidth=1)
+    axes.plot([0, 1], [0, 1], color=TEXT_COLOUR, linestyle="--", linewidth=1)
     axes.scatter(
         [bins["confidence"][place] or 0.0 for place in filled],
         [accuracy[place] or 0.0 for place in filled],
@@ -118,7 +119,6 @@ def _reliability(axes: Axes, task: str, bins: Mapping[str, Sequence[float | None
     )
     axes.set(xlim=(0, 1), ylim=(0, 1), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
     axes.set_title(f"{task} (ECE {100 * _ece(bins):.1f})", fontsize="small")
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _ece(bins: Mapping[str, Sequence[float | None]]) -> float:

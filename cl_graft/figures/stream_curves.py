@@ -1,31 +1,20 @@
-"""Curves along the stream, and bars of what it cost: one line or bar a strategy."""
+"""Figures of strategies: curves along the stream, and bars of what it cost."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any, Literal
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from cl_graft.metrics import average_accuracy, forgetting
-from cl_graft.reporting.figure_files import INK, LINE, PALETTE, blank
-from cl_graft.results.run_results import RunResult
+from cl_graft.figures.style import GREY, PALETTE, TEXT_COLOUR, figure_style
 
-__all__ = [
-    "Curve",
-    "accuracy_after",
-    "bars",
-    "curves",
-    "ece_after",
-    "forgetting_after",
-    "mean_known",
-    "plain_numbers",
-]
+__all__ = ["Curve", "bars", "curves", "mean_known", "write_plain_ticks"]
 
 _MARKERS = "osD^vPX*"
 _DASHES = ("-", "--", ":", "-.")
@@ -57,21 +46,7 @@ class Curve:
         return list(zip(*self.runs, strict=True))
 
 
-def accuracy_after(results: Sequence[RunResult]) -> Curve:
-    """Return the average accuracy over the tasks learned so far, after each."""
-    return _curve(results, lambda result, i: average_accuracy(_corner(result, i)))
-
-
-def forgetting_after(results: Sequence[RunResult]) -> Curve:
-    """Return the forgetting of the tasks learned so far, after each; none after the first."""
-    return _curve(results, lambda result, i: forgetting(_corner(result, i)) if i else None)
-
-
-def ece_after(results: Sequence[RunResult]) -> Curve:
-    """Return the calibration error, the mean over the tasks learned so far, after each."""
-    return _curve(results, lambda result, i: mean_known(result.ece[i][: i + 1]))
-
-
+@figure_style()
 def curves(found: Mapping[str, Curve], tasks: Sequence[str], *, title: str, measure: str) -> Figure:
     """Draw a measure along the stream: a line a strategy, its range over runs as a band.
 
@@ -81,39 +56,42 @@ def curves(found: Mapping[str, Curve], tasks: Sequence[str], *, title: str, meas
         title: Printed above.
         measure: What the vertical axis says.
     """
-    figure = blank(6.4, 4.2)
+    figure = Figure(figsize=(6.4, 4.2))
     axes = figure.subplots()
     places = range(len(tasks))
     every = math.ceil(len(tasks) / _TICKS)
     for number, (name, curve) in enumerate(found.items()):
-        own = _look(number)
+        style = _line_style(number)
         points = [(x, 100 * y) for x, y in zip(places, curve.middle, strict=True) if y is not None]
         if not points:
             continue
         label = name if number < _NAMED else None
-        axes.plot(*zip(*points, strict=True), label=label, markevery=every, **own)
+        axes.plot(*zip(*points, strict=True), label=label, markevery=every, **style)
         band = [(x, ends) for x, ends in zip(places, curve.spread, strict=True) if ends]
         if band and number < _NAMED:
             low, high = zip(*((100 * a, 100 * b) for _, (a, b) in band), strict=True)
-            axes.fill_between([x for x, _ in band], low, high, color=own["color"], alpha=0.15, lw=0)
+            axes.fill_between(
+                [x for x, _ in band], low, high, color=style["color"], alpha=0.15, lw=0
+            )
     axes.set_xticks(
         places[::every], tasks[::every], rotation=30, ha="right", rotation_mode="anchor"
     )
     axes.set(title=title, xlabel="after learning", ylabel=measure)
-    _finish(axes, "y")
-    figure.legend(loc="outside lower center", ncols=3, fontsize="small")
+    axes.grid(axis="y")
+    figure.legend(loc="outside lower center", ncols=3)
     return figure
 
 
+@figure_style()
 def bars(
     values: Mapping[str, float | None], *, title: str, unit: str, logarithmic: bool = False
 ) -> Figure:
     """Draw one number a strategy as horizontal bars, with the number beside each."""
     known = {name: value for name, value in values.items() if value is not None}
-    figure = blank(6.4, 1.2 + 0.3 * len(known))
+    figure = Figure(figsize=(6.4, 1.2 + 0.3 * len(known)))
     axes = figure.subplots()
     places = range(len(known))
-    axes.barh(places, list(known.values()), color=PALETTE[0], height=0.62)
+    axes.barh(places, list(known.values()), height=0.62)
     for place, value in zip(places, known.values(), strict=True):
         axes.annotate(f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", (value, place), (4, 0),
                       textcoords="offset points", va="center", fontsize="small")  # fmt: skip
@@ -121,30 +99,17 @@ def bars(
     axes.invert_yaxis()
     if logarithmic and min(known.values(), default=0) > 0:
         axes.set_xscale("log")
-        plain_numbers(axes)
+        write_plain_ticks(axes)
     axes.set(title=title, xlabel=unit)
     axes.margins(x=0.18)
-    _finish(axes, "x")
+    axes.grid(axis="x")
     return figure
 
 
-def plain_numbers(axes: Axes) -> None:
+def write_plain_ticks(axes: Axes) -> None:
     """Write the ticks of a logarithmic horizontal axis without powers."""
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.xaxis.set_minor_formatter(NullFormatter())
-
-
-def _curve(
-    results: Sequence[RunResult], measure: Callable[[RunResult, int], float | None]
-) -> Curve:
-    return Curve(
-        tuple(tuple(measure(result, i) for i in range(len(result.R))) for result in results)
-    )
-
-
-def _corner(result: RunResult, i: int) -> list[list[float | None]]:
-    """Return R as it was after task i."""
-    return [row[: i + 1] for row in result.R[: i + 1]]
 
 
 def mean_known(values: Sequence[float | None]) -> float | None:
@@ -157,11 +122,11 @@ def _known(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _look(number: int) -> dict[str, Any]:
+def _line_style(number: int) -> dict[str, Any]:
     """Return colour, marker and dashes of a line: no two of the first twelve look alike."""
     if number >= _NAMED:
-        return {"color": LINE, "linewidth": 0.8, "zorder": 1}
-    colours = (INK, *PALETTE)
+        return {"color": GREY, "linewidth": 0.8, "zorder": 1}
+    colours = (TEXT_COLOUR, *PALETTE)
     return {
         "color": colours[number % len(colours)],
         "marker": _MARKERS[number % len(_MARKERS)],
@@ -169,9 +134,3 @@ def _look(number: int) -> dict[str, Any]:
         "markersize": 5,
         "linewidth": 1.6,
     }
-
-
-def _finish(axes: Axes, grid: Literal["x", "y"]) -> None:
-    axes.grid(axis=grid, linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,84 @@
+"""The style of all figures, and figures as PNG and SVG.
+
+One drawing serves papers and pages, light and dark ones: the background of an SVG is left out, and
+its text and axes have a colour that a page can replace by that of its own text.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+__all__ = ["GREY", "MISSING", "PALETTE", "TEXT_COLOUR", "figure_style", "png", "svg"]
+
+TEXT_COLOUR = "#111213"
+"""Colour of text and axes, and of nothing else."""
+
+GREY = "#888888"
+"""Colour of grids and of what stands back, seen on light and on dark."""
+
+MISSING = (0.5, 0.5, 0.5, 0.3)
+"""Colour of cells without a value: a grey that no colour map holds."""
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Colours of Okabe and Ito, told apart without colour vision: https://jfly.uni-koeln.de/color/."""
+
+_STYLE: dict[str, Any] = {
+    "text.color": TEXT_COLOUR,
+    "text.parse_math": False,  # names may hold dollars
+    "axes.labelcolor": TEXT_COLOUR,
+    "axes.titlecolor": TEXT_COLOUR,
+    "axes.edgecolor": TEXT_COLOUR,
+    "axes.facecolor": "none",
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.prop_cycle": matplotlib.cycler(color=PALETTE),
+    "xtick.color": TEXT_COLOUR,
+    "ytick.color": TEXT_COLOUR,
+    "grid.color": GREY,
+    "grid.alpha": 0.4,
+    "grid.linewidth": 0.6,
+    "figure.dpi": 120,
+    "figure.constrained_layout.use": True,
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10,
+    "image.interpolation": "none",
+    "legend.frameon": False,
+    "legend.fontsize": "small",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "cl_graft",
+}
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Draw or write figures in this style, in a ``with`` block or as a decorator."""
+    with matplotlib.rc_context(_STYLE):
+        yield
+
+
+@figure_style()
+def png(figure: Figure, *, dpi: int = 150) -> bytes:
+    """Return a figure as the content of a PNG file, on white."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=dpi, facecolor="white")
+    return content.getvalue()
+
+
+@figure_style()
+def svg(figure: Figure) -> str:
+    """Return a figure as the content of an SVG file without background; its text stays text.
+
+    The same figure gives the same text: there is no date in it, and ids are not drawn at random.
+    """
+    content = io.StringIO()
+    no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(content, format="svg", facecolor="none", metadata=no_metadata)
+    return content.getvalue()
