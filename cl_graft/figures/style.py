@@ -28,7 +28,7 @@ MISSING = (0.5, 0.5, 0.5, 0.3)
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Colours of Okabe and Ito, told apart without colour vision: https://jfly.uni-koeln.de/color/."""
 
-_STYLE: dict[str, Any] = {
+_STYLE: dict[Any, Any] = {
     "text.color": TEXT_COLOUR,
     "text.parse_math": False,  # names may hold dollars
     "axes.labelcolor": TEXT_COLOUR,
@@ -39,7 +39,7 @@ _STYLE: dict[str, Any] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.titlesize": 11,
-    "axes.prop_cycle": matplotlib.cycler(color=PALETTE),
+    "axes.prop_cycle": f"cycler('color', {list(PALETTE)})",
     "xtick.color": TEXT_COLOUR,
     "ytick.color": TEXT_COLOUR,
     "grid.color": GREY,

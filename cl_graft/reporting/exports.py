@@ -164,7 +164,7 @@ def tradeoffs_of(summary: ComparisonSummary) -> dict[str, Tradeoff]:
         name: Tradeoff(
             row.average_accuracy.mean,
             row.average_accuracy.sd,
-            row.bytes_per_task.mean,
+            row.bytes_per_task.mean or 0.0,
             forgets=bool(row.forgetting.mean),
             # Behind a name there may stand where it was run, or with what: "ewc (first)".
             bound=(found := STRATEGIES.get(name.split(" ")[0])) is not None and found.is_bound,
