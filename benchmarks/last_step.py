@@ -42,7 +42,7 @@ from cl_graft.results.formatting import spread_text
 from cl_graft.results.run_results import machine, versions
 from cl_graft.results.statistics import Spread, spread_over_seeds
 from cl_graft.strategies import MultiTaskText, text_model
-from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.methods.isolation.bitfit import biases
 from cl_graft.strategies.methods.isolation.lora_layers import add_lora_, lora_parameters
 from cl_graft.training.examples import Examples, compute_logits
@@ -130,7 +130,7 @@ class Stream:
     ) -> tuple[dict[str, Any], int]:
         """Train; return the values of the best step, and which it is. The model keeps the last."""
         streams = self.stream.benchmark.streams
-        task = task_problem(
+        task = make_learnable_task(
             model,
             streams["train"][label],
             label=label,

@@ -21,7 +21,7 @@ from cl_graft.metrics import score
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
-from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.dense_run import fine_tune_task
@@ -152,7 +152,7 @@ class Bench:
     def _problem(self, model: MultiTaskText, label: int) -> LearnableTask:
         experience = self.stream.benchmark.streams["train"][label]
         model.adaptation(experience)
-        return task_problem(
+        return make_learnable_task(
             model,
             experience,
             label=label,

@@ -36,7 +36,7 @@ from cl_graft import (
 from cl_graft.data import Prompt
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import text_model
-from cl_graft.strategies.heads import carrier_of, head_paths
+from cl_graft.strategies.heads import head_paths, unwrap_model
 from cl_graft.strategies.stream_scores import StreamScores
 
 __all__ = [
@@ -71,8 +71,8 @@ class Learner:
     model: nn.Module
 
     @property
-    def carrier(self) -> nn.Module:
-        return carrier_of(self.model)
+    def unwrapped(self) -> nn.Module:
+        return unwrap_model(self.model)
 
     @property
     def train_stream(self) -> Any:
@@ -219,15 +219,15 @@ def vector_stream(
     return benchmark
 
 
-def bits(carrier: nn.Module) -> str:
+def bits(model: nn.Module) -> str:
     """Hash every parameter and buffer outside the task heads, as the model stands."""
-    return hash_tensors(base_tensors(carrier))
+    return hash_tensors(base_tensors(model))
 
 
-def base_tensors(carrier: nn.Module) -> dict[str, torch.Tensor]:
+def base_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
     """Copy every parameter and buffer outside the task heads."""
-    heads = tuple(f"{path}." for path in head_paths(carrier))
-    tensors = {**dict(carrier.named_parameters()), **dict(carrier.named_buffers())}
+    heads = tuple(f"{path}." for path in head_paths(model))
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {
         name: tensor.detach().clone()
         for name, tensor in tensors.items()

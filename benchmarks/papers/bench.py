@@ -36,7 +36,7 @@ from cl_graft.runtime.devices import pick_device
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
-from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
@@ -106,7 +106,7 @@ class Bench:
             experience = self.stream.benchmark.streams["train"][label]
             self.model.adaptation(experience)
             self.model.to(self.device).eval()
-            task = task_problem(
+            task = make_learnable_task(
                 self.model,
                 experience,
                 label=label,

@@ -47,7 +47,7 @@ from cl_graft.strategies import (
     text_model,
 )
 from cl_graft.strategies.benchmark import TextStream, text_stream
-from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.precision import loss_scale
 
@@ -280,7 +280,7 @@ def _learn(
 def _problem(
     model: MultiTaskText, stream: TextStream, bank: GraftBank, *, seed: int
 ) -> LearnableTask:
-    return task_problem(
+    return make_learnable_task(
         model,
         stream.benchmark.train_stream[0],
         label=stream.first_label,

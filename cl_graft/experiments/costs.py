@@ -11,7 +11,7 @@ from torch import nn
 
 from cl_graft.experiments.recording import entry_bytes, tensor_bytes
 from cl_graft.models import TaskModel, graftable_parameters
-from cl_graft.strategies.heads import carrier_of, head_state
+from cl_graft.strategies.heads import head_state, unwrap_model
 from cl_graft.strategies.method import Method
 from cl_graft.training.passes import Passes
 
@@ -60,12 +60,12 @@ def stored_bytes(
     """
     if row.stored_as == "entry":
         return entry_bytes(bank)[task]
-    carrier = carrier_of(strategy.model)
-    heads = cast(TaskModel, carrier).heads
+    model = unwrap_model(strategy.model)
+    heads = cast(TaskModel, model).heads
     known = any(heads[str(label)] is heads[str(earlier)] for earlier in range(label))
-    tensors = [] if known else list(head_state(carrier, label).values())
+    tensors = [] if known else list(head_state(model, label).values())
     if row.stored_as == "model":
-        tensors += [p.detach() for p in graftable_parameters(carrier).values()]
+        tensors += [p.detach() for p in graftable_parameters(model).values()]
     return tensor_bytes(tensors)
 
 

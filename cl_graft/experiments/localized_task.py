@@ -47,7 +47,7 @@ from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies import text_model
 from cl_graft.strategies.benchmark import text_stream
-from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.heads import head_state
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.region_training import train_region
@@ -237,7 +237,7 @@ class _Alone:
         experience = stream.benchmark.streams["train"][0]
         model.adaptation(experience)
         model.to(self.device).eval()
-        self.task = task_problem(
+        self.task = make_learnable_task(
             model,
             experience,
             label=0,

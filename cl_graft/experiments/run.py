@@ -55,7 +55,7 @@ from cl_graft.storage.bank_folder import holds_entry
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 from cl_graft.strategies import KeepBest
-from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import build_strategy, find_strategy, loop_schedules
 from cl_graft.strategies.strategy_inputs import StrategyInputs
@@ -133,10 +133,8 @@ def run(
             cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
             with in_phase("loading"):
                 setup = set_up(own, row, tasks, seed=seed, device=device, cache=cache)
-            carrier = setup.model.task_model
-            reserve_disk_space(
-                own, row, setup.stream, carrier, seed=seed, folder=folder, cache=cache
-            )
+            model = setup.model.task_model
+            reserve_disk_space(own, row, setup.stream, model, seed=seed, folder=folder, cache=cache)
             begun = folders.read_config(folder) or {}
             origin = {
                 "command": begun.get("command") or started_by or command(),
@@ -315,7 +313,7 @@ class _Run:
                 setup.model.adaptation(experience)
                 self.reporter.task = name
                 saved, started = Counter(self.cache.saved), time.perf_counter()
-                problem = task_problem(
+                problem = make_learnable_task(
                     setup.model,
                     experience,
                     label=label,

@@ -1,7 +1,7 @@
-"""One experience as a problem: what dense fine-tuning and localization need to know of it.
+"""Learnable tasks from experiences: what dense fine-tuning and localization need to know.
 
-`GraftingPlugin` and independent fine-tuning build their problems here, so what determines the
-outcome of a dense run is the same text for both and they share its cached outcome.
+All strategies make their tasks here, so a dense run has the same cache key for all of them, and
+they share its cached outcome.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import score
 from cl_graft.runtime.seeding import derive
-from cl_graft.strategies.computation import describe, describe_model
 from cl_graft.strategies.heads import (
     Head,
-    carrier_of,
     graftable_outside_heads,
     has_task_heads,
     head_paths,
     heads_of,
+    unwrap_model,
 )
+from cl_graft.strategies.model_description import describe, describe_model
 from cl_graft.strategies.task_labels import TaskLabels, label_of
 from cl_graft.training.examples import Examples, compute_logits
 from cl_graft.training.learnable_task import LearnableTask
 
-__all__ = ["Problems", "set_aside", "task_problem"]
+__all__ = ["ExperienceTasks", "make_learnable_task", "set_aside"]
 
 _DEV_SHARE = 0.05
 _NO_SETTINGS = {"_name_or_path", "architectures", "transformers_version"}
 """Of a model's config: where it came from, not how it computes."""
 
 
-class Problems:
-    """What a plugin was told beside the experiences that it learns, to make problems of them.
+class ExperienceTasks:
+    """Makes learnable tasks of experiences, with the dev rows and metrics that a plugin was given.
 
     Args:
         dev: Experiences with the rows for choosing, matched by task label; where one is missing,
@@ -82,7 +82,7 @@ class Problems:
         )
         return score(logits, targets, self._metrics.get(label, "accuracy"))
 
-    def of(
+    def make(
         self,
         strategy: Any,
         experience: Any,
@@ -92,8 +92,8 @@ class Problems:
         seed: int,
         keep: Callable[[str], bool] | None = None,
     ) -> LearnableTask:
-        """Make the problem of learning an experience with a strategy's model, as `task_problem`."""
-        return task_problem(
+        """Make the task of learning an experience with a strategy's model."""
+        return make_learnable_task(
             strategy.model,
             experience,
             label=label,
@@ -107,7 +107,7 @@ class Problems:
         )
 
 
-def task_problem(
+def make_learnable_task(
     model: nn.Module,
     experience: Any,
     *,
@@ -120,7 +120,7 @@ def task_problem(
     keep: Callable[[str], bool] | None = None,
     seed: int = 0,
 ) -> LearnableTask:
-    """Make the problem of learning an experience on a model that stands at its base.
+    """Make the task of learning an experience on a model at its base.
 
     Args:
         model: The model, with the task's head.
@@ -137,8 +137,8 @@ def task_problem(
     if dev is None:
         experience = set_aside(experience, seed=seed)
         dev = experience.set_aside
-    carrier = carrier_of(model)
-    heads = heads_of(carrier, label)
+    unwrapped = unwrap_model(model)
+    heads = heads_of(unwrapped, label)
     named = {
         f"{head.path}.{name}" if head.path else name: parameter
         for head in heads
@@ -146,11 +146,11 @@ def task_problem(
     }
     train = Examples(experience.dataset.train(), tensors=getattr(experience, "encoded", None))
     chosen_on = _dev_rows(dev)
-    parameters = graftable_outside_heads(carrier, keep=keep)
+    parameters = graftable_outside_heads(unwrapped, keep=keep)
     return LearnableTask(
-        precision=getattr(carrier, "precision", "fp32"),
-        recomputes=getattr(carrier, "recomputes", False),
-        model=carrier,
+        precision=getattr(unwrapped, "precision", "fp32"),
+        recomputes=getattr(unwrapped, "recomputes", False),
+        model=unwrapped,
         parameters=parameters,
         head=named,
         forward=_forward(model, label),
@@ -162,7 +162,7 @@ def task_problem(
         content="|".join(
             [base, train.fingerprint(), chosen_on.fingerprint(), metric, _head_hash(named)]
         ),
-        reading=_reading(carrier, heads, parameters=parameters, criterion=criterion),
+        reading=_reading(unwrapped, heads, parameters=parameters, criterion=criterion),
         head_module=heads[0].module if len(heads) == 1 else None,
     )
 
@@ -215,7 +215,7 @@ def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
 
 
 def _reading(
-    carrier: nn.Module,
+    model: nn.Module,
     heads: Sequence[Head],
     *,
     parameters: Mapping[str, nn.Parameter],
@@ -226,7 +226,7 @@ def _reading(
     That is the config, the code and the precision of the model, which parameters may move, words
     and masks of the task's heads, and the loss.
     """
-    config: Any = getattr(getattr(carrier, "backbone", carrier), "config", None)
+    config: Any = getattr(getattr(model, "backbone", model), "config", None)
     settings = config.to_dict() if hasattr(config, "to_dict") else {}
     settings = {name: value for name, value in settings.items() if name not in _NO_SETTINGS}
     words = hash_tensors(
@@ -240,10 +240,10 @@ def _reading(
         [
             settings,
             words,
-            describe_model(carrier, exclude=head_paths(carrier)),
+            describe_model(model, exclude=head_paths(model)),
             [describe_model(head.module) for head in heads],
             [[name, list(tensor.shape)] for name, tensor in parameters.items()],
-            getattr(carrier, "precision", "fp32"),
+            getattr(model, "precision", "fp32"),
             describe(criterion),
         ],
         sort_keys=True,

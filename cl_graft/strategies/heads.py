@@ -26,7 +26,6 @@ __all__ = [
     "FirstValues",
     "Head",
     "HeldHeads",
-    "carrier_of",
     "graftable_outside_heads",
     "has_task_heads",
     "head_paths",
@@ -34,6 +33,7 @@ __all__ = [
     "heads_of",
     "load_head_",
     "open_heads_",
+    "unwrap_model",
 ]
 
 _MASK = "active_units_T"
@@ -76,7 +76,7 @@ class Head:
         return {} if self.masks is None else {_MASK: self.masks.get_buffer(self.mask)}
 
 
-def carrier_of(model: nn.Module) -> nn.Module:
+def unwrap_model(model: nn.Module) -> nn.Module:
     """Return the module whose parameters a bank names: the `TaskModel` inside, or the model."""
     model = uncompiled(model)
     return model.task_model if isinstance(model, MultiTaskText) else model
@@ -87,34 +87,34 @@ def has_task_heads(model: nn.Module) -> bool:
     return isinstance(model, MultiTaskModule)
 
 
-def head_paths(carrier: nn.Module) -> tuple[str, ...]:
+def head_paths(model: nn.Module) -> tuple[str, ...]:
     """Return the module paths under which all task heads live; none for a plain classifier."""
-    if isinstance(carrier, TaskModel):
+    if isinstance(model, TaskModel):
         return ("heads",)
-    return tuple(path for path, _ in _classifiers(carrier))
+    return tuple(path for path, _ in _classifiers(model))
 
 
 def graftable_outside_heads(
-    carrier: nn.Module, *, keep: Callable[[str], bool] | None = None
+    model: nn.Module, *, keep: Callable[[str], bool] | None = None
 ) -> dict[str, nn.Parameter]:
     """Return the graftable parameters of a model; none where it is only task heads.
 
     Raises:
         ValueError: If nothing is graftable of a model that has more than heads.
     """
-    paths = head_paths(carrier)
-    if "" in paths or all(name.startswith(_inside(paths)) for name in parameters_by_name(carrier)):
+    paths = head_paths(model)
+    if "" in paths or all(name.startswith(_inside(paths)) for name in parameters_by_name(model)):
         return {}
-    return graftable_parameters(carrier, exclude=paths, keep=keep)
+    return graftable_parameters(model, exclude=paths, keep=keep)
 
 
-def heads_of(carrier: nn.Module, label: int) -> list[Head]:
+def heads_of(model: nn.Module, label: int) -> list[Head]:
     """Return the heads that answer one task; none for a plain classifier, or a missing head."""
     key = str(label)
-    if isinstance(carrier, TaskModel):
-        return [Head(f"heads.{key}", carrier.heads[key])] if key in carrier.heads else []
+    if isinstance(model, TaskModel):
+        return [Head(f"heads.{key}", model.heads[key])] if key in model.heads else []
     found = []
-    for path, classifier in _classifiers(carrier):
+    for path, classifier in _classifiers(model):
         if isinstance(classifier, IncrementalClassifier):
             found.append(Head(path, classifier))
         elif key in classifier.classifiers:
@@ -126,63 +126,63 @@ def heads_of(carrier: nn.Module, label: int) -> list[Head]:
     return found
 
 
-def head_state(carrier: nn.Module, label: int) -> dict[str, Tensor]:
+def head_state(model: nn.Module, label: int) -> dict[str, Tensor]:
     """Copy the parameters, buffers and masks of a task's head, named relative to the head.
 
     Where a task has several heads, names begin with the head's place among them.
     """
     return {
         f"{prefix}{name}": tensor.detach().cpu().clone()
-        for prefix, head in _numbered(heads_of(carrier, label))
+        for prefix, head in _numbered(heads_of(model, label))
         for name, tensor in head.state().items()
     }
 
 
-def load_head_(carrier: nn.Module, entry: Entry, *, classes: int = 0) -> None:
+def load_head_(model: nn.Module, entry: Entry, *, classes: int = 0) -> None:
     """Give a task's head the values and the size that one of its entries kept.
 
     A missing head is made. Units that the entry did not keep stay as they are where `classes` asks
     for them, and are taken away otherwise.
 
     Args:
-        carrier: The model.
+        model: The model.
         entry: The entry.
         classes: The least number of units, for an experience whose classes the entry may not know.
 
     Raises:
         WrongArchitecture: If the kept head has other inputs than the model's.
     """
-    _make_missing_(carrier, entry)
-    for head, kept in _kept(carrier, entry):
+    _make_missing_(model, entry)
+    for head, kept in _kept(model, entry):
         for name, owner, own in head.owners():
             if name in kept:
                 _put_(owner, own, kept[name], least=classes)
         if _MASK not in kept and head.masks is not None:
             _unmask_(head, head.masks)
-        _announce_(carrier, entry.label, units=len(kept.get("classifier.weight", ())))
+        _announce_(model, entry.label, units=len(kept.get("classifier.weight", ())))
 
 
-def open_heads_(carrier: nn.Module, bank: GraftBank) -> None:
+def open_heads_(model: nn.Module, bank: GraftBank) -> None:
     """Give every task of a bank its latest head; a shared one only learns which units answer."""
-    shared = {id(head) for _, head in _shared(carrier)}
+    shared = {id(head) for _, head in _shared(model)}
     latest = {entry.label: entry for entry in bank.entries}
     for entry in latest.values():
-        _make_missing_(carrier, entry)
-        if not any(id(head.module) in shared for head in heads_of(carrier, entry.label)):
-            load_head_(carrier, entry)
+        _make_missing_(model, entry)
+        if not any(id(head.module) in shared for head in heads_of(model, entry.label)):
+            load_head_(model, entry)
 
 
 class HeldHeads:
     """A task's heads as they stand, to be put back after something else stood in their place.
 
     Args:
-        carrier: The model.
+        model: The model.
         label: The task's label.
         values: Whether to put back the values, too, and not only the tensors that hold them.
     """
 
-    def __init__(self, carrier: nn.Module, label: int, *, values: bool = True) -> None:
-        heads = heads_of(carrier, label)
+    def __init__(self, model: nn.Module, label: int, *, values: bool = True) -> None:
+        heads = heads_of(model, label)
         self._held = [
             (module, dict(module._modules), dict(module._parameters), dict(module._buffers))
             for head in heads
@@ -212,14 +212,14 @@ class FirstValues:
     def __init__(self) -> None:
         self._values: dict[str, Tensor] = {}
 
-    def begin_(self, carrier: nn.Module, bank: GraftBank | None) -> None:
+    def begin_(self, model: nn.Module, bank: GraftBank | None) -> None:
         """Let a task start from first values; units that came since keep the values they have.
 
         Args:
-            carrier: The model, grown for the task.
+            model: The model, grown for the task.
             bank: What was learned; units of its tasks answer, too, as Avalanche has it.
         """
-        for path, classifier in _shared(carrier):
+        for path, classifier in _shared(model):
             for name, parameter in classifier.named_parameters():
                 first = self._values.get(f"{path}.{name}")
                 with torch.no_grad():
@@ -229,17 +229,17 @@ class FirstValues:
                 if first is None or len(first) < len(parameter):
                     self._values[f"{path}.{name}"] = parameter.detach().clone()
             for entry in bank.entries if bank is not None else ():
-                for head, kept in _kept(carrier, entry):
+                for head, kept in _kept(model, entry):
                     if head.module is classifier and "active_units" in kept:
                         _unite_(classifier.active_units, kept["active_units"])
 
 
 def _classifiers(
-    carrier: nn.Module,
+    model: nn.Module,
 ) -> Iterator[tuple[str, MultiHeadClassifier | IncrementalClassifier]]:
     """Yield path and module of Avalanche's outermost classifiers."""
     found: list[str] = []
-    for path, module in modules_by_path(carrier).items():
+    for path, module in modules_by_path(model).items():
         known = isinstance(module, MultiHeadClassifier | IncrementalClassifier)
         if known and not path.startswith(_inside(found)):
             yield path, module
@@ -251,10 +251,10 @@ def _inside(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{path}." if path else "" for path in paths)
 
 
-def _shared(carrier: nn.Module) -> Iterator[tuple[str, IncrementalClassifier]]:
-    if isinstance(carrier, TaskModel):
+def _shared(model: nn.Module) -> Iterator[tuple[str, IncrementalClassifier]]:
+    if isinstance(model, TaskModel):
         return
-    for path, classifier in _classifiers(carrier):
+    for path, classifier in _classifiers(model):
         if isinstance(classifier, IncrementalClassifier):
             yield path, classifier
 
@@ -264,9 +264,9 @@ def _numbered(heads: list[Head]) -> list[tuple[str, Head]]:
     return [(f"{place}." if len(heads) > 1 else "", head) for place, head in enumerate(heads)]
 
 
-def _kept(carrier: nn.Module, entry: Entry) -> Iterator[tuple[Head, Mapping[str, Tensor]]]:
+def _kept(model: nn.Module, entry: Entry) -> Iterator[tuple[Head, Mapping[str, Tensor]]]:
     """Yield the heads of an entry's task, and what the entry kept of each."""
-    for prefix, head in _numbered(heads_of(carrier, entry.label)):
+    for prefix, head in _numbered(heads_of(model, entry.label)):
         kept = {
             name.removeprefix(prefix): tensor
             for name, tensor in entry.head.items()
@@ -276,13 +276,13 @@ def _kept(carrier: nn.Module, entry: Entry) -> Iterator[tuple[Head, Mapping[str,
             yield head, kept
 
 
-def _make_missing_(carrier: nn.Module, entry: Entry) -> None:
+def _make_missing_(model: nn.Module, entry: Entry) -> None:
     key = str(entry.label)
-    if isinstance(carrier, TaskModel):
-        if key not in carrier.heads and entry.head:
-            carrier.add_head(entry.label, head_of(entry, family=carrier.family))
+    if isinstance(model, TaskModel):
+        if key not in model.heads and entry.head:
+            model.add_head(entry.label, head_of(entry, family=model.family))
         return
-    for _, classifier in _classifiers(carrier):
+    for _, classifier in _classifiers(model):
         if isinstance(classifier, IncrementalClassifier) or key in classifier.classifiers:
             continue
         device, units = classifier._adaptation_device, classifier.starting_out_features
@@ -337,9 +337,9 @@ def _unite_(mask: Tensor, other: Tensor) -> None:
     mask[:rows] |= other[:rows].to(mask.device)
 
 
-def _announce_(carrier: nn.Module, label: int, *, units: int) -> None:
+def _announce_(model: nn.Module, label: int, *, units: int) -> None:
     """Let Avalanche's modules know a task that they have not seen in this process."""
-    for module in carrier.modules():
+    for module in model.modules():
         if isinstance(module, MultiTaskModule):
             module.max_class_label = max(module.max_class_label, units)
             module.known_train_tasks_labels = {*module.known_train_tasks_labels, label}

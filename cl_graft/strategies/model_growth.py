@@ -17,16 +17,16 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.inference.task_switch import Switch
 
-__all__ = ["extended", "grown", "in_order"]
+__all__ = ["extend_bank", "extend_layout", "reorder_layout"]
 
 
-def in_order(layout: Layout, *, like: Layout) -> Layout:
+def reorder_layout(layout: Layout, *, like: Layout) -> Layout:
     """Return `like` where both hold the same parameters in any order, and `layout` otherwise."""
     here, there = (dict(zip(each.names, each.shapes, strict=True)) for each in (layout, like))
     return like if here == there else layout
 
 
-def extended(layout: Layout, found: Layout) -> Layout:
+def extend_layout(layout: Layout, found: Layout) -> Layout:
     """Return a layout with the parameters that a model has in addition at its end.
 
     Args:
@@ -52,7 +52,7 @@ def extended(layout: Layout, found: Layout) -> Layout:
     return Layout((*layout.names, *more), (*layout.shapes, *more.values()))
 
 
-def grown(model: nn.Module, bank: GraftBank, layout: Layout, base: BaseIdentity) -> Switch:
+def extend_bank(model: nn.Module, bank: GraftBank, layout: Layout, base: BaseIdentity) -> Switch:
     """Make the switch of a bank on a model that has more parameters than the bank knows.
 
     Args:

@@ -34,22 +34,22 @@ from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
 from cl_graft.runtime.error_context import about_task
-from cl_graft.strategies.experience_tasks import Problems
+from cl_graft.strategies.experience_entries import ExperienceEntries
+from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import (
     FirstValues,
     HeldHeads,
-    carrier_of,
     graftable_outside_heads,
     head_paths,
     load_head_,
     open_heads_,
+    unwrap_model,
 )
-from cl_graft.strategies.host_checks import check_model, check_plugins
 from cl_graft.strategies.loop.divergence import check_loss
 from cl_graft.strategies.loop.phase_reports import PhaseReports, cost
-from cl_graft.strategies.model_growth import extended, grown, in_order
-from cl_graft.strategies.own_entries import OwnEntries
-from cl_graft.strategies.region_training import Session, TaskMetadata
+from cl_graft.strategies.model_growth import extend_bank, extend_layout, reorder_layout
+from cl_graft.strategies.region_training import RegionTraining, TaskMetadata
+from cl_graft.strategies.strategy_checks import check_model, check_plugins
 from cl_graft.strategies.task_labels import TaskLabels, Unprotected, has_labels, label_of
 from cl_graft.training.dense_run import unmeasured
 from cl_graft.training.fine_tuning import freeze_statistics
@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     """Make a strategy learn every task as a graft.
 
-    The host's optimiser object is kept: while an experience trains, its first group holds the
+    The strategy's optimiser object is kept: while an experience trains, its first group holds the
     region's vector and the head (its learning rate, momentum, weight decay and so on apply to
     them), the other groups are empty, and its state starts empty; afterwards it gets its own
     parameters back. Plugins that reach into ``model.parameters()`` in a step (EWC, RWalk, A-GEM and
@@ -124,7 +124,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self.passes: dict[int, dict[str, Passes]] = {}
         self._metadata = dict(metadata or {})
         metrics = {label: own.metric for label, own in self._metadata.items()}
-        self._problems = Problems(dev, metrics, task_labels=task_labels)
+        self._tasks = ExperienceTasks(dev, metrics, task_labels=task_labels)
         self._task_labels: TaskLabels = task_labels
         self._identity = identity
         self._keep = keep
@@ -133,9 +133,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._on_entry = on_entry
         self._progress = progress
         self._switch: Switch | None = None
-        self._session: Session | None = None
+        self._training: RegionTraining | None = None
         self._number = -1
-        self._own = OwnEntries()
+        self._own = ExperienceEntries()
         self._away: tuple[int | None, dict[int, HeldHeads]] | None = None
         self._first = FirstValues()
         self._unprotected = Unprotected()
@@ -155,7 +155,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """Set the rows for choosing aside, before the strategy makes its loader."""
         label = self._label(strategy)
         if label is not None:
-            self._problems.set_aside_(strategy, label=label, seed=self.settings.seed)
+            self._tasks.set_aside_(strategy, label=label, seed=self.settings.seed)
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Find the task's region and hand what is free of it to the strategy's optimiser."""
@@ -165,10 +165,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             return
         check_model(strategy.model)
         check_plugins(strategy)
-        carrier = carrier_of(strategy.model)
-        switch = self._grown(carrier, self._open(carrier))
+        model = unwrap_model(strategy.model)
+        switch = self._extend(model, self._open(model))
         switch.verify()
-        self._first.begin_(carrier, switch.bank)
+        self._first.begin_(model, switch.bank)
         task = self._problem(strategy, label, switch.bank)
         settings = self._by_label.get(label, self.settings)
         name = self._name(label)
@@ -189,9 +189,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             )
         free = switch.bank.free(found.region)
         switch.to(_latest(switch.bank))
-        self._session = Session(
+        self._training = RegionTraining(
             strategy,
-            carrier,
+            model,
             switch,
             label=label,
             free=free,
@@ -212,49 +212,49 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         """Make the epoch's data order a function of (seed, task, epoch)."""
-        if self._session is not None:
+        if self._training is not None:
             self._home()
-            self._session.seed("epoch", strategy.clock.train_exp_epochs)
+            self._training.seed("epoch", strategy.clock.train_exp_epochs)
 
     def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Undo what an interrupted evaluation left, and seed the step's dropout."""
-        if self._session is not None:
+        if self._training is not None:
             self._home()
-            self._session.seed("step", strategy.clock.train_exp_iterations)
+            self._training.seed("step", strategy.clock.train_exp_iterations)
 
     def before_forward(self, strategy: Any, **kwargs: Any) -> None:
         """Keep running statistics (BatchNorm) frozen; see what another plugin wrote."""
-        if self._session is not None:
-            self._session.read_()
+        if self._training is not None:
+            self._training.read_()
             freeze_statistics(strategy.model)
 
     def after_update(self, strategy: Any, **kwargs: Any) -> None:
         """Write the region's new values into the frozen weights, if the loss was finite."""
-        if self._session is not None:
-            with about_task(self._name(self._session.label)):
+        if self._training is not None:
+            with about_task(self._name(self._training.label)):
                 check_loss(strategy, phase="region training")
-            self._session.write_()
+            self._training.write_()
 
     def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Look at dev where the settings ask for it."""
-        if self._session is not None:
+        if self._training is not None:
             self._home()
-            with about_task(self._name(self._session.label)):
-                self._session.look(rows=len(strategy.mb_y))
+            with about_task(self._name(self._training.label)):
+                self._training.end_step(rows=len(strategy.mb_y))
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Turn the trained region into an entry of the bank."""
-        session = self._session
-        if session is None:
+        training = self._training
+        if training is None:
             return
         self._home()
-        self._session = None
-        metadata = self._metadata.get(session.label, TaskMetadata(self._name(session.label)))
+        self._training = None
+        metadata = self._metadata.get(training.label, TaskMetadata(self._name(training.label)))
         with about_task(metadata.name):
-            self.bank = session.commit(metadata)
-        self._own.add(strategy.experience, label=session.label, position=len(self.bank) - 1)
-        self.seconds[session.label] = session.seconds
-        self.passes[session.label] = session.passes
+            self.bank = training.commit(metadata)
+        self._own.add(strategy.experience, label=training.label, position=len(self.bank) - 1)
+        self.seconds[training.label] = training.seconds
+        self.passes[training.label] = training.passes
         if self._on_entry:
             self._on_entry(self.bank)
 
@@ -270,20 +270,20 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """
         if self.bank is None:
             return
-        carrier = carrier_of(strategy.model)
-        switch = self._open(carrier) if self._session is None else self._session.switch
+        model = unwrap_model(strategy.model)
+        switch = self._open(model) if self._training is None else self._training.switch
         label = label_of(strategy.experience, self._task_labels)
         position = None if label is None else self.position_of(strategy.experience, label=label)
-        if self._session is not None:
+        if self._training is not None:
             if position is None or self._trains(strategy.experience, label):
                 return
-            self._session.leave()
+            self._training.leave()
         self._away = switch.position, {}
         switch.to(_latest(switch.bank) if position is None else position)
         if position is None:
-            self._hold_heads(carrier, label)
+            self._hold_heads(model, label)
         else:
-            self._load_head_(carrier, switch.bank.entries[position], _classes(strategy.experience))
+            self._load_head_(model, switch.bank.entries[position], _classes(strategy.experience))
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Give the model back as it was."""
@@ -296,20 +296,20 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     # For a loop that is taken up in its middle (`Resuming`).
 
     def loop_state(self) -> State:
-        """Return what the open session holds beside the values that the optimiser trains."""
-        return self._session.state() if self._session is not None else ({}, {})
+        """Return what the open training holds beside the values that the optimiser trains."""
+        return self._training.state() if self._training is not None else ({}, {})
 
     def load_loop_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Go on where another session of the same task stood."""
-        if self._session is not None:
-            self._session.load_state_(tensors, values)
+        """Go on where another training of the same task stood."""
+        if self._training is not None:
+            self._training.load_state_(tensors, values)
 
     # What a user may call.
 
     @property
     def learning(self) -> bool:
         """Whether an experience is training."""
-        return self._session is not None
+        return self._training is not None
 
     def carry(self, model: nn.Module, position: int | None) -> None:
         """Make the model carry entry `position` of the bank, head included; None: the base.
@@ -318,12 +318,12 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             ValueError: If there is no bank yet, or while an experience is training.
             WrongBase: If the model is not the bank's base.
         """
-        if self.bank is None or self._session is not None:
+        if self.bank is None or self._training is not None:
             raise ValueError("carry needs a learned task, and no experience in training")
-        carrier = carrier_of(model)
-        self._open(carrier).to(position)
+        unwrapped = unwrap_model(model)
+        self._open(unwrapped).to(position)
         if position is not None:
-            self._load_head_(carrier, self.bank.entries[position])
+            self._load_head_(unwrapped, self.bank.entries[position])
 
     def position_of(self, experience: Any, *, label: int) -> int | None:
         """Return the entry that answers an experience: its own, else the label's latest.
@@ -346,9 +346,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         The next call of `train` does so by itself.
         """
         self._home()
-        if self._session is not None:
-            self._session.abandon()
-            self._session = None
+        if self._training is not None:
+            self._training.abandon()
+            self._training = None
 
     def attach(self, model: nn.Module) -> None:
         """Check that a model is the base of the bank given at construction.
@@ -359,7 +359,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             WrongArchitecture: If the bank belongs to a model with other parameters.
             WrongBase: If it belongs to other weights.
         """
-        self._open(carrier_of(model))
+        self._open(unwrap_model(model))
 
     # Internals.
 
@@ -370,32 +370,32 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             self._away = None
             for held in heads.values():
                 held.put_back_()
-            if self._switch is not None and self._session is None:
+            if self._switch is not None and self._training is None:
                 self._switch.to(position)
-        if self._session is not None:
-            self._session.home()
+        if self._training is not None:
+            self._training.home()
 
     def _trains(self, experience: Any, label: int | None) -> bool:
         """Tell whether an experience, or the training one it belongs to, is in training."""
-        if self._session is None or label is None or self._session.label != label:
+        if self._training is None or label is None or self._training.label != label:
             return False
         # Without an entry of its own it is not told from the one in training.
         same = int(experience.current_experience) == self._number
         return same or self._own.find(experience, label=label) is None
 
-    def _load_head_(self, carrier: nn.Module, entry: Entry, classes: int = 0) -> None:
+    def _load_head_(self, model: nn.Module, entry: Entry, classes: int = 0) -> None:
         """Give a task's head the values of an entry; an evaluation puts back what was there."""
-        self._hold_heads(carrier, entry.label)
-        load_head_(carrier, entry, classes=classes)
+        self._hold_heads(model, entry.label)
+        load_head_(model, entry, classes=classes)
 
-    def _hold_heads(self, carrier: nn.Module, label: int | None) -> None:
+    def _hold_heads(self, model: nn.Module, label: int | None) -> None:
         if self._away is not None and label is not None and label not in self._away[1]:
-            self._away[1][label] = HeldHeads(carrier, label)
+            self._away[1][label] = HeldHeads(model, label)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what belongs to the process: callbacks and an open session."""
+        """Leave out what belongs to the process: callbacks and an open training."""
         return self.__dict__ | {
-            "_session": None,
+            "_training": None,
             "_away": None,
             "_cache": None,
             "_checkpoints": None,
@@ -403,13 +403,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             "_progress": None,
         }
 
-    def _open(self, carrier: nn.Module) -> Switch:
-        if self._switch is not None and self._switch.model is carrier:
+    def _open(self, model: nn.Module) -> Switch:
+        if self._switch is not None and self._switch.model is model:
             return self._switch
-        paths = head_paths(carrier)
-        layout = self._layout(carrier)
+        paths = head_paths(model)
+        layout = self._layout(model)
         if self.bank is None:
-            self.bank = GraftBank(layout, self._identify(carrier, paths), self.settings.mode)
+            self.bank = GraftBank(layout, self._identify(model, paths), self.settings.mode)
         elif self.bank.layout != layout:
             raise WrongArchitecture(
                 f"the bank belongs to a model with {self.bank.layout.total} graftable coordinates "
@@ -425,18 +425,18 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if not known.weights_sha256:
             known = self._identity or known
             known = replace(known, metadata={**known.metadata, "heads": list(paths)})
-        self._switch = Switch(carrier, self.bank, base=known)
-        open_heads_(carrier, self.bank)
+        self._switch = Switch(model, self.bank, base=known)
+        open_heads_(model, self.bank)
         return self._switch
 
-    def _layout(self, carrier: nn.Module) -> Layout:
-        layout = Layout.of(graftable_outside_heads(carrier, keep=self._keep))
-        return layout if self.bank is None else in_order(layout, like=self.bank.layout)
+    def _layout(self, model: nn.Module) -> Layout:
+        layout = Layout.of(graftable_outside_heads(model, keep=self._keep))
+        return layout if self.bank is None else reorder_layout(layout, like=self.bank.layout)
 
-    def _grown(self, carrier: nn.Module, switch: Switch) -> Switch:
+    def _extend(self, model: nn.Module, switch: Switch) -> Switch:
         """Take in parameters that the model got since its last task, as new coordinates."""
         bank = switch.bank
-        layout = extended(bank.layout, self._layout(carrier))
+        layout = extend_layout(bank.layout, self._layout(model))
         if layout == bank.layout:
             return switch
         if self._identity is not None:
@@ -445,22 +445,22 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
                 "`identity` describes its base without them; leave `identity` away"
             )
         switch.to(None)
-        base = self._identify(carrier, head_paths(carrier))
-        self._switch = grown(carrier, bank, layout, base)
+        base = self._identify(model, head_paths(model))
+        self._switch = extend_bank(model, bank, layout, base)
         self.bank = self._switch.bank
         return self._switch
 
-    def _identify(self, carrier: nn.Module, paths: tuple[str, ...]) -> BaseIdentity:
-        dtypes = {p.dtype for p in graftable_outside_heads(carrier).values()}
+    def _identify(self, model: nn.Module, paths: tuple[str, ...]) -> BaseIdentity:
+        dtypes = {p.dtype for p in graftable_outside_heads(model).values()}
         dtype = next(iter(dtypes)) if len(dtypes) == 1 else torch.float32
-        found = identify(carrier, heads=paths, dtype=str(dtype).removeprefix("torch."))
+        found = identify(model, heads=paths, dtype=str(dtype).removeprefix("torch."))
         given = self._identity
         if given is None or given.weights_sha256:
             return given or found
         return replace(given, metadata={**found.metadata, **given.metadata})
 
     def _problem(self, strategy: Any, label: int, bank: GraftBank) -> LearnableTask:
-        task = self._problems.of(
+        task = self._tasks.make(
             strategy,
             strategy.experience,
             label=label,

@@ -1,8 +1,7 @@
-"""One task in training: the region is open, the host's loop runs.
+"""The training of one task's region, while the strategy's own loop runs.
 
-A session starts with the model carrying the bank's prefix and ends in `commit` (a new entry) or
-`abandon` (as if the task had never come). In between, evaluation may send the model to another
-task's answer and back.
+It starts with the bank's prefix in the model and ends with `commit` (a new entry) or `abandon` (all
+as before). In between, evaluation may put another task's answer into the model and take it out.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.region_parameters import RegionParameters
 
-__all__ = ["Session", "TaskMetadata"]
+__all__ = ["RegionTraining", "TaskMetadata"]
 
 _RECORDED_ROWS = 8
 
@@ -69,8 +68,8 @@ class TaskMetadata:
             raise InputError(f"no bank can record the task {self.name[:80]!r}: {error}") from error
 
 
-class Session:
-    """Hold a task's open region while the host's loop trains it.
+class RegionTraining:
+    """Hold a task's region while the strategy's loop trains it.
 
     Attributes:
         switch: What moves the model from one answer to another.
@@ -79,7 +78,7 @@ class Session:
     def __init__(
         self,
         strategy: Any,
-        carrier: nn.Module,
+        model: nn.Module,
         switch: Switch,
         *,
         label: int,
@@ -92,7 +91,7 @@ class Session:
         self.label = label
         self.seconds = dict(found.seconds)
         self.passes = {**found.passes, "region": Passes()}
-        self._carrier = carrier
+        self._unwrapped = model
         self.switch = switch
         self._position = switch.position
         self._found = found
@@ -102,13 +101,13 @@ class Session:
         self._away = False
         self._started = time.perf_counter()
         self._seed = derive(settings.seed, task.content, "region")
-        self._rest = _hash_rest(carrier)
-        self._base = extract(carrier, free)
+        self._rest = _hash_rest(model)
+        self._base = extract(model, free)
         self._model = strategy.model
         self._head_before = snapshot(task.head)
         starts_tuned = settings.region_start == "tuned" or not settings.retrain
         if starts_tuned and found.dense.tuned:
-            write_(carrier, gather(found.dense.tuned, free))
+            write_(model, gather(found.dense.tuned, free))
         copy_(task.head, found.dense.head)
         self._until_closed = ExitStack()
         # No open `with` block: one that is forgotten ends, and seeds, when memory is freed.
@@ -116,8 +115,8 @@ class Session:
         self._until_closed.enter_context(only_training(strategy.model))
         if not settings.region_dropout:
             self._until_closed.enter_context(dropout_off(strategy.model))
-        self._live = self._until_closed.enter_context(RegionParameters(carrier, free))
-        self._heads = HeldHeads(carrier, label, values=False)
+        self._live = self._until_closed.enter_context(RegionParameters(model, free))
+        self._heads = HeldHeads(model, label, values=False)
         head_parameters = list(task.head.values())
         for parameter in head_parameters:
             parameter.requires_grad_(True)
@@ -141,8 +140,8 @@ class Session:
         self._live.write_()
         self._seen = self._versions()
 
-    def look(self, *, rows: int) -> None:
-        """Count a step; every `look_every` steps score dev and remember the best values."""
+    def end_step(self, *, rows: int) -> None:
+        """Count a step; every `look_every` steps score dev and keep the best values."""
         self._steps += 1
         self.passes["region"] += Passes(forward_backward=rows)
         every = self._settings.look_every
@@ -150,7 +149,7 @@ class Session:
             self._remember()
 
     def state(self) -> State:
-        """Return what the session holds beside the values that the optimiser trains."""
+        """Return what is held beside the values that the optimiser trains."""
         score, vector, head = self._best or (None, None, {})
         tensors = joined(
             best={"vector": vector} if vector is not None else {},
@@ -160,7 +159,7 @@ class Session:
         return tensors, {"steps": self._steps, "passes": passes, "score": score}
 
     def load_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Go on where another session of the task stood, with the values that are trained now."""
+        """Take over the state of another training of the task, but for the trained values."""
         self._steps = values["steps"]
         self.passes["region"] = Passes(**values["passes"])
         if values["score"] is not None:
@@ -183,7 +182,7 @@ class Session:
         """Carry the prefix alone, so that the switch may be moved for an evaluation."""
         foreign = self._versions() != self._seen
         self.read_()
-        write_(self._carrier, self._base)
+        write_(self._unwrapped, self._base)
         if not foreign:
             self.switch.accept()
         self._away = True
@@ -197,11 +196,11 @@ class Session:
             self.write_()
 
     def commit(self, metadata: TaskMetadata) -> GraftBank:
-        """Close the session and return the bank with the task's entry.
+        """End the training and return the bank with the task's entry.
 
         Raises:
             RuntimeError: If any bit outside the region and the head changed in training.
-            DivergedError: If a value of the region or the head is NaN or infinite; the session is
+            DivergedError: If a value of the region or the head is NaN or infinite; the training is
                 abandoned then.
         """
         self.home()
@@ -217,7 +216,7 @@ class Session:
         self._close()
         self._model.eval()
         self._check_rest()
-        write_(self._carrier, owned)
+        write_(self._unwrapped, owned)
         bank = self.switch.bank
         layout = bank.layout
         self.seconds["region"] = time.perf_counter() - self._started
@@ -227,11 +226,11 @@ class Session:
             label=self.label,
             owned=owned,
             lost=found.region - owned.region,
-            head=head_state(self._carrier, self.label),
+            head=head_state(self._unwrapped, self.label),
             standalone=gather(found.dense.tuned, found.region)
             if self._settings.keep_standalone and found.dense.tuned
             else None,
-            weights_sha256=hash_tensors(named(self._carrier, layout)),
+            weights_sha256=hash_tensors(named(self._unwrapped, layout)),
             recorded_batch=self._recorded_batch(),
             metadata={
                 **metadata.metadata,
@@ -249,7 +248,7 @@ class Session:
         return grown
 
     def abandon(self) -> None:
-        """Put model, head, optimiser and generator back to how the session found them."""
+        """Put model, head, optimiser and generator back as they were before."""
         self._close()
         copy_(self._task.head, self._head_before)
 
@@ -257,18 +256,18 @@ class Session:
         """Put back everything but the head."""
         self.home()
         self._until_closed.close()
-        write_(self._carrier, self._base)
+        write_(self._unwrapped, self._base)
         for group, parameters in zip(self._optimizer.param_groups, self._groups, strict=True):
             group["params"] = parameters
         self._optimizer.state = defaultdict(dict)
 
     def _check_rest(self) -> None:
         """Raise RuntimeError if a bit outside the region and the heads changed in training."""
-        now = _hash_rest(self._carrier)
+        now = _hash_rest(self._unwrapped)
         changed = [name for name, digest in now.items() if digest != self._rest.get(name)]
         if not changed:
             return
-        parameters = parameters_by_name(self._carrier)
+        parameters = parameters_by_name(self._unwrapped)
         if any(name in parameters for name in changed):
             raise RuntimeError(
                 f"weights outside the region changed while the region trained ({len(changed)} "
@@ -331,10 +330,10 @@ class Session:
         return RecordedBatch(inputs, logits.float().cpu(), environment(self._task.device))
 
 
-def _hash_rest(carrier: nn.Module) -> dict[str, str]:
+def _hash_rest(model: nn.Module) -> dict[str, str]:
     """Hash each parameter and buffer outside the task heads, as the model stands."""
-    prefixes = tuple(f"{path}." if path else "" for path in head_paths(carrier))
-    tensors = tensors_by_name(carrier)
+    prefixes = tuple(f"{path}." if path else "" for path in head_paths(model))
+    tensors = tensors_by_name(model)
     return {
         name: hash_tensors({name: tensor})
         for name, tensor in tensors.items()

@@ -1,8 +1,8 @@
 """Answers without task labels: a router picks the task of every text that is to be answered.
 
-Tasks are learned as ever, with their labels. In evaluation the label of an experience is not
-looked at: the router says of each row which entry it belongs to, and that entry answers it. So an
-answer is one of the labels of all tasks learned so far. A task label that was learned twice has two
+Tasks are learned with their labels. In evaluation the label of an experience is ignored: the router
+picks an entry of the bank for each row, and that entry answers it. So an answer is one of the
+labels of all tasks learned so far. A task label that was learned twice has two
 entries, and the router picks between them as between any others.
 """
 
@@ -22,7 +22,7 @@ from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.model_state import keeping_modes
 from cl_graft.inference.routing_by_features import ClassStatistics
 from cl_graft.models import TaskModel
-from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.multi_head import widened
 from cl_graft.training.examples import Examples
 from cl_graft.training.passes import Passes
@@ -63,7 +63,7 @@ class Router(Protocol):
 
 
 class RoutedText(SupervisedTemplate):
-    """A strategy that is not told in evaluation which task a text belongs to.
+    """A strategy that picks the task of every text by itself in evaluation.
 
     What is evaluated while a task trains is answered with the label given: a router knows finished
     tasks only.
@@ -72,7 +72,7 @@ class RoutedText(SupervisedTemplate):
         learner: Learns the tasks: a plugin.
         router: Picks the tasks; a plugin where it learns, too.
         plugins: More plugins; they run after these.
-        **host: As for `SupervisedTemplate`; the model is a `MultiTaskText`.
+        **template: As for `SupervisedTemplate`; the model is a `MultiTaskText`.
 
     Attributes:
         answered_by: The task label that answered each row of the batch, (n,); None if the label
@@ -80,10 +80,10 @@ class RoutedText(SupervisedTemplate):
     """
 
     def __init__(
-        self, *, learner: Learner, router: Router, plugins: Sequence[Any] = (), **host: Any
+        self, *, learner: Learner, router: Router, plugins: Sequence[Any] = (), **template: Any
     ) -> None:
         own = [plugin for plugin in (learner, router) if isinstance(plugin, SupervisedPlugin)]
-        super().__init__(plugins=[*own, *plugins], **host)
+        super().__init__(plugins=[*own, *plugins], **template)
         self.answered_by: Tensor | None = None
         self.learner = learner
         self.router = router
@@ -190,7 +190,7 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
         return labels, torch.cat(answers)[order]
 
     def _features(self, strategy: Any, x: Tensor) -> Tensor:
-        return cast(TaskModel, carrier_of(strategy.model)).features_at(x, self.depth)
+        return cast(TaskModel, unwrap_model(strategy.model)).features_at(x, self.depth)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what is kept, by name; nothing before the first task."""

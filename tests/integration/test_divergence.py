@@ -55,23 +55,23 @@ def test_values_that_the_last_step_made_infinite_become_no_entry(tiny_bert):
                 vector.grad = torch.full_like(vector, float("inf"))
 
     run = text_learner(tiny_bert, ("sentiment",), plugins=[Explode()])
-    before = bits(run.carrier)
+    before = bits(run.unwrapped)
     with pytest.raises(DivergedError, match="'task0': weights are NaN or infinite after 4 steps"):
         run.strategy.train(run.train_stream[0], eval_streams=[])
     assert not run.plugin.bank.entries
-    assert bits(run.carrier) == before
+    assert bits(run.unwrapped) == before
 
 
 def test_a_look_at_dev_during_region_training_that_cannot_be_scored_names_the_task(tiny_bert):
     run = text_learner(tiny_bert, ("sentiment",), settings=quick(look_every=2))
-    forward, calls = run.carrier.forward, 0
+    forward, calls = run.unwrapped.forward, 0
 
     def poisoned(*inputs, **more):
         return forward(*inputs, **more) * (float("nan") if not torch.is_grad_enabled() else 1.0)
 
     class Late(SupervisedPlugin):
         def after_update(self, strategy, **kwargs) -> None:
-            run.carrier.forward = poisoned
+            run.unwrapped.forward = poisoned
 
     del calls
     run.strategy.plugins.append(Late())

@@ -84,7 +84,7 @@ def test_grafting_with_checkpointing_learns_the_same_graft(tiny_bert):
     def values(recompute: bool) -> torch.Tensor:
         run = text_learner(tiny_bert, settings=quick(look_every=2))
         if recompute:
-            run.carrier.recompute_()
+            run.unwrapped.recompute_()
         run.strategy.train(run.train_stream[0])
         return run.plugin.bank.entries[0].owned
 

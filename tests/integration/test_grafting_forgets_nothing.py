@@ -35,12 +35,12 @@ def test_every_answer_has_the_weights_that_were_recorded_with_its_entry(learned)
     layout = learned.plugin.bank.layout
     for position, entry in enumerate(learned.plugin.bank.entries):
         learned.plugin.carry(learned.model, position)
-        assert hash_tensors(named(learned.carrier, layout)) == entry.weights_sha256
+        assert hash_tensors(named(learned.unwrapped, layout)) == entry.weights_sha256
 
 
 def test_without_its_bank_the_model_is_its_base_again(learned, tiny_bert):
     learned.plugin.carry(learned.model, None)
-    assert bits(learned.carrier) == bits(text_learner(tiny_bert).carrier)
+    assert bits(learned.unwrapped) == bits(text_learner(tiny_bert).unwrapped)
 
 
 def test_every_entry_answers_its_recorded_batch_with_the_same_bits(learned):
@@ -73,15 +73,15 @@ def test_an_isolated_task_is_the_same_whatever_came_before_it(tiny_bert):
 def test_an_evaluation_leaves_the_model_where_it_was(tiny_bert):
     run = text_learner(tiny_bert)
     run.strategy.train(run.train_stream)
-    before = bits(run.carrier)
+    before = bits(run.unwrapped)
     run.strategy.eval(run.test_stream)
-    assert bits(run.carrier) == before
+    assert bits(run.unwrapped) == before
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_half_precision_keeps_its_bits_too(tiny_bert, dtype):
     run = text_learner(tiny_bert, dtype=dtype).learn()
-    assert {p.dtype for p in run.carrier.backbone.parameters()} == {getattr(torch, dtype)}
+    assert {p.dtype for p in run.unwrapped.backbone.parameters()} == {getattr(torch, dtype)}
     assert run.scores.logit_hash(1, 0) == run.scores.logit_hash(0, 0)
     assert run.scores.logit_hash(0, 0) != run.scores.logit_hash(-1, 0)
     assert run.plugin.bank.entries[0].owned.values.dtype == getattr(torch, dtype)

@@ -43,9 +43,9 @@ from cl_graft.strategies import (
     StopDiverged,
     TextBatches,
 )
-from cl_graft.strategies.host_checks import reads_parameters
 from cl_graft.strategies.loop.resuming import Resuming
 from cl_graft.strategies.methods.penalties.rwalk import RWalkOnHeads
+from cl_graft.strategies.strategy_checks import reads_parameters
 from cl_graft.strategies.stream_scores import StreamScores
 
 

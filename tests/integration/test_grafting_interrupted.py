@@ -196,7 +196,7 @@ def test_an_exception_in_an_evaluation_between_tasks_leaves_the_answers_alone(
 def test_an_interrupted_task_can_be_given_up_by_hand(tiny_bert):
     run = text_learner(tiny_bert)
     run.strategy.train(run.train_stream[0])
-    before = bits(run.carrier)
+    before = bits(run.unwrapped)
     groups = [list(map(id, g["params"])) for g in run.strategy.optimizer.param_groups]
     run.strategy.plugins.insert(1, Trip("after_update", experience=1, call=2))
     with pytest.raises(RuntimeError, match="tripped"):
@@ -204,7 +204,7 @@ def test_an_interrupted_task_can_be_given_up_by_hand(tiny_bert):
     with pytest.raises(ValueError, match="no experience in training"):
         run.plugin.carry(run.model, 0)
     run.plugin.abandon()
-    assert bits(run.carrier) == before
+    assert bits(run.unwrapped) == before
     held = [list(map(id, g["params"])) for g in run.strategy.optimizer.param_groups]
     assert [ids[: len(groups[0])] for ids in held] == groups
     run.plugin.carry(run.model, 0)
@@ -313,7 +313,7 @@ def test_a_session_that_is_forgotten_leaves_the_generator_alone_when_memory_is_f
         run.strategy.train(run.train_stream[0])
     torch.manual_seed(5)
     before = torch.get_rng_state()
-    run.plugin._session = None
+    run.plugin._training = None
     del run
     gc.collect()
     assert torch.equal(torch.get_rng_state(), before)

@@ -87,11 +87,11 @@ def test_the_optimizer_gets_its_own_parameters_back(tiny_bert, optimizer):
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_no_bit_outside_the_regions_changes(tiny_bert, optimizer):
     run = text_learner(tiny_bert, optimizer=optimizer)
-    before = base_tensors(run.carrier)
+    before = base_tensors(run.unwrapped)
     run.learn()
     layout = run.plugin.bank.layout
     owned = run.plugin.bank.owned().masks()
-    after = base_tensors(run.carrier)
+    after = base_tensors(run.unwrapped)
     assert before.keys() == after.keys()
     for name, tensor in before.items():
         changed = tensor != after[name]
@@ -100,13 +100,13 @@ def test_no_bit_outside_the_regions_changes(tiny_bert, optimizer):
         else:
             assert not changed.any()
     run.plugin.carry(run.model, None)
-    assert all(torch.equal(before[n], t) for n, t in base_tensors(run.carrier).items())
+    assert all(torch.equal(before[n], t) for n, t in base_tensors(run.unwrapped).items())
 
 
 def test_a_head_of_a_finished_task_is_frozen(tiny_bert):
     run = text_learner(tiny_bert, optimizer=adamw).learn()
     entry = run.plugin.bank.entries[0]
-    now = run.carrier.heads["0"].state_dict()
+    now = run.unwrapped.heads["0"].state_dict()
     assert all(torch.equal(now[name], kept) for name, kept in entry.head.items())
 
 

@@ -103,7 +103,7 @@ def test_a_region_can_start_at_the_values_of_the_independent_run():
             settings=quick(region_start=start, keep_standalone=True),
             optimizer=lambda model: torch.optim.SGD(model.parameters(), lr=1e-12),
         )
-        base = {n: p.detach().clone() for n, p in run.carrier.named_parameters()}
+        base = {n: p.detach().clone() for n, p in run.unwrapped.named_parameters()}
         run.strategy.train(run.train_stream[0])
         runs[start] = run.plugin.bank.entries[0]
     assert torch.allclose(runs["tuned"].owned.values, runs["tuned"].standalone.values)
@@ -168,7 +168,7 @@ def test_a_task_head_is_warm_before_its_region_trains(tiny_bert):
         tiny_bert, ("sentiment",), settings=quick(localizer="base_gradient", warmup_rows=64)
     )
     run.model.adaptation(run.train_stream[0])
-    first = run.carrier.heads["0"].weight.detach().clone()
+    first = run.unwrapped.heads["0"].weight.detach().clone()
     run.strategy.optimizer.param_groups[0]["lr"] = 0.0
     run.strategy.train(run.train_stream)
     assert not torch.equal(run.plugin.bank.entries[0].head["weight"], first)

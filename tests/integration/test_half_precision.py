@@ -27,7 +27,7 @@ HALF = ["bf16", "fp16"]
 def test_grafting_learns_and_forgets_nothing(tiny_bert, precision):
     plugins = [ScaleLoss(LossScale())] if precision == "fp16" else []
     run = text_learner(tiny_bert, precision=precision, plugins=plugins).learn()
-    assert {p.dtype for p in run.carrier.parameters()} == {torch.float32}
+    assert {p.dtype for p in run.unwrapped.parameters()} == {torch.float32}
     assert run.scores.logit_hash(1, 0) == run.scores.logit_hash(0, 0)
     assert run.scores.logit_hash(0, 0) != run.scores.logit_hash(-1, 0)
     for entry in run.plugin.bank.entries:

@@ -9,7 +9,7 @@ from avalanche.models import MTSimpleMLP, SimpleMLP
 from tiny_streams import learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
 
 from cl_graft.metrics import backward_transfer, forgetting
-from cl_graft.strategies.own_entries import OwnEntries
+from cl_graft.strategies.experience_entries import ExperienceEntries
 from cl_graft.strategies.routing import AnswerRouter, FeatureRouter, RoutedText
 
 
@@ -146,7 +146,7 @@ def test_another_benchmark_with_the_same_labels_and_numbers_is_told_apart():
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda own: pickle.loads(pickle.dumps(own))])
 def test_copies_go_on_with_the_benchmarks_that_they_meet(copied):
     benchmark = vector_stream(labels=[0, 1, 0])
-    own = OwnEntries()
+    own = ExperienceEntries()
     for position, experience in enumerate(benchmark.streams["train"]):
         own.add(experience, label=int(experience.task_label), position=position)
     again = copied(own)

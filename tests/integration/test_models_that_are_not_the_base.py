@@ -20,7 +20,7 @@ from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.graft import named, write_
 from cl_graft.grafts.hashing import hash_tensors, model_sha256
 from cl_graft.inference.task_switch import Switch
-from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.heads import unwrap_model
 
 
 class Blocks(nn.Module):
@@ -316,7 +316,7 @@ def test_a_text_bank_is_refused_on_a_trained_model_and_answered_on_its_base(tiny
     bank = load_bank(tmp_path / "bank")
     fresh = text_learner(tiny_bert, grafting={"bank": bank})
     assert fresh.hashes() == expected
-    model = carrier_of(run.model)
+    model = unwrap_model(run.model)
     run.plugin.carry(run.model, 1)
     del run, fresh
     gc.collect()

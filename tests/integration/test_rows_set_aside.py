@@ -71,7 +71,7 @@ def test_the_session_chooses_by_the_rows_that_the_loop_never_sees():
 
     class Session(SupervisedPlugin, supports_distributed=True):
         def before_training_iteration(self, strategy, **kwargs):
-            dev = run.plugin._session._task.dev
+            dev = run.plugin._training._task.dev
             chosen_on.update(key(row) for row in dev.batch(range(len(dev)))[0])
 
     run.strategy.plugins.append(Session())

@@ -20,7 +20,7 @@ from torch import nn
 
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import ClipGradient, SplitBatches, TextBatches
-from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.heads import unwrap_model
 
 
 class Seen(SupervisedPlugin, supports_distributed=True):
@@ -74,8 +74,8 @@ def main(kind: str, checkpoint: str, out: str) -> None:
         "owned": [len(entry.owned.region) for entry in bank.entries],
         "coordinates": [entry.owned.region.index.tolist() for entry in bank.entries],
         "values": [entry.owned.values.tolist() for entry in bank.entries],
-        "weights": hash_tensors(dict(carrier_of(made.model).named_parameters())),
-        "parameters": sum(p.numel() for p in carrier_of(made.model).parameters()),
+        "weights": hash_tensors(dict(unwrap_model(made.model).named_parameters())),
+        "parameters": sum(p.numel() for p in unwrap_model(made.model).parameters()),
     }
     Path(out, f"{kind}-{dist.get_world_size()}-{rank}.json").write_text(json.dumps(facts))
     dist.destroy_process_group()

@@ -150,19 +150,19 @@ def test_without_labels_later_classes_take_over(still_bert, tmp_path):
 
 
 def test_one_head_is_asked_once_for_rows_of_several_tasks(still_bert):
-    carrier = load_model(str(still_bert)).model
-    head = linear_head(carrier.hidden_size, 3, seed=0)
-    model = MultiTaskText(carrier, lambda label: head, one_head=True).eval()
+    unwrapped = load_model(str(still_bert)).model
+    head = linear_head(unwrapped.hidden_size, 3, seed=0)
+    model = MultiTaskText(unwrapped, lambda label: head, one_head=True).eval()
     for label in range(2):
-        carrier.add_head(label, head)
+        unwrapped.add_head(label, head)
     ids = torch.randint(5, 50, (4, 9), generator=torch.Generator().manual_seed(0))
     rows = torch.stack([ids, torch.ones_like(ids)], dim=1)
     asked = []
-    carrier.register_forward_hook(lambda *_: asked.append(1))
+    unwrapped.register_forward_hook(lambda *_: asked.append(1))
     mixed = model(rows, torch.tensor([0, 1, 0, 1]))
     assert asked == [1]
     assert torch.equal(mixed, model(rows, 0))
-    assert sum(p.numel() for p in carrier.heads.parameters()) == 3 * (carrier.hidden_size + 1)
+    assert sum(p.numel() for p in unwrapped.heads.parameters()) == 3 * (unwrapped.hidden_size + 1)
 
 
 def test_a_run_without_labels_goes_on_where_it_was(still_bert, tmp_path):

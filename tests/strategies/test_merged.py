@@ -8,7 +8,7 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.graft import extract, named
 from cl_graft.grafts.merging import merge_grafts, standalone_grafts
 from cl_graft.storage import load_bank
-from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.methods.merging import MergingPlugin
 from cl_graft.strategies.registry import STRATEGIES
 from cl_graft.strategies.stored_bytes import find_plugin
@@ -27,7 +27,7 @@ def test_what_is_merged_are_the_standalone_grafts_of_a_bank(kept_strategy, small
 def test_a_bank_is_merged_as_the_strategy_merges(kept_strategy, small_runs):
     strategy = kept_strategy("merging_by_ties", keep=0.5, coefficient=0.7)
     bank = load_bank(small_runs.folder("grafting", **STANDALONE) / "bank")
-    base = named(carrier_of(strategy.model), bank.layout)
+    base = named(unwrap_model(strategy.model), bank.layout)
     found = merge_grafts(standalone_grafts(bank), base, rule="ties", coefficient=0.7, keep=0.5)
     assert found.same_bits(find_plugin(strategy, MergingPlugin).merged)
 
@@ -40,13 +40,13 @@ def test_a_bank_without_standalone_grafts_cannot_be_merged(small_runs):
 
 def test_every_task_is_answered_by_one_encoder_and_the_base_comes_back(kept_strategy):
     strategy = kept_strategy("merging_by_localize_and_stitch")
-    plugin, carrier = find_plugin(strategy, MergingPlugin), carrier_of(strategy.model)
-    before = extract(carrier, plugin.merged.region)
+    plugin, model = find_plugin(strategy, MergingPlugin), unwrap_model(strategy.model)
+    before = extract(model, plugin.merged.region)
     for position in (0, 1):
         plugin.carry(strategy.model, position)
-        assert extract(carrier, plugin.merged.region).same_bits(plugin.merged)
+        assert extract(model, plugin.merged.region).same_bits(plugin.merged)
     plugin.carry(strategy.model, None)
-    assert extract(carrier, plugin.merged.region).same_bits(before)
+    assert extract(model, plugin.merged.region).same_bits(before)
     assert not before.same_bits(plugin.merged)
 
 

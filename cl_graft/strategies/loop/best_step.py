@@ -15,7 +15,7 @@ from torch import Tensor
 from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.grafts.model_state import keeping_modes
 from cl_graft.runtime.checkpoints import State
-from cl_graft.strategies.experience_tasks import Problems
+from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.training.fine_tuning import beats, evaluated_steps
 
 __all__ = ["KeepBest"]
@@ -64,7 +64,7 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
         self.first = 0
         self.rows = 0
         self.chosen: dict[int, tuple[int, float]] = {}
-        self._problems = Problems(dev, metrics)
+        self._tasks = ExperienceTasks(dev, metrics)
         self._seed = seed
         self._best: dict[str, Tensor] = {}
         self._found: tuple[int, float] | None = None
@@ -74,7 +74,7 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
     def before_train_dataset_adaptation(self, strategy: Any, **kwargs: Any) -> None:
         """Set the rows for choosing aside, before the strategy makes its loader."""
         if self.evaluations > 1:
-            self._problems.set_aside_(strategy, label=_label(strategy), seed=self._seed)
+            self._tasks.set_aside_(strategy, label=_label(strategy), seed=self._seed)
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Begin with nothing kept."""
@@ -120,10 +120,10 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
             return
         with keeping_modes(strategy.model):
             strategy.model.eval()
-            scores = [self._problems.dev_score(strategy, label) for label in self.labels]
+            scores = [self._tasks.dev_score(strategy, label) for label in self.labels]
         score = sum(scores) / len(scores)
         self._scored = step
-        self.rows += sum(len(self._problems.dev_rows(strategy, label)) for label in self.labels)
+        self.rows += sum(len(self._tasks.dev_rows(strategy, label)) for label in self.labels)
         if self._found is not None and not beats(score, self._found[1]):
             return
         self._found = step, score

@@ -103,8 +103,8 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
         summed, self.bytes_a_step = _summed(parts)
         known, strategy.loss = summed[0], summed[1].reshape(())
         for place, parameter in enumerate(held):
-            told = float(known[place]) == _processes()
-            parameter.grad = summed[2 + place] if told else None
+            everywhere = float(known[place]) == _processes()
+            parameter.grad = summed[2 + place] if everywhere else None
         if self._whole is not None:
             self._outputs = summed[-1]
 

@@ -30,8 +30,8 @@ from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.storage.elias_fano import packed_size
-from cl_graft.strategies.experience_tasks import Problems
-from cl_graft.strategies.heads import carrier_of, head_state
+from cl_graft.strategies.experience_tasks import ExperienceTasks
+from cl_graft.strategies.heads import head_state, unwrap_model
 from cl_graft.strategies.method import HEAD_PER_TASK, setting
 from cl_graft.strategies.methods.grafting.routed_loop import (
     depth_setting,
@@ -97,7 +97,7 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
             for label, own in settings.items()
         }
         self._identity = identity
-        self._problems = Problems(dev, metrics)
+        self._tasks = ExperienceTasks(dev, metrics)
         self._cache = cache
         self._checkpoints = checkpoints
         self._progress = progress or silent
@@ -123,13 +123,13 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
 
     def carry(self, model: nn.Module, position: int | None) -> None:
         """Make the model carry the merged encoder, whichever entry is asked for; None: the base."""
-        carrier = carrier_of(model)
+        unwrapped = unwrap_model(model)
         if self._base is not None:
-            write_(carrier, self._base)
+            write_(unwrapped, self._base)
             self._base = None
         if position is not None and self.merged is not None:
-            self._base = extract(carrier, self.merged.region)
-            write_(carrier, self.merged)
+            self._base = extract(unwrapped, self.merged.region)
+            write_(unwrapped, self.merged)
 
     def learn_again(self, strategy: Any, experiences: Sequence[Any]) -> None:
         """Learn tasks that another process learned; the cache keeps their dense runs."""
@@ -140,7 +140,7 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
         self.carry(strategy.model, None)
         label = int(experience.task_label)
         base, seed = self._identity.fingerprint, self._settings[label].seed
-        task = self._problems.of(strategy, experience, label=label, base=base, seed=seed)
+        task = self._tasks.make(strategy, experience, label=label, base=base, seed=seed)
         layout = Layout.of(task.parameters)
         found = find_region(
             task,
@@ -153,7 +153,7 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
             raise ValueError("merging needs the values of a dense run, and this localizer has none")
         graft = gather(found.dense.tuned, found.region)
         copy_(task.head, found.dense.head)
-        carrier = carrier_of(strategy.model)
+        model = unwrap_model(strategy.model)
         bank = self.bank or GraftBank(layout, self._identity, "isolated")
         self.bank = bank.append(
             Entry(
@@ -161,13 +161,13 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
                 label=label,
                 owned=graft,
                 lost=Region.empty(layout),
-                head=head_state(carrier, label),
+                head=head_state(model, label),
                 standalone=graft,
             )
         )
         with torch.no_grad():
             grafts = [entry.owned for entry in self.bank.entries]
-            self.merged = self._rule(grafts, named(carrier, layout))
+            self.merged = self._rule(grafts, named(model, layout))
         self.seconds[label] = dict(found.seconds)
         self.passes[label] = dict(found.passes)
 

@@ -79,7 +79,7 @@ def test_the_step_of_naive_is_the_later_of_the_best_on_dev(kept_strategy):
 
     def before(strategy):
         found.extend(watched(strategy))
-        streams.update(find_plugin(strategy, KeepBest)._problems._dev)
+        streams.update(find_plugin(strategy, KeepBest)._tasks._dev)
 
     strategy = kept_strategy("naive", before=before, run_settings=SETTINGS)
     steps, _ = found

@@ -20,8 +20,8 @@ from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.runtime.tensor_names import parameters_by_name
-from cl_graft.strategies.experience_tasks import Problems
-from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.experience_tasks import ExperienceTasks
+from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.method import PICKED_BY_LABEL
 from cl_graft.strategies.methods.grafting.region_loop import GRAFTING_PAPER
 from cl_graft.strategies.registry import register_strategy
@@ -71,7 +71,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
         self.passes: dict[int, dict[str, Passes]] = {}
         self._fine_tuning = dict(fine_tuning)
         self._base = base
-        self._problems = Problems(dev, metrics)
+        self._tasks = ExperienceTasks(dev, metrics)
         self._seed = seed
         self._cache = cache
         self._checkpoints = checkpoints
@@ -91,10 +91,10 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
         own = self._models.get(int(strategy.experience.task_label))
         if own is None:
             return
-        carrier = carrier_of(strategy.model)
-        parameters = parameters_by_name(carrier)
+        model = unwrap_model(strategy.model)
+        parameters = parameters_by_name(model)
         self._away = snapshot({name: parameters[name] for name in own})
-        load_(carrier, own)
+        load_(model, own)
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Put the base back."""
@@ -108,7 +108,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
     def _learn(self, strategy: Any, experience: Any) -> None:
         label = int(experience.task_label)
         base, seed = self._base, self._seed
-        task = self._problems.of(strategy, experience, label=label, base=base, seed=seed)
+        task = self._tasks.make(strategy, experience, label=label, base=base, seed=seed)
         started = time.perf_counter()
         dense = fine_tune_task(
             task,
@@ -126,7 +126,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
     def _home(self, strategy: Any) -> None:
         """Put the base back, also after an evaluation that an exception interrupted."""
         if self._away is not None:
-            load_(carrier_of(strategy.model), self._away)
+            load_(unwrap_model(strategy.model), self._away)
             self._away = None
 
 

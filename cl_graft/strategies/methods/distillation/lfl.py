@@ -10,7 +10,7 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.models import TaskModel
-from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.method import setting
 from cl_graft.strategies.registry import register_strategy
 from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
@@ -32,7 +32,7 @@ class LessForgetfulText(LFLPlugin):
         """Return the features of the model that learns and of its teacher, in their own modes."""
         teacher = cast(nn.Module, self.prev_model)
         teacher.eval()
-        now, then = (cast(TaskModel, carrier_of(each)) for each in (model, teacher))
+        now, then = (cast(TaskModel, unwrap_model(each)) for each in (model, teacher))
         with torch.no_grad():
             before = then.text_features(x)
         return now.text_features(x), before

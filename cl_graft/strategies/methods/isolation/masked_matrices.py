@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
 from cl_graft.models import TaskModel, graftable_parameters
-from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.isolation.own_values import freeze_except_
 from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
@@ -120,28 +120,28 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Start the task's scores."""
         strategy.optimizer.state.clear()
-        carrier = carrier_of(strategy.model)
+        model = unwrap_model(strategy.model)
         trained: dict[str, nn.Parameter] = {}
-        for name, chosen, weight in _parametrized(carrier):
+        for name, chosen, weight in _parametrized(model):
             chosen.fixed = None
             trained[f"{name} scores"] = chosen.scores
             if self.trains_weights:
                 trained[name] = weight
             else:
                 chosen.scores.data.copy_(self._start(weight.detach()))
-        freeze_except_(carrier, trained, label=int(strategy.experience.task_label))
+        freeze_except_(model, trained, label=int(strategy.experience.task_label))
 
     def after_backward(self, strategy: Any, **kwargs: Any) -> None:
         """Let no weight move that an earlier task has chosen."""
         if self.trains_weights and self._taken:
-            for name, _, weight in _parametrized(carrier_of(strategy.model)):
+            for name, _, weight in _parametrized(unwrap_model(strategy.model)):
                 if weight.grad is not None:
                     weight.grad[self._taken[name]] = 0.0
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Keep the task's masks."""
         own: dict[str, Tensor] = {}
-        for name, chosen, _ in _parametrized(carrier_of(strategy.model)):
+        for name, chosen, _ in _parametrized(unwrap_model(strategy.model)):
             mask = chosen.chosen()
             own[name] = pack_bits(mask)
             self._taken[name] = mask | self._taken.get(name, torch.zeros_like(mask))
@@ -150,12 +150,12 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Answer with the task's masks; a task that was not learned is answered as it stands."""
         own = self.masks.get(int(strategy.experience.task_label))
-        for name, chosen, weight in _parametrized(carrier_of(strategy.model)):
+        for name, chosen, weight in _parametrized(unwrap_model(strategy.model)):
             chosen.fixed = None if own is None else unpack_bits(own[name], weight)
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Choose by scores again."""
-        for _, chosen, _ in _parametrized(carrier_of(strategy.model)):
+        for _, chosen, _ in _parametrized(unwrap_model(strategy.model)):
             chosen.fixed = None
 
     def stored_bytes(self, model: nn.Module) -> int:

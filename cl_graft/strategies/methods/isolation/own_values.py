@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.runtime.checkpoints import joined, part_of
-from cl_graft.strategies.heads import carrier_of, heads_of
+from cl_graft.strategies.heads import heads_of, unwrap_model
 from cl_graft.strategies.method import setting
 from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
 from cl_graft.strategies.strategy_inputs import StrategyInputs
@@ -54,8 +54,8 @@ class TrainOnly(SupervisedPlugin, supports_distributed=False):
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Freeze."""
         strategy.optimizer.state.clear()
-        carrier = carrier_of(strategy.model)
-        freeze_except_(carrier, self.choose(carrier), label=int(strategy.experience.task_label))
+        model = unwrap_model(strategy.model)
+        freeze_except_(model, self.choose(model), label=int(strategy.experience.task_label))
 
 
 class OwnValues(TrainOnly, supports_distributed=False):
@@ -82,13 +82,13 @@ class OwnValues(TrainOnly, supports_distributed=False):
         own = self._own(strategy)
         if self._start is None:
             self._start = snapshot(own)
-        load_(carrier_of(strategy.model), self._start)
+        load_(unwrap_model(strategy.model), self._start)
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Keep the task's values, and put the starting ones back."""
         label = int(strategy.experience.task_label)
         self.values[label] = {n: t.cpu() for n, t in snapshot(self._own(strategy)).items()}
-        load_(carrier_of(strategy.model), self._start or {})
+        load_(unwrap_model(strategy.model), self._start or {})
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Carry the task's values; a task that was not learned is answered as it stands."""
@@ -96,30 +96,30 @@ class OwnValues(TrainOnly, supports_distributed=False):
         own = self.values.get(int(strategy.experience.task_label))
         if own is not None:
             self._live = snapshot(self._own(strategy))
-            load_(carrier_of(strategy.model), own)
+            load_(unwrap_model(strategy.model), own)
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Put the live values back."""
         self._home(strategy)
 
     def _own(self, strategy: Any) -> dict[str, nn.Parameter]:
-        return dict(self.choose(carrier_of(strategy.model)))
+        return dict(self.choose(unwrap_model(strategy.model)))
 
     def _home(self, strategy: Any) -> None:
         """Put the live values back, also after an evaluation that an exception interrupted."""
         if self._live is not None:
-            load_(carrier_of(strategy.model), self._live)
+            load_(unwrap_model(strategy.model), self._live)
             self._live = None
 
 
 def freeze_except_(
-    carrier: nn.Module, trained: Mapping[str, nn.Parameter], *, label: int | None
+    model: nn.Module, trained: Mapping[str, nn.Parameter], *, label: int | None
 ) -> None:
     """Let some parameters and one task's head require gradients, and nothing else."""
-    carrier.requires_grad_(False)
+    model.requires_grad_(False)
     for parameter in trained.values():
         parameter.requires_grad_(True)
-    for head in heads_of(carrier, label) if label is not None else ():
+    for head in heads_of(model, label) if label is not None else ():
         head.module.requires_grad_(True)
 
 
@@ -131,8 +131,8 @@ def own_value_bytes(strategy: SupervisedTemplate) -> int:
 def own_value_state(strategy: SupervisedTemplate) -> dict[str, Tensor]:
     """Return all tasks' values and heads."""
     values = find_plugin(strategy, OwnValues).values
-    carrier = carrier_of(strategy.model)
-    heads = {name: p.detach() for name, p in carrier.named_parameters() if "heads." in name}
+    model = unwrap_model(strategy.model)
+    heads = {name: p.detach() for name, p in model.named_parameters() if "heads." in name}
     return joined(heads=heads, **{str(label): own for label, own in values.items()})
 
 
@@ -141,9 +141,9 @@ def load_own_values_(
 ) -> None:
     """Give a new strategy the values and heads of earlier tasks."""
     plugin = find_plugin(strategy, OwnValues)
-    carrier = carrier_of(strategy.model)
-    plugin._start = snapshot(dict(plugin.choose(carrier)))
-    load_(carrier, part_of(tensors, "heads"))
+    model = unwrap_model(strategy.model)
+    plugin._start = snapshot(dict(plugin.choose(model)))
+    load_(model, part_of(tensors, "heads"))
     for experience in experiences:
         label = int(experience.task_label)
         plugin.values[label] = part_of(tensors, str(label))

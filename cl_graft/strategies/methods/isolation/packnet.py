@@ -20,7 +20,7 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.models import graftable_parameters
-from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape, setting
 from cl_graft.strategies.methods.isolation.own_values import freeze_except_
@@ -73,15 +73,15 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
         self._home(strategy)
         if len(self._numbers) == _MOST:
             raise ValueError(f"owners are bytes: PackNet learns {_MOST} tasks at most")
-        carrier = carrier_of(strategy.model)
-        matrices = _matrices(carrier)
+        model = unwrap_model(strategy.model)
+        matrices = _matrices(model)
         if not self.owners:
             self.owners = {
                 name: torch.zeros_like(p, dtype=torch.uint8) for name, p in matrices.items()
             }
-        trained = matrices if self._numbers else graftable_parameters(carrier)
+        trained = matrices if self._numbers else graftable_parameters(model)
         label = int(strategy.experience.task_label)
-        freeze_except_(carrier, trained, label=label)
+        freeze_except_(model, trained, label=label)
         self._pruned = False
         for plugin in strategy.plugins:
             if isinstance(plugin, KeepBest):
@@ -90,7 +90,7 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
     def after_backward(self, strategy: Any, **kwargs: Any) -> None:
         """Let nothing move but free weights, and after pruning the task's own."""
         mine = len(self._numbers) + 1 if self._pruned else _FREE
-        for name, parameter in _matrices(carrier_of(strategy.model)).items():
+        for name, parameter in _matrices(unwrap_model(strategy.model)).items():
             if parameter.grad is not None:
                 parameter.grad[self.owners[name] != mine] = 0.0
 
@@ -113,7 +113,7 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
         if number is None:
             return
         with torch.no_grad():
-            for name, parameter in _matrices(carrier_of(strategy.model)).items():
+            for name, parameter in _matrices(unwrap_model(strategy.model)).items():
                 owner = self.owners[name]
                 later = (owner == _FREE) | (owner > number)
                 self._later[name], self._live[name] = later, parameter[later]
@@ -131,7 +131,7 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
     @torch.no_grad()
     def _prune(self, strategy: Any) -> None:
         number = len(self._numbers) + 1
-        for name, parameter in _matrices(carrier_of(strategy.model)).items():
+        for name, parameter in _matrices(unwrap_model(strategy.model)).items():
             owner = self.owners[name].view(-1)
             flat = parameter.view(-1)
             free = (owner == _FREE).nonzero()[:, 0]
@@ -145,14 +145,14 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
     def _home(self, strategy: Any) -> None:
         """Put the live weights back, also after an evaluation that an exception interrupted."""
         if self._live:
-            matrices = _matrices(carrier_of(strategy.model))
+            matrices = _matrices(unwrap_model(strategy.model))
             for name, values in self._live.items():
                 matrices[name][self._later[name]] = values
             self._live, self._later = {}, {}
 
 
-def _matrices(carrier: nn.Module) -> dict[str, nn.Parameter]:
-    return {name: p for name, p in graftable_parameters(carrier).items() if p.dim() == 2}
+def _matrices(model: nn.Module) -> dict[str, nn.Parameter]:
+    return {name: p for name, p in graftable_parameters(model).items() if p.dim() == 2}
 
 
 @register_strategy(

@@ -9,7 +9,7 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
 from cl_graft.runtime.seeding import derive, seeded
-from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.method import StreamShape, setting
 from cl_graft.strategies.methods.isolation.lora_layers import (
     add_lora_,
@@ -62,7 +62,7 @@ class OrthogonalLoRA(TrainOnly, supports_distributed=False):
         super().before_training_exp(strategy, **kwargs)
         label = int(strategy.experience.task_label)
         with seeded(derive(self.seed, label), "o_lora"):
-            for _, layer in find_lora_layers(carrier_of(strategy.model)):
+            for _, layer in find_lora_layers(unwrap_model(strategy.model)):
                 layer.reset_lora_parameters("default", True)
 
     def before_backward(self, strategy: Any, **kwargs: Any) -> None:
@@ -70,7 +70,7 @@ class OrthogonalLoRA(TrainOnly, supports_distributed=False):
         if not self.bases:
             return
         overlap = torch.zeros((), device=strategy.device)
-        for name, layer in find_lora_layers(carrier_of(strategy.model)):
+        for name, layer in find_lora_layers(unwrap_model(strategy.model)):
             now = layer.lora_A["default"].weight
             overlap = overlap + sum((now @ then.T).abs().sum() for then in self.bases[name])
         strategy.loss = strategy.loss + self.weight * overlap
@@ -78,7 +78,7 @@ class OrthogonalLoRA(TrainOnly, supports_distributed=False):
     @torch.no_grad()
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Add the LoRA to the weights, and keep its A."""
-        for name, layer in find_lora_layers(carrier_of(strategy.model)):
+        for name, layer in find_lora_layers(unwrap_model(strategy.model)):
             now = layer.lora_A["default"].weight
             self.bases.setdefault(name, []).append(now.detach().clone())
             layer.get_base_layer().weight += layer.get_delta_weight("default")

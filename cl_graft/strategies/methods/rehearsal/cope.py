@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from cl_graft.models import TaskModel
 from cl_graft.strategies.benchmark import TextStream
-from cl_graft.strategies.heads import carrier_of
+from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.method import StreamShape, setting
 from cl_graft.strategies.methods.rehearsal.kept_rows import kept_row_bytes, memory_setting
 from cl_graft.strategies.registry import register_strategy
@@ -31,8 +31,8 @@ class OnFeatures(SupervisedTemplate):
 
     def forward(self) -> Tensor:
         """Return features of shape (n, hidden size)."""
-        carrier = cast(TaskModel, carrier_of(self.model))
-        return nn.functional.normalize(carrier.text_features(self.mb_x), dim=1)
+        model = cast(TaskModel, unwrap_model(self.model))
+        return nn.functional.normalize(model.text_features(self.mb_x), dim=1)
 
 
 class PrototypesOfTasks(CoPEPlugin):

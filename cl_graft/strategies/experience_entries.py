@@ -1,4 +1,4 @@
-"""Which entry of a bank an experience was learned into.
+"""The entry of a bank that each experience was learned into.
 
 A task label that comes back is learned into an entry of its own. Each of its experiences is then
 answered by the entry that was learned on it, and not by the label's latest one.
@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 from weakref import WeakKeyDictionary
 
-__all__ = ["OwnEntries"]
+__all__ = ["ExperienceEntries"]
 
 _Known = dict[tuple[int, int], int]
 
 
-class OwnEntries:
+class ExperienceEntries:
     """The position of the entry that was learned on an experience.
 
     An experience is known by its benchmark, its number in the stream and its task label, so the

@@ -1,7 +1,7 @@
-"""How a model and its loss compute, described where no weight tells.
+"""Descriptions of how a model and its loss compute, for the keys of cached dense runs.
 
-A cache keeps what a dense run found under a hash of all that determines it. Two models with the
-same weights may differ in an activation, and two losses in the weight of a class.
+Weights alone do not tell: two models with the same weights may differ in an activation, and two
+losses in the weight of a class.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What grafting asks of the strategy it is plugged into."""
+"""Checks of the strategy that grafting is plugged into: its model and its other plugins."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from avalanche.models.packnet import PackNetModule
 from avalanche.training.plugins import MIRPlugin, RWalkPlugin, SynapticIntelligencePlugin
 from torch import nn
 
-from cl_graft.strategies.heads import carrier_of, head_paths
+from cl_graft.strategies.heads import head_paths, unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 
 __all__ = ["check_model", "check_plugins", "reads_parameters"]
@@ -77,7 +77,7 @@ def check_plugins(strategy: Any) -> None:
             "the region has one; take the plugin out"
         )
     failing = _names(p for p in plugins if isinstance(p, RWalkPlugin))
-    if failing and not head_paths(carrier_of(strategy.model)):
+    if failing and not head_paths(unwrap_model(strategy.model)):
         raise ValueError(
             f"{failing} needs the gradient of one parameter at least, but under grafting a model "
             "without task heads has none of its own; take the plugin out"

@@ -10,8 +10,8 @@ from tiny_streams import learner, quick, text_learner, vector_stream
 from torch import nn
 from torch.nn import functional
 
-from cl_graft.strategies.computation import describe
-from cl_graft.strategies.experience_tasks import task_problem
+from cl_graft.strategies.experience_tasks import make_learnable_task
+from cl_graft.strategies.model_description import describe
 from cl_graft.training.dense_run import fine_tune_task
 
 
@@ -56,7 +56,7 @@ def smoothed(amount):
 
 def problem(model=None, criterion=None, keep=None):
     stream = vector_stream(labels=[0])
-    return task_problem(
+    return make_learnable_task(
         model or Net(nn.ReLU()),
         stream.streams["train"][0],
         label=0,
