@@ -73,17 +73,19 @@ def main() -> None:
     name = f"matched-{arguments.matched}" if arguments.matched else "baselines"
     strategies = MATCHED if arguments.matched else STRATEGIES
     values = {
-        "tasks": TASKS,
+        "stream.tasks": TASKS,
         **SCALES[arguments.scale],
-        "strategies": arguments.strategies.split(",") if arguments.strategies else strategies,
-        "tune": not arguments.untuned,
-        "bytes_per_task": arguments.matched,
+        "comparison.strategies": arguments.strategies.split(",")
+        if arguments.strategies
+        else strategies,
+        "comparison.tune": not arguments.untuned,
+        "comparison.bytes_per_task": arguments.matched,
     }
     config = config_of(values, arguments.data, arguments.sets)
-    config = config.model_copy(update={"seeds": seeds_of(arguments, config)})
+    config = config.changed({"comparison.seeds": seeds_of(arguments, config)})
     shared = {} if arguments.untuned else shared_rate(config, arguments.out / "shared")
     if shared:
-        config = config.model_copy(update={"lr": shared["lr"]})
+        config = config.changed({"fine_tuning.lr": shared["lr"]})
     with engine_of(arguments) as engine:
         done = compare(config, out=arguments.out / name, engine=engine)
     for failure in done.failed:
@@ -104,11 +106,13 @@ def main() -> None:
 
 def shared_rate(config: ExperimentConfig, out: Path) -> dict[str, Any]:
     """Choose the learning rate of dense training: the best of independent fine-tuning on dev."""
-    tasks = on_dev(load_tasks(config, seed=TUNING_SEED))
+    tasks = on_dev(load_tasks(config.stream, seed=TUNING_SEED))
     scores: dict[float, float | None] = {}
     for lr in RATES:
         result = run(
-            config.model_copy(update={"lr": lr, "tune": False, "bytes_per_task": None}),
+            config.changed(
+                {"fine_tuning.lr": lr, "comparison.tune": False, "comparison.bytes_per_task": None}
+            ),
             strategy="independent",
             seed=TUNING_SEED,
             out=out / f"lr={lr}",

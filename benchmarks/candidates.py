@@ -24,7 +24,7 @@ from typing import Any
 
 import torch
 from localizer_cells import Bench
-from scales import SMOKE, command_of, config_of, parsed, parser_of, without_places
+from scales import SMOKE, command_of, config_of, parsed, parser_of, stored_config, without_places
 
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.results.run_results import machine, versions
@@ -34,7 +34,13 @@ TASKS = ["sst2_sent", "ag_news"]
 MULTIPLES = (5, 10, 20, 50)
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,
-    "cpu": {"shots": 512, "steps": 300, "evaluations": 2, "max_test": 800, "density": 0.001},
+    "cpu": {
+        "stream.shots": 512,
+        "fine_tuning.steps": 300,
+        "fine_tuning.evaluations": 2,
+        "stream.max_test": 800,
+        "grafting.density": 0.001,
+    },
 }
 
 
@@ -47,14 +53,14 @@ def main() -> None:
         help="candidates, in multiples of the region's size",
     )
     arguments = parsed(parser, "candidates")
-    values = {"tasks": TASKS, **SCALES[arguments.scale]}
+    values = {"stream.tasks": TASKS, **SCALES[arguments.scale]}
     config = config_of(values, arguments.data, arguments.sets)
     arguments.out.mkdir(parents=True, exist_ok=True)
     multiples = [int(number) for number in arguments.multiples.split(",")]
     cells = run_cells(config, arguments.out, multiples)
     stored = {
         "command": without_places(command_of("candidates.py"), arguments),
-        "config": {**config.model_dump(mode="json"), "data": config.data and "$CL_GRAFT_DATA"},
+        "config": stored_config(config),
         "machine": machine(torch.device("cpu")),
         "versions": versions(torch.device("cpu")),
         "cells": cells,
@@ -62,7 +68,7 @@ def main() -> None:
     arguments.results.mkdir(parents=True, exist_ok=True)
     stem = arguments.results / f"candidates-{arguments.scale}"
     stem.with_suffix(".json").write_text(json.dumps(stored, indent=1) + "\n")
-    table = table_of(cells, config.tasks)
+    table = table_of(cells, config.stream.tasks)
     stem.with_suffix(".md").write_text(table)
     sys.stdout.write(table)
 
@@ -73,14 +79,16 @@ def run_cells(
     """Return every cell: seed and multiple (None: all coordinates), computed or read."""
     cache = DirectoryCache(out / "cache")
     cells: list[dict[str, Any]] = []
-    for seed in config.seeds:
+    for seed in config.comparison.seeds:
         bench: Bench | None = None
         for multiple in (None, *multiples):
             file = out / f"{multiple or 'all'}-seed{seed}.json"
             if not file.exists():
                 bench = bench or Bench(config, seed, cache)
                 started = time.perf_counter()
-                found = bench.alone({"localizer": "learned_mask", "mask_candidates": multiple})
+                found = bench.alone(
+                    {"grafting.localizer": "learned_mask", "grafting.mask_candidates": multiple}
+                )
                 found |= {"multiple": multiple, "seed": seed}
                 found["seconds"] = time.perf_counter() - started
                 scratch = file.with_suffix(".part")

@@ -23,14 +23,20 @@ from typing import Any
 import torch
 from measure import pairs
 
-from cl_graft.experiments.config import config_from
+from cl_graft.experiments.config import config_from, nested
 from cl_graft.experiments.run import run
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 
 RESULTS = Path(__file__).parent / "results"
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {"shots": 16, "steps": 12, "max_length": 24, "mask_batch": 16, "mask_steps": 4},
-    "cpu": {"shots": 256, "steps": 150},
+    "smoke": {
+        "stream.shots": 16,
+        "fine_tuning.steps": 12,
+        "stream.max_length": 24,
+        "grafting.mask_batch": 16,
+        "grafting.mask_steps": 4,
+    },
+    "cpu": {"stream.shots": 256, "fine_tuning.steps": 150},
 }
 EVERY = {"smoke": 5, "cpu": 50}
 """Steps between checkpoints."""
@@ -70,11 +76,16 @@ def measure(strategy: str, given: argparse.Namespace) -> dict[str, Any]:
         return written
 
     FileCheckpoints.keep = timed  # type: ignore[method-assign]
-    base = {"tasks": ["sentiment"], "model": given.model, "device": "cpu", **SCALES[given.scale]}
+    base = {
+        "stream.tasks": ["sentiment"],
+        "model.name": given.model,
+        "model.device": "cpu",
+        **SCALES[given.scale],
+    }
 
     def learn(steps: int | None) -> None:
-        upkeep = {"checkpoint_seconds": None, "checkpoint_steps": steps}
-        config = config_from({**base, **upkeep})
+        upkeep = {"output.checkpoint_seconds": None, "output.checkpoint_steps": steps}
+        config = config_from(nested({**base, **upkeep}))
         with tempfile.TemporaryDirectory() as out:
             run(config, strategy=strategy, seed=0, out=out)
 

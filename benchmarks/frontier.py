@@ -30,7 +30,16 @@ import torch
 from localizer_cells import Bench
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, without_places
+from scales import (
+    SMOKE,
+    command_of,
+    config_of,
+    parsed,
+    parser_of,
+    seeds_of,
+    stored_config,
+    without_places,
+)
 
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.results.formatting import spread_text
@@ -43,28 +52,28 @@ TASKS = ["sst2_sent", "ag_news", "qnli", "mnli"]
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,
     "cpu": {
-        "shots": 384,
-        "steps": 160,
-        "evaluations": 2,
-        "region_dropout": False,
-        "precision": "bf16",
-        "max_dev": 96,
-        "max_test": 400,
-        "mask_steps": 8,
-        "mask_batch": 32,
-        "density": 0.002,
-        "seeds": [0, 1, 2],
+        "stream.shots": 384,
+        "fine_tuning.steps": 160,
+        "fine_tuning.evaluations": 2,
+        "grafting.dropout": False,
+        "model.precision": "bf16",
+        "stream.max_dev": 96,
+        "stream.max_test": 400,
+        "grafting.mask_steps": 8,
+        "grafting.mask_batch": 32,
+        "grafting.density": 0.002,
+        "comparison.seeds": [0, 1, 2],
     },
 }
 # The first one's dense run also gathers the path; the others are answered by its cache.
 VARIANTS: dict[str, dict[str, Any]] = {
     "path_integral": {},
     "movement": {},
-    "learned_mask": {"localizer": "learned_mask", "mask_candidates": None},
-    "learned_mask, 20x": {"localizer": "learned_mask", "mask_candidates": 20},
+    "learned_mask": {"grafting.localizer": "learned_mask", "grafting.mask_candidates": None},
+    "learned_mask, 20x": {"grafting.localizer": "learned_mask", "grafting.mask_candidates": 20},
     "averaged_gain": {},
     "base_gradient": {},
-    "base_gradient, lr 0.3": {"localizer": "base_gradient", "region_lr": 0.3},
+    "base_gradient, lr 0.3": {"grafting.localizer": "base_gradient", "grafting.lr": 0.3},
     "fisher": {},
     "random": {},
 }
@@ -80,7 +89,7 @@ def main() -> None:
     parser = parser_of("Accuracy against passes, by localizer.", SCALES, seeds=True)
     parser.add_argument("--localizers", help="the variants to run; default: all")
     arguments = parsed(parser, "frontier")
-    values = {"tasks": TASKS, **SCALES[arguments.scale]}
+    values = {"stream.tasks": TASKS, **SCALES[arguments.scale]}
     config = config_of(values, arguments.data, arguments.sets)
     names = _chosen(arguments.localizers, parser)
     run_cells(config, seeds_of(arguments, config), names, arguments.out)
@@ -117,7 +126,7 @@ def write_summary(config: ExperimentConfig, out: Path, stem: Path, command: str)
     stem.parent.mkdir(parents=True, exist_ok=True)
     stored = {
         "command": command,
-        "config": {**config.model_dump(mode="json"), "data": config.data and "$CL_GRAFT_DATA"},
+        "config": stored_config(config),
         "machine": machine(torch.device("cpu")),
         "versions": versions(torch.device("cpu")),
         "rows": rows,
@@ -239,7 +248,7 @@ def _costs(cell: Mapping[str, Any], dense: Mapping[str, Any]) -> dict[str, float
 
 
 def _own(name: str) -> dict[str, Any]:
-    return {} if "localizer" in VARIANTS[name] else {"localizer": name}
+    return {} if "grafting.localizer" in VARIANTS[name] else {"grafting.localizer": name}
 
 
 def _chosen(text: str | None, parser: argparse.ArgumentParser) -> list[str]:

@@ -35,8 +35,8 @@ def _encodings() -> list[Case]:
         told = (rf"mine\.csv: not UTF-8, read as {says};",) if says else ()
         return Case(group, name, make, told, 0, arguments, data={"source.rows_read.train": 41})
 
-    windows = ("--set", "task_settings.mine.encoding=cp1252")
-    utf16 = ("--set", "task_settings.mine.encoding=utf-16")
+    windows = ("--set", "stream.task_settings.mine.encoding=cp1252")
+    utf16 = ("--set", "stream.task_settings.mine.encoding=utf-16")
     latin = '{"text": "café", "label": "yes"}\n'.encode("latin-1")
     return [
         case(
@@ -71,13 +71,13 @@ def _encodings() -> list[Case]:
             "unknown encoding",
             GOOD,
             "unknown encoding 'utf9'; did you mean 'utf-8'",
-            arguments=("--set", "task_settings.mine.encoding=utf9"),
+            arguments=("--set", "stream.task_settings.mine.encoding=utf9"),
         ),
         case(
             "no encoding of text",
             GOOD,
             "unknown encoding 'base64'",
-            arguments=("--set", "task_settings.mine.encoding=base64"),
+            arguments=("--set", "stream.task_settings.mine.encoding=base64"),
         ),
         case("another encoding than named", "text,label\nabc,1\n", r"mine\.csv", arguments=utf16),
         accepted("UTF-8 with its mark", "\ufeff" + GOOD + "a new text,yes\n"),
@@ -120,7 +120,7 @@ def _archives() -> list[Case]:
 
 def _sizes() -> list[Case]:
     group = "size"
-    small = ("--set", "max_megabytes=1")
+    small = ("--set", "stream.max_megabytes=1")
     line = b'{"text": "again and again and again", "label": "yes"}\n'
 
     def bomb(unit: bytes, megabytes: int, name: str) -> Make:
@@ -161,7 +161,7 @@ def _sizes() -> list[Case]:
             jsonl([{**row, "text": row["text"] + " x" * 20_000} for row in rows()]),
             (),
             0,
-            ("--set", "max_megabytes=2"),
+            ("--set", "stream.max_megabytes=2"),
             data={"cut.train": 8},
         ),
         Case(
@@ -249,7 +249,7 @@ def _parquet() -> list[Case]:
             table({"text": ["a" * 10_000] * 5000, "label": ["x"] * 5000}),
             (r"mine\.parquet: larger than 1 MB when unpacked",),
             2,
-            ("--set", "max_megabytes=1"),
+            ("--set", "stream.max_megabytes=1"),
         ),
     ]
 

@@ -48,7 +48,7 @@ def _tables() -> list[Case]:
             "column that is not there",
             csv(),
             r"mine\.csv: there is no column 'txt'; did you mean 'text'",
-            arguments=("--set", "task_settings.mine.text=txt"),
+            arguments=("--set", "stream.task_settings.mine.text=txt"),
         ),
         case(
             "another header in the test file",
@@ -144,8 +144,8 @@ def _labels() -> list[Case]:
         expected = {"source.split.train_rows": dict.fromkeys(names, 4)}
         return Case(group, name, jsonl(rows(label=label)), (), 0, data=expected)
 
-    names = ("--set", "task_settings.mine.label_names=[no, 'yes']")
-    quoted = ("--set", "task_settings.mine.label_names=['no', 'yes']")
+    names = ("--set", "stream.task_settings.mine.label_names=[no, 'yes']")
+    quoted = ("--set", "stream.task_settings.mine.label_names=['no', 'yes']")
     ones = ([1, "1", 1.0, "1.0", " 1 "], [0, "0", 0.0, "0.0", "0 "])
     return [
         case("1.5", 1.5, "label 1.5 is neither a name nor a whole number"),
@@ -182,7 +182,7 @@ def _labels() -> list[Case]:
             csv(*(f"so few {n},maybe" for n in range(5))),
             (r"task 'mine': too few training rows for 30 shots; .*maybe \d",),
             2,
-            ("--set", "shots=30", "--set", "shots_short=error"),
+            ("--set", "stream.shots=30", "--set", "stream.shots_short=error"),
         ),
         alike("1, '1', 1.0, '1.0' and ' 1 '", lambda n: ones[n % 2][n // 2 % 5], ["0", "1"]),
         alike("blanks around", lambda n: ("no", " no ", "yes", "yes\t")[n % 4], ["no", "yes"]),
@@ -296,7 +296,14 @@ def _skipped() -> list[Case]:
 
 def _suspicious() -> list[Case]:
     group = "suspicious rows"
-    every = ("--set", "shots=null", "--set", "max_dev=null", "--set", "max_test=null")
+    every = (
+        "--set",
+        "stream.shots=null",
+        "--set",
+        "stream.max_dev=null",
+        "--set",
+        "stream.max_test=null",
+    )
 
     def case(name: str, make: Make, says: str, **counted: int) -> Case:
         data = {f"source.{key}": value for key, value in counted.items()}

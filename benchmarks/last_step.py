@@ -27,7 +27,16 @@ from statistics import mean
 from typing import Any
 
 import torch
-from scales import SMOKE, command_of, config_of, parsed, parser_of, seeds_of, without_places
+from scales import (
+    SMOKE,
+    command_of,
+    config_of,
+    parsed,
+    parser_of,
+    seeds_of,
+    stored_config,
+    without_places,
+)
 from torch import nn
 
 from cl_graft import text_stream
@@ -47,18 +56,18 @@ from cl_graft.strategies.methods.isolation.bitfit import biases
 from cl_graft.strategies.methods.isolation.lora_layers import add_lora_, lora_parameters
 from cl_graft.training.examples import Examples, compute_logits
 
-VALUES: dict[str, Any] = {"tasks": ["sst2_sent", "qnli"], "evaluations": 5}
+VALUES: dict[str, Any] = {"stream.tasks": ["sst2_sent", "qnli"], "fine_tuning.evaluations": 5}
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {**SMOKE, **VALUES},
     "cpu": {
         **VALUES,
-        "shots": 256,
-        "steps": 200,
-        "group_by_length": True,
-        "max_length": 40,
-        "max_dev": 128,
-        "max_test": 300,
-        "seeds": [0, 1, 2],
+        "stream.shots": 256,
+        "fine_tuning.steps": 200,
+        "fine_tuning.group_by_length": True,
+        "stream.max_length": 40,
+        "stream.max_dev": 128,
+        "stream.max_test": 300,
+        "comparison.seeds": [0, 1, 2],
     },
 }
 SMALL = {"optimizer": "adamw", "lr": 2e-3, "weight_decay": 0.0}
@@ -106,11 +115,11 @@ class Stream:
 
     def __init__(self, config: ExperimentConfig, seed: int) -> None:
         self.config, self.seed = config, seed
-        self.tasks = load_tasks(config, seed=seed)
-        self.loaded = load_base_model(config)
+        self.tasks = load_tasks(config.stream, seed=seed)
+        self.loaded = load_base_model(config.model)
         self.identity = base_identity(self.loaded, config, seed=seed)
         self.stream = text_stream(
-            self.tasks, self.loaded.tokenizer, family="encoder", max_length=config.max_length
+            self.tasks, self.loaded.tokenizer, family="encoder", max_length=config.stream.max_length
         )
 
     def model(self) -> MultiTaskText:
@@ -197,7 +206,7 @@ def write_summary(config: ExperimentConfig, out: Path, stem: Path, command: str)
     table = table_of(rows, len(cells))
     stored = {
         "command": command,
-        "config": {**config.model_dump(mode="json"), "data": config.data and "$CL_GRAFT_DATA"},
+        "config": stored_config(config),
         "machine": machine(torch.device("cpu")),
         "versions": versions(torch.device("cpu")),
         "rows": rows,

@@ -13,7 +13,7 @@ from torch import nn
 from cl_graft.experiments.base_model import base_identity, load_base_model
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config_tasks import load_tasks
-from cl_graft.experiments.schedule import grafting_settings, schedule_of
+from cl_graft.experiments.schedule import schedule_of
 from cl_graft.experiments.task_metadata import task_metadata
 from cl_graft.grafts.graft import copy_, gather, grafted
 from cl_graft.grafts.region import Region
@@ -36,13 +36,13 @@ class Bench:
     def __init__(self, config: ExperimentConfig, seed: int, cache: DirectoryCache) -> None:
         self.config, self.seed, self.cache = config, seed, cache
         self.device = torch.device("cpu")
-        self.tasks = load_tasks(config, seed=seed)
-        self.loaded = load_base_model(config)
+        self.tasks = load_tasks(config.stream, seed=seed)
+        self.loaded = load_base_model(config.model)
         self.stream: TextStream = text_stream(
             self.tasks,
             self.loaded.tokenizer,
-            family=config.family,
-            max_length=config.max_length,
+            family=config.model.family,
+            max_length=config.stream.max_length,
             cache=cache,
         )
         self.identity = base_identity(self.loaded, config, seed=seed)
@@ -96,7 +96,7 @@ class Bench:
         from avalanche.logging import BaseLogger
         from avalanche.training.plugins import EvaluationPlugin
 
-        config = self.config.model_copy(update={**settings, "mode": mode})
+        config = self.config.changed({**settings, "grafting.mode": mode})
         dense = {label: schedule_of(config, task) for label, task in enumerate(self.tasks)}
         model = self._model()
         strategy: Any = build_strategy(
@@ -110,15 +110,15 @@ class Bench:
                 },
                 identity=self.identity,
                 grafting={
-                    label: grafting_settings(config, schedule, seed=self.seed)
+                    label: config.grafting.of_task(schedule, seed=self.seed)
                     for label, schedule in dense.items()
                 },
                 fine_tuning=dense,
-                region_lr=config.region_lr,
-                region_decay=config.region_decay,
-                clip=config.clip,
+                region_lr=config.grafting.lr,
+                region_decay=config.grafting.lr_decay,
+                clip=config.loop_clip,
                 seed=self.seed,
-                eval_batch=config.eval_batch,
+                eval_batch=config.training.eval_batch,
                 device=self.device,
                 evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
                 cache=self.cache,

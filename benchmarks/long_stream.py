@@ -31,7 +31,7 @@ from torture_long_life import held
 
 from cl_graft.banks.capacity import capacity
 from cl_graft.banks.verify import verify
-from cl_graft.experiments.config import ExperimentConfig, config_from, override_
+from cl_graft.experiments.config import ExperimentConfig, config_from, nested, override_
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.results.run_results import RunResult
 from cl_graft.runtime.progress import Step
@@ -40,42 +40,42 @@ from cl_graft.storage import load_bank
 RESULTS = Path(__file__).parent / "results"
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "tasks": "shared-50-0..11",
-        "density": 0.01,
-        "shots": 8,
-        "steps": 4,
-        "mask_batch": 16,
-        "max_length": 12,
-        "max_test": 20,
+        "stream.tasks": "shared-50-0..11",
+        "grafting.density": 0.01,
+        "stream.shots": 8,
+        "fine_tuning.steps": 4,
+        "grafting.mask_batch": 16,
+        "stream.max_length": 12,
+        "stream.max_test": 20,
     },
     "tiny": {
-        "tasks": "shared-50-0..99",
-        "density": 0.005,
-        "shots": 64,
-        "steps": 80,
-        "batch_size": 16,
-        "region_lr": 1.0,
-        "mask_batch": 16,
-        "max_length": 12,
-        "max_test": 50,
+        "stream.tasks": "shared-50-0..99",
+        "grafting.density": 0.005,
+        "stream.shots": 64,
+        "fine_tuning.steps": 80,
+        "fine_tuning.batch_size": 16,
+        "grafting.lr": 1.0,
+        "grafting.mask_batch": 16,
+        "stream.max_length": 12,
+        "stream.max_test": 50,
     },
     "cpu": {
-        "tasks": "shared-50-0..99",
-        "density": 1e-4,
-        "shots": 8,
-        "steps": 6,
-        "batch_size": 4,
-        "mask_batch": 8,
-        "max_length": 8,
-        "max_test": 4,
+        "stream.tasks": "shared-50-0..99",
+        "grafting.density": 1e-4,
+        "stream.shots": 8,
+        "fine_tuning.steps": 6,
+        "fine_tuning.batch_size": 4,
+        "grafting.mask_batch": 8,
+        "stream.max_length": 8,
+        "stream.max_test": 4,
     },
 }
 COMMON: dict[str, Any] = {
     "preset": "fast",
-    "mask_steps": 1,
-    "max_dev": 16,
-    "evaluations": 0,
-    "device": "cpu",
+    "grafting.mask_steps": 1,
+    "stream.max_dev": 16,
+    "fine_tuning.evaluations": 0,
+    "model.device": "cpu",
 }
 FROM_TASK = 10
 MOST_BYTES = 10_000_000
@@ -110,10 +110,11 @@ def main() -> None:
 def config_of(scale: str, out: Path, sets: Sequence[str]) -> ExperimentConfig:
     """Return the settings of a scale; its model is made where it is missing."""
     model = roberta_base_shape(out) if scale == "cpu" else tiny_checkpoint(out)
-    values: dict[str, Any] = {**COMMON, **SCALES[scale], "model": str(model)}
+    values: dict[str, Any] = {**COMMON, **SCALES[scale], "model.name": str(model)}
+    settings = nested(values)
     for override in sets:
-        override_(values, override)
-    return config_from(values)
+        override_(settings, override)
+    return config_from(settings)
 
 
 def learned(config: ExperimentConfig, out: Path) -> RunResult:
@@ -191,7 +192,7 @@ def summary(config: ExperimentConfig, result: RunResult, out: Path) -> dict[str,
             <= FLAT,
             "bank below 10 MB": size < MOST_BYTES,
         },
-        "config": {key: value for key, value in config.cell().items() if key != "model"},
+        "config": config.changed({"model.name": "made here"}).cell(),
         "versions": result.versions,
         "machine": result.machine,
     }

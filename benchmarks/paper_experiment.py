@@ -2,7 +2,7 @@
 
     python benchmarks/paper_experiment.py                                    # lists them
     python benchmarks/paper_experiment.py table1 --scale smoke --out first
-    python benchmarks/paper_experiment.py fig2 --data DATA --set tasks=sst2_sent --seeds 0,1,2
+    python benchmarks/paper_experiment.py fig2 --data DATA --set stream.tasks=sst2_sent --seeds 0,1
 
 Every cell, a sample of the data, is a file: what was interrupted goes on with the next one, and a
 cell of other settings is refused. JSON, table and picture are made of all cells, in OUT/NAME; dense
@@ -23,7 +23,7 @@ from cl_graft.cli.app import main
 from cl_graft.cli.options import As_json, Data, Model, Quiet, Sets
 from cl_graft.cli.output import Output, apart, table
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import seeds_from
+from cl_graft.experiments.config_parts import seeds_from
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
@@ -71,7 +71,7 @@ def experiment(
             scale=scale,
             data=data,
             seeds=chosen,
-            sets=[*([f"model={json.dumps(model)}"] if model else []), *(sets or ())],
+            sets=[*([f"model.name={json.dumps(model)}"] if model else []), *(sets or ())],
             on_cell=lambda done, cells: output.note(f"{name}: cell {done} of {cells}"),
         )
     output.result(

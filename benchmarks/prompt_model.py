@@ -12,7 +12,7 @@ reads. It belongs outside of the repository and is not to be shipped: it learned
     python benchmarks/prompt_model.py --scale cpu --out OUT       # about half an hour on one core
     python benchmarks/prompt_model.py --scale smoke --out OUT     # does it run?
     python benchmarks/prompt_model.py --scale cpu --family causal_lm --model OUT --out CAUSAL
-    python benchmarks/paper_experiment.py table1 --model OUT --set family=masked_lm
+    python benchmarks/paper_experiment.py table1 --model OUT --set model.family=masked_lm
 
 If OUT was made with the same settings, its numbers are printed and nothing is computed.
 """

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.data import encode
-from cl_graft.experiments.config import ExperimentConfig, config_from
+from cl_graft.experiments.config import ExperimentConfig, config_from, nested
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.grafts.bank import GraftBank
@@ -40,15 +40,21 @@ from cl_graft.storage import load_bank
 RESULTS = Path(__file__).parent / "results"
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "shots": 8,
-        "steps": 4,
-        "max_test": 24,
-        "max_dev": 16,
-        "mask_steps": 2,
-        "mask_batch": 16,
-        "density": 0.01,
+        "stream.shots": 8,
+        "fine_tuning.steps": 4,
+        "stream.max_test": 24,
+        "stream.max_dev": 16,
+        "grafting.mask_steps": 2,
+        "grafting.mask_batch": 16,
+        "grafting.density": 0.01,
     },
-    "cpu": {"shots": 128, "steps": 100, "max_test": 300, "max_dev": 64, "mask_steps": 4},
+    "cpu": {
+        "stream.shots": 128,
+        "fine_tuning.steps": 100,
+        "stream.max_test": 300,
+        "stream.max_dev": 64,
+        "grafting.mask_steps": 4,
+    },
 }
 LENGTH = 64
 
@@ -83,15 +89,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         smoke = asked.scale == "smoke" and asked.model is None
         model = str(tiny_checkpoint(Path(folder))) if smoke else asked.model or "minilm"
-        values = {"tasks": ["sentiment", "topic"], "model": model, "device": "cpu"}
-        config = config_from({**SCALES[asked.scale], **values, "max_length": LENGTH})
+        values = {
+            "stream.tasks": ["sentiment", "topic"],
+            "model.name": model,
+            "model.device": "cpu",
+        }
+        config = config_from(nested({**SCALES[asked.scale], **values, "stream.max_length": LENGTH}))
         lines = measure(config, Path(folder))
     name = "reproducibility" if asked.scale == "cpu" else f"reproducibility-{asked.scale}"
     command = shlex.join(["python", "benchmarks/reproducibility.py", *sys.argv[1:]])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     stored = {
         "lines": [asdict(line) for line in lines],
-        "config": {**config.cell(), "model": "tiny" if smoke else model},
+        "config": config.changed({"model.name": "tiny" if smoke else model}).cell(),
         "versions": versions(device),
         "machine": machine(device),
         "command": command,
@@ -192,7 +202,7 @@ def answered_by(model: nn.Module, rows: Tensor, label: int) -> Tensor:
 
 
 def rows_of(opened: OpenBank, config: ExperimentConfig, position: int) -> Tensor:
-    task = load_tasks(config, seed=0)[position]
+    task = load_tasks(config.stream, seed=0)[position]
     return encode(task.test, opened.loaded.tokenizer, family="encoder", max_length=LENGTH)
 
 

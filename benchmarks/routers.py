@@ -45,18 +45,18 @@ from cl_graft.strategies.registry import STRATEGIES
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc"]
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,
-    "cpu": {**SHOTS_128, "lr": 0.1},  # the rate that baselines.py chooses
+    "cpu": {**SHOTS_128, "fine_tuning.lr": 0.1},  # the rate that baselines.py chooses
 }
 ORACLE = "grafting"
 ROUTED = [ORACLE, *(name for name, row in STRATEGIES.items() if row.picks_task)]
 MERGED = [name for name, row in STRATEGIES.items() if row.family == "merging"]
 COMPARISONS: dict[str, dict[str, Any]] = {
-    "routers": {"strategies": ROUTED},
-    "merging": {"strategies": MERGED, "tune": True},
+    "routers": {"comparison.strategies": ROUTED},
+    "merging": {"comparison.strategies": MERGED, "comparison.tune": True},
     "merging and routing": {
-        "strategies": MERGED,
-        "tune": True,
-        "strategy_settings": {name: {"task": "discriminant"} for name in MERGED},
+        "comparison.strategies": MERGED,
+        "comparison.tune": True,
+        "comparison.strategy_settings": {name: {"task": "discriminant"} for name in MERGED},
     },
 }
 """Their own settings; the folder of each is in OUT."""
@@ -71,13 +71,13 @@ def main() -> None:
     parser = parser_of("Grafting and merging without task ids.", SCALES, seeds=True, workers=True)
     parser.add_argument("--comparisons", default=",".join(COMPARISONS), help="default: all")
     arguments = parsed(parser, "routers")
-    values = {"tasks": TASKS, **SCALES[arguments.scale]}
+    values = {"stream.tasks": TASKS, **SCALES[arguments.scale]}
     results: dict[str, list[RunResult]] = {}
     summaries: dict[str, Any] = {}
     with engine_of(arguments) as engine:
         for name in arguments.comparisons.split(","):
             config = config_of({**values, **COMPARISONS[name]}, arguments.data, arguments.sets)
-            config = config.model_copy(update={"seeds": seeds_of(arguments, config)})
+            config = config.changed({"comparison.seeds": seeds_of(arguments, config)})
             done = compare(config, out=arguments.out / name.replace(" ", "_"), engine=engine)
             results[name] = list(done.runs)
             summaries[name] = done.summary
@@ -158,8 +158,9 @@ def table_of(rows: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any]) ->
         f"{table}\n\nScores in %, mean ± sd over the seeds {seeds}; *below the oracle* in points. "
         "Who is told the task answers among its labels, who is told nothing among the labels of "
         "all tasks, and a text that is sent to another task counts as wrong. "
-        f"Model {first['model']['name']}, {first['config']['shots']} shots, "
-        f"{first['config']['steps']} steps, density {first['config']['density']}.\n"
+        f"Model {first['model']['name']}, {first['config']['stream']['shots']} shots, "
+        f"{first['config']['fine_tuning']['steps']} steps, "
+        f"density {first['config']['grafting']['density']}.\n"
     )
 
 

@@ -16,7 +16,7 @@ from cl_graft.banks.file_checks import checkpoint_findings, file_findings
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.experiments.base_model import checkpoint_files
-from cl_graft.experiments.config import config_from
+from cl_graft.experiments.config import config_from, nested
 from cl_graft.experiments.folders import read_config
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.results.run_results import read_hashes, read_result
@@ -27,15 +27,15 @@ _SMALL = 2**13
 """Files of a checkpoint below this size have every bit flipped."""
 
 _QUICK = {
-    "shots": 8,
-    "steps": 4,
-    "max_length": 24,
-    "max_test": 20,
-    "density": 0.01,
-    "mask_steps": 2,
-    "mask_batch": 16,
-    "evaluations": 1,
-    "device": "cpu",
+    "stream.shots": 8,
+    "fine_tuning.steps": 4,
+    "stream.max_length": 24,
+    "stream.max_test": 20,
+    "grafting.density": 0.01,
+    "grafting.mask_steps": 2,
+    "grafting.mask_batch": 16,
+    "fine_tuning.evaluations": 1,
+    "model.device": "cpu",
 }
 
 
@@ -62,7 +62,9 @@ def flips_of_a_run(
         verified: Bits of these that the whole of `verify` is to notice.
     """
     model = tiny_checkpoint(folder)
-    config = config_from({**_QUICK, "model": str(model), "tasks": ["sentiment", "topic"]})
+    config = config_from(
+        nested({**_QUICK, "model.name": str(model), "stream.tasks": ["sentiment", "topic"]})
+    )
     run(config, strategy="grafting", seed=0, out=folder / "out")
     original = run_folder(folder / "out", "grafting", 0)
     results = {p.name: p.read_bytes() for p in sorted(original.iterdir()) if p.is_file()}

@@ -34,31 +34,37 @@ from scales import command_of, config_of, parsed, parser_of, without_places
 
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.jobs import Engine
-from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config import ExperimentConfig, dotted
 from cl_graft.experiments.engines.dispatch import Spread
 from cl_graft.experiments.engines.ray import ray_pool
+from cl_graft.experiments.old_configs import from_flat
 from cl_graft.results.comparison import Comparison
 from cl_graft.results.run_results import RunResult, versions
 from cl_graft.storage import OWNER
 
 SHARED = {
-    "tasks": ["sst2_sent", "ag_news"],
-    "strategies": ["naive", "lora", "bitfit", "replay"],
-    "max_dev": 16,
-    "max_test": 100,
-    "evaluations": 1,
-    "precision": "bf16",
+    "stream.tasks": ["sst2_sent", "ag_news"],
+    "comparison.strategies": ["naive", "lora", "bitfit", "replay"],
+    "stream.max_dev": 16,
+    "stream.max_test": 100,
+    "fine_tuning.evaluations": 1,
+    "model.precision": "bf16",
     # A killed cell has something to go on with.
-    "checkpoint_seconds": 2,
+    "output.checkpoint_seconds": 2,
 }
 SCALES: dict[str, dict[str, Any]] = {
-    "smoke": {**SHARED, "shots": 16, "steps": 8, "seeds": [0, 1]},
-    "cpu": {**SHARED, "shots": 64, "steps": 40, "seeds": [0, 1, 2, 3, 4, 5]},
+    "smoke": {**SHARED, "stream.shots": 16, "fine_tuning.steps": 8, "comparison.seeds": [0, 1]},
+    "cpu": {
+        **SHARED,
+        "stream.shots": 64,
+        "fine_tuning.steps": 40,
+        "comparison.seeds": [0, 1, 2, 3, 4, 5],
+    },
 }
 ALONE = {
-    "tasks": ["sst2_sent", "ag_news", "mrpc", "qnli"],
-    "strategies": ["grafting_movement"],
-    "seeds": [0],
+    "stream.tasks": ["sst2_sent", "ag_news", "mrpc", "qnli"],
+    "comparison.strategies": ["grafting_movement"],
+    "comparison.seeds": [0],
 }
 SAME = ("R", "ece", "logit_hashes", "bytes", "data_fingerprints")
 """What a cell must not owe to the way in which it was run."""
@@ -98,10 +104,10 @@ def main() -> None:
     stored = {
         "rows": rows,
         "alone": single,
-        "tasks_alone": ALONE["tasks"],
+        "tasks_alone": ALONE["stream.tasks"],
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {**versions(torch.device("cpu")), "ray": ray.__version__},
-        "config": config.model_dump(mode="json"),
+        "config": config.values(),
         "command": command_of("scale_out.py"),
     }
     arguments.results.mkdir(parents=True, exist_ok=True)
@@ -188,13 +194,14 @@ def working_on(out: Path, but: set[str]) -> dict[str, Any]:
 
 def render(stored: dict[str, Any]) -> str:
     """Return the table as Markdown."""
-    config = stored["config"]
+    config = dotted(from_flat(stored["config"]))
     lines = [
         *table(stored["rows"]),
         "",
-        f"{stored['rows'][0]['of']} cells: {', '.join(config['strategies'])}, seeds "
-        f"{', '.join(map(str, config['seeds']))}; {config['model']}, {', '.join(config['tasks'])}, "
-        f"{config['shots']} rows a class, {config['steps']} steps; {stored['machine']}, "
+        f"{stored['rows'][0]['of']} cells: {', '.join(config['comparison.strategies'])}, seeds "
+        f"{', '.join(map(str, config['comparison.seeds']))}; {config['model.name']}, "
+        f"{', '.join(config['stream.tasks'])}, {config['stream.shots']} rows a class, "
+        f"{config['fine_tuning.steps']} steps; {stored['machine']}, "
         f"Ray {stored['versions']['ray']}.",
         "",
         *table(stored["alone"]),

@@ -19,29 +19,29 @@ from cl_graft.runtime.memory_allocator import keep_freed_memory
 
 RESULTS = Path(__file__).parent / "results"
 SMOKE: dict[str, Any] = {
-    "shots": 16,
-    "steps": 4,
-    "evaluations": 1,
-    "max_dev": 16,
-    "max_test": 32,
-    "mask_steps": 2,
-    "mask_batch": 32,
-    "seeds": [0],
+    "stream.shots": 16,
+    "fine_tuning.steps": 4,
+    "fine_tuning.evaluations": 1,
+    "stream.max_dev": 16,
+    "stream.max_test": 32,
+    "grafting.mask_steps": 2,
+    "grafting.mask_batch": 32,
+    "comparison.seeds": [0],
 }
 """Settings that only say whether it runs."""
 SHOTS_128: dict[str, Any] = {
-    "shots": 128,
-    "steps": 150,
-    "group_by_length": True,
-    "evaluations": 2,
+    "stream.shots": 128,
+    "fine_tuning.steps": 150,
+    "fine_tuning.group_by_length": True,
+    "fine_tuning.evaluations": 2,
     # A choice between values needs more rows than 128 of a class and dev's usual share give.
-    "max_dev": 256,
-    "max_test": 300,
-    "precision": "bf16",
-    "density": 0.003,
-    "mask_steps": 8,
-    "mask_batch": 64,
-    "seeds": [0, 1, 2],
+    "stream.max_dev": 256,
+    "stream.max_test": 300,
+    "model.precision": "bf16",
+    "grafting.density": 0.003,
+    "grafting.mask_steps": 8,
+    "grafting.mask_batch": 64,
+    "comparison.seeds": [0, 1, 2],
 }
 """Settings at which a cell of five tasks takes two to three minutes on one core."""
 
@@ -98,8 +98,14 @@ def config_of(
     values: Mapping[str, Any], data: Path | str | None, sets: Sequence[str] = ()
 ) -> ExperimentConfig:
     """Return the config of settings on a folder of data, or the hub, changed by what --set says."""
-    given = {**values, "data": None if data is None else str(data)}
+    given = {**values, "stream.data": None if data is None else str(data)}
     return load_config(None, [*(f"{k}={json.dumps(v)}" for k, v in given.items()), *sets])
+
+
+def stored_config(config: ExperimentConfig) -> dict[str, Any]:
+    """Return a config as results keep it, without this machine's folder of data."""
+    data = "$CL_GRAFT_DATA" if config.stream.data else None
+    return config.changed({"stream.data": data}).values()
 
 
 def command_of(script: str) -> str:
@@ -130,4 +136,4 @@ def engine_of(arguments: argparse.Namespace) -> Iterator[Spread | None]:
 def seeds_of(arguments: argparse.Namespace, config: ExperimentConfig) -> Sequence[int]:
     """Return the seeds that were asked for; else the config's."""
     asked = arguments.seeds
-    return [int(seed) for seed in asked.split(",")] if asked else config.seeds
+    return [int(seed) for seed in asked.split(",")] if asked else config.comparison.seeds

@@ -34,11 +34,13 @@ def not_a_number(place: Place, *, full: bool) -> Row:
     plans += [(("--strategy", "independent"), "dense", _PHASES["dense"])]
     if full:
         plans += [
-            (("--set", f"localizer={name}"), "localize", ("localization", name))
+            (("--set", f"grafting.localizer={name}"), "localize", ("localization", name))
             for name, row in LOCALIZERS.items()
             if row.needs_gradients
         ]
-        plans += [(("--set", "precision=fp16"), phase, told) for phase, told in _PHASES.items()]
+        plans += [
+            (("--set", "model.precision=fp16"), phase, told) for phase, told in _PHASES.items()
+        ]
     for more, phase, expected in plans:
         _strike(cases, place, more, phase, _poison, ("nan", *expected))
     return cases.row("stops with phase, step, rate and task; goes on to the same bits")

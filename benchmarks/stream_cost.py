@@ -46,8 +46,8 @@ def main() -> None:
     parser.add_argument("--shared", action="store_true", help="other work runs beside these seeds")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    values = {"tasks": TASKS, **SCALES[given.scale]}
-    config = config_of(values, given.data, ["preset=fast", "density=0.003"])
+    values = {"stream.tasks": TASKS, **SCALES[given.scale]}
+    config = config_of(values, given.data, ["preset=fast", "grafting.density=0.003"])
     seeds = [int(seed) for seed in given.seeds.split(",")]
     about = {"threads": given.threads, "shared": given.shared}
     for seed in seeds:
@@ -99,7 +99,7 @@ def summary(
         "grafting_stream/naive_stream/raw": ratios,
         "seeds": {str(seed): cell for seed, cell in cells.items()},
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}",
-        "tasks": list(config.tasks),
+        "tasks": list(config.stream.tasks),
     }
     if scale == "cpu":
         table4 = json.loads((RESULTS / "table4-cpu.json").read_text())

@@ -25,23 +25,28 @@ from cl_graft.experiments.comparison.compare import compare
 TASKS = ["qnli", "ag_news", "sst2_sent"]
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "shots": 32,
-        "steps": 10,
-        "mask_steps": 4,
-        "mask_batch": 32,
-        "max_test": 50,
-        "seeds": [0],
+        "stream.shots": 32,
+        "fine_tuning.steps": 10,
+        "grafting.mask_steps": 4,
+        "grafting.mask_batch": 32,
+        "stream.max_test": 50,
+        "comparison.seeds": [0],
     },
-    "cpu": {"shots": 1024, "density": 0.003, "max_test": 1000, "seeds": [0, 1, 2]},
+    "cpu": {
+        "stream.shots": 1024,
+        "grafting.density": 0.003,
+        "stream.max_test": 1000,
+        "comparison.seeds": [0, 1, 2],
+    },
     "paper": {
         "preset": "paper",
-        "model": "roberta-base",
-        "family": "masked_lm",
-        "shots": 4096,
-        "shots_short": "all",
-        "max_length": 128,
-        "max_test": None,
-        "seeds": [0, 1, 2, 3, 4],
+        "model.name": "roberta-base",
+        "model.family": "masked_lm",
+        "stream.shots": 4096,
+        "stream.shots_short": "all",
+        "stream.max_length": 128,
+        "stream.max_test": None,
+        "comparison.seeds": [0, 1, 2, 3, 4],
     },
 }
 
@@ -50,7 +55,7 @@ def main() -> None:
     parser = parser_of(str(__doc__).splitlines()[0], SCALES)
     arguments = parsed(parser, "table4")
     out = arguments.out
-    values = {"tasks": TASKS, **SCALES[arguments.scale]}
+    values = {"stream.tasks": TASKS, **SCALES[arguments.scale]}
     compare(config_of(values, arguments.data, arguments.sets), out=out)
     summary = json.loads(without_places((out / "summary.json").read_text(), arguments))
     table = without_places((out / "summary.md").read_text(), arguments)

@@ -42,7 +42,7 @@ NOBODY = 65534
 SETTINGS = (
     "--strategies", "naive", "--shots", "4", "--shots-short", "all", "--steps", "1",
     "--max-length", "24", "--max-test", "20", "--device", "cpu", "--quiet",
-    "--set", "evaluations=1",
+    "--set", "fine_tuning.evaluations=1",
 )  # fmt: skip
 
 

@@ -34,6 +34,8 @@ from tiny_checkpoint import tiny_checkpoint
 from torture_children import Told, prepare, start, tell
 from torture_report import Row, end_part, options
 
+from cl_graft.experiments.config import nested
+
 KINDS = ("grafting", "naive", "independent", "compare")
 KILLS = {"smoke": 3, "full": 110}
 LIMIT = {"smoke": 120.0, "full": 1200.0}
@@ -47,18 +49,18 @@ PHASES = {
     "evaluate": "evaluation and writing results",
 }
 SETTINGS: dict[str, Any] = {
-    "tasks": ["sentiment", "topic"],
-    "shots": 16,
-    "steps": 16,
-    "max_length": 24,
-    "max_test": 100,
-    "density": 0.01,
-    "mask_steps": 8,
-    "mask_batch": 32,
-    "evaluations": 2,
-    "device": "cpu",
+    "stream.tasks": ["sentiment", "topic"],
+    "stream.shots": 16,
+    "fine_tuning.steps": 16,
+    "stream.max_length": 24,
+    "stream.max_test": 100,
+    "grafting.density": 0.01,
+    "grafting.mask_steps": 8,
+    "grafting.mask_batch": 32,
+    "fine_tuning.evaluations": 2,
+    "model.device": "cpu",
 }
-UPKEEP = ("checkpoint_steps=1", "checkpoint_steps=5", "checkpoint_seconds=0")
+UPKEEP = ("output.checkpoint_steps=1", "output.checkpoint_steps=5", "output.checkpoint_seconds=0")
 
 
 @dataclass
@@ -119,8 +121,8 @@ def main() -> None:
     place = given.out / "kills"
     place.mkdir(parents=True, exist_ok=True)
     config = place / "stream.yaml"
-    values = {**SETTINGS, "model": str(tiny_checkpoint(place).resolve())}
-    config.write_text(json.dumps(values))
+    values = {**SETTINGS, "model.name": str(tiny_checkpoint(place).resolve())}
+    config.write_text(json.dumps(nested(values)))
     kept = place / f"cases-{given.scale}-{given.seed}.jsonl"
     cases = read_cases(kept)
     seconds = sum(case["seconds"] for case in cases)

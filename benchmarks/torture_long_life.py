@@ -25,7 +25,7 @@ from tiny_checkpoint import tiny_checkpoint
 from torture_report import Row, end_part, options
 
 from cl_graft.banks.open_bank import open_bank
-from cl_graft.experiments.config import config_from
+from cl_graft.experiments.config import config_from, nested
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.runtime.progress import Step
 from cl_graft.storage import load_bank
@@ -112,20 +112,22 @@ def stream(folder: Path, *, tasks: int) -> list[str]:
 def live(folder: Path, *, tasks: int) -> Life:
     """Learn a stream, and look after every task."""
     config = config_from(
-        {
-            "tasks": stream(folder, tasks=tasks),
-            "model": str(tiny_checkpoint(folder)),
-            "shots": 16,
-            "steps": 12,
-            "batch_size": 8,
-            "max_length": 16,
-            "max_test": 8,
-            "density": 0.002,
-            "mask_steps": 2,
-            "mask_batch": 16,
-            "evaluations": 1,
-            "device": "cpu",
-        }
+        nested(
+            {
+                "stream.tasks": stream(folder, tasks=tasks),
+                "model.name": str(tiny_checkpoint(folder)),
+                "stream.shots": 16,
+                "fine_tuning.steps": 12,
+                "fine_tuning.batch_size": 8,
+                "stream.max_length": 16,
+                "stream.max_test": 8,
+                "grafting.density": 0.002,
+                "grafting.mask_steps": 2,
+                "grafting.mask_batch": 16,
+                "fine_tuning.evaluations": 1,
+                "model.device": "cpu",
+            }
+        )
     )
     life = Life()
     run(config, strategy="grafting", seed=0, out=folder / "out", progress=life.look)

@@ -32,10 +32,13 @@ from torture_kills import SETTINGS, check, comparable, look_through
 from torture_report import Row, end_part, options
 from write_points import Counter, trap
 
+from cl_graft.experiments.config import nested
+
 LIMIT = {"smoke": 12, "full": None}
 """Calls of a command at which it is killed, evenly spread; None means all."""
 QUICK = {
-    **SETTINGS, "steps": 4, "mask_steps": 2, "max_test": 20, "checkpoint_steps": 5,
+    **SETTINGS, "fine_tuning.steps": 4, "grafting.mask_steps": 2, "stream.max_test": 20,
+    "output.checkpoint_steps": 5,
 }  # fmt: skip
 STRATEGIES = ("grafting", "naive")
 TIMED = {"config.json", "metrics.csv", "results.json", "summary.json", "summary.md"}
@@ -87,7 +90,7 @@ def learned(folder: Path) -> None:
 
 def apart(folder: Path) -> None:
     """Let a run of isolated grafting learn two tasks, and export one of them."""
-    isolated = ("--set", "mode=isolated")
+    isolated = ("--set", "grafting.mode=isolated")
     done(folder, "run", "stream.yaml", "--strategy", "grafting", "--out", "first", *isolated)
     for form in ("hf", "safetensors-overlay"):
         done(
@@ -126,7 +129,7 @@ COMMANDS = {
             ("localize", "sentiment", *(
                 word
                 for name, value in QUICK.items()
-                if name != "tasks"
+                if name != "stream.tasks"
                 for word in ("--set", f"{name}={value}")
             ), "--model", "tiny_bert", "--out", "region"),
         ),
@@ -209,7 +212,7 @@ def torture(command: Command, place: Path, model: Path, limit: int | None) -> Fo
     before, work = place / "before", place / "work"
     before.mkdir(parents=True)
     shutil.copytree(model, before / "tiny_bert")
-    (before / "stream.yaml").write_text(json.dumps({**QUICK, "model": "tiny_bert"}))
+    (before / "stream.yaml").write_text(json.dumps(nested({**QUICK, "model.name": "tiny_bert"})))
     if command.begin is not None:
         # Where it will stand, as files name places.
         shutil.copytree(before, work)

@@ -10,7 +10,6 @@ from typing import Any
 
 from tiny_runs import file_hashes
 
-from cl_graft.experiments.config import UPKEEP
 from cl_graft.runtime.checkpoints import Checkpoint, State
 from cl_graft.storage.files import is_partial, pack, unpack
 
@@ -77,8 +76,7 @@ def outcome_of(folder: Path) -> dict[str, Any]:
     # Hashes of files beside are those of files that tell the time.
     for timed in ("seconds", "seconds_saved", "processes", "checksum", "files"):
         del results[timed]
-    for name in UPKEEP:
-        del results["config"][name]
+    del results["config"]["output"]
     with (folder / "metrics.csv").open() as file:
         table = [{k: v for k, v in row.items() if k != "seconds"} for row in csv.DictReader(file)]
     assert not [path for path in folder.rglob("*") if is_partial(path)]

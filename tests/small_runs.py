@@ -57,7 +57,8 @@ class Runs:
         self, strategy: str, *, own: dict[str, Any] | None = None, seed: int = 0, **settings: Any
     ) -> Path:
         """Return the folder of a run."""
-        from cl_graft.experiments.config import config_from
+        from configs import config_with
+
         from cl_graft.experiments.config_tasks import load_tasks
         from cl_graft.experiments.folders import run_folder
         from cl_graft.experiments.run import run
@@ -68,11 +69,11 @@ class Runs:
         key = f"{strategy} {seed} {json.dumps(values, sort_keys=True)}"
         if key not in self.done:
             out = self.out / str(len(self.done))
-            config = config_from(values)
+            config = config_with(values)
             drawn_by = ("tasks", "shots", "max_test", "scenario", "classes_per_experience")
             stream = json.dumps([values.get(name) for name in drawn_by])
             if stream not in self.drawn:
-                self.drawn[stream] = load_tasks(config, seed=0)
+                self.drawn[stream] = load_tasks(config.stream, seed=0)
             run(config, strategy=strategy, seed=seed, out=out, tasks=self.drawn[stream])
             self.done[key] = run_folder(out, strategy, seed)
         return self.done[key]

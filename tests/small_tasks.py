@@ -69,7 +69,7 @@ def make_task() -> LearnableTask:
 def settings(**changes: Any) -> GraftingSettings:
     values = {
         "density": 0.05,
-        "warmup_rows": 64,
+        "head_fit_rows": 64,
         "mask_steps": 4,
         "mask_batch": 32,
         "micro_batch": 16,

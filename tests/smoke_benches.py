@@ -17,6 +17,6 @@ def smoke_bench(
     name: str, model: Path, cache: Path, *sets: str, data: Path | None = None, **more: Any
 ) -> Bench:
     """Return a bench as a process of its own would have it, with its cache in a folder."""
-    sets = (f"model={model}", *sets)
+    sets = (f"model.name={model}", *sets)
     config = experiment_config(EXPERIMENTS[name], "smoke", data=data, sets=sets)
     return Bench(config, cache=DirectoryCache(cache), **{"data_seed": 0, **more})

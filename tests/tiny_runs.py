@@ -93,11 +93,12 @@ def cl_graft_each(commands: Sequence[Sequence[object]]) -> list[Told]:
 
 def tiny_run(out: Path, model: Path, tasks: Sequence[str], **settings: Any) -> Path:
     """Learn tasks by grafting, in this process, and return the run's folder."""
-    from cl_graft.experiments.config import config_from
+    from configs import config_with
+
     from cl_graft.experiments.folders import run_folder
     from cl_graft.experiments.run import run
 
-    config = config_from({**QUICK, "model": str(model), "tasks": list(tasks), **settings})
+    config = config_with({**QUICK, "model": str(model), "tasks": list(tasks), **settings})
     run(config, strategy="grafting", seed=0, out=out)
     return run_folder(out, "grafting", 0)
 

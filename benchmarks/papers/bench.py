@@ -19,7 +19,7 @@ from cl_graft.experiments.base_model import base_identity, load_base_model
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config_tasks import check_tasks, load_tasks
 from cl_graft.experiments.localized_task import refuse_stream_settings
-from cl_graft.experiments.schedule import choose, grafting_settings, grid_of
+from cl_graft.experiments.schedule import choose, grid_of
 from cl_graft.grafts.graft import Graft, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import holding
@@ -79,17 +79,17 @@ class Bench:
         regressions: bool = False,
     ) -> None:
         refuse_stream_settings(config)
-        self.config = config.model_copy(update={"data_seed": data_seed})
-        self.seed, self.cell, self._cache = config.seeds[0], cell, cache
-        self.device = pick_device(config.device)
-        tasks = load_tasks(self.config, seed=self.seed, regressions=regressions)
-        loaded = load_base_model(self.config)
-        check_tasks(tasks, loaded, self.config)
+        self.config = config.changed({"stream.data_seed": data_seed})
+        self.seed, self.cell, self._cache = config.comparison.seeds[0], cell, cache
+        self.device = pick_device(config.model.device)
+        tasks = load_tasks(self.config.stream, seed=self.seed, regressions=regressions)
+        loaded = load_base_model(self.config.model)
+        check_tasks(tasks, loaded, self.config.stream)
         self.stream: TextStream = text_stream(
             tasks,
             loaded.tokenizer,
-            family=config.family,
-            max_length=config.max_length,
+            family=config.model.family,
+            max_length=config.stream.max_length,
             cache=cache,
         )
         self.identity = base_identity(loaded, self.config, seed=self.seed)
@@ -162,9 +162,9 @@ class Bench:
     @property
     def density(self) -> float:
         """The config's density, which must be a number."""
-        if self.config.density == "auto":
+        if self.config.grafting.density == "auto":
             raise ValueError("the density is to be found")
-        return self.config.density
+        return self.config.grafting.density
 
     def schedules(self, label: int) -> tuple[FineTuning, ...]:
         """Return the dense schedules of a task of which dev chooses one."""
@@ -191,7 +191,7 @@ class Bench:
             **changes: Fields of the schedule.
         """
         settings = replace(self.schedule(label), **changes)
-        path = find_localizer(self.config.localizer).needs_path if path is None else path
+        path = find_localizer(self.config.grafting.localizer).needs_path if path is None else path
         task, cache = self.problem(label), None if anew else self._cache
         key = task.content, settings, path
         if anew or self._dense is None or self._dense[0] != key:
@@ -274,7 +274,7 @@ class Bench:
         # A task of a joint model has no schedule chosen for it alone; any gives the settings that
         # count here, and its rate stands only in the message of an error.
         schedule = self._schedules.get(label) or self.schedules(label)[0]
-        settings = grafting_settings(self.config, schedule, seed=self.seed)
+        settings = self.config.grafting.of_task(schedule, seed=self.seed)
         return replace(
             settings,
             localizer=localizer or settings.localizer,
@@ -299,8 +299,8 @@ class Bench:
             **more,
             "k": k,
             "steps": steps,
-            "batch": self.config.mask_batch,
-            "micro": self.config.micro_batch,
+            "batch": self.config.grafting.mask_batch,
+            "micro": self.config.fine_tuning.micro_batch,
             "what": hash_tensors({**dense.tuned, **head}),
         }
 
@@ -336,7 +336,7 @@ class Bench:
             localizer: How; None means the config's.
             anew: As in `ranking`.
         """
-        k, localizer = self.size(self.density), localizer or self.config.localizer
+        k, localizer = self.size(self.density), localizer or self.config.grafting.localizer
         ranking = self.ranking(label, localizer, dense=dense, depth=k, anew=anew)
         return self.first(ranking, self.density)
 
@@ -362,7 +362,7 @@ class Bench:
         task = self.problem(label if through is None else through)
         task.model.eval()
         with torch.no_grad():
-            parts = inputs.split(self.config.eval_batch)
+            parts = inputs.split(self.config.training.eval_batch)
             logits = [task.forward(part.to(self.device)).float().cpu() for part in parts]
         return Answers(torch.cat(logits), targets, encoded.task.scored_by)
 

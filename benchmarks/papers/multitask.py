@@ -99,9 +99,9 @@ class _Learned:
 
     @classmethod
     def of(cls, bench: Bench, *, base_share: float = 0.0) -> _Learned:
-        if base_share and bench.config.localizer not in _FROM_A_BASE:
+        if base_share and bench.config.grafting.localizer not in _FROM_A_BASE:
             raise InputError(
-                f"{bench.config.localizer} does not start from a γ_base: choose one of "
+                f"{bench.config.grafting.localizer} does not start from a γ_base: choose one of "
                 f"{', '.join(_FROM_A_BASE)}"
             )
         schedule, run, heads = _learn_all(bench)
@@ -150,7 +150,7 @@ class _Learned:
 
 def _region(bench: Bench, label: int, run: DenseRun, base_share: float) -> Region:
     """Find a task's region in the multi-task model, from a base of the most moved coordinates."""
-    if not base_share and bench.config.localizer != "paper_mask":
+    if not base_share and bench.config.grafting.localizer != "paper_mask":
         return bench.region(label, run)
     return grown(bench, label, run, base=base_share * bench.density)
 
@@ -164,8 +164,8 @@ def grown(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Region:
         dense: Tuned values and head.
         base: The share of coordinates, those that moved most, whose gates are open at first.
     """
-    task, localizer = bench.problem(label), bench.config.localizer
-    k, steps = bench.size(bench.density), bench.config.mask_steps
+    task, localizer = bench.problem(label), bench.config.grafting.localizer
+    k, steps = bench.size(bench.density), bench.config.grafting.mask_steps
 
     def published() -> Outcome:
         with bench.posed(label, localizer, dense, task) as inputs:
@@ -285,8 +285,10 @@ def _purified(
     each on a localizer's batch: ten steps on a training batch's few rows would add noise.
     """
     model = bench.problem(0).model
-    rows = max(schedule.batch_size, bench.config.mask_batch)
-    batches = replace(schedule, batch_size=rows, micro_batch=bench.config.micro_batch or 32)
+    rows = max(schedule.batch_size, bench.config.grafting.mask_batch)
+    batches = replace(
+        schedule, batch_size=rows, micro_batch=bench.config.fine_tuning.micro_batch or 32
+    )
     losses = _losses(bench, labels, batches, derive(bench.seed, "purify"))
     with ExitStack() as stack:
         stack.enter_context(only_training(model))

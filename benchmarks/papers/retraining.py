@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from cl_graft.experiments.localized_task import REGION_RATES
-from cl_graft.experiments.schedule import converging, region_schedule
+from cl_graft.experiments.schedule import converging
 from cl_graft.grafts.graft import Graft, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Region
@@ -40,12 +40,12 @@ def retrained(
         anew: Whether to train whatever the cache holds, as when it is timed.
         **changes: Fields of the schedule.
     """
-    if bench.config.grid and "lr" not in changes:
-        rates = [{**changes, "lr": r} for r in sorted({*REGION_RATES, bench.config.region_lr})]
+    if bench.config.training.grid and "lr" not in changes:
+        rates = [{**changes, "lr": r} for r in sorted({*REGION_RATES, bench.config.grafting.lr})]
         return _best_on_dev(bench, label, region, rates, anew=anew)
-    settings = region_schedule(bench.config, bench.schedule(label))
+    settings = bench.config.grafting.schedule(bench.schedule(label))
     settings = replace(settings, **{"optimizer": "sgd", **changes})
-    decay = None if settings.optimizer == "adamw" else bench.config.region_decay
+    decay = None if settings.optimizer == "adamw" else bench.config.grafting.lr_decay
     task = bench.problem(label)
     first = task.shelved(snapshot(task.head))
     what = hash_tensors({"region": region.index, **first})
@@ -80,7 +80,7 @@ def peer_plans(bench: Bench, rates: Sequence[float]) -> list[dict[str, Any]]:
         bench: Where the config is.
         rates: Where the config has no grid; there are more where it has one.
     """
-    rates = RATES if bench.config.grid else rates
+    rates = RATES if bench.config.training.grid else rates
     return [{"optimizer": "adamw", "lr": rate, "weight_decay": 0.0} for rate in rates]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import cl_graft
 from cl_graft.errors import InputError, find
-from cl_graft.experiments.config import ExperimentConfig, config_from, override_
+from cl_graft.experiments.config import ExperimentConfig, config_from, nested, override_
 from cl_graft.figures.style import png
 from cl_graft.localization import find_localizer
 from cl_graft.metrics.significance import LEAST_SAMPLES
@@ -68,14 +68,15 @@ def experiment_config(
     given = find(SCALES, scale, missing="unknown scale")
     values: dict[str, Any] = {**given, **experiment.settings}
     if scale == "smoke":
-        values |= {"shots": given["shots"]}
+        values |= {"stream.shots": given["stream.shots"]}
     values |= {"cpu": experiment.cpu, "paper": experiment.paper}.get(scale, {})
-    values["tasks"] = list(experiment.asked(scale))
+    values["stream.tasks"] = list(experiment.asked(scale))
     if data is not None:
-        values["data"] = str(data)
+        values["stream.data"] = str(data)
+    settings = nested(values)
     for override in sets:
-        override_(values, override)
-    return config_from(values, source=f"experiment {experiment.name}")
+        override_(settings, override)
+    return config_from(settings, source=f"experiment {experiment.name}")
 
 
 def run_experiment(
@@ -96,7 +97,7 @@ def run_experiment(
         scale: ``"smoke"``, ``"cpu"`` or ``"paper"``.
         data: Folder of the real tasks.
         seeds: Cells, see `Experiment.varies`; None means those of the scale.
-        sets: Overrides of settings, such as ``"steps=200"``.
+        sets: Overrides of settings, such as ``"fine_tuning.steps=200"``.
         on_cell: Called with (cells done, cells in all).
 
     Raises:
@@ -115,7 +116,7 @@ def run_experiment(
             f"{LEAST_SAMPLES} or more, as in --seeds 0,1,2"
         )
     folder, kept = out / name, out / (experiment.cells or name)
-    settings = json.loads(json.dumps(config.cell() | {"seeds": config.seeds}))
+    settings = config.changed({"comparison.strategies": ["grafting"]}).values()
     own: dict[str, Any] = {"version": cl_graft.__version__, "config": settings}
     cells: list[_Cell] = []
     for place, seed in enumerate(seeds):
@@ -142,12 +143,12 @@ def _check_regions(experiment: Experiment, config: ExperimentConfig) -> None:
     Raises:
         InputError: If there is such a setting.
     """
-    if config.density == "auto":
+    if config.grafting.density == "auto":
         raise InputError("density 'auto' is for localize and streams: give experiments a number")
-    if find_localizer(config.localizer).needs_path and not experiment.own_runs:
+    if find_localizer(config.grafting.localizer).needs_path and not experiment.own_runs:
         raise InputError(
-            f"{config.localizer} looks at gains gathered along a task's own dense run, which is "
-            f"not what {experiment.name} localizes; choose another localizer"
+            f"{config.grafting.localizer} looks at gains gathered along a task's own dense run, "
+            f"which is not what {experiment.name} localizes; choose another localizer"
         )
 
 
@@ -164,7 +165,7 @@ def _bench(
 ) -> Bench:
     """Return the bench of a cell, with what differs between cells drawn by `seed`."""
     if experiment.varies == "seed":
-        config = config.model_copy(update={"seeds": [seed]})
+        config = config.changed({"comparison.seeds": [seed]})
     return Bench(
         config,
         data_seed=seed if experiment.varies == "sample" else 0,
@@ -189,7 +190,7 @@ def _concluded(
     rows = [row for row in summarize(readings) if not shown or row.measure in shown]
     if experiment.conclude is not None:
         rows += summarize([list(experiment.conclude(readings, rows))])
-    device = pick_device(config.device)
+    device = pick_device(config.model.device)
     drawn = f"{VARIES[experiment.varies]} {', '.join(map(str, seeds))}"
     text = f"# {experiment.title}\n\n{experiment.source}; {drawn}.\n\n"
     text += table(rows, axis=experiment.axis or "x")
@@ -202,7 +203,9 @@ def _concluded(
         "cells": drawn,
         "seconds": [cell.seconds for cell in cells],
         "rows": [asdict(row) for row in rows],
-        "config": {**config.model_dump(mode="json"), "data": None, "model": _named(config.model)},
+        "config": config.changed(
+            {"stream.data": None, "model.name": _named(config.model.name)}
+        ).values(),
         "versions": versions(device),
         "machine": machine(device),
     }

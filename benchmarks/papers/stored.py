@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import DEFAULT_STEPS
+from cl_graft.experiments.config import dotted
+from cl_graft.experiments.old_configs import from_flat
 from cl_graft.storage.files import replace_file
+from cl_graft.training.fine_tuning import FineTuning
 from papers.claims import View
 from papers.readings import Reading, Summary, summarize
 
@@ -30,7 +32,7 @@ class Stored:
         source: Where in which paper.
         command: What repeats it.
         scale: At which scale it was run.
-        config: Its settings.
+        config: Its settings, by dotted name.
         cells: What its cells are, such as ``"data seeds 0, 1, 2"``.
         seconds: What each cell took; None where that is not known.
         rows: Its numbers.
@@ -59,15 +61,17 @@ class Stored:
     def setting(self) -> str:
         """Say in a line with what it was run."""
         config = self.config
-        rows = "all" if config["shots"] is None else f"{config['shots']:,}"
-        how = _HOW.get(config.get("family", ""), "")
-        density = config.get("density", "auto")
+        shots, most = config["stream.shots"], config.get("stream.max_test")
+        rows = "all" if shots is None else f"{shots:,}"
+        how = _HOW.get(config.get("model.family", ""), "")
+        density = config.get("grafting.density", "auto")
         share = density if density == "auto" else f"{100 * density:g} %"
-        asked = "all" if config.get("max_test") is None else f"at most {config['max_test']:,}"
-        due = "the paper's" if config.get("preset") == "paper" else DEFAULT_STEPS
+        asked = "all" if most is None else f"at most {most:,}"
+        steps = config.get("fine_tuning.steps", FineTuning().steps)
+        due = "the paper's" if config.get("training.paper_steps") else steps
         return (
-            f"{config['model']}{how} on {', '.join(config['tasks'])}; {rows} rows a class, "
-            f"{config['steps'] or due} steps, density {share}, {asked} test rows, {self.cells}"
+            f"{config['model.name']}{how} on {', '.join(config['stream.tasks'])}; "
+            f"{rows} rows a class, {due} steps, density {share}, {asked} test rows, {self.cells}"
         )
 
     @property
@@ -121,7 +125,7 @@ def read_stored(file: Path | str) -> Stored:
             source=values["source"],
             command=values["command"],
             scale=values["scale"],
-            config=values["config"],
+            config=dotted(from_flat(values["config"])),
             cells=values["cells"],
             seconds=values.get("seconds", ()),
             rows=rows,
@@ -150,7 +154,7 @@ def read_stream(file: Path | str) -> Stored:
             source="Panigrahi et al., 2023, Table 4",
             command=values["command"],
             scale=file.stem.rpartition("-")[2],
-            config=values["config"],
+            config=dotted(from_flat(values["config"])),
             cells=f"seeds {', '.join(map(str, values['seeds']))}",
             rows=summarize([list(_of_stream(values["strategies"]))]),
             versions=values["versions"],

@@ -20,39 +20,39 @@ Varies = Literal["sample", "seed", "rows"]
 SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "smoke": {
-            "shots": 8,
-            "steps": 4,
-            "evaluations": 1,
-            "max_length": 24,
-            "max_dev": 16,
-            "max_test": 24,
-            "mask_steps": 2,
-            "mask_batch": 16,
-            "density": 0.01,
-            "device": "cpu",
+            "stream.shots": 8,
+            "fine_tuning.steps": 4,
+            "fine_tuning.evaluations": 1,
+            "stream.max_length": 24,
+            "stream.max_dev": 16,
+            "stream.max_test": 24,
+            "grafting.mask_steps": 2,
+            "grafting.mask_batch": 16,
+            "grafting.density": 0.01,
+            "model.device": "cpu",
         },
         "cpu": {
-            "shots": 256,
-            "shots_short": "all",
-            "steps": 400,
-            "evaluations": 4,
-            "max_dev": 128,
-            "max_test": 400,
-            "mask_steps": 32,
-            "mask_batch": 64,
-            "density": 0.003,
-            "precision": "bf16",
-            "group_by_length": True,
+            "stream.shots": 256,
+            "stream.shots_short": "all",
+            "fine_tuning.steps": 400,
+            "fine_tuning.evaluations": 4,
+            "stream.max_dev": 128,
+            "stream.max_test": 400,
+            "grafting.mask_steps": 32,
+            "grafting.mask_batch": 64,
+            "grafting.density": 0.003,
+            "model.precision": "bf16",
+            "fine_tuning.group_by_length": True,
         },
         "paper": {
             "preset": "paper",
-            "model": "roberta-base",
-            "family": "masked_lm",
-            "pooling": "first",
-            "shots": 4096,
-            "shots_short": "all",
-            "max_length": None,
-            "max_test": None,
+            "model.name": "roberta-base",
+            "model.family": "masked_lm",
+            "model.pooling": "first",
+            "stream.shots": 4096,
+            "stream.shots_short": "all",
+            "stream.max_length": None,
+            "stream.max_test": None,
         },
     }
 )
@@ -154,7 +154,7 @@ def _of(
 
 
 _DENSITY: Mapping[str, Any] = {"axis": "density", "logarithmic": True}
-_STANDARD: Mapping[str, Any] = {"family": "encoder"}
+_STANDARD: Mapping[str, Any] = {"model.family": "encoder"}
 _THREE = ("sentiment", "question_type", "paraphrase")
 _SEVERAL: Mapping[str, Any] = {
     "tasks": _EIGHT,
@@ -163,18 +163,19 @@ _SEVERAL: Mapping[str, Any] = {
     "own_runs": False,
     "squares": (("overlap", "overlap of regions"), ("relative gain", "relative gain (Eq. 5)")),
 }
-_BY_ADAMW: Mapping[str, Any] = {"dense_optimizer": "adamw", "lr": 1e-4}
-_FEWER_STEPS: Mapping[str, Any] = {"steps": 200}
+_BY_ADAMW: Mapping[str, Any] = {"fine_tuning.optimizer": "adamw", "fine_tuning.lr": 1e-4}
+_FEWER_STEPS: Mapping[str, Any] = {"fine_tuning.steps": 200}
 """AdamW is further after as many steps; a joint run takes them for each of its tasks."""
 _IN_SAM: Mapping[str, Any] = {
     "settings": {
-        **_STANDARD, "density": 0.005, "dense_optimizer": "adamw", "lr": 1e-4,
-        "weight_decay": 0.01, "region_lr": 2e-3,
+        **_STANDARD, "grafting.density": 0.005, "fine_tuning.optimizer": "adamw",
+        "fine_tuning.lr": 1e-4, "fine_tuning.weight_decay": 0.01, "grafting.lr": 2e-3,
     },
-    "cpu": {"evaluations": 0}, "regressions": True, "varies": "seed", "paper_cells": 10,
+    "cpu": {"fine_tuning.evaluations": 0}, "regressions": True, "varies": "seed", "paper_cells": 10,
     "paper": {
-        "preset": "default", "shots": None, "max_dev": None, "steps": 20_000, "batch_size": 16,
-        "region_lr": 1e-4, "evaluations": 40, "mask_steps": 600, "mask_batch": 16,
+        "preset": "default", "stream.shots": None, "stream.max_dev": None,
+        "fine_tuning.steps": 20_000, "fine_tuning.batch_size": 16, "fine_tuning.evaluations": 40,
+        "grafting.lr": 1e-4, "grafting.mask_steps": 600, "grafting.mask_batch": 16,
     },
 }  # fmt: skip
 """The paper's schedule at the scale `paper`. In 400 steps few parameters need a larger rate than
@@ -194,8 +195,9 @@ _ROWS = (
     ),
     _of("table5", "Larger data", grafts.densities,
         ("sst2_sent", "ag_news", "qnli", "snli"),
-        settings={"density": 0.0012}, cpu={"shots": None, "steps": 1600, "mask_steps": 80},
-        paper={"shots": 50_000, "mask_steps": 1000}, **_DENSITY),
+        settings={"grafting.density": 0.0012},
+        cpu={"stream.shots": None, "fine_tuning.steps": 1600, "grafting.mask_steps": 80},
+        paper={"stream.shots": 50_000, "grafting.mask_steps": 1000}, **_DENSITY),
     _of("table6", "LoRA, adapters and grafts", peers.peers_and_densities, ("mpqa", "qnli"),
         paper_tasks=_FOUR, measure="ECE", **_DENSITY),
     _of("table7", "LoRA, adapters and grafts out of distribution", peers.peers_elsewhere,
@@ -203,12 +205,12 @@ _ROWS = (
         built_in=("sentiment", "urgency"), measure="accuracy out of distribution", **_DENSITY),
     _of("table8", "FISH's and random regions as grafts", grafts.fisher_masks, _FOUR, **_DENSITY),
     _of("table9", "A causal model", grafts.calibrated_grafts, _FOUR,
-        paper_tasks=_TWELVE, settings={"family": "causal_lm"},
-        paper={"model": "gpt2", "density": 0.0005, "max_length": 256}),
+        paper_tasks=_TWELVE, settings={"model.family": "causal_lm"},
+        paper={"model.name": "gpt2", "grafting.density": 0.0005, "stream.max_length": 256}),
     _of("fig2", "Learned, most moved and random regions", grafts.regions_by_density, _TWO,
         **_DENSITY),
     _of("fig3", "Regions of standard fine-tuning", grafts.regions_by_density, _LARGE,
-        settings=_STANDARD, cpu={"max_test": 2000}, **_DENSITY),
+        settings=_STANDARD, cpu={"stream.max_test": 2000}, **_DENSITY),
     _of("fig4a", "Grafts of biases", grafts.bias_grafts, _TWO, **_DENSITY),
     _of("fig4b", "Lottery tickets", grafts.lottery_tickets, _TWO, axis="density"),
     _of("fig5", "Optimisers", grafts.optimizers, _TWO, **_DENSITY),
@@ -229,7 +231,7 @@ _ROWS = (
     _of("fig13", "Regions in a multi-task model by AdamW", multitask.task_regions,
         settings=_BY_ADAMW, cpu=_FEWER_STEPS, **_SEVERAL),
     _of("fig14", "Regions in a multi-task model by AdamW + L1", multitask.task_regions,
-        settings={**_BY_ADAMW, "dense_l1": 1e-3}, cpu=_FEWER_STEPS, **_SEVERAL),
+        settings={**_BY_ADAMW, "fine_tuning.l1": 1e-3}, cpu=_FEWER_STEPS, **_SEVERAL),
     _of("fig9", "In which layers regions lie", grafts.layers, _FOUR,
         measure="share of the region", axis="layer"),
     _of("fig10", "In which kinds of parameters regions lie", grafts.kinds, _FOUR,
@@ -240,11 +242,11 @@ _ROWS = (
         source="Panigrahi et al., 2023, Theorems D.2 and D.4", measure="gap"),
     _of("region_rates", "Is localization worth its cost once regions are trained again?",
         rates.region_rates, _LARGE[:3], paper_tasks=_LARGE, source="this project",
-        axis="learning rate of the region", cpu={"max_test": 2000}, logarithmic=True),
+        axis="learning rate of the region", cpu={"stream.max_test": 2000}, logarithmic=True),
     _of("majority_gain", "What re-trained grafts gain over the best constant answer",
         rates.gains_over_the_majority, _THIRTEEN, source="this project"),
     _of("memorized", "Calibration once fine-tuning knows its rows", grafts.memorized, _THIRTEEN,
-        source="this project", settings={**_STANDARD, "shots": 64}, measure="ECE"),
+        source="this project", settings={**_STANDARD, "stream.shots": 64}, measure="ECE"),
     _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM,
         shown=("score", sam.MIXED_LATE), **_IN_SAM),
     _of("sam_table2", "Perturbed data", sam.perturbed_data, _LEARNED,

@@ -97,7 +97,7 @@ def wise(bench: Bench) -> Iterator[Reading]:
     for source, targets in [*pairs(bench), *near(bench)]:
         run, task = bench.dense(source), bench.problem(source)
         depth = bench.size(_GRAFTS[-1])
-        ranking = bench.ranking(source, bench.config.localizer, dense=run, depth=depth)
+        ranking = bench.ranking(source, bench.config.grafting.localizer, dense=run, depth=depth)
         region = bench.first(ranking, bench.density)
         for share in _GRAFTS:
             graft = bench.cut(run, bench.first(ranking, share))
@@ -141,7 +141,7 @@ def _followed(bench: Bench, label: int) -> Iterator[Reading]:
     with holding(task.parameters, run.tuned), holding(task.head, run.head):
         labelled = self_labelled(task)
     shares = {method: min(1.0, n * bench.density) for method, n in _FOLLOWED.items()}
-    localizer, depth = bench.config.localizer, bench.size(max(shares.values()))
+    localizer, depth = bench.config.grafting.localizer, bench.size(max(shares.values()))
     ranking = bench.ranking(label, localizer, dense=run, task=labelled, depth=depth)
     yield Reading(name, "checkpoint", "step", float(checkpoint))
     for step, at in seen.items():
@@ -195,7 +195,7 @@ def pairs(bench: Bench) -> list[tuple[int, list[int]]]:
     if len(bench.names) < 2:
         raise InputError(
             f"{bench.names[0]} alone: experiments out of distribution ask a second task what was "
-            "learned on a first; name two or more, as in --set 'tasks=[reviews, tweets]'"
+            "learned on a first; name two or more, as in --set 'stream.tasks=[reviews, tweets]'"
         )
     places = {name: place for place, name in enumerate(bench.names)}
     asked = {n: [places[o] for o in ELSEWHERE.get(n, ()) if o in places] for n in places}

@@ -6,7 +6,9 @@ earlier entries are not touched, so earlier tasks keep every bit of their answer
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -20,10 +22,10 @@ from cl_graft.banks.bank_of_run import bank_folder, changing_bank
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.errors import InputError
 from cl_graft.experiments.base_model import config_of
-from cl_graft.experiments.config import ExperimentConfig, override_
+from cl_graft.experiments.config import ExperimentConfig, density_note, merged, override_
 from cl_graft.experiments.config_tasks import check_tasks, load_tasks
 from cl_graft.experiments.folders import writing_to
-from cl_graft.experiments.schedule import choose, grafting_settings, grid_of, region_schedule
+from cl_graft.experiments.schedule import choose, grid_of
 from cl_graft.experiments.strategy_host import Reporter, set_schedule_
 from cl_graft.experiments.task_metadata import is_recorded, task_metadata
 from cl_graft.grafts.bank import GraftBank
@@ -52,6 +54,9 @@ from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.precision import loss_scale
 
 __all__ = ["Added", "add_task", "task_label"]
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ def add_task(
     columns: Mapping[str, Any] | None = None,
     settings: Mapping[str, Any] | None = None,
     sets: Sequence[str] = (),
+    options: Mapping[str, str] | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
     progress: Progress = silent,
@@ -113,8 +119,10 @@ def add_task(
         task: A name, path or hub name, as in a config.
         model: Where the base is now, if not under the name that the bank recorded.
         columns: Fields of `TaskSettings`: columns, label names, metric.
-        settings: Fields of `ExperimentConfig` that are not to be as in the bank's own run.
-        sets: The same as text, as in ``"steps=200"``.
+        settings: What is not to be as in the bank's own run, by part, as in
+            ``{"grafting": {"density": 0.001}}``.
+        sets: The same as text, as in ``"fine_tuning.steps=200"``.
+        options: What settings were given by, by dotted name, for messages.
         device: Where to run; None takes a GPU if there is one.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
         progress: Called after every step of a phase.
@@ -127,9 +135,9 @@ def add_task(
     where = bank_folder(folder)
     with writing_to(where), changing_bank(where) as announce:
         bank = load_bank(where)
-        config = _config(bank, task, columns or {}, settings or {}, sets)
-        seed = config.seeds[0]
-        text_task = load_tasks(config, seed=seed)[0]
+        config = _config(bank, task, columns or {}, settings or {}, sets, options or {})
+        seed = config.comparison.seeds[0]
+        text_task = load_tasks(config.stream, seed=seed)[0]
         label = task_label(bank, text_task.name, text_task.label_names)
         with in_phase("loading"):
             opened = open_bank(
@@ -138,14 +146,14 @@ def add_task(
                 device=pick_device(device or "auto"),
                 trust_remote_code=trust_remote_code,
             )
-        check_tasks([text_task], opened.loaded, config)
-        if config.gradient_checkpointing:
+        check_tasks([text_task], opened.loaded, config.stream)
+        if config.model.gradient_checkpointing:
             opened.loaded.model.recompute_()
         stream = text_stream(
             [text_task],
             opened.loaded.tokenizer,
-            family=config.family,
-            max_length=config.max_length,
+            family=config.model.family,
+            max_length=config.stream.max_length,
             first_label=label,
         )
         metadata = task_metadata(text_task, config, seed=seed)
@@ -162,7 +170,7 @@ def add_task(
                 seconds = plugin.seconds[label]
             else:
                 position, seconds = known[-1], {}
-                test = _score_entry(opened, stream, position, batch=config.eval_batch)
+                test = _score_entry(opened, stream, position, batch=config.training.eval_batch)
         entry = bank.entries[position]
         return Added(
             bank=where,
@@ -187,19 +195,25 @@ def _config(
     columns: Mapping[str, Any],
     settings: Mapping[str, Any],
     sets: Sequence[str],
+    options: Mapping[str, str],
 ) -> ExperimentConfig:
     """Return the bank's own settings with what the caller wants otherwise, checked."""
-    values = dict(settings)
+    values = deepcopy(dict(settings))
+    origins = dict(options)
     for text in sets:
         override_(values, text)
+        origins[text.partition("=")[0].strip()] = "--set"
     if columns:
-        values["task_settings"] = {task: dict(columns), **values.get("task_settings", {})}
-    values = {"mode": bank.mode, **values}
-    if values["mode"] != bank.mode:
+        read = {"stream": {"task_settings": {task: dict(columns)}}}
+        values = merged(read, values)
+    config = config_of(bank.base, tasks=[task], settings=values, origins=origins)
+    if note := density_note(config.grafting.density):
+        logger.warning("%s", note)
+    if config.grafting.mode != bank.mode:
         raise InputError(
-            f"the bank is in {bank.mode} mode, which cannot change: got {values['mode']!r}"
+            f"the bank is in {bank.mode} mode, which cannot change: got {config.grafting.mode!r}"
         )
-    return config_of(bank.base, tasks=[task], **values)
+    return config
 
 
 def task_label(bank: GraftBank, task: str, label_names: Sequence[str]) -> int:
@@ -241,9 +255,9 @@ def _learn(
         seed=seed,
         progress=lambda _, step, steps: reporter.phase("choose", step, steps),
     )
-    schedule = region_schedule(config, dense)
+    schedule = config.grafting.schedule(dense)
     plugin = GraftingPlugin(
-        grafting_settings(config, dense, seed=seed),
+        config.grafting.of_task(dense, seed=seed),
         bank=bank,
         dev=stream.benchmark.valid_stream,
         metadata={label: metadata},
@@ -259,10 +273,14 @@ def _learn(
         optimizer=torch.optim.SGD(model.parameters(), lr=schedule.lr),
         device=opened.loaded.model.device,
         plugins=[
-            TextBatches(seed, group_by_length=config.group_by_length),
-            *([MicroBatches(config.micro_batch, scale=scale)] if config.micro_batch else []),
-            ClipGradient(config.clip),
-            *([LinearDecay(schedule.lr, schedule.steps)] if config.region_decay else []),
+            TextBatches(seed, group_by_length=config.fine_tuning.group_by_length),
+            *(
+                [MicroBatches(config.fine_tuning.micro_batch, scale=scale)]
+                if config.fine_tuning.micro_batch
+                else []
+            ),
+            ClipGradient(config.loop_clip),
+            *([LinearDecay(schedule.lr, schedule.steps)] if config.grafting.lr_decay else []),
             stop,
             reporter,
             *([ScaleLoss(scale)] if scale else []),
@@ -274,7 +292,7 @@ def _learn(
     with in_phase("region training"):
         strategy.train(experience)
     with in_phase("evaluation"):
-        return plugin, _test_score(model, stream, batch=config.eval_batch)
+        return plugin, _test_score(model, stream, batch=config.training.eval_batch)
 
 
 def _problem(

@@ -16,6 +16,7 @@ from pathlib import Path
 from cl_graft.banks.bank_of_run import bank_folder
 from cl_graft.errors import InputError
 from cl_graft.experiments.folders import run_folder, run_of
+from cl_graft.experiments.old_configs import from_flat
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.capacity import (
     OwnedInOrders,
@@ -157,8 +158,9 @@ def capacity(
         for place in range(len(bank))
     )
     settings = bank.base.metadata.get("settings")
-    refill = settings.get("refill") if isinstance(settings, Mapping) else None
-    refilled = None if refill is None else bool(refill)
+    grafting = from_flat(settings).get("grafting", {}) if isinstance(settings, Mapping) else {}
+    avoid_owned = grafting.get("avoid_owned")
+    refilled = None if avoid_owned is None else bool(avoid_owned)
     return Capacity(
         bank=where,
         mode=bank.mode,

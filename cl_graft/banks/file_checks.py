@@ -15,9 +15,10 @@ import torch
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.base_model import checkpoint_files
-from cl_graft.experiments.config import ExperimentConfig, config_from
+from cl_graft.experiments.config import ExperimentConfig, config_from, dotted, merged
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.folders import CONFIG, read_config, settings_of
+from cl_graft.experiments.old_configs import from_flat
 from cl_graft.grafts.hashing import file_sha256
 from cl_graft.results.run_results import RESULTS, RunResult, read_hashes, versions
 
@@ -84,8 +85,8 @@ def run_findings(
     config = read_config(run)
     yield from file_findings(run, recorded or {}, complete=result.complete)
     if config is not None and result.config:
-        shared = settings_of(config)
-        other = [key for key in result.config if shared.get(key) != result.config[key]]
+        shared, own = dotted(settings_of(config)), dotted(from_flat(result.config))
+        other = [name for name in own if shared.get(name) != own[name]]
         detail = f"of {RESULTS} and {CONFIG} differ in {', '.join(other)}" if other else ""
         yield Finding("settings", "differs" if other else "same", detail)
     here = result.model.get("fingerprint")
@@ -105,7 +106,7 @@ def recorded_config(run: Path, result: RunResult) -> ExperimentConfig:
         InputError: If there is none, or this package does not know it.
     """
     values: Mapping[str, Any] = result.config or read_config(run) or {}
-    settings = {**settings_of(values), "seeds": [result.seed]}
+    settings = merged(from_flat(settings_of(values)), {"comparison": {"seeds": [result.seed]}})
     return config_from(settings, source=f"{run}: the run's config")
 
 
@@ -125,7 +126,7 @@ def file_findings(run: Path, recorded: Mapping[str, str], *, complete: bool) -> 
 def _data(run: Path, result: RunResult) -> Iterator[Finding]:
     """Read the data again and compare their fingerprints."""
     try:
-        tasks = load_tasks(recorded_config(run, result), seed=result.seed)
+        tasks = load_tasks(recorded_config(run, result).stream, seed=result.seed)
     except InputError as error:
         yield Finding("data", "not checked", str(error))
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -217,20 +218,22 @@ def _asked(
     """
     run = run_of(where)
     stored = settings_of((run and read_config(run)) or {})
-    place = Path(data) if data is not None else stored.get("data") and Path(stored["data"])
+    stream = stored.get("stream", {})
+    place = Path(data) if data is not None else stream.get("data") and Path(stream["data"])
     name = entry.task
-    for given in stored.get("tasks", []):
+    for given in stream.get("tasks", []):
         with suppress(InputError):
             name = given if name_of(given, data=place) == entry.task else name
-    settings: dict[str, Any] = {"data": place, "shots": entry.metadata.get("shots")}
-    settings["max_length"] = entry.metadata.get("max_length")
-    if name in (own := stored.get("task_settings", {})):
-        settings["task_settings"] = {name: own[name]}
-    values = dict(settings)
+    drawn: dict[str, Any] = {"data": place, "shots": entry.metadata.get("shots")}
+    drawn["max_length"] = entry.metadata.get("max_length")
+    if name in (own := stream.get("task_settings", {})):
+        drawn["task_settings"] = {name: own[name]}
+    settings: dict[str, Any] = {"stream": drawn}
+    values = deepcopy(settings)
     for override in sets:
         override_(values, override)
-    config = config_of(bank.base, tasks=[name], **values)
-    task = load_tasks(config, seed=config.seeds[0])[0]
+    config = config_of(bank.base, tasks=[name], settings=values)
+    task = load_tasks(config.stream, seed=config.comparison.seeds[0])[0]
     if entry.metadata.get("data_fingerprint", task.fingerprint) != task.fingerprint:
         raise InputError(
             f"the data found for {entry.task!r} are not those that it was trained on: other rows, "
@@ -280,7 +283,9 @@ def _without_the_task(
             )
         if place in asked:
             rows, targets = _test_rows(opened, asked[place])
-            parts = [answers(part, place) for part in rows.split(asked[place].config.eval_batch)]
+            parts = [
+                answers(part, place) for part in rows.split(asked[place].config.training.eval_batch)
+            ]
             metric = asked[place].task.scored_by
             before, without = (
                 score(torch.cat(logits), targets, metric) for logits in zip(*parts, strict=True)
@@ -328,8 +333,8 @@ def _train_again(
 def _test_rows(opened: OpenBank, asked: _Asked) -> tuple[Tensor, Tensor]:
     """Encode the test rows of a task: inputs and targets."""
     loaded, config, task = opened.loaded, asked.config, asked.task
-    length = config.max_length or task.max_length
-    encoded = encode_task(task, loaded.tokenizer, family=config.family, max_length=length)
+    length = config.stream.max_length or task.max_length
+    encoded = encode_task(task, loaded.tokenizer, family=config.model.family, max_length=length)
     return encoded.splits["test"]
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -177,8 +177,8 @@ def _verify_run(
 ) -> VerifyReport:
     """Check a run that has no bank: its base, its files and its data."""
     config = recorded_config(run, result)
-    asked = {"model": model or config.model, "trust_remote_code": trust_remote_code}
-    loaded = load_base_model(config.model_copy(update=asked))
+    name = model or config.model.name
+    loaded = load_base_model(replace(config.model, name=name, trust_remote_code=trust_remote_code))
     fingerprint, where = result.model["fingerprint"], f"{run} is of another base model:"
     check_hashes(fingerprint, result.model, base_hashes(loaded), where=where)
     findings = [*checkpoint_findings(result.model, loaded.path)]
@@ -187,7 +187,7 @@ def _verify_run(
     device = torch.device(result.versions.get("device", "cpu"))
     at = device if device.type == "cpu" or torch.cuda.is_available() else torch.device("cpu")
     findings += run_findings(run, result, fingerprint=fingerprint, device=at)
-    tolerance = max(TOLERANCE[config.dtype], TOLERANCE[config.precision])
+    tolerance = max(TOLERANCE[config.model.dtype], TOLERANCE[config.model.precision])
     return VerifyReport(run, loaded.name, fingerprint, tolerance, findings=tuple(findings))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,15 +11,15 @@ import typer
 
 from cl_graft.cli.options import (
     As_json,
-    Data,
+    Chosen,
     Device,
     Moved,
-    On_bad_row,
     Quiet,
     Sets,
     Text,
     Text_pair,
     Trusted,
+    with_settings,
 )
 from cl_graft.cli.output import Output, apart, given, table
 from cl_graft.cli.progress import meter
@@ -172,7 +173,9 @@ def inspect_command(
     output.result(found, *shown)
 
 
+@with_settings(without=("tasks", "model", "device", "trust_remote_code"))
 def add_command(
+    chosen: Chosen,
     bank: Annotated[Path, typer.Argument(metavar="BANK", help="A bank, or a run of grafting.")],
     task: Annotated[
         str,
@@ -182,31 +185,11 @@ def add_command(
             show_default=False,
         ),
     ],
-    data: Data = None,
-    shots: Annotated[
-        int | None, typer.Option(help="Training rows a class.", show_default=False)
-    ] = None,
-    shots_short: Annotated[
-        str | None,
-        typer.Option(
-            metavar="error|all", help="What to do with a class with fewer.", show_default=False
-        ),
-    ] = None,
-    density: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARE", help="Of the region, in (0, 1], or auto.", show_default=False
-        ),
-    ] = None,
-    steps: Annotated[
-        int | None, typer.Option(help="Steps of each training.", show_default=False)
-    ] = None,
     text: Text = None,
     text_pair: Text_pair = None,
     label: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="Column of the label.", show_default=False)
     ] = None,
-    on_bad_row: On_bad_row = None,
     sets: Sets = None,
     model: Moved = None,
     device: Device = None,
@@ -228,21 +211,19 @@ def add_command(
       cl-graft add my_bank --data tickets.csv --task tickets --text body --label queue
     """
     from cl_graft.banks.add import add_task
+    from cl_graft.experiments.config import nested
 
     output = Output(quiet, as_json)
     columns = given(text=text, text_pair=text_pair, label=label)
-    settings = given(
-        data=data, shots=shots, shots_short=shots_short, density=density, steps=steps,
-        on_bad_row=on_bad_row,
-    )  # fmt: skip
     with apart(), meter(output) as progress:
         added = add_task(
             bank,
             task,
             model=model,
             columns=columns,
-            settings=settings,
+            settings=nested(json.loads(json.dumps(chosen.values, default=str))),
             sets=sets or (),
+            options=chosen.options,
             device=device,
             trust_remote_code=trust_remote_code,
             progress=progress.step,

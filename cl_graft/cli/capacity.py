@@ -90,7 +90,7 @@ def _predicted(found: Capacity) -> list[str]:
             lines.append(f"Task {told.leaves_known_at} is the first expected to lose more.")
     if told.full_at is not None:
         lines.append(
-            "Regions are chosen among free coordinates (refill), of which task "
+            "Regions are chosen among free coordinates (avoid_owned), of which task "
             f"{told.full_at:,} would be the first to find too few."
         )
     return lines
@@ -114,6 +114,6 @@ def _ordered(found: Capacity) -> list[str]:
     if found.refilled:
         lines.append(
             "That is for the regions as they are; they were chosen among free coordinates "
-            "(refill), and in another order others would have been."
+            "(avoid_owned), and in another order others would have been."
         )
     return lines

@@ -7,28 +7,16 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Data, Model, Quiet, Sets
-from cl_graft.cli.output import Output, apart, given, table
+from cl_graft.cli.options import As_json, Chosen, Quiet, Sets, with_settings
+from cl_graft.cli.output import Output, apart, table
 
 __all__ = ["localize_command"]
 
 
+@with_settings(without=("tasks",))
 def localize_command(
+    chosen: Chosen,
     task: Annotated[str, typer.Argument(metavar="TASK", help="As in --tasks of run.")],
-    data: Data = None,
-    model: Model = None,
-    density: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Share of the coordinates in the region, in (0, 1], or auto.",
-            show_default=False,
-        ),
-    ] = None,
-    localizer: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="How the region is found.", show_default=False),
-    ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("localized"),
     sets: Sets = None,
     quiet: Quiet = False,
@@ -46,15 +34,15 @@ def localize_command(
 
       cl-graft localize reviews --data mydata --density 0.001 --out reviews-region
 
-      cl-graft localize reviews --data mydata --localizer movement --set shots=64
+      cl-graft localize reviews --data mydata --localizer movement --shots 64
     """
     from cl_graft.experiments.config import load_config
     from cl_graft.experiments.localized_task import localize_task
 
     output = Output(quiet, as_json)
-    chosen = given(data=data, model=model, density=density, localizer=localizer)
+    chosen = chosen.also("stream.tasks", [task], "TASK")
     with apart():
-        config = load_config(None, sets or (), options={"tasks": [task], **chosen})
+        config = load_config(None, sets or (), options=chosen.values, origins=chosen.options)
         found = localize_task(config, out=out)
     measures = next(iter(found.scores.values()))
     rows = [

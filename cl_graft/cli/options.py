@@ -1,21 +1,35 @@
-"""The options that several commands share."""
+"""The options of the commands: settings made from the config, and what several commands share.
+
+A setting's option has the type, the description and the default of the setting itself. The
+frequent ones have options of their own; all can be given by ``--set part.field=value``.
+"""
 
 from __future__ import annotations
 
+import functools
+import inspect
+import json
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from cl_graft.errors import InputError
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config_parts import PARTS
+from cl_graft.runtime.settings import fields_of
 
 __all__ = [
+    "COMPARED",
     "As_json",
+    "Chosen",
     "Data",
     "Device",
-    "Model",
     "Moved",
-    "On_bad_row",
     "Quiet",
     "Resume",
     "Sets",
@@ -23,6 +37,7 @@ __all__ = [
     "Text_pair",
     "Trusted",
     "refuse_others",
+    "with_settings",
 ]
 
 _LOOKS = "How it looks"
@@ -42,24 +57,9 @@ Sets = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        metavar="NAME=VALUE",
-        help="Set any field of the config, as in --set steps=200; may be repeated.",
-    ),
-]
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Folder of the data, with one folder or file a task.",
-        show_default=False,
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="'minilm', a hub name such as FacebookAI/roberta-base, or a checkpoint's folder.",
-        show_default=False,
+        metavar="PART.FIELD=VALUE",
+        help="Set any field of the config, as in --set fine_tuning.weight_decay=0; may be "
+        "repeated.",
     ),
 ]
 Moved = Annotated[
@@ -79,6 +79,14 @@ Resume = Annotated[
         show_default=False,
     ),
 ]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Folder of the data, with one folder or file a task.",
+        show_default=False,
+    ),
+]
 Device = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="cpu, cuda, …", show_default=False),
@@ -93,14 +101,119 @@ Text_pair = Annotated[
 Trusted = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with the checkpoint.")
 ]
-On_bad_row = Annotated[
-    str | None,
-    typer.Option(
-        metavar="error|skip",
-        help="Refuse data with a row that cannot be used, or leave such rows out and count them.",
-        show_default=False,
-    ),
-]
+
+_SHARED = {
+    "The stream": {
+        "tasks": "stream.tasks",
+        "data": "stream.data",
+        "scenario": "stream.scenario",
+        "classes_per_experience": "stream.classes_per_experience",
+        "shots": "stream.shots",
+        "shots_short": "stream.shots_short",
+        "max_length": "stream.max_length",
+        "max_test": "stream.max_test",
+        "on_bad_row": "stream.on_bad_row",
+    },
+    "The model": {
+        "model": "model.name",
+        "family": "model.family",
+        "pooling": "model.pooling",
+        "dtype": "model.dtype",
+        "precision": "model.precision",
+        "gradient_checkpointing": "model.gradient_checkpointing",
+        "device": "model.device",
+        "trust_remote_code": "model.trust_remote_code",
+    },
+    "Training": {
+        "preset": "preset",
+        "steps": "fine_tuning.steps",
+        "batch_size": "fine_tuning.batch_size",
+        "micro_batch": "fine_tuning.micro_batch",
+        "lr": "fine_tuning.lr",
+        "eval_batch": "training.eval_batch",
+    },
+    "The region": {
+        "density": "grafting.density",
+        "localizer": "grafting.localizer",
+        "mode": "grafting.mode",
+        "region_lr": "grafting.lr",
+        "mask_candidates": "grafting.mask_candidates",
+    },
+}
+"""The settings with an option in every command that trains, by panel: option and dotted name."""
+
+COMPARED = {
+    "What is compared": {
+        "strategies": "comparison.strategies",
+        "seeds": "comparison.seeds",
+        "orders": "comparison.orders",
+        "tune": "comparison.tune",
+        "bytes_per_task": "comparison.bytes_per_task",
+    }
+}
+"""The settings that only a comparison reads."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The settings that a command line gave.
+
+    Attributes:
+        values: By dotted name.
+        options: What each was given by, such as ``"--steps"``.
+    """
+
+    values: Mapping[str, object]
+    options: Mapping[str, str]
+
+    def also(self, name: str, value: object, option: str) -> Chosen:
+        """Return these and one more, if it was given."""
+        if value is None:
+            return self
+        return Chosen({**self.values, name: value}, {**self.options, name: option})
+
+    def trust(self) -> tuple[bool, Chosen]:
+        """Return whether code of a checkpoint may run, and the other settings."""
+        trusted = bool(self.values.get("model.trust_remote_code"))
+        others = {n: v for n, v in self.values.items() if n != "model.trust_remote_code"}
+        return trusted, Chosen(others, self.options)
+
+
+def with_settings(
+    *, without: tuple[str, ...] = (), more: Mapping[str, Mapping[str, str]] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command the options of the frequent settings, as its argument `chosen`.
+
+    Args:
+        without: Options that the command says otherwise or does not read.
+        more: Further ones by panel.
+    """
+    panels = {**_SHARED, **(more or {})}
+    places = {name: place for own in panels.values() for name, place in own.items()}
+
+    def give(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        parameters: list[inspect.Parameter] = []
+        for parameter in signature.parameters.values():
+            made = _options(panels, without) if parameter.name == "chosen" else [parameter]
+            parameters += made
+
+        @functools.wraps(command)
+        def run(**given: Any) -> None:
+            options = {name: given.pop(name) for name in places if name in given}
+            said = {name: value for name, value in options.items() if value is not None}
+            chosen = Chosen(
+                {places[name]: value for name, value in said.items()},
+                {places[name]: _flag(name) for name in said},
+            )
+            command(chosen=chosen, **given)
+
+        keyword = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in parameters]
+        run.__signature__ = signature.replace(parameters=keyword)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in keyword}
+        return run
+
+    return give
 
 
 def refuse_others(option: str, config: Path | None, sets: list[str] | None, others: object) -> None:
@@ -113,3 +226,63 @@ def refuse_others(option: str, config: Path | None, sets: list[str] | None, othe
         raise InputError(
             f"{option} goes on with the settings that the folder holds: give no others"
         )
+
+
+def _options(
+    panels: Mapping[str, Mapping[str, str]], without: tuple[str, ...]
+) -> Iterator[inspect.Parameter]:
+    """Yield a parameter for each setting, as typer reads it."""
+    for panel, own in panels.items():
+        for name, place in own.items():
+            if name not in without:
+                part, dot, field = place.rpartition(".")
+                yield _option(
+                    name, fields_of(PARTS[part] if dot else ExperimentConfig)[field], panel
+                )
+
+
+def _option(name: str, field: Any, panel: str) -> inspect.Parameter:
+    kind, metavar = _kind(field.annotation)
+    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    shown = "" if default in (None, False, [], {}) else f" Default: {_shown(default)}."
+    option = typer.Option(
+        _flag(name),
+        metavar=None if kind is bool else metavar,
+        help=f"{field.description}{shown}",
+        rich_help_panel=panel,
+        show_default=False,
+    )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[kind | None, option],
+    )
+
+
+def _kind(annotation: Any) -> tuple[type, str]:
+    """Return the type that typer reads an option as, and how its value is written."""
+    origin = typing.get_origin(annotation)
+    parts = typing.get_args(annotation)
+    # A function is for Python alone.
+    inner = [p for p in parts if p is not type(None) and not hasattr(p, "__metadata__")]
+    if origin is typing.Literal:
+        return str, "|".join(map(str, inner))
+    if origin is list:
+        return str, "A,B,C"
+    if origin in (types.UnionType, typing.Union):
+        kinds = [_kind(part) for part in inner]
+        kind = kinds[0][0] if len(kinds) == 1 else str
+        return kind, "|".join(metavar for _, metavar in kinds)
+    metavars = {int: "N", float: "X", Path: "DIR", str: "TEXT", bool: ""}
+    return annotation, metavars[annotation]
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _shown(default: object) -> str:
+    if isinstance(default, list):
+        return ",".join(map(str, default))
+    return default if isinstance(default, str) else json.dumps(default)

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Quiet, Trusted
-from cl_graft.cli.output import Output, apart, given, table
+from cl_graft.cli.options import As_json, Chosen, Quiet, Sets, with_settings
+from cl_graft.cli.output import Output, apart, table
 from cl_graft.cli.progress import meter
 
 __all__ = ["plan_command"]
 
 
+@with_settings(without=("tasks", "model"))
 def plan_command(
+    chosen: Chosen,
     model: Annotated[
         str,
         typer.Argument(
@@ -23,66 +24,17 @@ def plan_command(
             help="'minilm', a hub name, or a folder with a config.json; or the config of a run.",
         ),
     ],
-    family: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="encoder, masked_lm or causal_lm.", show_default="encoder"
-        ),
-    ] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Type of the weights: float32, bfloat16, float16.",
-            show_default="float32",
-        ),
-    ] = None,
-    precision: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="What fp32 weights compute in: fp32, bf16, fp16.",
-            show_default="fp32",
-        ),
-    ] = None,
-    batch_size: Annotated[
-        int | None, typer.Option(help="Rows a training step.", show_default="8")
-    ] = None,
-    max_length: Annotated[int | None, typer.Option(help="Tokens a row.", show_default="64")] = None,
-    micro_batch: Annotated[
-        int | None,
-        typer.Option(
-            help="Rows computed at a time; else a batch, 32 in localization.", show_default=False
-        ),
-    ] = None,
-    eval_batch: Annotated[
-        int | None, typer.Option(help="Rows a batch in evaluation.", show_default="64")
-    ] = None,
     classes: Annotated[
-        int | None, typer.Option(help="Classes of a task.", show_default="2")
-    ] = None,
-    density: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Of a task's region, in (0, 1].", show_default="0.002"),
-    ] = None,
-    mask_candidates: Annotated[
         int | None,
         typer.Option(
-            help="Candidates of a mask, in multiples of the region's size.", show_default="20"
+            help="Classes of a task. Default: as many as the config names labels, or 2.",
+            show_default=False,
         ),
     ] = None,
     budget: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Of the weights that all tasks together may own.",
-            show_default="1.0",
-        ),
-    ] = None,
-    gradient_checkpointing: Annotated[
-        bool,
-        typer.Option("--gradient-checkpointing", help="Compute activations again, not keep them."),
-    ] = False,
+        float,
+        typer.Option(metavar="SHARE", help="Of the weights that all tasks together may own."),
+    ] = 1.0,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -91,7 +43,7 @@ def plan_command(
             show_default=False,
         ),
     ] = None,
-    trust_remote_code: Trusted = False,
+    sets: Sets = None,
     quiet: Quiet = False,
     as_json: As_json = False,
 ) -> None:
@@ -111,30 +63,26 @@ def plan_command(
 
       cl-graft plan meta-llama/Llama-3.1-70B --family causal_lm --dtype bfloat16
     """
-    from cl_graft.experiments.config import density_note, load_config
+    from cl_graft.experiments.config import load_config
     from cl_graft.experiments.memory_check import plan_settings
-    from cl_graft.experiments.memory_estimate import PlanSettings, make_plan
+    from cl_graft.experiments.memory_estimate import make_plan
     from cl_graft.runtime.byte_sizes import parse_bytes, readable_bytes
 
     output = Output(quiet, as_json)
-    own: dict[str, Any] = given(
-        family=family, dtype=dtype, precision=precision, batch_size=batch_size,
-        micro_batch=micro_batch, eval_batch=eval_batch, max_length=max_length, classes=classes,
-        density=density, mask_candidates=mask_candidates, budget=budget,
-        gradient_checkpointing=gradient_checkpointing or None,
-        trust_remote_code=trust_remote_code or None,
-    )  # fmt: skip
-    if Path(model).suffix in (".yaml", ".yml"):
-        loaded = load_config(model)
-        model, planned = loaded.model, plan_settings(loaded, max_length=max_length)
-        settings = replace(planned, **own)
-    else:
-        settings = PlanSettings(**own)
-    if note := density_note(settings.density):
-        output.note(note)
+    file = Path(model) if Path(model).suffix in (".yaml", ".yml") else None
+    if file is None:
+        chosen = chosen.also("model.name", model, "MODEL")
+    config = load_config(
+        file,
+        sets or (),
+        options=chosen.values,
+        origins=chosen.options,
+        under={"stream": {"tasks": ["any"]}},
+    )
+    settings = plan_settings(config, classes=classes, budget=budget)
     there_is = parse_bytes(memory) if memory is not None else None
     with apart(), meter(output) as progress:
-        plan = make_plan(model, settings, memory=there_is, progress=progress.phase)
+        plan = make_plan(config.model.name, settings, memory=there_is, progress=progress.phase)
     size = readable_bytes
     entry = plan.entry
     coordinate_bits = 8 * entry.indices / plan.region

@@ -8,8 +8,16 @@ from typing import Annotated
 import typer
 
 from cl_graft.cli.compare import failures_of, json_content, watched_comparison
-from cl_graft.cli.options import As_json, On_bad_row, Quiet, Resume, Sets, Trusted, refuse_others
-from cl_graft.cli.output import Output, apart, given
+from cl_graft.cli.options import (
+    As_json,
+    Chosen,
+    Quiet,
+    Resume,
+    Sets,
+    refuse_others,
+    with_settings,
+)
+from cl_graft.cli.output import Output, apart
 from cl_graft.cli.progress import meter
 from cl_graft.errors import InputError
 from cl_graft.runtime.signals import stoppable
@@ -17,7 +25,9 @@ from cl_graft.runtime.signals import stoppable
 __all__ = ["demo_command", "run_command"]
 
 
+@with_settings()
 def demo_command(
+    chosen: Chosen,
     out: Annotated[
         Path, typer.Option(metavar="DIR", help="Where to write results and the bank.")
     ] = Path("cl-graft-demo"),
@@ -37,12 +47,13 @@ def demo_command(
     from cl_graft.banks.verify import verify
     from cl_graft.cli.run_tables import comparison_table, run_tables
     from cl_graft.experiments.config import load_config
-    from cl_graft.experiments.demo import demo_config
+    from cl_graft.experiments.presets import DEMO
     from cl_graft.experiments.run import run_folder
 
     output = Output(quiet, as_json)
-    defaults = demo_config().model_dump(mode="json", exclude_unset=True)
-    config = load_config(None, sets or (), options=defaults)
+    config = load_config(
+        None, sets or (), options=chosen.values, origins=chosen.options, under=DEMO
+    )
     comparison = watched_comparison(config, out, output)
     seeds = [cell.seed for cell in comparison.runs if cell.strategy == "grafting"]
     reports = []
@@ -65,7 +76,9 @@ def demo_command(
         raise typer.Exit(1)
 
 
+@with_settings()
 def run_command(
+    chosen: Chosen,
     config: Annotated[
         Path | None, typer.Argument(metavar="CONFIG.yaml", help="The settings.")
     ] = None,
@@ -77,9 +90,7 @@ def run_command(
         int | None, typer.Option(help="Default: the first in the config.", show_default=False)
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
-    on_bad_row: On_bad_row = None,
     resume: Resume = None,
-    trust_remote_code: Trusted = False,
     sets: Sets = None,
     quiet: Quiet = False,
     as_json: As_json = False,
@@ -92,15 +103,15 @@ def run_command(
 
       cl-graft run stream.yaml --out first
 
-      cl-graft run stream.yaml --strategy naive --set steps=200 --set density=0.001
+      cl-graft run stream.yaml --strategy naive --steps 200 --set fine_tuning.weight_decay=0
 
       cl-graft run --resume first
 
     [b]A config[/b]
 
-      tasks: [sentiment, topic, paraphrase]
+      stream: {tasks: 'sentiment,topic,paraphrase', shots: 256}
 
-      shots: 256
+      grafting: {density: 0.001}
     """
     from cl_graft.cli.run_tables import comparison_table, data_notes, run_tables
     from cl_graft.experiments.config import load_config
@@ -109,27 +120,28 @@ def run_command(
     from cl_graft.experiments.run import run, run_folder
 
     output = Output(quiet, as_json)
-    chosen = given(strategies=strategy, seeds=seed, on_bad_row=on_bad_row)
-    trusted = given(trust_remote_code=trust_remote_code or None)
+    chosen = chosen.also("comparison.strategies", strategy, "--strategy")
+    chosen = chosen.also("comparison.seeds", seed, "--seed")
     if resume is not None:
-        refuse_others("--resume", config, sets, chosen)
+        trusted, others = chosen.trust()
+        refuse_others("--resume", config, sets, others.values)
         where = find_run(resume)
         out = where.parent.parent
-        settings = stored_config(where, trust_remote_code=trust_remote_code)
-    elif config is not None:
-        settings = load_config(config, sets or (), options=chosen | trusted)
-        where = run_folder(out, settings.strategies[0], settings.seeds[0])
+        settings = stored_config(where, trust_remote_code=trusted)
+    elif config is not None or chosen.values:
+        settings = load_config(config, sets or (), options=chosen.values, origins=chosen.options)
+        where = run_folder(out, settings.comparison.strategies[0], settings.comparison.seeds[0])
     else:
-        raise InputError("give a config to run, or --resume with the folder of a run")
+        raise InputError("give a config to run, --tasks, or --resume with the folder of a run")
     with (
         stoppable(resume_command("run", where, settings), where) as stop,
         apart(),
-        meter(output, tasks=len(settings.tasks)) as progress,
+        meter(output, tasks=len(settings.stream.tasks)) as progress,
     ):
         result = run(
             settings,
-            strategy=settings.strategies[0],
-            seed=settings.seeds[0],
+            strategy=settings.comparison.strategies[0],
+            seed=settings.comparison.seeds[0],
             out=out,
             progress=progress.step,
             stop=stop,

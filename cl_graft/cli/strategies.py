@@ -53,5 +53,5 @@ def strategies_command(as_json: As_json = False) -> None:
         *missing,
         f"Ablations of grafting: {ablations}",
         f"Not in every scenario (--json says why): {by_label}",
-        "Set their own settings as in: --set strategy_settings.ewc.ewc_lambda=10",
+        "Set their own settings as in: --set comparison.strategy_settings.ewc.ewc_lambda=10",
     )

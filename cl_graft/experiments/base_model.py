@@ -11,7 +11,9 @@ from typing import Any
 
 from cl_graft.data.encoded_task import serialize_tokenizer
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import UPKEEP, ExperimentConfig, config_from
+from cl_graft.experiments.config import ExperimentConfig, config_from, merged
+from cl_graft.experiments.config_parts import ModelSettings
+from cl_graft.experiments.old_configs import from_flat
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.hashing import file_sha256, fingerprint_of, model_sha256
 from cl_graft.models import Loaded, load_model
@@ -33,14 +35,9 @@ BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files")
 """What `base_identity` records of a base beside its fingerprint, to say what differs."""
 
 _NOT_LEARNING = {
-    "tasks",
-    "data",
-    "task_settings",
-    "strategies",
-    "strategy_settings",
-    "model",
-    "device",
-    *UPKEEP,
+    "stream": ("tasks", "data", "task_settings"),
+    "model": ("name", "device"),
+    "comparison": ("strategies", "strategy_settings", "seeds"),
 }
 _READ = re.compile(
     r"(config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json"
@@ -64,21 +61,21 @@ class BaseHashes:
     tokenizer: str
 
 
-def load_base_model(config: ExperimentConfig) -> Loaded:
-    """Load the model of a config, in eval mode, without heads.
+def load_base_model(settings: ModelSettings) -> Loaded:
+    """Load a model, in eval mode, without heads.
 
     Raises:
         InputError: If there is no such checkpoint, or it does not fit the family.
     """
     loaded = load_model(
-        config.model,
-        family=config.family,
-        pooling=config.pooling,
-        dtype=config.dtype,
-        precision=config.precision,
-        trust_remote_code=config.trust_remote_code,
+        settings.name,
+        family=settings.family,
+        pooling=settings.pooling,
+        dtype=settings.dtype,
+        precision=settings.precision,
+        trust_remote_code=settings.trust_remote_code,
     )
-    if config.gradient_checkpointing:
+    if settings.gradient_checkpointing:
         loaded.model.recompute_()
     return loaded
 
@@ -138,13 +135,13 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
     identity = BaseIdentity(
         fingerprint=hashes.fingerprint,
         model=str(folder.resolve()) if folder.is_dir() else loaded.name,
-        dtype=config.dtype,
+        dtype=config.model.dtype,
         metadata={
-            "family": config.family,
-            "pooling": config.pooling,
-            "precision": config.precision,
-            "trust_remote_code": config.trust_remote_code,
-            "max_length": config.max_length,
+            "family": config.model.family,
+            "pooling": config.model.pooling,
+            "precision": config.model.precision,
+            "trust_remote_code": config.model.trust_remote_code,
+            "max_length": config.stream.max_length,
             "seed": seed,
             "weights_sha256": hashes.weights,
             "tokenizer_sha256": hashes.tokenizer,
@@ -161,23 +158,39 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
 
 
 def learning_settings(config: ExperimentConfig) -> dict[str, Any]:
-    """Return the settings that say how a bank learns its tasks, as JSON can hold them."""
-    return config.model_dump(mode="json", exclude={*_NOT_LEARNING, "seeds"})
+    """Return the settings that say how a bank learns its tasks, by part, as JSON can hold them."""
+    values = config.values()
+    for part, names in _NOT_LEARNING.items():
+        for name in names:
+            del values[part][name]
+    del values["output"]
+    return values
 
 
-def config_of(base: BaseIdentity, *, tasks: list[str], **settings: Any) -> ExperimentConfig:
+def config_of(
+    base: BaseIdentity,
+    *,
+    tasks: list[str],
+    settings: Mapping[str, Any] | None = None,
+    origins: Mapping[str, str] | None = None,
+) -> ExperimentConfig:
     """Return the config that goes on with a bank: its own settings, for other tasks.
 
     Args:
         base: What `base_identity` wrote.
         tasks: The tasks to learn now.
-        **settings: Fields of `ExperimentConfig` to set otherwise (data, device, …).
+        settings: What is to be otherwise, by part (data, device, …).
+        origins: What some of these were given by, by dotted name, for messages.
 
     Raises:
         InputError: If a setting is wrong.
     """
     stored = base.metadata.get("settings", {})
     kept: Mapping[str, Any] = stored if isinstance(stored, Mapping) else {}
-    values = {**kept, "model": base.model, "tasks": tasks, "strategies": ["grafting"]}
-    values["seeds"] = [base.metadata.get("seed", 0)]
-    return config_from({**values, **settings}, source="the bank's settings")
+    own = {
+        "stream": {"tasks": tasks},
+        "model": {"name": base.model},
+        "comparison": {"strategies": ["grafting"], "seeds": [base.metadata.get("seed", 0)]},
+    }
+    values = merged(merged(from_flat(kept), own), settings or {})
+    return config_from(values, source="the bank's settings", origins=origins)

@@ -1,4 +1,4 @@
-"""The settings of an experiment: every one of them is described, and defaults, here.
+"""The config of an experiment: parts, each of them a class of settings.
 
 A config comes from a YAML file, from the command line or from Python; unknown keys and names are
 answered with the nearest known one. The defaults are tuned for the encoder MiniLM on two cores.
@@ -8,587 +8,177 @@ from __future__ import annotations
 
 import json
 import logging
-import re
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
-from cl_graft.data.streams import expand_streams
 from cl_graft.errors import InputError, nearest
-from cl_graft.experiments.config_errors import sentence
+from cl_graft.experiments.config_parts import (
+    PARTS,
+    ComparisonSettings,
+    GraftingLoopSettings,
+    ModelSettings,
+    OutputSettings,
+    StreamSettings,
+    TrainingSettings,
+)
 from cl_graft.experiments.config_yaml import read_yaml, read_yaml_file
-from cl_graft.experiments.presets import PAPER_MOST_SHOTS, PRESETS
-from cl_graft.localization import find_localizer
-from cl_graft.localization.settings import check_dense_run
+from cl_graft.experiments.old_configs import MOVED
+from cl_graft.experiments.presets import PRESETS
+from cl_graft.runtime.settings import describe_faults, few_of, fields_of, settings_class
+from cl_graft.training.fine_tuning import FineTuning
 
 __all__ = [
     "CELL_CHOICES",
     "LARGE_DENSITY",
-    "REGION_FIELDS",
-    "UPKEEP",
     "ExperimentConfig",
-    "TaskSettings",
     "config_from",
     "density_note",
+    "dotted",
     "load_config",
+    "merged",
+    "nested",
     "override_",
-    "seeds_from",
+    "put_",
 ]
 
 logger = logging.getLogger(__name__)
 
-DEFAULT_STEPS = 500
-
 LARGE_DENSITY = 0.1
 """Density above which a region is warned of."""
 
-_MOST_SEEDS = 10_000
+CELL_CHOICES = frozenset({"comparison.strategies", "comparison.seeds", "comparison.sweep"})
+"""What says which cells a comparison has; everything else is common to all cells."""
 
-CELL_CHOICES = ("strategies", "seeds", "sweep")
-"""The fields that say which cells a comparison has; every other field is common to all cells."""
-
-REGION_FIELDS = (
-    *("density", "localizer", "warmup_rows", "mask_steps", "mask_batch", "mask_candidates"),
-    *("refill", "region_start", "retrain", "region_dropout", "mode", "keep_standalone"),
-    *("region_lr", "region_decay", "region_evaluations"),
-)
-"""The fields that say nothing to strategies without regions."""
-
-UPKEEP = ("checkpoint_seconds", "checkpoint_steps")
-"""The fields that do not change a bit of what comes out."""
-
-_NOT_SWEPT = frozenset(
-    {
-        *("tasks", "scenario", "classes_per_experience", "data", "task_settings", "on_bad_row"),
-        *("max_megabytes", "model", "family", "trust_remote_code", "device", "preset"),
-        *("strategies", "strategy_settings", "sweep", "orders", "tune", "bytes_per_task", "seeds"),
-        *("eval_batch", *UPKEEP),
-    }
-)
-"""The fields that say what is compared, with which rows and on which model."""
+_SET_BY_RUNS = {
+    "fine_tuning": "fine_tuning",
+    "seed": "comparison.seeds",
+    "evaluate_every": "grafting.evaluations",
+}
+"""Fields of `GraftingSettings` that an experiment sets, and what it sets them by."""
 
 
-class TaskSettings(BaseModel):
-    """How to read and ask one task, where its preset (or the default) does not fit."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    text: str | None = Field(default=None, description="Column of the first text.")
-    text_pair: str | None = Field(default=None, description="Column of the second text.")
-    label: str | None = Field(default=None, description="Column of the label.")
-    label_names: list[str] | None = Field(
-        default=None, description="Label names in the order of the class ids."
-    )
-    metric: str | None = Field(
-        default=None,
-        description="Metric of the task's score: accuracy, f1, matthews, or a registered one.",
-    )
-    positive: str | None = Field(
-        default=None,
-        description="The label of which f1 of two labels is the F1; null means the data's own or "
-        "the preset's, or else the second label.",
-    )
-    encoding: str | None = Field(
-        default=None,
-        description="Of its text files, such as cp1252; null means UTF-8, or what a file is found "
-        "to be in.",
-    )
-
-
-class ExperimentConfig(BaseModel):
+@settings_class
+class ExperimentConfig:
     """What to learn, with what, and how."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    # The stream.
-    tasks: list[str] = Field(
-        min_length=1,
-        description="The tasks in the order of the stream: names of presets or of built-in tasks, "
-        "paths of files or folders, hub names, or registered streams of them; shared-50-0..19 "
-        "are 20 generated tasks.",
+    stream: StreamSettings = Field(description="The tasks to learn, and the rows of each.")
+    model: ModelSettings = Field(
+        default_factory=ModelSettings, description="The model at its base, and how it answers."
     )
-    scenario: Literal["task", "domain", "class"] = Field(
-        default="task",
-        description="'task': a head a task, picked by the task's label. 'domain': tasks with the "
-        "same labels, one head, no task label. 'class': the labels of all tasks in one head, no "
-        "task label.",
+    fine_tuning: FineTuning = Field(
+        default_factory=FineTuning,
+        description="Dense training: the run from which a region is found, naive fine-tuning, and "
+        "the steps and batches of the loops of all strategies.",
     )
-    classes_per_experience: int | None = Field(
-        default=None,
-        ge=1,
-        description="In the scenario 'class', split tasks into experiences of so many classes; "
-        "null: a task is one experience.",
+    grafting: GraftingLoopSettings = Field(
+        default_factory=GraftingLoopSettings,
+        description="How a region is found and trained. Strategies without regions do not read it.",
     )
-    data: Path | None = Field(
-        default=None,
-        description="Folder that holds one folder or file a task; relative to where you are.",
+    training: TrainingSettings = Field(
+        default_factory=TrainingSettings,
+        description="What the loops of all strategies share beside `fine_tuning`.",
     )
-    shots: int | None = Field(
-        default=512, ge=1, description="Training rows a class; null takes all there are."
+    comparison: ComparisonSettings = Field(
+        default_factory=ComparisonSettings,
+        description="Strategies, seeds, and values of settings to compare.",
     )
-    shots_short: Literal["error", "all"] = Field(
-        default="all",
-        description="What to do with a class that has fewer rows: take all, with a note, or "
-        "refuse.",
+    output: OutputSettings = Field(
+        default_factory=OutputSettings,
+        description="What is written while a run goes on; changes no bit of what comes out.",
     )
-    data_seed: int | None = Field(
-        default=None,
-        ge=0,
-        description="Seed of the samples of rows; null means the run's own seed.",
-    )
-    max_train: int | None = Field(default=None, ge=1, description="Most training rows of a task.")
-    max_dev: int | None = Field(
-        default=256,
-        ge=1,
-        description="Most dev rows of a task; null: all. Checkpoints, masks and budgets are chosen "
-        "on them, and looking at many costs as much as training.",
-    )
-    max_test: int | None = Field(
-        default=1000, ge=1, description="Most test rows of a task; null: all."
-    )
-    max_length: int | None = Field(
-        default=64, ge=4, description="Tokens a row; null means the largest that a task asks for."
-    )
-    on_bad_row: Literal["error", "skip"] = Field(
-        default="error",
-        description="What to do with a row that cannot be used: refuse the file, or leave the row "
-        "out and count it in the results.",
-    )
-    max_megabytes: int | None = Field(
-        default=None,
-        ge=1,
-        description="Most MB of a data file once unpacked, and 10,000 rows for each; null means "
-        "500.",
-    )
-    task_settings: dict[str, TaskSettings] = Field(
-        default_factory=dict, description="By task: columns, label names, metric, encoding."
-    )
-
-    # The model.
-    model: str = Field(
-        default="minilm",
-        description="'minilm' (the encoder of the demo extra), a hub name, or the folder of a "
-        "checkpoint.",
-    )
-    family: Literal["encoder", "masked_lm", "causal_lm"] = Field(
-        default="encoder",
-        description="How the model answers: an encoder with a head a task, a masked language "
-        "model with label words, or a causal one with label strings.",
-    )
-    pooling: Literal["mean", "first"] = Field(
-        default="mean", description="How an encoder's states become one vector."
-    )
-    dtype: Literal["float32", "bfloat16", "float16"] = Field(
-        default="float32", description="The type of the model's parameters."
-    )
-    precision: Literal["fp32", "bf16", "fp16"] = Field(
-        default="fp32",
-        description="In which the model computes, in training and answers alike; its parameters "
-        "stay float32. fp16 scales the loss.",
-    )
-    gradient_checkpointing: bool = Field(
-        default=False,
-        description="Keep only the inputs of blocks for the backward pass and compute the rest "
-        "again: less memory, more time.",
-    )
-    trust_remote_code: bool = Field(
-        default=False, description="Run code that comes with the checkpoint."
-    )
-    device: str = Field(
-        default="auto", description="'cpu', 'cuda', …; 'auto' takes a GPU if there is one."
-    )
-
-    # Training.
     preset: Literal["default", "paper", "fast"] = Field(
         default="default",
         description="'paper' takes the schedule of the grafting paper: 16·n·k steps, batch size "
         "and learning rate chosen on dev from its grid, its mask, density 1e-4. 'fast' grafts "
         "without a dense run: regions from a few gradient batches at the base.",
     )
-    steps: int | None = Field(
-        default=None,
-        ge=1,
-        description="Optimiser steps of each training of a task: dense, region, naive. null means "
-        f"{DEFAULT_STEPS}, in the paper preset 16·n·min(k, {PAPER_MOST_SHOTS}) for n classes.",
-    )
-    batch_size: int = Field(default=8, ge=1, description="Rows a step.")
-    micro_batch: int | None = Field(
-        default=None,
-        ge=1,
-        description="Rows computed at a time in training; null computes a batch at once, and 32 "
-        "rows of the localizer's.",
-    )
-    lr: float = Field(
-        default=0.05,
-        gt=0,
-        allow_inf_nan=False,
-        description="Learning rate of all dense training (SGD).",
-    )
-    region_lr: float = Field(
-        default=0.1, gt=0, allow_inf_nan=False, description="Learning rate of the region (SGD)."
-    )
-    region_decay: bool = Field(
-        default=True,
-        description="Let the region's learning rate fall linearly to 0; dense training keeps its "
-        "rate, as in the paper.",
-    )
-    weight_decay: float = Field(
-        default=1e-4, ge=0, allow_inf_nan=False, description="Of dense training."
-    )
-    clip: float = Field(default=1.0, gt=0, description="Largest norm of a gradient.")
-    dense_optimizer: Literal["sgd", "adamw"] = Field(
-        default="sgd",
-        description="Of dense runs; 'adamw' lets the rate fall linearly to 0, as in the paper's "
-        "code.",
-    )
-    dense_decay: Literal["matrices", "all"] = Field(
-        default="matrices",
-        description="What decays in dense runs: all but biases and LayerNorms, as in the paper's "
-        "code, or all, as in its text.",
-    )
-    dense_clip: float | None = Field(
-        default=None,
-        ge=0,
-        description="Largest norm of a gradient in dense runs; 0 does not clip, null means `clip`.",
-    )
-    dense_l1: float = Field(
-        default=0.0,
-        ge=0,
-        allow_inf_nan=False,
-        description="Strength of an L1 penalty on the movement from the base in dense runs, taken "
-        "as a proximal step; the paper uses 0.001 with AdamW.",
-    )
-    dense_mixout: float = Field(
-        default=0.0,
-        ge=0,
-        lt=1,
-        description="Chance of a weight to fall back to the base in a step of a dense run.",
-    )
-    group_by_length: bool = Field(
-        default=False,
-        description="Make training batches of rows of similar length, which computes less padding "
-        "and shuffles less freely. Dev and test rows always go by length.",
-    )
-    evaluations: int = Field(
-        default=5,
-        ge=0,
-        description="Looks at dev while a task trains, in dense runs, regions and the loops of all "
-        "strategies alike; the best is kept. 0 keeps the last.",
-    )
-    region_evaluations: int | None = Field(
-        default=None,
-        ge=0,
-        description="Looks at dev in a region's training; null means as many as `evaluations`.",
-    )
-    grid: bool = Field(
-        default=False,
-        description="Choose batch size and learning rate of each task on dev (9 runs).",
-    )
-
-    # Grafting.
-    density: float | Literal["auto"] = Field(
-        default=0.002,
-        description="Share of the graftable coordinates in a task's region, in (0, 1]; 'auto' "
-        "takes the smallest that keeps 98 % of the dense score on dev.",
-    )
-    localizer: str = Field(default="learned_mask", description="How a region is found.")
-    warmup_rows: int = Field(
-        default=0,
-        ge=0,
-        description="Training rows on which a head is fitted to the base, for localizers that do "
-        "without a dense run; 0 leaves the head at its first values, as a dense run does.",
-    )
-    mask_steps: int = Field(
-        default=12, ge=1, description="Gradient batches that the localizer looks at."
-    )
-    mask_batch: int = Field(default=128, ge=1, description="Rows of such a batch.")
-    mask_candidates: int | None = Field(
-        default=20,
-        ge=1,
-        description="Let only the coordinates that moved most be chosen, this many times the "
-        "region's size; null means all. Only for localizers that can look at some coordinates "
-        "alone: learned_mask.",
-    )
-    refill: bool = Field(
-        default=True,
-        description="Rank among the coordinates that no earlier task owns, as late tasks "
-        "would otherwise lose a part of their region.",
-    )
-    region_start: Literal["base", "tuned"] = Field(
-        default="base",
-        description="Where region training starts: at the base, or at the dense values.",
-    )
-    retrain: bool = Field(
-        default=True,
-        description="Train the region; off, it keeps the values of the independent run.",
-    )
-    region_dropout: bool = Field(
-        default=True,
-        description="Let the model's dropout act while the region trains; a step is cheaper "
-        "without it.",
-    )
-    mode: Literal["prefix", "isolated"] = Field(
-        default="prefix",
-        description="A task is answered by the grafts of all tasks so far, or by its own alone.",
-    )
-    keep_standalone: bool = Field(
-        default=False, description="Also keep each task's whole region with its dense values."
-    )
-
-    # What to run.
-    strategies: list[str] = Field(
-        default_factory=lambda: ["grafting", "naive", "independent"],
-        min_length=1,
-        description="The strategies to run; 'all' means all that can run here but the ablations of "
-        "grafting, which 'ablations' means.",
-    )
-    strategy_settings: dict[str, dict[str, float | int | str | bool]] = Field(
-        default_factory=dict,
-        description="By strategy: its own settings, such as {ewc: {ewc_lambda: 10}}.",
-    )
-    sweep: dict[str, list[float | int | str | bool | None]] = Field(
-        default_factory=dict,
-        description="Compare with each of several values of a setting: {density: [0.0005, 0.002]}, "
-        "or of a strategy's own: {ewc: {ewc_lambda: [1, 10]}}. Strategies about which it changes "
-        "nothing run once.",
-    )
-    orders: int | Literal["all"] = Field(
-        default=1,
-        description="Orders of the tasks on which strategies are compared: the given one alone, "
-        "so many different ones, or 'all' (of up to five tasks).",
-    )
-    tune: bool = Field(
-        default=False,
-        description="Choose each strategy's own values from its grid, on dev rows of the first two "
-        "tasks, before it is compared; what strategy_settings give is not tuned.",
-    )
-    bytes_per_task: int | None = Field(
-        default=None,
-        ge=1,
-        description="Make every strategy of a comparison as large as fits into this many bytes a "
-        "task, its head and indices counted, such as 100kB; null: as the settings say.",
-    )
-    seeds: list[int] = Field(
-        default_factory=lambda: [0], min_length=1, description="The seeds to run each with."
-    )
-    eval_batch: int = Field(default=64, ge=1, description="Rows a batch in evaluation.")
-    checkpoint_seconds: float | None = Field(
-        default=60.0,
-        ge=0,
-        description="Seconds between checkpoints, from which a killed run goes on; more where "
-        "writing one takes over 1 % of that. null: none by time.",
-    )
-    checkpoint_steps: int | None = Field(
-        default=None,
-        ge=1,
-        description="Steps between checkpoints, whatever they cost; null: none by steps.",
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _fill_from_preset(cls, values: Any) -> Any:
-        name = values.get("preset") if isinstance(values, Mapping) else None
-        preset = PRESETS.get(name) if isinstance(name, str) else None
-        return {**preset, **values} if preset is not None else values
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _refuse_truth_values(cls, value: Any, info: ValidationInfo) -> Any:
-        # pydantic would read true as 1.
-        wanted = cls.model_fields[info.field_name or ""].annotation
-        if isinstance(value, bool) and wanted is not bool:
-            raise ValueError(f"got {value}; YAML reads yes, no, on and off so, unless quoted")
-        return value
-
-    @field_validator("sweep", mode="before")
-    @classmethod
-    def _flatten_the_sweep(cls, value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            return value
-        flat: dict[str, Any] = {}
-        for name, values in value.items():
-            inner = values if isinstance(values, Mapping) else {"": values}
-            for setting, own in inner.items():
-                own = [part.strip() for part in own.split(",")] if isinstance(own, str) else own
-                flat[f"{name}.{setting}".rstrip(".")] = own if isinstance(own, list) else [own]
-        return flat
-
-    @field_validator("sweep")
-    @classmethod
-    def _know_what_is_swept(cls, value: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        known = [name for name in cls.model_fields if name not in _NOT_SWEPT]
-        for name, values in value.items():
-            if "." not in name and name not in known:
-                raise ValueError(f"{name!r} cannot be swept: {nearest(name, known)}")
-            if not values:
-                raise ValueError(f"{name} has no values")
-        return value
-
-    @field_validator("orders")
-    @classmethod
-    def _bound_the_orders(cls, value: int | str) -> int | str:
-        if isinstance(value, int) and value < 1:
-            raise ValueError(f"must be at least 1 or 'all', got {value}")
-        return value
-
-    @field_validator("bytes_per_task", mode="before")
-    @classmethod
-    def _read_bytes(cls, value: Any) -> Any:
-        if not isinstance(value, str):
-            return value
-        from cl_graft.runtime.byte_sizes import parse_bytes
-
-        return parse_bytes(value)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expand_streams(cls, values: Any) -> Any:
-        """Put the tasks of a stream in place of its name, and take the settings of its protocol."""
-        names = values.get("tasks") if isinstance(values, dict) else None
-        if isinstance(names, str):
-            names = [part.strip() for part in names.split(",") if part.strip()]
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            return values
-        tasks, settings = expand_streams(names, given=values)
-        return {**settings, **values, "tasks": tasks}
-
-    @field_validator("tasks", "strategies", "seeds", mode="before")
-    @classmethod
-    def _split_at_commas(cls, value: Any, info: ValidationInfo) -> Any:
-        if isinstance(value, str) and info.field_name == "seeds":
-            return seeds_from(value)
-        if isinstance(value, str):
-            return [part.strip() for part in value.split(",") if part.strip()]
-        return [value] if isinstance(value, int) else value
-
-    @field_validator("tasks", "strategies", "seeds")
-    @classmethod
-    def _refuse_doubles(cls, value: list[Any]) -> list[Any]:
-        doubled = sorted({str(item) for item in value if value.count(item) > 1})
-        if doubled:
-            raise ValueError(f"{', '.join(doubled)} is named twice")
-        return value
-
-    @field_validator("strategies")
-    @classmethod
-    def _know_the_strategies(cls, value: list[str], info: ValidationInfo) -> list[str]:
-        # Imported here: it loads Avalanche, which takes seconds.
-        from cl_graft.strategies.registry import find_strategy, list_available
-
-        encoder = info.data.get("family") == "encoder"
-        names: list[str] = []
-        for name in value:
-            if name in ("all", "ablations"):
-                ablations = name == "ablations"
-                scenario = info.data.get("scenario", "task")
-                names += list_available(encoder=encoder, ablations=ablations, scenario=scenario)
-            else:
-                names.append(find_strategy(name).name)
-        return list(dict.fromkeys(names))
-
-    @field_validator("strategy_settings")
-    @classmethod
-    def _know_their_settings(cls, value: dict[str, Any]) -> dict[str, Any]:
-        if not value:
-            return {}
-        from cl_graft.strategies.registry import find_strategy
-
-        for name, own in value.items():
-            find_strategy(name).check_settings(own)
-        return value
-
-    @field_validator("seeds")
-    @classmethod
-    def _refuse_negative_seeds(cls, value: list[int]) -> list[int]:
-        if min(value) < 0:
-            raise ValueError(f"a seed must be at least 0, got {min(value)}")
-        return value
-
-    @field_validator("localizer")
-    @classmethod
-    def _know_the_localizer(cls, value: str) -> str:
-        return find_localizer(value).name
 
     @model_validator(mode="after")
-    def _compute_in_one_half_precision(self) -> Self:
-        if self.precision != "fp32" and self.dtype != "float32":
-            raise ValueError(
-                f"precision {self.precision!r} is for dtype float32, got {self.dtype!r}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _fit_the_scenario(self) -> Self:
-        if self.classes_per_experience is not None and self.scenario != "class":
-            raise ValueError(
-                f"classes_per_experience is for scenario 'class', and scenario is {self.scenario!r}"
-            )
-        if self.scenario == "class" and self.family != "encoder":
+    def _fit_the_parts(self) -> Self:
+        if self.stream.scenario == "class" and self.model.family != "encoder":
             raise ValueError(
                 "scenario 'class' is for encoders, whose head can hold the labels of all tasks; "
-                f"family is {self.family!r}"
+                f"family is {self.model.family!r}"
             )
+        names = self.comparison.strategies
+        if {"all", "ablations"} & set(names):
+            every = list(dict.fromkeys(self._strategies(names)))
+            comparison = replace(self.comparison, strategies=every)
+            object.__setattr__(self, "comparison", comparison)
         return self
 
-    @field_validator("density")
-    @classmethod
-    def _bound_the_density(cls, value: float | str) -> float | str:
-        if isinstance(value, float) and not 0 < value <= 1:
-            raise ValueError(f"must be in (0, 1] or 'auto', got {value}")
-        return value
+    def _strategies(self, names: Sequence[str]) -> Iterator[str]:
+        """Yield strategies, groups of them by their members."""
+        from cl_graft.strategies.registry import list_available
 
-    @model_validator(mode="after")
-    def _size_or_sweep(self) -> Self:
-        if self.sweep and self.bytes_per_task is not None:
-            raise ValueError("bytes_per_task sizes the strategies, and a sweep would change that")
-        return self
+        encoder, scenario = self.model.family == "encoder", self.stream.scenario
+        for name in names:
+            if name in ("all", "ablations"):
+                ablations = name == "ablations"
+                yield from list_available(encoder=encoder, ablations=ablations, scenario=scenario)
+            else:
+                yield name
 
-    @model_validator(mode="after")
-    def _fit_the_localizer(self) -> ExperimentConfig:
-        check_dense_run(
-            self.localizer,
-            density=self.density,
-            region_start=self.region_start,
-            retrain=self.retrain,
-            keep_standalone=self.keep_standalone,
-        )
-        return self
+    @property
+    def loop_clip(self) -> float:
+        """Largest norm of a gradient in the loops of strategies; infinite for none."""
+        return self.training.clip or self.fine_tuning.clip or math.inf
+
+    def changed(self, values: Mapping[str, Any]) -> ExperimentConfig:
+        """Return the config with other values, by dotted name as in ``{"stream.shots": 64}``.
+
+        Raises:
+            InputError: If a value is out of its range.
+        """
+        parts: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            part, _, field = name.partition(".")
+            parts.setdefault(part, {})[field] = value
+        own = {part: replace(getattr(self, part), **fields) for part, fields in parts.items()}
+        return replace(self, **own)
+
+    def values(self) -> dict[str, Any]:
+        """Return all settings as JSON can hold them, by part."""
+        return TypeAdapter(ExperimentConfig).dump_python(self, mode="json")
 
     def cell(self) -> dict[str, Any]:
-        """Return as JSON what all cells of a comparison share."""
-        return self.model_dump(mode="json", exclude=set(CELL_CHOICES))
+        """Return as JSON can hold it what all cells of a comparison share, by part."""
+        values = dotted(self.values())
+        return nested({name: value for name, value in values.items() if name not in CELL_CHOICES})
 
 
-def seeds_from(text: str) -> list[int]:
-    """Read seeds as the command line takes them: ``"0,1,2"``, ``"0-2"`` or ``"0-2,5"``.
+def dotted(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of parts by dotted name, such as ``"stream.shots"``."""
+    flat: dict[str, Any] = {}
+    for part, own in values.items():
+        if part in PARTS and isinstance(own, Mapping):
+            flat |= {f"{part}.{name}": value for name, value in own.items()}
+        else:
+            flat[part] = own
+    return flat
 
-    Raises:
-        ValueError: If a part is no number and no range, or a range runs backwards or is longer than
-            10,000.
-    """
-    seeds: list[int] = []
-    for part in (part.strip() for part in text.split(",")):
-        found = re.fullmatch(r"(\d{1,18})(?:\s*-\s*(\d{1,18}))?", part, re.ASCII)
-        if found is None:
-            raise ValueError(f"seeds are numbers and ranges such as 0,1,2 or 0-2,5, got {text!r}")
-        first, last = int(found[1]), int(found[2] or found[1])
-        if not first <= last < first + _MOST_SEEDS:
-            raise ValueError(
-                f"a range of seeds runs from the lower to the higher, over at most "
-                f"{_MOST_SEEDS:,}, got {part!r}"
-            )
-        seeds += range(first, last + 1)
-    return seeds
+
+def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return by part what stands by dotted name."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        put_(found, name, value)
+    return found
+
+
+def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two partial configs as one; what `over` says goes first."""
+    both = dict(under) | dict(over)
+    for part in PARTS:
+        if isinstance(under.get(part), Mapping) and isinstance(over.get(part), Mapping):
+            both[part] = {**under[part], **over[part]}
+    return both
 
 
 def config_from(
@@ -597,27 +187,66 @@ def config_from(
     """Check settings and fill in what they leave open.
 
     Args:
-        values: Settings by name.
+        values: Settings by part, as in a YAML file.
         source: Where they came from, for messages.
-        origins: Where some of them came from instead, by name, as in ``{"steps": "--steps"}`` or
-            ``{"task_settings.mine.label": "--set"}``.
+        origins: Where some of them came from instead, by dotted name, as in
+            ``{"fine_tuning.steps": "--steps"}``.
 
     Raises:
-        InputError: If a key or name is unknown (with the nearest known one) or a value is out of
-            its range.
+        InputError: If a key or name is unknown (with the nearest known one, or the place to which
+            an old key moved) or a value is out of its range.
     """
+    origins = origins or {}
+    told: dict[str, list[str]] = {}
+    for name, sentence in _misplaced(values):
+        told.setdefault(origins.get(name, source), []).append(sentence)
+    if told:
+        raise InputError("; ".join(f"{where}: {few_of(said)}" for where, said in told.items()))
     try:
-        return ExperimentConfig.model_validate(dict(values))
+        return TypeAdapter(ExperimentConfig).validate_python(_filled(values))
     except ValidationError as error:
-        inner = TaskSettings.model_fields
-        said = sentence(
-            error,
-            fields=ExperimentConfig.model_fields,
-            inner=inner,
-            source=source,
-            origins=origins or {},
-        )
-        raise InputError(said) from None
+        faults = describe_faults(error, ExperimentConfig, source=source, origins=origins)
+        raise InputError("; ".join(f"{where}: {said}" for where, said in faults.items())) from None
+
+
+def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with those of their preset where they leave something open."""
+    name = values.get("preset")
+    preset = PRESETS.get(name, {}) if isinstance(name, str) else {}
+    filled = merged(preset, values)
+    own = values.get("fine_tuning")
+    if preset and isinstance(own, Mapping) and "steps" in own:
+        filled["training"] = {"paper_steps": False, **dict(values.get("training", {}))}
+        filled = merged(preset, filled)
+    filled = {part: {} if own is None and part in PARTS else own for part, own in filled.items()}
+    return {"stream": {}, **filled}
+
+
+def _misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the dotted names that stand in a wrong place, with a sentence on the right one."""
+    short = {name: f"{part}.{name}" for part in PARTS for name in fields_of(PARTS[part])}
+    short |= MOVED
+    for name, value in values.items():
+        if name in PARTS and (isinstance(value, Mapping) or value is None):
+            for field in value or {}:
+                yield from _misplaced_in(name, field)
+        elif name in MOVED:
+            yield name, f"{name!r} is now {MOVED[name]!r}"
+        elif name in PARTS:
+            known = ", ".join(fields_of(PARTS[name]))
+            yield name, f"{name!r} is a part with settings of its own ({known}), got {value!r}"
+        elif name not in fields_of(ExperimentConfig):
+            near = get_close_matches(str(name), short, n=1)
+            hint = f"did you mean {short[near[0]]!r}?" if near else nearest(str(name), PARTS)
+            yield name, f"unknown key {name!r}; {hint}"
+
+
+def _misplaced_in(part: str, name: str) -> Iterator[tuple[str, str]]:
+    place = f"{part}.{name}"
+    if part == "grafting" and name in _SET_BY_RUNS:
+        yield place, f"{place!r} is set by {_SET_BY_RUNS[name]!r}"
+    elif name not in fields_of(PARTS[part]) and name in MOVED:
+        yield place, f"{place!r} is now {MOVED[name]!r}"
 
 
 def load_config(
@@ -625,29 +254,32 @@ def load_config(
     sets: Sequence[str] = (),
     *,
     options: Mapping[str, object] | None = None,
+    origins: Mapping[str, str] | None = None,
+    under: Mapping[str, Any] | None = None,
 ) -> ExperimentConfig:
     """Read a config file; a region that is very large is warned of in the log.
 
     Args:
-        path: A YAML file with the fields of `ExperimentConfig`; None starts from nothing.
-        sets: Overrides such as ``"steps=200"`` or ``"task_settings.mine.label=stars"``; the
-            value is YAML. They go before options.
-        options: Options of the command line by the setting's name. They go before the file.
+        path: A YAML file with the parts of `ExperimentConfig`; None starts from nothing.
+        sets: Overrides such as ``"fine_tuning.steps=200"``; the value is YAML. They go before
+            options.
+        options: Options of the command line by the setting's dotted name. They go before the file.
+        origins: What the options are called, by the same names, for messages.
+        under: A partial config that goes after all of them.
 
     Raises:
         InputError: If there is no such file, it is no YAML mapping, or a setting is wrong.
     """
     values = read_yaml_file(Path(path)) if path is not None else {}
-    origins: dict[str, str] = {}
+    origins = dict(origins or {})
     for name, value in (options or {}).items():
-        values[name] = json.loads(json.dumps(value, default=str))
-        origins[name] = f"--{name.replace('_', '-')}"
+        put_(values, name, json.loads(json.dumps(value, default=str)))
     for override in sets:
         override_(values, override)
         origins[override.partition("=")[0].strip()] = "--set"
     source = str(path) if path is not None else "settings"
-    config = config_from(values, source=source, origins=origins)
-    if note := density_note(config.density):
+    config = config_from(merged(under or {}, values), source=source, origins=origins)
+    if note := density_note(config.grafting.density):
         logger.warning("%s", note)
     return config
 
@@ -666,19 +298,28 @@ def density_note(density: float | Literal["auto"]) -> str:
 
 
 def override_(values: dict[str, Any], override: str) -> None:
-    """Set one value, such as ``"steps=200"``, in a mapping of settings.
+    """Set one value, such as ``"fine_tuning.steps=200"``, in a mapping of settings.
 
     Raises:
         InputError: If the text has no ``=``, its value is no YAML, or an inner name has no place.
     """
     name, equals, text = override.partition("=")
-    keys = name.strip().split(".")
-    if not equals or not all(keys):
-        raise InputError(f"--set {override}: expected name=value or name.inner=value")
+    if not equals or not all(name.strip().split(".")):
+        raise InputError(f"--set {override}: expected part.field=value")
     value = read_yaml(text, place=f"--set {override}")
+    put_(values, name.strip(), value, told=f"--set {override}")
+
+
+def put_(values: dict[str, Any], name: str, value: Any, *, told: str = "") -> None:
+    """Put a value at a dotted name of nested settings.
+
+    Raises:
+        InputError: If something that is no mapping stands on the way.
+    """
+    *outer, last = name.split(".")
     inner = values
-    for key in keys[:-1]:
+    for key in outer:
         inner = inner.setdefault(key, {})
         if not isinstance(inner, dict):
-            raise InputError(f"--set {override}: {key!r} has no inner settings")
-    inner[keys[-1]] = value
+            raise InputError(f"{told or name}: {key!r} has no inner settings")
+    inner[last] = value

@@ -19,9 +19,11 @@ from cl_graft.data.readers import has_rows, train_records
 from cl_graft.data.record_files import RecordFile, strip_suffix, unread_kind
 from cl_graft.data.text_task import check_task_name
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import ExperimentConfig, config_from
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.config_parts import PARTS
 from cl_graft.experiments.config_yaml import read_yaml
 from cl_graft.results.data_report import source_notes
+from cl_graft.runtime.settings import fields_of
 
 __all__ = ["Draft", "FoundTask", "draft_config"]
 
@@ -29,6 +31,10 @@ _SHOTS = 512
 _LENGTHS = (16, 32, 64, 128, 256)
 _TOKENS_A_WORD = 1.4
 _SHOWN = 8
+_SHOWN_DEFAULTS = {
+    "fine_tuning": ("steps", "batch_size"),
+    "grafting": ("density", "localizer", "mode"),
+}
 
 
 @dataclass(frozen=True)
@@ -190,65 +196,70 @@ def _lines(
     data: Path, tasks: Sequence[FoundTask], left_out: Mapping[str, str], called: str
 ) -> Iterator[str]:
     """Yield the lines of the config."""
-    fields = ExperimentConfig.model_fields
     longest = max(task.words for task in tasks)
     length = next((n for n in _LENGTHS if n >= _TOKENS_A_WORD * longest), _LENGTHS[-1])
-    yield "# What to learn, with what, and how; a field that is not here has its default."
+    stream, model = fields_of(PARTS["stream"]), fields_of(PARTS["model"])
+    yield "# What to learn, with what, and how; a setting that is not here has its default."
     yield f"# Use it: cl-graft compare {_plain(called)} --out first"
     yield ""
-    yield "# The folder of the tasks, as seen from where you call cl-graft."
-    yield f"data: {_value(str(data))}"
-    yield ""
-    yield "# The tasks in the order in which they are learned."
-    yield "tasks:"
+    yield "stream:"
+    yield "  # The folder of the tasks, as seen from where you call cl-graft."
+    yield f"  data: {_value(str(data))}"
+    yield "  # The tasks in the order in which they are learned."
+    yield "  tasks:"
     for task in tasks:
-        yield f"  - {_value(task.name)}"
+        yield f"    - {_value(task.name)}"
     for name, reason in left_out.items():
-        yield f"  # {_plain(name)} was left out: {_plain(reason)}"
-    yield ""
-    yield "# Where the texts and the labels stand."
-    yield "task_settings:"
+        yield f"    # {_plain(name)} was left out: {_plain(reason)}"
+    yield "  # Where the texts and the labels stand."
+    yield "  task_settings:"
     for task in tasks:
-        rows = ", ".join(f"{split} {count:,}" for split, count in task.rows.items())
-        shown = [f"{label} ({count:,})" for label, count in task.labels.items()]
-        more = f", … ({len(shown)} in all)" if len(shown) > _SHOWN else ""
-        yield f"  {_value(task.name)}:"
-        yield f"    # rows: {rows}"
-        yield f"    # labels in train: {_plain(', '.join(shown[:_SHOWN]))}{more}"
-        if task.guessed:
-            yield "    # These columns were guessed from what they hold: look at them."
-        for note in task.notes:
-            yield f"    # {_plain(note)}"
-        columns = task.columns
-        for key in ("text", "text_pair", "label"):
-            if (column := getattr(columns, key)) is not None:
-                yield f"    {key}: {_value(column)}"
-        if task.others:
-            yield f"    # The label could also be: {_plain(listed_values(task.others))}"
-        if all(label.isdecimal() for label in task.labels):
-            names = ", ".join(f"name of {label}" for label in list(task.labels)[:_SHOWN])
-            yield f"    # label_names: [{names}]"
+        yield from _task_lines(task)
+    yield f"  # {stream['shots'].description}"
+    yield f"  shots: {_SHOTS}"
+    yield "  # Classes with fewer rows give all that they have; error refuses them."
+    yield "  shots_short: all"
+    yield f"  # Tokens a row; 95 % of the texts have at most {longest:,} words."
+    yield f"  max_length: {length}"
     yield ""
-    yield f"# {fields['shots'].description}"
-    yield f"shots: {_SHOTS}"
-    yield "# Classes with fewer rows give all that they have; error refuses them."
-    yield "shots_short: all"
-    yield f"# Tokens a row; 95 % of the texts have at most {longest:,} words."
-    yield f"max_length: {length}"
+    yield "model:"
+    yield f"  # {model['name'].description}"
+    yield f"  name: {_value(str(model['name'].default))}"
     yield ""
-    yield f"# {fields['model'].description}"
-    yield f"model: {_value(str(fields['model'].default))}"
+    yield "comparison:"
+    yield "  # Others: cl-graft strategies"
+    yield "  strategies: [grafting, naive, independent]"
+    yield "  # Several seeds, such as [0, 1, 2], give intervals and significance."
+    yield "  seeds: [0]"
     yield ""
-    yield "# Others: cl-graft strategies"
-    yield "strategies: [grafting, naive, independent]"
-    yield "# Several seeds, such as [0, 1, 2], give intervals and significance."
-    yield "seeds: [0]"
-    yield ""
-    yield "# Further fields, with their defaults:"
-    for name in ("steps", "batch_size", "density", "localizer", "mode", "device", "on_bad_row"):
-        field = fields[name]
-        default = json.dumps(field.get_default(call_default_factory=True))
-        yield f"# {name}: {default}  # {field.description}"
+    yield "# Further settings, with their defaults:"
+    for part, names in _SHOWN_DEFAULTS.items():
+        yield f"# {part}:"
+        for name in names:
+            field = fields_of(PARTS[part])[name]
+            yield f"#   {name}: {json.dumps(field.default)}  # {field.description}"
+
+
+def _task_lines(task: FoundTask) -> Iterator[str]:
+    """Yield the lines on a task's columns and labels."""
+    rows = ", ".join(f"{split} {count:,}" for split, count in task.rows.items())
+    shown = [f"{label} ({count:,})" for label, count in task.labels.items()]
+    more = f", … ({len(shown)} in all)" if len(shown) > _SHOWN else ""
+    yield f"    {_value(task.name)}:"
+    yield f"      # rows: {rows}"
+    yield f"      # labels in train: {_plain(', '.join(shown[:_SHOWN]))}{more}"
+    if task.guessed:
+        yield "      # These columns were guessed from what they hold: check them."
+    for note in task.notes:
+        yield f"      # {_plain(note)}"
+    for key in ("text", "text_pair", "label"):
+        if (column := getattr(task.columns, key)) is not None:
+            yield f"      {key}: {_value(column)}"
+    if task.others:
+        yield f"      # The label could also be: {_plain(listed_values(task.others))}"
+    if all(label.isdecimal() for label in task.labels):
+        names = ", ".join(f"name of {label}" for label in list(task.labels)[:_SHOWN])
+        yield f"      # label_names: [{names}]"
 
 
 def _value(text: str) -> str:

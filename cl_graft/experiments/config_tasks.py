@@ -1,49 +1,46 @@
-"""The tasks of a config, loaded and checked."""
+"""The tasks of a stream, loaded and checked."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import cast
 
 from cl_graft.data import TextTask, load_task
 from cl_graft.data.audit import shared_rows
 from cl_graft.data.encoded_task import encode_task
+from cl_graft.data.encoding import Family
 from cl_graft.errors import InputError, nearest
-from cl_graft.experiments.config import ExperimentConfig, TaskSettings
+from cl_graft.experiments.config_parts import StreamSettings, TaskSettings
 from cl_graft.experiments.scenarios import formed
 from cl_graft.models import Loaded, longest_row
 
-__all__ = ["check_tasks", "data_seed_of", "load_tasks"]
+__all__ = ["check_tasks", "load_tasks"]
 
 _ROWS_TRIED = 4
 
 
-def data_seed_of(config: ExperimentConfig, seed: int) -> int:
-    """Return the seed of the samples of rows of a run."""
-    return seed if config.data_seed is None else config.data_seed
-
-
 def load_tasks(
-    config: ExperimentConfig, *, seed: int, regressions: bool = False
+    stream: StreamSettings, *, seed: int, regressions: bool = False
 ) -> tuple[TextTask, ...]:
-    """Load the tasks of a config for the run with a seed, in the form that it asks for.
+    """Load the tasks of a stream for the run with a seed, in the form that it asks for.
 
     Test rows of a task that another task learns from are counted in the notes of its `source`.
     Nothing is logged: results tell what became of the data.
 
     Args:
-        config: The settings.
+        stream: The settings.
         seed: The run's.
         regressions: Whether a task may be a regression.
 
     Raises:
         InputError: If a task is unknown, its data cannot be used, or it does not fit the form.
     """
-    for name in config.task_settings:
-        if name not in config.tasks:
-            raise InputError(f"task_settings: no task {name!r} here; {nearest(name, config.tasks)}")
-    tasks = tuple(_load(name, config, data_seed_of(config, seed)) for name in config.tasks)
+    for name in stream.task_settings:
+        if name not in stream.tasks:
+            raise InputError(f"task_settings: no task {name!r} here; {nearest(name, stream.tasks)}")
+    tasks = tuple(_load(name, stream, stream.sample_seed(seed)) for name in stream.tasks)
     for name, count in Counter(task.name for task in tasks).items():
         if count > 1:
             raise InputError(f"{count} of the tasks are called {name!r}: results go by task name")
@@ -54,7 +51,7 @@ def load_tasks(
         replace(task, source={**task.source, "notes": [*_notes(task), *notes]})
         for task, notes in zip(tasks, shared_rows(tasks), strict=True)
     )
-    return formed(tasks, config)
+    return formed(tasks, stream)
 
 
 def _notes(task: TextTask) -> list[str]:
@@ -62,7 +59,7 @@ def _notes(task: TextTask) -> list[str]:
     return [str(note) for note in said] if isinstance(said, list) else []
 
 
-def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, config: ExperimentConfig) -> None:
+def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, stream: StreamSettings) -> None:
     """Make sure that a model can be asked the tasks, before anything is computed.
 
     Prompts, label words and lengths are tried on a few rows of each task.
@@ -71,7 +68,7 @@ def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, config: ExperimentCon
         InputError: If a prompt does not fit the family, leaves no room for a text, a label word has
             several tokens, or `max_length` is more than the model's positions.
     """
-    length = config.max_length or max(task.max_length for task in tasks)
+    length = stream.max_length or max(task.max_length for task in tasks)
     most = longest_row(loaded.model)
     if most is not None and length > most:
         raise InputError(
@@ -85,24 +82,26 @@ def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, config: ExperimentCon
             test=task.test[:_ROWS_TRIED],
         )
         try:
-            encode_task(few, loaded.tokenizer, family=config.family, max_length=length)
+            encode_task(
+                few, loaded.tokenizer, family=cast(Family, loaded.model.family), max_length=length
+            )
         except InputError as error:
             raise InputError(f"task {task.name!r}: {error}") from None
 
 
-def _load(name: str, config: ExperimentConfig, data_seed: int) -> TextTask:
-    own = config.task_settings.get(name, TaskSettings())
+def _load(name: str, stream: StreamSettings, data_seed: int) -> TextTask:
+    own = stream.task_settings.get(name, TaskSettings())
     return load_task(
         name,
-        data=config.data,
-        shots=config.shots,
+        data=stream.data,
+        shots=stream.shots,
         data_seed=data_seed,
-        shots_short=config.shots_short,
-        max_train=config.max_train,
-        max_dev=config.max_dev,
-        max_test=config.max_test,
-        on_bad_row=config.on_bad_row,
-        max_megabytes=config.max_megabytes,
+        shots_short=stream.shots_short,
+        max_train=stream.max_train,
+        max_dev=stream.max_dev,
+        max_test=stream.max_test,
+        on_bad_row=stream.on_bad_row,
+        max_megabytes=stream.max_megabytes,
         warn=False,
-        **own.model_dump(),
+        **asdict(own),
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.errors import CannotWrite
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.schedule import grafting_settings, grid_of, schedule_of
+from cl_graft.experiments.schedule import grid_of, schedule_of
 from cl_graft.localization import find_localizer
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.models import TaskModel, graftable_parameters
@@ -67,7 +67,7 @@ def reserve_disk_space(
     needs, kept = {"results and curves": _curves(config, stream)}, 0
     for encoded in stream.tasks:
         schedule = schedule_of(config, encoded.task)
-        settings = grafting_settings(config, schedule, seed=seed)
+        settings = config.grafting.of_task(schedule, seed=seed)
         runs = len(grid_of(config, encoded.task))
         if row.stored_as == "entry":
             entry = _entry(settings, encoded, model, total=total, size=size)

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import BankError, CannotWrite, DivergedError, InputError, OutOfMemory
-from cl_graft.experiments.config import CELL_CHOICES, UPKEEP, ExperimentConfig
+from cl_graft.experiments.config import CELL_CHOICES, ExperimentConfig, config_from, dotted
+from cl_graft.experiments.old_configs import from_flat
 from cl_graft.results.run_results import BANK, RESULTS, RunResult, read_result
 from cl_graft.storage import LOCK, OWNER, only_writer
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
@@ -110,19 +111,22 @@ def sweep(folder: Path) -> None:
 
 
 def write_config(config: ExperimentConfig, folder: Path, **more: Any) -> None:
-    """Write the resolved config into a folder, and more: which cell or cells it is about."""
+    """Write the resolved config of a run into its folder, and more: which cell it is."""
+    _write(config.cell(), folder, **more)
+
+
+def _write(settings: Mapping[str, Any], folder: Path, **more: Any) -> None:
     head = {"format": _FORMAT, "version": VERSION}
-    replace_file(folder / CONFIG, dump_with_checksum({**head, **more, **config.cell()}))
+    replace_file(folder / CONFIG, dump_with_checksum({**head, **more, **settings}))
 
 
 def write_comparison(config: ExperimentConfig, out: Path, *, started_by: str) -> None:
     """Write the resolved config of a comparison into its folder, and the command that began it."""
-    cells = {name: getattr(config, name) for name in CELL_CHOICES}
-    write_config(config, out, **cells, command=started_by)
+    _write(config.values(), out, command=started_by)
 
 
 def read_config(folder: Path) -> dict[str, Any] | None:
-    """Return what `write_config` wrote, or None.
+    """Return what `write_config` wrote, or None; the settings of earlier versions by part.
 
     Raises:
         InputError: If the file is there but not ours.
@@ -139,7 +143,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
         raise InputError(f"{path}: not the config of a run; choose another output folder") from None
     if "format" in values:
         check_json(values, format=_FORMAT, name=str(path))
-    return {key: value for key, value in values.items() if key not in ("format", "version")}
+    return from_flat({key: own for key, own in values.items() if key not in ("format", "version")})
 
 
 def settings_of(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,24 +152,25 @@ def settings_of(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str]:
-    """Say in which settings a stored config is another one, as ``"shots 512 there, 64 here"``."""
-    now = config.cell()
+    """Say in which settings a stored config is another one.
+
+    Returns:
+        Sentences such as ``"stream.shots 512 there, 64 here"``.
+    """
+    now = dotted(config.cell())
     # A setting that is younger than the stored config had the value that is its default now.
-    younger = {
-        name: field.get_default(call_default_factory=True)
-        for name, field in ExperimentConfig.model_fields.items()
-        if name in now and name not in stored and not field.is_required()
-    }
+    younger = dotted(config_from({"stream": {"tasks": config.stream.tasks}}).cell())
+    there = {**younger, **dotted(settings_of(stored))}
     # Settings of strategies that the folder does not hold may be added with them.
-    held = [stored["strategy"]] if "strategy" in stored else stored.get("strategies", [])
-    stored = {**younger, **settings_of(stored)}
-    for values in (stored, now):
-        own = values["strategy_settings"]
-        values["strategy_settings"] = {name: own.get(name, {}) for name in held}
+    compared = stored.get("comparison", {}).get("strategies", [])
+    held = [stored["strategy"]] if "strategy" in stored else compared
+    for values in (there, now):
+        own = values["comparison.strategy_settings"]
+        values["comparison.strategy_settings"] = {name: own.get(name, {}) for name in held}
     return [
-        f"{name} {json.dumps(stored.get(name))} there, {json.dumps(now.get(name))} here"
-        for name in sorted({*stored, *now} - {*CELL_CHOICES, *UPKEEP})
-        if stored.get(name) != now.get(name)
+        f"{name} {json.dumps(there.get(name))} there, {json.dumps(now.get(name))} here"
+        for name in sorted({*there, *now} - CELL_CHOICES)
+        if not name.startswith("output.") and there.get(name) != now.get(name)
     ]
 
 
@@ -242,7 +247,7 @@ def resume_command(what: str, folder: Path, config: ExperimentConfig) -> str:
         folder: The folder.
         config: Its config.
     """
-    trusted = " --trust-remote-code" if config.trust_remote_code else ""
+    trusted = " --trust-remote-code" if config.model.trust_remote_code else ""
     return f"cl-graft {what} --resume {shlex.quote(str(folder))}{trusted}"
 
 
@@ -321,7 +326,8 @@ def check_out(out: Path, config: ExperimentConfig) -> None:
     stored = read_config(out)
     if stored is not None:
         other = differences(stored, config)
-        before, now = (sorted(swept) for swept in (stored.get("sweep", {}), config.sweep))
+        swept = stored.get("comparison", {}).get("sweep", {})
+        before, now = sorted(swept), sorted(config.comparison.sweep)
         if before != now:
             other.append(f"sweep of {', '.join(before) or 'nothing'} there")
         if other:

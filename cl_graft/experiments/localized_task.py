@@ -17,16 +17,9 @@ from torch import Tensor
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.base_model import base_identity, load_base_model
-from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config import ExperimentConfig, config_from, dotted
 from cl_graft.experiments.config_tasks import check_tasks, load_tasks
-from cl_graft.experiments.presets import PRESETS
-from cl_graft.experiments.schedule import (
-    choose,
-    converging,
-    grafting_settings,
-    grid_of,
-    region_schedule,
-)
+from cl_graft.experiments.schedule import choose, converging, grid_of
 from cl_graft.figures.curves import Score, curves
 from cl_graft.figures.diagrams import reliability_diagram
 from cl_graft.figures.heatmaps import heatmaps
@@ -68,9 +61,11 @@ REGION_RATES = (0.01, 0.1, 1.0)
 grid; the grafting paper tells no rate."""
 
 _STREAM_SETTINGS = (
-    *("scenario", "classes_per_experience", "strategies", "strategy_settings", "sweep", "orders"),
-    *("tune", "bytes_per_task", "mode", "refill", "retrain", "region_start", "region_dropout"),
-    *("region_evaluations", "warmup_rows", "keep_standalone", "mask_candidates"),
+    *("stream.scenario", "stream.classes_per_experience", "comparison.strategies"),
+    *("comparison.strategy_settings", "comparison.sweep", "comparison.orders", "comparison.tune"),
+    *("comparison.bytes_per_task", "grafting.mode", "grafting.avoid_owned", "grafting.retrain"),
+    *("grafting.start", "grafting.dropout", "grafting.evaluations", "grafting.head_fit_rows"),
+    *("grafting.keep_standalone", "grafting.mask_candidates"),
 )
 
 
@@ -100,9 +95,10 @@ def refuse_stream_settings(config: ExperimentConfig) -> None:
     Raises:
         InputError: If one of them is not as its preset has it.
     """
+    preset = config_from({"stream": {"tasks": config.stream.tasks}, "preset": config.preset})
+    own, plain = dotted(config.values()), dotted(preset.values())
     for name in _STREAM_SETTINGS:
-        plain = type(config).model_fields[name].get_default(call_default_factory=True)
-        if getattr(config, name) != PRESETS[config.preset].get(name, plain):
+        if own[name] != plain[name]:
             raise InputError(
                 f"{name} is a setting of streams: an experiment on single tasks, and localize, do "
                 "not read it; leave it out"
@@ -175,7 +171,7 @@ def localize_task(config: ExperimentConfig, *, out: Path | str) -> LocalizedTask
             {"layer": int(layer), "kind": kind, "share": share}
             for (layer, kind), share in shares.items()
         ],
-        "config": {**config.model_dump(mode="json"), "data": None},
+        "config": config.changed({"stream.data": None}).values(),
         "versions": versions(alone.device),
         "machine": machine(alone.device),
     }
@@ -216,17 +212,17 @@ class _Alone:
     """The first task of a config on a model at its base, without a stream."""
 
     def __init__(self, config: ExperimentConfig, cache: DirectoryCache) -> None:
-        self.seed, self._cache = config.seeds[0], cache
-        self.config = config.model_copy(update={"tasks": config.tasks[:1]})
-        self.device = pick_device(config.device)
-        tasks = load_tasks(self.config, seed=self.seed)
-        loaded = load_base_model(self.config)
-        check_tasks(tasks, loaded, self.config)
+        self.seed, self._cache = config.comparison.seeds[0], cache
+        self.config = config.changed({"stream.tasks": config.stream.tasks[:1]})
+        self.device = pick_device(config.model.device)
+        tasks = load_tasks(self.config.stream, seed=self.seed)
+        loaded = load_base_model(self.config.model)
+        check_tasks(tasks, loaded, self.config.stream)
         stream = text_stream(
             tasks,
             loaded.tokenizer,
-            family=config.family,
-            max_length=config.max_length,
+            family=config.model.family,
+            max_length=config.stream.max_length,
             cache=cache,
         )
         self.identity = base_identity(loaded, self.config, seed=self.seed)
@@ -253,7 +249,7 @@ class _Alone:
         )
 
     def dense(self) -> DenseRun:
-        path = find_localizer(self.config.localizer).needs_path
+        path = find_localizer(self.config.grafting.localizer).needs_path
         return fine_tune_task(
             self.task, self.schedule, seed=self.seed, path=path, cache=self._cache
         )
@@ -261,12 +257,12 @@ class _Alone:
     @property
     def settings(self) -> GraftingSettings:
         """How the region is found: among all coordinates, whatever `mask_candidates` says."""
-        settings = grafting_settings(self.config, self.schedule, seed=self.seed)
+        settings = self.config.grafting.of_task(self.schedule, seed=self.seed)
         return replace(settings, mask_candidates=None)
 
     def ranking(self, run: DenseRun) -> Ranking:
         """Rank all coordinates that the localizer may choose."""
-        task, allowed = self.task, find_localizer(self.config.localizer).allowed
+        task, allowed = self.task, find_localizer(self.config.grafting.localizer).allowed
         total = Layout.of(task.parameters).total
         most = len(allowed(task.model, task.parameters)) if allowed else total
         k = min(most, self.settings.coordinates(total))
@@ -282,8 +278,8 @@ class _Alone:
     def retrained(self, region: Region) -> tuple[Graft, dict[str, Tensor]]:
         """Train the region again from the base, at the rate that dev chooses."""
         config = self.config
-        rates = {config.region_lr, *(REGION_RATES if config.grid else ())}
-        plan = replace(region_schedule(config, self.schedule), optimizer="sgd")
+        rates = {config.grafting.lr, *(REGION_RATES if config.training.grid else ())}
+        plan = replace(config.grafting.schedule(self.schedule), optimizer="sgd")
 
         def trained(lr: float) -> tuple[Graft, dict[str, Tensor]]:
             return train_region(
@@ -292,7 +288,7 @@ class _Alone:
                 replace(plan, lr=lr),
                 head=snapshot(self.task.head),
                 seed=self.seed,
-                linear_decay=config.region_decay,
+                linear_decay=config.grafting.lr_decay,
             )
 
         def dev(found: tuple[Graft, dict[str, Tensor]]) -> float:
@@ -316,7 +312,7 @@ class _Alone:
         inputs, _ = self._splits[split]
         self.task.model.eval()
         with torch.no_grad():
-            parts = inputs.split(self.config.eval_batch)
+            parts = inputs.split(self.config.training.eval_batch)
             return torch.cat([self.task.forward(p.to(self.device)).float().cpu() for p in parts])
 
     def targets(self, split: str = "test") -> Tensor:

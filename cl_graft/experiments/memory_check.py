@@ -13,56 +13,59 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.memory_estimate import PlanSettings
 from cl_graft.grafts.model_state import keeping_modes
-from cl_graft.localization.settings import GraftingSettings
 from cl_graft.models import TaskModel, make_head
 from cl_graft.runtime.batching import by_length, text_lengths
 from cl_graft.runtime.seeding import seeded
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.training.activation_memory import activation_bytes
+from cl_graft.training.fine_tuning import FineTuning
 
 __all__ = ["measure_memory", "memory_note", "plan_settings"]
 
 _LABEL = 0
 
 
-def plan_settings(config: ExperimentConfig, *, max_length: int | None = None) -> PlanSettings:
+def plan_settings(
+    config: ExperimentConfig, *, classes: int | None = None, budget: float = 1.0
+) -> PlanSettings:
     """Return the settings of a memory estimate for a run of a config; no data is read.
 
-    The density ``"auto"`` is planned as the largest that it tries. A task has as many classes as
-    the config names labels, and 2 where it names none.
+    The density ``"auto"`` is planned as the largest that it tries.
 
     Args:
         config: The config.
-        max_length: Tokens a row; None takes the config's.
+        classes: Classes of a task; None takes as many as the config names labels, and 2 where it
+            names none.
+        budget: Share of the graftable coordinates that all tasks together may own, in (0, 1].
 
     Raises:
         InputError: If nothing says how long rows are.
     """
-    length = max_length or config.max_length
+    length = config.stream.max_length
     if length is None:
         raise InputError("the config leaves max_length to the tasks: say it with --max-length")
-    named = [len(own.label_names or ()) for own in config.task_settings.values()]
-    density = max(GraftingSettings().budgets) if config.density == "auto" else config.density
+    named = [len(own.label_names or ()) for own in config.stream.task_settings.values()]
+    grafting = config.grafting
+    density = max(grafting.budgets) if grafting.density == "auto" else grafting.density
     return PlanSettings(
-        family=config.family,
-        pooling=config.pooling,
-        dtype=config.dtype,
-        precision=config.precision,
-        batch_size=config.batch_size,
-        micro_batch=config.micro_batch,
-        eval_batch=config.eval_batch,
+        family=config.model.family,
+        pooling=config.model.pooling,
+        dtype=config.model.dtype,
+        precision=config.model.precision,
+        batch_size=config.fine_tuning.batch_size,
+        micro_batch=config.fine_tuning.micro_batch,
+        eval_batch=config.training.eval_batch,
         max_length=length,
-        classes=max([2, *named]),
+        classes=max([2, *named]) if classes is None else classes,
         density=density,
-        mask_candidates=config.mask_candidates or math.ceil(1 / density),
-        gradient_checkpointing=config.gradient_checkpointing,
-        trust_remote_code=config.trust_remote_code,
+        budget=budget,
+        mask_candidates=grafting.mask_candidates or math.ceil(1 / density),
+        gradient_checkpointing=config.model.gradient_checkpointing,
+        trust_remote_code=config.model.trust_remote_code,
     )
 
 
-def measure_memory(
-    model: TaskModel, stream: TextStream, config: ExperimentConfig
-) -> dict[str, Any]:
+def measure_memory(model: TaskModel, stream: TextStream, settings: FineTuning) -> dict[str, Any]:
     """Measure the model, and the activations that dense training keeps for a backward pass.
 
     One batch of the longest rows of all tasks runs, as large as those of training.
@@ -70,12 +73,12 @@ def measure_memory(
     Args:
         model: The model, on its device, without heads; it is left as it was.
         stream: The tasks.
-        config: Batch sizes.
+        settings: Batch sizes.
 
     Returns:
         Bytes of ``parameters`` and ``activations``, and the ``rows`` and ``tokens`` of the latter.
     """
-    count = min(config.batch_size, config.micro_batch or config.batch_size)
+    count = min(settings.batch_size, settings.micro_batch or settings.batch_size)
     task, lengths = max(
         ((task, _lengths(task)) for task in stream.tasks), key=lambda pair: int(pair[1].max())
     )

@@ -1,4 +1,4 @@
-"""Named sets of settings; whatever a config says itself goes before them."""
+"""Presets: partial configs under a name. Whatever a config says itself goes before them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 __all__ = [
+    "DEMO",
     "GRID_ADAMW_RATES",
     "GRID_BATCH_SIZES",
     "GRID_LEARNING_RATES",
@@ -25,31 +26,47 @@ GRID_ADAMW_RATES = (1e-5, 2e-5, 5e-5)
 """For AdamW, of which the paper gives no grid: LM-BFF's, on whose code it builds (Gao et al., 2021,
 App. B.2, https://arxiv.org/abs/2012.15723)."""
 
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
     {
-        "default": MappingProxyType({}),
-        "paper": MappingProxyType(
-            {
+        "default": {},
+        "paper": {
+            "stream": {"max_dev": None},
+            "grafting": {
                 "localizer": "paper_mask",
                 "density": 1e-4,
                 "mask_steps": 100,
                 "mask_batch": 1024,
-                "refill": False,
-                "grid": True,
-                "max_dev": None,
-                "region_decay": False,
-            }
-        ),
-        "fast": MappingProxyType(
-            {
+                "avoid_owned": False,
+                "lr_decay": False,
+            },
+            "training": {"grid": True, "paper_steps": True},
+        },
+        "fast": {
+            "grafting": {
                 "localizer": "base_gradient",
                 "density": 3e-3,
                 "mask_steps": 6,
                 "mask_batch": 32,
-                "region_lr": 0.3,
-                "region_dropout": False,
-                "region_evaluations": 0,
-            }
-        ),
+                "lr": 0.3,
+                "dropout": False,
+                "evaluations": 0,
+            },
+        },
     }
 )
+
+DEMO: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "stream": {
+            "tasks": ["sentiment", "topic", "question_type"],
+            "shots": 500,
+            "max_length": 48,
+            "max_dev": 120,
+            "max_test": 300,
+        },
+        "fine_tuning": {"steps": 200, "evaluations": 2},
+        "grafting": {"mask_steps": 8, "mask_batch": 64},
+        "comparison": {"strategies": ["grafting", "naive", "lora", "independent"]},
+    }
+)
+"""The config of the demo: it shows everything within minutes on two cores."""

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 from torch.utils.tensorboard.summary import hparams
 
-from cl_graft.experiments.config import UPKEEP, ExperimentConfig
+from cl_graft.experiments.config import ExperimentConfig, dotted
 from cl_graft.figures.diagrams import overlap_heatmap, r_matrix_heatmap, reliability_diagram
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.region import overlap_matrix
@@ -162,7 +162,7 @@ def write_table(result: RunResult, path: Path) -> None:
 
 def draw_config(config: ExperimentConfig, title: str, curves: OncePerStepTensorboardLogger) -> None:
     """Add the settings that decide the bits to the curves, as text."""
-    said = {name: value for name, value in config.cell().items() if name not in UPKEEP}
+    said = {part: own for part, own in config.cell().items() if part != "output"}
     code = json.dumps(said, indent=1).replace("\n", "\n    ")
     curves.writer.add_text("config", f"{title}\n\n    {code}")
 
@@ -185,11 +185,12 @@ def draw_end(result: RunResult, scores: StreamScores, curves: OncePerStepTensorb
     Its settings and measures become a row of TensorBoard's page HParams.
     """
     step = len(result.R)
-    said = {"strategy": result.strategy, "seed": result.seed, **result.config, **result.settings}
+    config = {part: own for part, own in result.config.items() if part != "output"}
+    said = {"strategy": result.strategy, "seed": result.seed, **dotted(config), **result.settings}
     settings = {
         name: value if isinstance(value, bool | int | float | str) else json.dumps(value)
         for name, value in said.items()
-        if name not in UPKEEP and value is not None
+        if value is not None
     }
     found = {name: getattr(result, name) for name in _MEASURES}
     measures = {name: value for name, value in found.items() if value is not None}

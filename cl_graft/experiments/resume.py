@@ -17,7 +17,7 @@ from typing import Any
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.config import ExperimentConfig, config_from
+from cl_graft.experiments.config import ExperimentConfig, config_from, merged
 from cl_graft.experiments.run import run
 from cl_graft.results.comparison import Comparison
 from cl_graft.results.run_results import RESULTS, RunResult, read_result
@@ -51,8 +51,8 @@ def resume_run(
     config = stored_config(folder, trust_remote_code=trust_remote_code)
     return run(
         config,
-        strategy=config.strategies[0],
-        seed=config.seeds[0],
+        strategy=config.comparison.strategies[0],
+        seed=config.comparison.seeds[0],
         out=folder.parent.parent,
         progress=progress,
         stop=stop,
@@ -91,7 +91,7 @@ def stored_comparison(
         InputError: If there is none; see `stored_config`.
     """
     stored = folders.read_config(Path(out)) or {}
-    if not {"strategies", "seeds"} <= set(stored):
+    if not {"strategies", "seeds"} <= set(stored.get("comparison", {})):
         other = "a run: cl-graft run --resume goes on with it" if _is_run(stored) else "none"
         raise InputError(f"{out} should hold a comparison to go on with, but holds {other}")
     config = stored_config(Path(out), trust_remote_code=trust_remote_code)
@@ -109,14 +109,16 @@ def stored_config(folder: Path, *, trust_remote_code: bool = False) -> Experimen
     if stored is None:
         raise InputError(f"{folder} holds no {folders.CONFIG}")
     settings = folders.settings_of(stored)
-    if settings.get("trust_remote_code") and not trust_remote_code:
+    model = settings.get("model", {})
+    if model.get("trust_remote_code") and not trust_remote_code:
         raise InputError(
             f"{folder / folders.CONFIG} wants to run Python code that comes with the checkpoint "
-            f"{settings.get('model')!r}; if you trust that code, say --trust-remote-code "
+            f"{model.get('name')!r}; if you trust that code, say --trust-remote-code "
             "(in Python trust_remote_code=True)"
         )
     if _is_run(stored):
-        settings |= {"strategies": [stored["strategy"]], "seeds": [stored["seed"]]}
+        cell = {"strategies": [stored["strategy"]], "seeds": [stored["seed"]]}
+        settings = merged(settings, {"comparison": cell})
     return config_from(settings, source=str(folder / folders.CONFIG))
 
 

@@ -1,6 +1,7 @@
 """One strategy, one seed, one stream: learn, measure after every task, and write it all down.
 
-    run(config_from({"tasks": ["sentiment", "topic"]}), strategy="grafting", seed=0, out=Path("o"))
+    config = config_from({"stream": {"tasks": ["sentiment", "topic"]}})
+    run(config, strategy="grafting", seed=0, out="first")
 
 Everything is kept as soon as it is known: an entry of the bank when its task is learned, the
 results after every task, and checkpoints inside every phase. A run that fails or is killed leaves
@@ -38,7 +39,7 @@ from cl_graft.experiments.run_state import (
     standing_facts,
     take_up_,
 )
-from cl_graft.experiments.schedule import choose, grafting_settings, grid_of
+from cl_graft.experiments.schedule import choose, grid_of
 from cl_graft.experiments.setup import Setup, imposed, set_up
 from cl_graft.experiments.strategy_host import Reporter
 from cl_graft.grafts.bank import GraftBank
@@ -111,8 +112,8 @@ def run(
         DivergedError: If a loss, a score or a weight is NaN or infinite.
         Stopped: If `stop` asked for it.
     """
-    several = config.orders != 1 or config.sweep
-    if config.tune or config.bytes_per_task is not None or several:
+    asked = config.comparison
+    if asked.tune or asked.bytes_per_task is not None or asked.orders != 1 or asked.sweep:
         raise InputError(
             "tune, bytes_per_task, orders and sweep are of a comparison, and this is one run with "
             "its settings as they are: cl-graft compare takes them"
@@ -128,8 +129,8 @@ def run(
             return done
         folders.refuse_links(folder)
         with folders.kept_if_saved(folder):
-            device = pick_device(config.device)
-            tasks = load_tasks(config, seed=seed) if tasks is None else tasks
+            device = pick_device(config.model.device)
+            tasks = load_tasks(config.stream, seed=seed) if tasks is None else tasks
             cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
             with in_phase("loading"):
                 setup = set_up(own, row, tasks, seed=seed, device=device, cache=cache)
@@ -147,8 +148,8 @@ def run(
             setup.record.tuning = origin["tuning"]
             checkpoints = FileCheckpoints(
                 folder / folders.CHECKPOINTS,
-                seconds=config.checkpoint_seconds,
-                steps=config.checkpoint_steps,
+                seconds=config.output.checkpoint_seconds,
+                steps=config.output.checkpoint_steps,
                 spare=cache.spare,
                 stop=stop,
             )
@@ -197,7 +198,7 @@ class _Run:
         self.bank = self._first_entries()
         # A prompt can be asked before its task was learned, and so can a head that others have
         # trained; a task's own would answer by chance.
-        early = config.family != "encoder" or config.scenario == "domain"
+        early = config.model.family != "encoder" or config.stream.scenario == "domain"
         self.zero_shot = early and row.trains != "nothing"
         self.scores = StreamScores(
             {label: task.metric for label, task in setup.metadata.items()},
@@ -356,15 +357,15 @@ class _Run:
             metadata=setup.metadata,
             identity=setup.identity,
             grafting={
-                label: grafting_settings(config, schedule, seed=setup.seed)
+                label: config.grafting.of_task(schedule, seed=setup.seed)
                 for label, schedule in dense.items()
             },
             fine_tuning=dense,
-            region_lr=config.region_lr,
-            region_decay=config.region_decay,
-            clip=config.clip,
+            region_lr=config.grafting.lr,
+            region_decay=config.grafting.lr_decay,
+            clip=config.loop_clip,
             seed=setup.seed,
-            eval_batch=config.eval_batch,
+            eval_batch=config.training.eval_batch,
             device=setup.device,
             evaluator=EvaluationPlugin(
                 self.scores,

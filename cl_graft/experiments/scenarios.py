@@ -17,21 +17,21 @@ from dataclasses import replace
 
 from cl_graft.data import Row, TextTask
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config_parts import StreamSettings
 
 __all__ = ["formed"]
 
 
-def formed(tasks: Sequence[TextTask], config: ExperimentConfig) -> tuple[TextTask, ...]:
-    """Return the experiences of a stream in the form that a config asks for.
+def formed(tasks: Sequence[TextTask], stream: StreamSettings) -> tuple[TextTask, ...]:
+    """Return the experiences of a stream in the form that its settings ask for.
 
     Raises:
         InputError: If the tasks do not fit the form.
     """
-    if config.scenario == "domain":
+    if stream.scenario == "domain":
         return _alike(tasks)
-    if config.scenario == "class":
-        return _numbered_through(tasks, size=config.classes_per_experience)
+    if stream.scenario == "class":
+        return _numbered_through(tasks, size=stream.classes_per_experience)
     return tuple(tasks)
 
 
@@ -47,8 +47,8 @@ def _alike(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
             raise InputError(
                 "domain-incremental tasks share their labels, but those of "
                 f"{first.name!r} are {', '.join(first.label_names)}, and those of {task.name!r} "
-                f"{', '.join(task.label_names)}; task_settings.{task.name}.label_names can name "
-                "them alike"
+                f"{', '.join(task.label_names)}; "
+                f"stream.task_settings.{task.name}.label_names can name them alike"
             )
     return tuple(_reordered(task, first.label_names) for task in tasks)
 

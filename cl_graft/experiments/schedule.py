@@ -9,14 +9,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from cl_graft.errors import DivergedError
-from cl_graft.experiments.config import DEFAULT_STEPS, ExperimentConfig
+from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.presets import (
     GRID_ADAMW_RATES,
     GRID_BATCH_SIZES,
     GRID_LEARNING_RATES,
     PAPER_MOST_SHOTS,
 )
-from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.training.dense_run import DenseRun, Progress, fine_tune_task, silent
@@ -29,9 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "choose",
     "converging",
-    "grafting_settings",
     "grid_of",
-    "region_schedule",
     "schedule_of",
 ]
 
@@ -43,59 +40,19 @@ _Outcome = TypeVar("_Outcome")
 
 def schedule_of(config: ExperimentConfig, task: TextTask) -> FineTuning:
     """Return the dense schedule of a task, before any choice on dev."""
-    return FineTuning(
-        steps=config.steps or _default_steps(config, task),
-        batch_size=config.batch_size,
-        lr=config.lr,
-        optimizer=config.dense_optimizer,
-        weight_decay=config.weight_decay,
-        decay=config.dense_decay,
-        clip=config.clip if config.dense_clip is None else config.dense_clip,
-        l1=config.dense_l1,
-        mixout=config.dense_mixout,
-        micro_batch=config.micro_batch,
-        group_by_length=config.group_by_length,
-        evaluations=config.evaluations,
-    )
-
-
-def region_schedule(config: ExperimentConfig, dense: FineTuning) -> FineTuning:
-    """Return the schedule of a task's region: steps and batches of its dense run."""
-    return replace(dense, lr=config.region_lr, weight_decay=0.0)
-
-
-def grafting_settings(
-    config: ExperimentConfig, dense: FineTuning, *, seed: int
-) -> GraftingSettings:
-    """Return the settings of grafting for a task with this dense schedule."""
-    looks = config.region_evaluations
-    looks = config.evaluations if looks is None else looks
-    return GraftingSettings(
-        density=config.density,
-        localizer=config.localizer,
-        fine_tuning=dense,
-        warmup_rows=config.warmup_rows,
-        mask_steps=config.mask_steps,
-        mask_batch=config.mask_batch,
-        micro_batch=config.micro_batch or 32,
-        mask_candidates=config.mask_candidates,
-        refill=config.refill,
-        region_start=config.region_start,
-        retrain=config.retrain,
-        region_dropout=config.region_dropout,
-        look_every=math.ceil(dense.steps / looks) if looks else 0,
-        mode=config.mode,
-        keep_standalone=config.keep_standalone,
-        seed=seed,
-    )
+    if not config.training.paper_steps:
+        return config.fine_tuning
+    shots = config.stream.shots or math.ceil(len(task.train) / task.num_classes)
+    steps = 16 * task.num_classes * min(shots, PAPER_MOST_SHOTS)
+    return replace(config.fine_tuning, steps=steps)
 
 
 def grid_of(config: ExperimentConfig, task: TextTask) -> tuple[FineTuning, ...]:
     """Return the schedules among which dev chooses; one if the config has no grid."""
     plain = schedule_of(config, task)
-    if not config.grid:
+    if not config.training.grid:
         return (plain,)
-    rates = GRID_ADAMW_RATES if config.dense_optimizer == "adamw" else GRID_LEARNING_RATES
+    rates = GRID_ADAMW_RATES if config.fine_tuning.optimizer == "adamw" else GRID_LEARNING_RATES
     return tuple(
         replace(plain, batch_size=batch_size, lr=lr)
         for batch_size in GRID_BATCH_SIZES
@@ -168,10 +125,3 @@ def converging(
         yield candidate, outcome
     if diverged is not None and not survived:
         raise diverged
-
-
-def _default_steps(config: ExperimentConfig, task: TextTask) -> int:
-    if config.preset != "paper":
-        return DEFAULT_STEPS
-    shots = config.shots or math.ceil(len(task.train) / task.num_classes)
-    return 16 * task.num_classes * min(shots, PAPER_MOST_SHOTS)

@@ -10,7 +10,7 @@ import torch
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.experiments.base_model import BASE_HASHES, base_identity, load_base_model
-from cl_graft.experiments.config import ExperimentConfig, config_from
+from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config_tasks import check_tasks
 from cl_graft.experiments.memory_check import measure_memory
 from cl_graft.experiments.recording import Record
@@ -49,13 +49,15 @@ def check_strategy(row: Method, config: ExperimentConfig) -> None:
     """
     if row.unavailable:
         raise InputError(f"strategy {row.name!r} is not available: {row.unavailable}")
-    if row.encoders_only and config.family != "encoder":
+    if row.encoders_only and config.model.family != "encoder":
         raise InputError(
-            f"strategy {row.name!r} works on an encoder's features; family is {config.family!r}"
+            f"strategy {row.name!r} works on an encoder's features; family is "
+            f"{config.model.family!r}"
         )
-    if reason := row.unsupported.get(config.scenario):
+    scenario = config.stream.scenario
+    if reason := row.unsupported.get(scenario):
         raise InputError(
-            f"strategy {row.name!r} cannot run in the scenario {config.scenario!r}: {reason}; "
+            f"strategy {row.name!r} cannot run in the scenario {scenario!r}: {reason}; "
             "strategies: all takes those that can"
         )
 
@@ -66,10 +68,7 @@ def imposed(row: Method, config: ExperimentConfig) -> ExperimentConfig:
     Raises:
         InputError: If these do not fit the others.
     """
-    if not row.fixed_config:
-        return config
-    values = {**config.model_dump(mode="json"), **row.fixed_config}
-    return config_from(values, source=f"strategy {row.name}")
+    return config.changed(row.fixed_config) if row.fixed_config else config
 
 
 def set_up(
@@ -87,14 +86,14 @@ def set_up(
         InputError: If model or data cannot be used.
     """
     check_strategy(row, config)
-    loaded = load_base_model(config)
-    check_tasks(tasks, loaded, config)
+    loaded = load_base_model(config.model)
+    check_tasks(tasks, loaded, config.stream)
     stream = text_stream(
         tasks,
         loaded.tokenizer,
-        family=config.family,
-        max_length=config.max_length,
-        one_head=config.scenario != "task",
+        family=config.model.family,
+        max_length=config.stream.max_length,
+        one_head=config.stream.scenario != "task",
         cache=cache,
     )
     length = stream.tasks[0].splits["train"][0].shape[-1]
@@ -109,21 +108,21 @@ def set_up(
         data_fingerprints={task.name: task.fingerprint for task in tasks},
         model={
             "name": loaded.name,
-            "family": config.family,
+            "family": config.model.family,
             "fingerprint": identity.fingerprint,
-            "precision": config.precision,
+            "precision": config.model.precision,
             "graftable": coordinates,
             **{name: identity.metadata[name] for name in BASE_HASHES},
         },
         config=config.cell(),
-        settings=row.check_settings(config.strategy_settings.get(row.name, {})),
+        settings=row.check_settings(config.comparison.strategy_settings.get(row.name, {})),
         versions=versions(device),
         machine=machine(device),
         data=data_report(stream),
     )
     model = text_model(loaded, stream, seed=seed, one_head=stream.one_head).to(device)
     with in_phase("dense fine-tuning"):
-        record.memory = measure_memory(model.task_model, stream, config)
+        record.memory = measure_memory(model.task_model, stream, config.fine_tuning)
     return Setup(
         seed=seed,
         device=device,

@@ -33,10 +33,10 @@ def task_metadata(
         metadata={
             "label_names": list(task.label_names),
             "pair": task.pair,
-            "prompt": _prompt(find_prompt(task, config.family)),
-            "max_length": max_length or config.max_length or task.max_length,
+            "prompt": _prompt(find_prompt(task, config.model.family)),
+            "max_length": max_length or config.stream.max_length or task.max_length,
             "rows": {split: len(getattr(task, split)) for split in ("train", "dev", "test")},
-            "shots": config.shots,
+            "shots": config.stream.shots,
             "data_fingerprint": task.fingerprint,
             "settings_sha256": _settings_sha256(config, seed=seed),
         },
@@ -57,8 +57,9 @@ def is_recorded(task: TaskMetadata, *, by: Mapping[str, object]) -> bool:
 def _settings_sha256(config: ExperimentConfig, *, seed: int) -> str:
     """Hash the settings of learning that are not recorded one by one."""
     values = {"seed": seed, **learning_settings(config)}
-    left = {key: value for key, value in values.items() if key not in ("shots", "max_length")}
-    return hashlib.sha256(json.dumps(left, sort_keys=True).encode()).hexdigest()
+    for name in ("shots", "max_length"):
+        del values["stream"][name]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def _prompt(prompt: Prompt | None) -> dict[str, Any] | None:

@@ -228,17 +228,19 @@ def _opened(
     pooling = told.get("pooling", "first" if source.classifier else "mean")
     config = config_from(
         {
-            "tasks": [task],
-            "model": base,
-            "family": family or told.get("family", "encoder"),
-            "pooling": pooling,
-            "dtype": told.get("base", {}).get("dtype", "float32"),
-            "precision": told.get("base", {}).get("precision", "fp32"),
-            "mode": "isolated",
-            "trust_remote_code": trust_remote_code,
+            "stream": {"tasks": [task]},
+            "model": {
+                "name": base,
+                "family": family or told.get("family", "encoder"),
+                "pooling": pooling,
+                "dtype": told.get("base", {}).get("dtype", "float32"),
+                "precision": told.get("base", {}).get("precision", "fp32"),
+                "trust_remote_code": trust_remote_code,
+            },
+            "grafting": {"mode": "isolated"},
         }
     )
-    loaded = load_base_model(config)
+    loaded = load_base_model(config.model)
     layout = Layout.of(graftable_parameters(loaded.model))
     bank = GraftBank(layout, base_identity(loaded, config, seed=0), "isolated")
     return folder, bank, loaded

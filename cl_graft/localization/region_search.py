@@ -85,7 +85,7 @@ def find_region(
     Args:
         task: The task, on a model at its base, which is put back there.
         settings: Density, localizer and dense run.
-        owned: Coordinates of earlier tasks, passed over where `settings.refill` says so; None
+        owned: Coordinates of earlier tasks, passed over where `settings.avoid_owned` says so; None
             means none.
         dense: The dense run, if it was made already; None makes one where the localizer needs it.
         cache: Keeps dense runs, heads and rankings.
@@ -106,7 +106,7 @@ def find_region(
     started, counter = time.perf_counter(), RowCounter()
     layout = Layout.of(task.parameters)
     passed_over = Region.empty(layout)
-    if owned is not None and settings.refill and settings.mode == "prefix":
+    if owned is not None and settings.avoid_owned and settings.mode == "prefix":
         passed_over = owned
     allowed = _allowed(task, localizer)
     free = layout.total - len(passed_over) if allowed is None else len(allowed - passed_over)
@@ -189,7 +189,7 @@ def rank_task(
         "k": k,
         "steps": settings.mask_steps,
         "batch": settings.mask_batch,
-        "micro": settings.micro_batch,
+        "micro": settings.rows_at_once,
         "candidates": candidates,
         "start": hash_tensors({**dense.tuned, **task.shelved(dense.head)}),
     }
@@ -249,20 +249,20 @@ def _start(
             progress=progress,
             measure=measure,
         )
-    if not settings.warmup_rows or not task.head or task.head_module is None:
+    if not settings.head_fit_rows or not task.head or task.head_module is None:
         return DenseRun({}, snapshot(task.head), None, Passes())
-    key = cache_key("warmup", task.identity, {"rows": settings.warmup_rows}, settings.seed)
+    key = cache_key("warmup", task.identity, {"rows": settings.head_fit_rows}, settings.seed)
     found = cache.get(key) if cache is not None else None
     if found is not None:
         head = task.from_shelf(found[0], task.head)
     else:
         with in_phase("head warm-up"):
             seed = derive(settings.seed, task.content, "warm-up")
-            head = warm_up_head(task, rows=settings.warmup_rows, seed=seed)
+            head = warm_up_head(task, rows=settings.head_fit_rows, seed=seed)
         if cache is not None:
             cache.put(key, task.shelved(head), {})
     progress("warm-up", 1, 1)
-    rows = min(settings.warmup_rows, len(task.train))
+    rows = min(settings.head_fit_rows, len(task.train))
     return DenseRun({}, head, None, Passes(forward=rows))
 
 

@@ -1,90 +1,155 @@
-"""Settings of how a task becomes a graft: its dense run, its region and how the region trains."""
+"""Settings of grafting: how a task's region is found and trained."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, GetPydanticSchema, field_validator
+from pydantic_core import core_schema
 
 from cl_graft.errors import InputError
 from cl_graft.localization.registry import Score, find_localizer
+from cl_graft.runtime.settings import settings_class
 from cl_graft.training.fine_tuning import FineTuning
 
-__all__ = ["GraftingSettings", "check_dense_run"]
+__all__ = ["GraftingSettings"]
+
+_ROWS_AT_ONCE = 32
+
+_Function = Annotated[
+    Score,
+    GetPydanticSchema(
+        lambda source, handler: core_schema.callable_schema(
+            serialization=core_schema.plain_serializer_function_ser_schema(
+                lambda score: find_localizer(score).name
+            )
+        )
+    ),
+]
+"""A score function as pydantic checks and writes it."""
 
 
-@dataclass(frozen=True)
+@settings_class
 class GraftingSettings:
-    """How a task becomes a graft.
+    """How a task becomes a graft."""
 
-    Attributes:
-        density: Share of the graftable coordinates in a task's region, in (0, 1], or ``"auto"``
-            for the smallest of `budgets` whose graft keeps `auto_share` of the dense dev score.
-        localizer: Name of a localizer in `cl_graft.localization.LOCALIZERS`, or a score function
-            (`cl_graft.localization.registry.Score`).
-        fine_tuning: The dense run; a localizer that does not look at one does without it.
-        warmup_rows: Training rows on which a head is fitted to the base before a localizer that
-            does without a dense run looks at gradients; 0 leaves the head as it is.
-        mask_steps: Gradient batches that the localizer looks at.
-        mask_batch: Rows of such a batch.
-        mask_candidates: Let only the coordinates that moved most be chosen, this many times the
-            region's size (and as many more as earlier tasks own): the localizer's memory and
-            gradients are theirs alone. None means all; localizers that cannot look at some
-            coordinates alone look at all.
-        micro_batch: Rows computed at a time.
-        refill: Rank among the coordinates that no earlier task owns, so that late tasks keep
-            their whole budget; off, a region loses what earlier tasks own, as in the paper.
-        region_start: Where region training starts: ``"base"`` (re-training, the reading that
-            fits the paper's Table 4) or ``"tuned"`` (the values of the independent run).
-        retrain: Whether the region is trained; off, it keeps the values of the independent run, as
-            it does the head's.
-        region_dropout: Whether the model's dropout acts while the region trains; so few weights
-            overfit little, and without it a step is cheaper.
-        look_every: Steps between looks at dev while the region trains; the best values are kept,
-            of equal ones the later, as in the dense run. 0 keeps the last.
-        mode: ``"prefix"`` or ``"isolated"``.
-        auto_share: For ``density="auto"``, in (0, 1].
-        budgets: The densities that ``"auto"`` tries, ascending.
-        keep_standalone: Keep the whole γ_n with the values of the independent run, too.
-        seed: Every random choice is a function of it.
-    """
+    density: float | Literal["auto"] = Field(
+        default=0.002,
+        description="Share of the graftable coordinates in a task's region, in (0, 1]; 'auto' "
+        "takes the smallest of `budgets` that keeps `auto_share` of the dense score on dev.",
+    )
+    localizer: str | _Function = Field(
+        default="learned_mask",
+        description="How a region is found: the name of a localizer, such as learned_mask or "
+        "movement; in Python also a score function.",
+    )
+    fine_tuning: FineTuning = Field(
+        default_factory=FineTuning,
+        exclude=True,
+        description="The dense run; a localizer that does not need one does without it.",
+    )
+    head_fit_rows: int = Field(
+        default=0,
+        ge=0,
+        description="Training rows on which a head is fitted to the base, for localizers that do "
+        "without a dense run; 0 leaves the head at its first values, as a dense run does.",
+    )
+    mask_steps: int = Field(
+        default=12, ge=1, description="Gradient batches that the localizer takes."
+    )
+    mask_batch: int = Field(default=128, ge=1, description="Rows of such a batch.")
+    mask_candidates: int | None = Field(
+        default=20,
+        ge=1,
+        description="Let only the coordinates that moved most be chosen, this many times the "
+        "region's size (and as many more as earlier tasks own); null means all. Only for "
+        "localizers that can take some coordinates alone: learned_mask.",
+    )
+    micro_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="Rows computed at a time in the localizer; null means as in `fine_tuning`, or "
+        "32.",
+    )
+    avoid_owned: bool = Field(
+        default=True,
+        description="Rank only the coordinates that no earlier task owns, so that late tasks keep "
+        "their whole budget; off, a region loses what earlier tasks own, as in the paper.",
+    )
+    start: Literal["base", "tuned"] = Field(
+        default="base",
+        description="Where region training starts: at the base (re-training, the reading that "
+        "fits the paper's Table 4), or at the dense values.",
+    )
+    retrain: bool = Field(
+        default=True,
+        description="Train the region; off, it keeps the values of the dense run, as the head "
+        "does.",
+    )
+    dropout: bool = Field(
+        default=True,
+        description="Let the model's dropout act while the region trains; so few weights overfit "
+        "little, and a step is cheaper without it.",
+    )
+    evaluate_every: int = Field(
+        default=0,
+        ge=0,
+        exclude=True,
+        description="Steps between evaluations on dev while the region trains; the best values "
+        "are kept, of equal ones the later. 0 keeps the last.",
+    )
+    mode: Literal["prefix", "isolated"] = Field(
+        default="prefix",
+        description="A task is answered by the grafts of all tasks so far, or by its own alone.",
+    )
+    auto_share: float = Field(
+        default=0.98, gt=0, le=1, description="Share of the dense score that density 'auto' keeps."
+    )
+    budgets: tuple[float, ...] = Field(
+        default=(1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
+        description="Densities that 'auto' tries, ascending.",
+    )
+    keep_standalone: bool = Field(
+        default=False, description="Also keep each task's whole region with its dense values."
+    )
+    seed: int = Field(
+        default=0, exclude=True, description="Every random choice is a function of it."
+    )
 
-    density: float | Literal["auto"] = 0.002
-    localizer: str | Score = "learned_mask"
-    fine_tuning: FineTuning = field(default_factory=FineTuning)
-    warmup_rows: int = 0
-    mask_steps: int = 12
-    mask_batch: int = 128
-    mask_candidates: int | None = 20
-    micro_batch: int = 32
-    refill: bool = True
-    region_start: Literal["base", "tuned"] = "base"
-    retrain: bool = True
-    region_dropout: bool = True
-    look_every: int = 0
-    mode: Literal["prefix", "isolated"] = "prefix"
-    auto_share: float = 0.98
-    budgets: tuple[float, ...] = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
-    keep_standalone: bool = False
-    seed: int = 0
+    @field_validator("density")
+    @classmethod
+    def _bound_the_density(cls, value: float | str) -> float | str:
+        if isinstance(value, float) and not 0 < value <= 1:
+            raise ValueError(f"must be in (0, 1] or 'auto', got {value}")
+        return value
+
+    @field_validator("localizer")
+    @classmethod
+    def _know_the_localizer(cls, value: str | Score) -> str | Score:
+        row = find_localizer(value)
+        return row.name if isinstance(value, str) else value
 
     def __post_init__(self) -> None:
-        if self.density != "auto" and not 0 < self.density <= 1:
-            raise ValueError(f"density must be in (0, 1] or 'auto', got {self.density}")
-        if not 0 < self.auto_share <= 1:
-            raise ValueError(f"auto_share must be in (0, 1], got {self.auto_share}")
-        if self.mask_steps < 1 or self.mask_batch < 1 or self.micro_batch < 1:
-            raise ValueError("mask_steps, mask_batch and micro_batch must be at least 1")
-        if self.mask_candidates is not None and self.mask_candidates < 1:
-            raise ValueError(f"mask_candidates must be at least 1, got {self.mask_candidates}")
-        if self.warmup_rows < 0:
-            raise ValueError(f"warmup_rows must be at least 0, got {self.warmup_rows}")
-        check_dense_run(
-            self.localizer,
-            density=self.density,
-            region_start=self.region_start,
-            retrain=self.retrain,
-            keep_standalone=self.keep_standalone,
-        )
+        row = find_localizer(self.localizer)
+        if row.needs_dense_run:
+            return
+        asks = {
+            "density='auto'": self.density == "auto",
+            "start='tuned'": self.start == "tuned",
+            "retrain=False": not self.retrain,
+            "keep_standalone": self.keep_standalone,
+        }
+        if refused := ", ".join(name for name, asked in asks.items() if asked):
+            raise InputError(
+                f"{refused} needs densely fine-tuned weights, but the localizer {row.name!r} "
+                "chooses a region without a dense run; choose another localizer, such as "
+                "'learned_mask'"
+            )
+
+    @property
+    def rows_at_once(self) -> int:
+        """Rows that the localizer computes at a time."""
+        return self.micro_batch or self.fine_tuning.micro_batch or _ROWS_AT_ONCE
 
     def coordinates(self, total: int) -> int:
         """Return the largest budget k among `total` coordinates; at least 1."""
@@ -97,33 +162,3 @@ class GraftingSettings:
             return None
         count = self.mask_candidates * k + owned
         return count if count < total else None
-
-
-def check_dense_run(
-    localizer: str | Score,
-    *,
-    density: float | str,
-    region_start: str,
-    retrain: bool,
-    keep_standalone: bool,
-) -> None:
-    """Refuse settings that need a dense run beside a localizer that does without one.
-
-    Raises:
-        InputError: If there is no localizer of this name, or a setting needs tuned values.
-    """
-    row = find_localizer(localizer)
-    if row.needs_dense_run:
-        return
-    asks = {
-        "density='auto'": density == "auto",
-        "region_start='tuned'": region_start == "tuned",
-        "retrain=False": not retrain,
-        "keep_standalone": keep_standalone,
-    }
-    refused = ", ".join(name for name, asked in asks.items() if asked)
-    if refused:
-        raise InputError(
-            f"{refused} needs densely fine-tuned weights, but the localizer {row.name!r} chooses "
-            "a region without a dense run; choose another localizer, such as 'learned_mask'"
-        )

@@ -109,7 +109,7 @@ class _TaskGradients:
     def losses(self, step: int) -> list[Callable[[], Tensor]]:
         """Return the loss functions of a step's micro-batches."""
         places = self._task.train.alike(self._begin(step))
-        size = self._settings.micro_batch
+        size = self._settings.rows_at_once
         parts = [places[first : first + size] for first in range(0, len(places), size)]
         seen: list[float] = []
 
@@ -149,7 +149,7 @@ class _TaskGradients:
         task, settings = self._task, self._settings
         if task.precision != "fp16":
             return 1.0
-        rows = min(settings.micro_batch, settings.mask_batch, len(task.train))
+        rows = min(settings.rows_at_once, settings.mask_batch, len(task.train))
         order = BatchOrder(len(task.train), rows, self.seed, "loss scale")
         self._counter.passes += Passes(forward_backward=rows)
         return safe_scale([lambda: task.loss(order(0))], task.parameters.values())

@@ -237,8 +237,8 @@ def _overlap(data: ReportData) -> Section | None:
     if not pictures:
         return None
     text = (
-        "|region i ∩ region j| / |region j|, in %. With refill (the default) a region is chosen "
-        "among the weights that no earlier task owns, so nothing overlaps.",
+        "|region i ∩ region j| / |region j|, in %. With avoid_owned (the default) a region is "
+        "chosen among the weights that no earlier task owns, so nothing overlaps.",
     )
     return Section("overlap", "Overlap between tasks", text, pictures=tuple(pictures))
 

@@ -183,7 +183,7 @@ class Method:
         adds: What a task adds to storage, in words.
         rows: The tasks whose rows train when a task comes. The steps grow with them, so that each
             row is passed over as often as with its own task.
-        fixed_config: Fields of the experiment's config that the method fixes.
+        fixed_config: Settings of the experiment's config that the method fixes, by dotted name.
         config_grid: Values of fields of the experiment's config among which tuning chooses.
         unsupported: Why it cannot run in a scenario of the experiment's config, by scenario.
         encoders_only: Whether it needs an encoder's features.

@@ -105,7 +105,7 @@ class RegionTraining:
         self._base = extract(model, free)
         self._model = strategy.model
         self._head_before = snapshot(task.head)
-        starts_tuned = settings.region_start == "tuned" or not settings.retrain
+        starts_tuned = settings.start == "tuned" or not settings.retrain
         if starts_tuned and found.dense.tuned:
             write_(model, gather(found.dense.tuned, free))
         copy_(task.head, found.dense.head)
@@ -113,7 +113,7 @@ class RegionTraining:
         # No open `with` block: one that is forgotten ends, and seeds, when memory is freed.
         self._until_closed.callback(hold_generators())
         self._until_closed.enter_context(only_training(strategy.model))
-        if not settings.region_dropout:
+        if not settings.dropout:
             self._until_closed.enter_context(dropout_off(strategy.model))
         self._live = self._until_closed.enter_context(RegionParameters(model, free))
         self._heads = HeldHeads(model, label, values=False)
@@ -141,10 +141,10 @@ class RegionTraining:
         self._seen = self._versions()
 
     def end_step(self, *, rows: int) -> None:
-        """Count a step; every `look_every` steps score dev and keep the best values."""
+        """Count a step; every `evaluate_every` steps score dev and keep the best values."""
         self._steps += 1
         self.passes["region"] += Passes(forward_backward=rows)
-        every = self._settings.look_every
+        every = self._settings.evaluate_every
         if every and self._steps % every == 0:
             self._remember()
 
@@ -296,7 +296,7 @@ class RegionTraining:
 
         Without looks at dev the last values stay, and nobody has scored them.
         """
-        every = self._settings.look_every
+        every = self._settings.evaluate_every
         if not every:
             return None
         if self._steps % every or not self._steps:

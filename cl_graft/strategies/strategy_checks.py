@@ -85,7 +85,7 @@ def check_plugins(strategy: Any) -> None:
     if any(isinstance(plugin, KeepBest) for plugin in plugins):
         raise ValueError(
             "KeepBest puts the optimiser's values back, but a region's values stand in the model; "
-            "take the plugin out and let regions choose: GraftingSettings(look_every=...)"
+            "take the plugin out and let regions choose: GraftingSettings(evaluate_every=...)"
         )
     reaching = _names(plugin for plugin in plugins if reads_parameters(type(plugin)))
     if reaching:

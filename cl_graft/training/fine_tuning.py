@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Literal
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn.utils.parametrizations import _SpectralNorm
 from torch.nn.utils.spectral_norm import SpectralNorm
@@ -34,6 +35,7 @@ from cl_graft.runtime.checkpoints import (
     part_of,
 )
 from cl_graft.runtime.seeding import seeded
+from cl_graft.runtime.settings import settings_class
 from cl_graft.training.l1_penalty import shrink_movement_
 from cl_graft.training.mixout import mixed_training
 from cl_graft.training.precision import LossScale
@@ -51,59 +53,72 @@ __all__ = [
 _NOTHING: Parameters = MappingProxyType({})
 
 
-@dataclass(frozen=True)
+@settings_class
 class FineTuning:
-    """How to fine-tune densely.
+    """Settings of dense fine-tuning."""
 
-    Attributes:
-        steps: Optimiser steps, at least 1.
-        batch_size: Rows a step.
-        lr: Learning rate.
-        optimizer: ``"sgd"`` (the paper's) or ``"adamw"`` (linear decay, as in the paper's code).
-        momentum: Of SGD.
-        weight_decay: Its strength.
-        decay: What decays: ``"matrices"``, all but biases and one-dimensional weights (LayerNorms)
-            as in the paper's code, or ``"all"`` as in its text.
-        clip: Largest norm of the gradient; 0 switches clipping off, of which the paper's text
-            knows nothing.
-        l1: Strength of the L1 penalty on the movement from the base
-            (`cl_graft.training.l1_penalty`), against the loss before clipping: a step whose
-        gradient is clipped shrinks by as much less.
-        mixout: Chance of a weight to fall back to the base in a step (`cl_graft.training.mixout`),
-            in [0, 1).
-        micro_batch: Rows computed at a time; None computes a batch at once. The gradient is the
-            batch's, up to float rounding.
-        group_by_length: Make batches of rows of similar length, where lengths are known.
-        evaluations: How often to look at dev in the run, evenly spaced; the best point is kept.
-            0 keeps the last.
-    """
-
-    steps: int = 500
-    batch_size: int = 8
-    lr: float = 0.05
-    optimizer: Literal["sgd", "adamw"] = "sgd"
-    momentum: float = 0.0
-    weight_decay: float = 1e-4
-    decay: Literal["matrices", "all"] = "matrices"
-    clip: float = 1.0
-    l1: float = 0.0
-    mixout: float = 0.0
-    micro_batch: int | None = None
-    group_by_length: bool = False
-    evaluations: int = 5
-
-    def __post_init__(self) -> None:
-        if self.steps < 1 or self.batch_size < 1 or self.lr <= 0:
-            raise ValueError(
-                "steps and batch_size must be at least 1 and lr above 0, got "
-                f"{self.steps}, {self.batch_size} and {self.lr}"
-            )
-        if self.micro_batch is not None and self.micro_batch < 1:
-            raise ValueError(f"micro_batch must be at least 1, got {self.micro_batch}")
-        if self.l1 < 0 or not 0 <= self.mixout < 1:
-            raise ValueError(
-                f"l1 must be at least 0 and mixout in [0, 1), got {self.l1} and {self.mixout}"
-            )
+    steps: int = Field(
+        default=500,
+        ge=1,
+        description="Optimiser steps of each training of a task: dense, region, naive.",
+    )
+    batch_size: int = Field(default=8, ge=1, description="Rows a step.")
+    lr: float = Field(
+        default=0.05,
+        gt=0,
+        allow_inf_nan=False,
+        description="Learning rate of all dense training.",
+    )
+    optimizer: Literal["sgd", "adamw"] = Field(
+        default="sgd",
+        description="Optimiser of dense runs; 'adamw' lets the rate fall linearly to 0, as in the "
+        "grafting paper's code.",
+    )
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="Momentum of SGD in dense runs.")
+    weight_decay: float = Field(
+        default=1e-4, ge=0, allow_inf_nan=False, description="Weight decay of dense training."
+    )
+    decay: Literal["matrices", "all"] = Field(
+        default="matrices",
+        description="What decays in dense runs: all but biases and LayerNorms, as in the paper's "
+        "code, or all, as in its text.",
+    )
+    clip: float = Field(
+        default=1.0,
+        ge=0,
+        description="Largest norm of a gradient; 0 does not clip, as in the paper's text.",
+    )
+    l1: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Strength of an L1 penalty on the movement from the base in dense runs, taken "
+        "as a proximal step against the loss before clipping: a step whose gradient is clipped "
+        "shrinks by as much less. The paper uses 0.001 with AdamW.",
+    )
+    mixout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Chance of a weight to fall back to the base in a step of a dense run.",
+    )
+    micro_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="Rows computed at a time in training; null computes a batch at once. The "
+        "gradient is the batch's, up to float rounding.",
+    )
+    group_by_length: bool = Field(
+        default=False,
+        description="Make training batches of rows of similar length, which computes less padding "
+        "and shuffles less freely. Dev and test rows always go by length.",
+    )
+    evaluations: int = Field(
+        default=5,
+        ge=0,
+        description="Evaluations on dev while a task trains, evenly spaced; the best point is "
+        "kept. 0 keeps the last.",
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""The fields of a pydantic model as a table."""
+"""The fields of a class of settings as a table."""
 
 from __future__ import annotations
 
@@ -32,11 +32,15 @@ def fields_table(fields: Mapping[str, FieldInfo]) -> str:
 
 def _type(annotation: Any) -> str:
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if hasattr(annotation, "__metadata__"):
+        return "function"
     if origin is typing.Literal:
         return " or ".join(repr(value) for value in inner)
     if origin in (types.UnionType, typing.Union):
         return " or ".join("null" if part is type(None) else _type(part) for part in inner)
     if origin is list:
+        return f"list of {_type(inner[0])}"
+    if origin is tuple:
         return f"list of {_type(inner[0])}"
     if origin is dict:
         return f"{_type(inner[1])} by {_type(inner[0])}"

@@ -178,6 +178,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     ),
     "Experiments": (
         "cl_graft.experiments.config",
+        "cl_graft.experiments.config_parts",
         "cl_graft.experiments.run",
         "cl_graft.experiments.comparison.compare",
         "cl_graft.experiments.comparison.sweep",

@@ -44,16 +44,21 @@ def fill(text: str) -> str:
 
 
 def config() -> str:
-    """Every field of the config with its type, default, range and meaning."""
-    from cl_graft.experiments.config import ExperimentConfig, TaskSettings
+    """Every field of the config with its type, default, range and meaning, by part."""
+    from cl_graft.experiments.config import ExperimentConfig
+    from cl_graft.experiments.config_parts import PARTS, TaskSettings
+    from cl_graft.runtime.settings import fields_of
 
-    return "\n\n".join(
-        [
-            fields_table(ExperimentConfig.model_fields),
-            "## Settings of one task\n\nEach value of `task_settings` has these fields.",
-            fields_table(TaskSettings.model_fields),
-        ]
-    )
+    own = fields_of(ExperimentConfig)
+    sections = [fields_table({name: own[name] for name in own if name not in PARTS})]
+    for part, cls in PARTS.items():
+        sections.append(f"## `{part}`\n\n{own[part].description}")
+        sections.append(
+            fields_table({n: field for n, field in fields_of(cls).items() if not field.exclude})
+        )
+    sections.append("### Settings of one task\n\nThe fields of each value of `task_settings`.")
+    sections.append(fields_table(fields_of(TaskSettings)))
+    return "\n\n".join(sections)
 
 
 def presets_of_settings() -> str:
@@ -61,9 +66,10 @@ def presets_of_settings() -> str:
     from cl_graft.experiments.presets import PRESETS
 
     settings = [
-        (f"`{name}`", f"`{key}`", f"`{json.dumps(value)}`")
+        (f"`{name}`", f"`{part}.{key}`", f"`{json.dumps(value)}`")
         for name, preset in PRESETS.items()
-        for key, value in preset.items()
+        for part, own in preset.items()
+        for key, value in own.items()
     ]
     return table(("preset", "field", "value"), settings)
 

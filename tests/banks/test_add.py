@@ -63,11 +63,13 @@ def test_a_task_is_learned_to_the_bits_of_a_run_that_had_it_in_its_stream(
 
 
 def test_settings_can_be_changed_by_name_and_as_text(bank):
-    added = add_task(bank, "paraphrase", settings={"density": 0.02}, sets=["max_test=10"])
+    added = add_task(
+        bank, "paraphrase", settings={"grafting": {"density": 0.02}}, sets=["stream.max_test=10"]
+    )
     assert added.density == pytest.approx(0.02, abs=1e-4)
     assert added.test_rows == 10
     with pytest.raises(InputError, match="did you mean 'density'"):
-        add_task(bank, "paraphrase", sets=["densty=0.1"])
+        add_task(bank, "paraphrase", sets=["grafting.densty=0.1"])
 
 
 def test_the_test_score_is_that_of_the_reopened_bank(bank, tmp_path):
@@ -80,7 +82,7 @@ def test_the_test_score_is_that_of_the_reopened_bank(bank, tmp_path):
         path = tmp_path / "words" / f"{split}.jsonl"
         path.parent.mkdir(exist_ok=True)
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    added = add_task(bank, "words", settings={"data": tmp_path})
+    added = add_task(bank, "words", settings={"stream": {"data": tmp_path}})
     answers = open_bank(bank).predict([row["text"] for row in rows[:10]], task="words")
     right = sum(a.label == row["label"] for a, row in zip(answers, rows[:10], strict=True))
     assert added.test == pytest.approx(right / 10)
@@ -89,7 +91,7 @@ def test_the_test_score_is_that_of_the_reopened_bank(bank, tmp_path):
 def test_a_task_seen_again_becomes_a_new_entry_that_answers_its_label(bank):
     texts = ["It was a delight.", "It was a bore."]
     before = open_bank(bank).predict(texts, task="sentiment")
-    added = add_task(bank, "sentiment", sets=["data_seed=5"])
+    added = add_task(bank, "sentiment", sets=["stream.data_seed=5"])
     grown = load_bank(bank)
     assert (added.label, added.position) == (0, 2)
     assert grown.find(label=0) == 2
@@ -115,7 +117,7 @@ def test_an_entry_that_was_added_later_is_not_taken_for_the_one_that_the_run_mea
     learned, tmp_path
 ):
     folder = shutil.copytree(learned.parent, tmp_path / "run")
-    add_task(folder, "sentiment", sets=["data_seed=5"])
+    add_task(folder, "sentiment", sets=["stream.data_seed=5"])
     report = verify(folder)
     assert [(each.position, each.task, each.run) for each in report.entries] == [
         (0, "sentiment", "same bits"),
@@ -154,7 +156,15 @@ def test_an_addition_that_is_killed_once_its_entry_is_listed_is_done_when_it_is_
     assert [entry.task for entry in load_bank(bank).entries] == ["sentiment", "topic", "paraphrase"]
 
 
-@pytest.mark.parametrize("sets", [["data_seed=5"], ["steps=5"], ["seeds=[3]"], ["max_length=20"]])
+@pytest.mark.parametrize(
+    "sets",
+    [
+        ["stream.data_seed=5"],
+        ["fine_tuning.steps=5"],
+        ["comparison.seeds=[3]"],
+        ["stream.max_length=20"],
+    ],
+)
 def test_the_same_task_from_other_data_or_with_other_settings_is_learned(bank, sets):
     assert add_task(bank, "sentiment", sets=sets).new
     assert not add_task(bank, "sentiment", sets=sets).new
@@ -167,13 +177,13 @@ def test_a_known_name_with_other_labels_is_refused(bank, tmp_path):
     )
     before = file_hashes(bank)
     with pytest.raises(InputError, match="give the new task another name"):
-        add_task(bank, "topic", settings={"data": tmp_path})
+        add_task(bank, "topic", settings={"stream": {"data": tmp_path}})
     assert file_hashes(bank) == before
 
 
 def test_the_mode_of_a_bank_cannot_change(bank):
     with pytest.raises(InputError, match="cannot change"):
-        add_task(bank, "paraphrase", sets=["mode=isolated"])
+        add_task(bank, "paraphrase", sets=["grafting.mode=isolated"])
 
 
 def test_a_bank_whose_entries_stand_alone_grows_too(tiny_bert, tmp_path):

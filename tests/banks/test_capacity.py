@@ -90,7 +90,7 @@ def test_what_the_bank_does_not_show_cannot_be_told(tmp_path, given, reason):
 
 
 def test_a_bank_that_chooses_among_free_coordinates_is_full_when_they_are_taken(tmp_path):
-    found = capacity(planted(tmp_path, settings={"refill": True}, apart=True))
+    found = capacity(planted(tmp_path, settings={"grafting": {"avoid_owned": True}}, apart=True))
     assert found.refilled is True
     assert found.prediction.full_at == LAYOUT.total // SIZE + 1
 

@@ -107,7 +107,7 @@ def test_a_dry_run_says_the_same_and_changes_nothing(copied, tmp_path):
 
 def test_all_entries_of_a_task_go_and_traces_beside_the_bank_are_named(copied, learn):
     run = copied("isolated", TASKS[:2])
-    add_task(run, "sentiment", sets=["data_seed=5"])
+    add_task(run, "sentiment", sets=["stream.data_seed=5"])
     (run.parent.parent / "cache").mkdir()
     report = forget(run, "sentiment")
     assert report.positions == (0, 2)

@@ -14,7 +14,7 @@ from cl_graft.storage import StoredGraft, save_graft
 @pytest.fixture(scope="module")
 def run(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("inspect")
-    return tiny_run(out, tiny_bert, ["sentiment", "topic"], refill=False, density=0.3)
+    return tiny_run(out, tiny_bert, ["sentiment", "topic"], avoid_owned=False, density=0.3)
 
 
 def test_counts_are_those_of_the_bank(run):

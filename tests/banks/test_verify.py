@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from configs import config_with
 from tiny_runs import QUICK, file_hashes, tiny_run
 
 from cl_graft import load_bank, save_bank
@@ -26,7 +27,6 @@ from cl_graft.errors import (
     WrongBase,
     WrongTokenizer,
 )
-from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import run_folder
 from cl_graft.experiments.run import run as run_strategy
 from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch
@@ -236,7 +236,7 @@ def test_everything_that_a_run_recorded_is_compared(run):
 
 
 def test_a_run_without_a_bank_is_verified_by_all_the_rest(tiny_bert, tmp_path):
-    config = config_from({**QUICK, "model": str(tiny_bert), "tasks": ["sentiment"]})
+    config = config_with({**QUICK, "model": str(tiny_bert), "tasks": ["sentiment"]})
     run_strategy(config, strategy="naive", seed=0, out=tmp_path)
     folder = run_folder(tmp_path, "naive", 0)
     report = verify(folder)
@@ -273,7 +273,9 @@ def test_a_changed_table_is_a_difference(run, tmp_path, name):
 def test_a_config_put_in_the_place_of_another_is_a_difference(run, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
     values = load_with_checksum((copied / "config.json").read_bytes(), name="config")
-    (copied / "config.json").write_bytes(dump_with_checksum({**values, "shots": 9}))
+    (copied / "config.json").write_bytes(
+        dump_with_checksum({**values, "stream": {**values["stream"], "shots": 9}})
+    )
     found = outcomes(verify(copied))
     assert (found["config.json"], found["settings"]) == ("differs", "differs")
 

@@ -28,7 +28,7 @@ def test_a_head_is_trained_once_and_the_checkpoint_answers_prompts(
     other = run_script("prompt_model.py", *asked, "--steps", 3, code=2)
     assert "was not made with these settings" in other.stderr
     assert load_model(str(out), family=family).model.family == family
-    sets = [f"model={out}", f"family={family}"]
+    sets = [f"model.name={out}", f"model.family={family}"]
     outcome = run_experiment("table1", out=tmp_path, scale="smoke", seeds=[0], sets=sets)
     assert {row.method for row in outcome.rows} >= {"fine-tuning", "grafting"}
 

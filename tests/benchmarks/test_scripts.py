@@ -60,7 +60,15 @@ def test_table4_runs_and_goes_on_from_what_is_finished(data_dir, minilm, tmp_pat
 def test_localizers_are_compared_and_finished_cells_are_not_computed_again(
     script, chosen, data_dir, minilm, tmp_path
 ):
-    asked = ("--scale", "smoke", "--data", data_dir, "--set", "tasks=[sst2_sent,ag_news]", *chosen)
+    asked = (
+        "--scale",
+        "smoke",
+        "--data",
+        data_dir,
+        "--set",
+        "stream.tasks=[sst2_sent,ag_news]",
+        *chosen,
+    )
     places = ("--out", tmp_path / "runs", "--results", tmp_path / "results")
     tables = []
     for _ in range(2):
@@ -83,7 +91,7 @@ def test_localizers_are_compared_and_finished_cells_are_not_computed_again(
 def test_routers_stand_beside_the_oracle_and_finished_cells_are_not_computed_again(
     data_dir, minilm, tmp_path
 ):
-    asked = ("--scale", "smoke", "--data", data_dir, "--set", "tasks=[sst2_sent,qnli]")
+    asked = ("--scale", "smoke", "--data", data_dir, "--set", "stream.tasks=[sst2_sent,qnli]")
     chosen = ("--comparisons", "routers")
     places = ("--out", tmp_path / "runs", "--results", tmp_path / "results")
     tables = []
@@ -107,7 +115,15 @@ def test_routers_stand_beside_the_oracle_and_finished_cells_are_not_computed_aga
 def test_baselines_leave_a_table_its_latex_and_csv_and_pictures(
     matched, data_dir, minilm, tmp_path
 ):
-    asked = ("--scale", "smoke", "--data", data_dir, "--set", "tasks=[sst2_sent,mrpc]", "--untuned")
+    asked = (
+        "--scale",
+        "smoke",
+        "--data",
+        data_dir,
+        "--set",
+        "stream.tasks=[sst2_sent,mrpc]",
+        "--untuned",
+    )
     places = ("--out", tmp_path / "runs", "--results", tmp_path / "results")
     chosen = ("--strategies", "naive,grafting,bitfit")
     for _ in range(2):

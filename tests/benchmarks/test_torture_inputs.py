@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from benchmark_scripts import BENCHMARKS, run_script
+from configs import places
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import load_config
@@ -42,10 +43,11 @@ def data(tmp_path: Path) -> Path:
 def sets(case: Case, data: Path) -> list[str]:
     """The options of a case as settings."""
     values = {"data": str(data), "tasks": "mine", "shots": 4, "shots_short": "all"}
-    given = [f"{name}={json.dumps(value)}" for name, value in values.items()]
+    given = [f"{name}={json.dumps(value)}" for name, value in places(values).items()]
     for option, value in zip(case.arguments[::2], case.arguments[1::2], strict=True):
         name = option.removeprefix("--").replace("-", "_")
-        given.append(value if name == "set" else f"{name}={json.dumps(value)}")
+        own = [f"{place}={json.dumps(value)}" for place in places({name: value})]
+        given += [value] if name == "set" else own
     return given
 
 
@@ -60,7 +62,7 @@ def test_bad_data_are_told_in_a_sentence(name, data):
     case = DATA[name]
     case.make(data)
     with pytest.raises(InputError) as caught:
-        load_tasks(load_config(None, sets(case, data)), seed=0)
+        load_tasks(load_config(None, sets(case, data)).stream, seed=0)
     for said in case.says:
         assert re.search(said, str(caught.value), re.DOTALL)
 
@@ -69,7 +71,7 @@ def test_bad_data_are_told_in_a_sentence(name, data):
 def test_good_data_are_taken_and_what_is_left_out_is_counted(name, data, caplog):
     case = DATA[name]
     case.make(data)
-    (task,) = load_tasks(load_config(None, sets(case, data)), seed=0)
+    (task,) = load_tasks(load_config(None, sets(case, data)).stream, seed=0)
     told = "\n".join([*task.source["notes"], caplog.text])
     for said in case.says:
         assert re.search(said, told, re.DOTALL)
@@ -86,7 +88,7 @@ def test_a_bad_config_is_told_in_a_sentence(name, data):
     case.make(data)
     path = case.command[1].format(data=data)
     with pytest.raises(InputError) as caught:
-        load_tasks(load_config(path, [f"data={data}"]), seed=0)
+        load_tasks(load_config(path, [f"stream.data={data}"]).stream, seed=0)
     for said in case.says:
         assert re.search(said, str(caught.value), re.DOTALL)
 

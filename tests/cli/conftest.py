@@ -3,11 +3,12 @@
 from pathlib import Path
 
 import pytest
+from configs import sets
 from tiny_runs import Told, cl_graft
 
 SETTINGS = (
     "--shots", "8", "--steps", "4", "--max-length", "24", "--max-test", "20", "--density", "0.01",
-    "--device", "cpu", "--set", "mask_steps=2", "--set", "mask_batch=16", "--set", "evaluations=1",
+    "--device", "cpu", *sets({"mask_steps": 2, "mask_batch": 16, "evaluations": 1}),
 )  # fmt: skip
 
 

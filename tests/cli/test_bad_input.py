@@ -94,13 +94,13 @@ def told(
         return ["compare", "--tasks", tasks, "--model", tiny_bert, *settings, *where, *arguments]
 
     config = there / "stream.yaml"
-    config.write_text(f"tasks: [sentiment]\nmodel: {tiny_bert}\n")
-    named = ["--data", rows, "--set", "task_settings.mine.text=wrong"]
-    declared = ["--data", labels, "--set", "task_settings.mine.label_names=['no', 'yes']"]
+    config.write_text(f"stream: {{tasks: [sentiment]}}\nmodel: {{name: {tiny_bert}}}\n")
+    named = ["--data", rows, "--set", "stream.task_settings.mine.text=wrong"]
+    declared = ["--data", labels, "--set", "stream.task_settings.mine.label_names=['no', 'yes']"]
     commands: dict[str, list[object]] = {
         "missing config": ["compare", there / "nowhere.yaml"],
         "config that is no mapping": ["run", there / "list.yaml"],
-        "unknown key": compare("--set", "densty=0.1"),
+        "unknown key": compare("--set", "grafting.densty=0.1"),
         "missing data": compare("--data", there / "nowhere"),
         "unknown column": compare(*named, tasks="mine"),
         "label outside": compare(*declared, tasks="mine"),
@@ -129,7 +129,7 @@ def told(
             "--seed",
             0,
             "--set",
-            "steps=3",
+            "fine_tuning.steps=3",
         ],
         "comparison in the way": compare(
             "--shots", "9", "--out", out, tasks="sentiment,topic", free=False

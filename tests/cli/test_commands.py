@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from configs import sets
+from configs import settings as settings_by_part
 from tiny_runs import Told, cl_graft, cl_graft_each, file_hashes
 
 import cl_graft as package
@@ -103,17 +105,17 @@ def session(
     save_graft(StoredGraft(loaded.entries[0].owned, loaded.base, "sentiment"), graft)
     lines = [f"{['wet', 'fine'][n % 2]} day {n},{['rain', 'sun'][n % 2]}" for n in range(60)]
     (there / "tickets.csv").write_text("\n".join(["body,queue", *lines]) + "\n")
-    stream = {
+    stream = settings_by_part({
         "tasks": ["sentiment", "topic"], "model": str(tiny_bert), "shots": 8, "steps": 4,
         "max_length": 24, "max_test": 20, "evaluations": 1, "device": "cpu",
         "strategies": ["naive", "grafting"], "seeds": [3, 4],
-    }  # fmt: skip
+    })  # fmt: skip
     config = there / "stream.yaml"
     config.write_text(yaml.safe_dump(stream))
-    small = [("--set", f"{name}={value}") for name, value in {
+    small = sets({
         "model": tiny_bert, "steps": 3, "shots": 8, "max_test": 20, "tasks": "sentiment,topic",
         "mask_steps": 2, "mask_batch": 16, "device": "cpu",
-    }.items()]  # fmt: skip
+    })  # fmt: skip
     (there / "mixed.csv").write_text("text,task\nIt rains.,topic\nIt was dull.,sentiment\n")
     commands: dict[str, list[object]] = {
         "predict": ["predict", bank.parent, "It was a delight.", "Bad.", "--task", "sentiment"],
@@ -132,12 +134,12 @@ def session(
             "--text", "body", "--label", "queue",
         ],
         "verify grown": ["verify", grown, "--quiet"],
-        "run": ["run", config, "--out", there / "run", "--set", "steps=3", "--json"],
+        "run": ["run", config, "--out", there / "run", "--set", "fine_tuning.steps=3", "--json"],
         "compare config": [
             "compare", config, "--strategies", "naive", "--seeds", "1,2", "--steps", "2",
             "--out", there / "compare", "--json", "-q",
         ],
-        "demo": ["demo", "--out", there / "demo", *(part for pair in small for part in pair), "-q"],
+        "demo": ["demo", "--out", there / "demo", *small, "-q"],
     }  # fmt: skip
     told = dict(zip(commands, cl_graft_each(list(commands.values())), strict=True))
     for name, answer in told.items():

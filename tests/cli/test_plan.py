@@ -30,8 +30,11 @@ def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
         if kind is not None:
             (there / name / "config.json").write_text(json.dumps({"model_type": kind}))
     config, bad = there / "stream.yaml", there / "bad.yaml"
-    config.write_text(f"tasks: [a, b]\nmodel: {tiny_bert}\nbatch_size: 64\nmax_length: 48\n")
-    bad.write_text("tasks: [a]\nmax_length: null\n")
+    config.write_text(
+        f"stream: {{tasks: [a, b], max_length: 48}}\nmodel: {{name: {tiny_bert}}}\n"
+        "fine_tuning: {batch_size: 64}\n"
+    )
+    bad.write_text("stream: {tasks: [a], max_length: null}\n")
     commands: dict[str, list[object]] = {
         "unknown model": ["minilmm"],
         "no config": [there / "none"],

@@ -3,11 +3,11 @@
 import itertools
 
 import pytest
+from configs import config_with
 
 from cl_graft.data import load_task
 from cl_graft.data.synthetic import find_generated, generate
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import config_from
 from cl_graft.runtime.seeding import derive
 
 # Digest of the first 50 training rows at seed 0, recorded from version 0.1.0.
@@ -73,7 +73,7 @@ def test_other_names_are_no_tasks(name):
 
 
 def test_a_range_in_a_config_stands_for_its_tasks():
-    tasks = config_from({"tasks": "topic, shared-50-8..11"}).tasks
+    tasks = config_with({"tasks": "topic, shared-50-8..11"}).stream.tasks
     assert tasks == ["topic", "shared-50-8", "shared-50-9", "shared-50-10", "shared-50-11"]
     with pytest.raises(InputError, match="from 3 to 1"):
-        config_from({"tasks": "shared-50-3..1"})
+        config_with({"tasks": "shared-50-3..1"})

@@ -4,11 +4,11 @@ import subprocess
 import sys
 
 import pytest
+from configs import config_with
 
 from cl_graft.data.streams import STREAMS, Stream, expand_streams, register_stream
 from cl_graft.data.synthetic import GENERATED
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import config_from
 
 
 @pytest.fixture
@@ -34,10 +34,10 @@ def test_the_streams_of_this_package_are_registered():
 def test_a_config_takes_the_protocol_where_it_does_not_say_otherwise(streams):
     own = {"sentiment": {"metric": "f1"}}
     register_stream("pair", shots=7, max_test=50, task_settings=own)(lambda: ["sentiment", "topic"])
-    config = config_from({"tasks": "pair", "max_test": 20})
-    assert config.tasks == ["sentiment", "topic"]
-    assert (config.shots, config.max_test) == (7, 20)
-    assert config.task_settings["sentiment"].metric == "f1"
+    config = config_with({"tasks": "pair", "max_test": 20})
+    assert config.stream.tasks == ["sentiment", "topic"]
+    assert (config.stream.shots, config.stream.max_test) == (7, 20)
+    assert config.stream.task_settings["sentiment"].metric == "f1"
 
 
 def test_streams_that_disagree_are_refused_unless_the_config_decides(streams):
@@ -45,7 +45,7 @@ def test_streams_that_disagree_are_refused_unless_the_config_decides(streams):
     register_stream("other", shots=8)(lambda: ["topic"])
     with pytest.raises(InputError, match="'one' and 'other' set shots to 7 and 8"):
         expand_streams(["one", "other"])
-    assert config_from({"tasks": ["one", "other"], "shots": 9}).shots == 9
+    assert config_with({"tasks": ["one", "other"], "shots": 9}).stream.shots == 9
 
 
 def test_a_stream_without_tasks_and_a_task_named_twice_are_refused(streams):
@@ -54,7 +54,7 @@ def test_a_stream_without_tasks_and_a_task_named_twice_are_refused(streams):
     with pytest.raises(InputError, match="the stream 'nothing' names no tasks"):
         expand_streams(["nothing"])
     with pytest.raises(InputError, match="sentiment is named twice"):
-        config_from({"tasks": ["one", "sentiment"]})
+        config_with({"tasks": ["one", "sentiment"]})
 
 
 @pytest.mark.parametrize("name", ["", " a", "a,b", "a/b", "hub:a"])
@@ -116,8 +116,9 @@ from cl_graft.experiments.config import config_from
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.data import load_task
 
-config = config_from({"tasks": "tickets"})
-print(config.scenario, *(f"{task.name} {len(task.train)}" for task in load_tasks(config, seed=0)))
+config = config_from({"stream": {"tasks": "tickets"}})
+tasks = load_tasks(config.stream, seed=0)
+print(config.stream.scenario, *(f"{task.name} {len(task.train)}" for task in tasks))
 try:
     load_task("tickts")
 except InputError as error:

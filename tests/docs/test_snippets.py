@@ -55,7 +55,7 @@ def test_the_main_pages_have_snippets():
 
 @pytest.mark.parametrize(("page", "text"), CONFIGS)
 def test_configs_on_a_page_are_valid(page, text):
-    assert config_from(yaml.safe_load(text), source=page).tasks
+    assert config_from(yaml.safe_load(text), source=page).stream.tasks
 
 
 def arguments_of(line: str) -> list[str] | None:

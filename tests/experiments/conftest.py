@@ -7,9 +7,9 @@ import pytest
 
 @pytest.fixture(scope="session")
 def tiny_config(tiny_bert: Path):
-    from cl_graft.experiments.config import config_from
+    from configs import config_with
 
-    return config_from(
+    return config_with(
         {
             "tasks": ["sentiment", "topic", "question_type"],
             "model": str(tiny_bert),

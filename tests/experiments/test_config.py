@@ -1,74 +1,152 @@
 """Configs: what is unknown is named, what is out of range is refused, the rest has one default."""
 
 import pytest
+from configs import config_with, settings
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import ExperimentConfig, TaskSettings, config_from, load_config
+from cl_graft.experiments.config import config_from, dotted, load_config, nested
+from cl_graft.experiments.config_parts import PARTS, TaskSettings
+from cl_graft.experiments.old_configs import MOVED, from_flat
+from cl_graft.localization.settings import GraftingSettings
+from cl_graft.runtime.settings import fields_of
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"denstiy": 0.1}, "did you mean 'density'"),
+        ({"grafting.denstiy": 0.1}, "'grafting.denstiy'; did you mean 'density'"),
         ({"strategies": "graftin"}, "did you mean 'grafting'"),
         ({"localizer": "movment"}, "did you mean 'movement'"),
         ({"family": "encodr"}, "did you mean 'encoder'"),
         ({"preset": "papr"}, "did you mean 'paper'"),
-        ({"task_settings": {"a": {"lable": "x"}}}, "did you mean 'label'"),
-        ({"density": 0}, r"density: must be in \(0, 1\]"),
-        ({"density": 1.5}, r"density: must be in \(0, 1\]"),
-        ({"shots": 0}, "shots: .*got 0"),
+        ({"task_settings": {"a": {"lable": "x"}}}, "'stream.task_settings.a.lable'; did you mean"),
+        ({"density": 0}, r"grafting.density: must be in \(0, 1\]"),
+        ({"density": 1.5}, r"grafting.density: must be in \(0, 1\]"),
+        ({"shots": 0}, "stream.shots: .*got 0"),
         ({"seeds": [-1]}, "seed must be at least 0, got -1"),
         ({"localizer": "random", "density": "auto"}, "density='auto' needs densely"),
-        ({"localizer": "base_gradient", "region_start": "tuned"}, "region_start='tuned' needs"),
+        ({"localizer": "base_gradient", "start": "tuned"}, "start='tuned' needs"),
         ({"localizer": "base_gradient", "keep_standalone": True}, "keep_standalone needs densely"),
         ({"tasks": ["a", "a"]}, "a is named twice"),
-        ({"tasks": []}, "tasks"),
-        ({"tasks": None}, "tasks"),
+        ({"tasks": []}, "stream.tasks"),
+        ({"tasks": None}, "stream.tasks"),
+        ({"steps": True}, "fine_tuning.steps: got True; YAML reads yes"),
+        ({"grafting.seed": 1}, "'grafting.seed' is set by 'comparison.seeds'"),
+        ({"grafting.fine_tuning": {}}, "'grafting.fine_tuning' is set by 'fine_tuning'"),
     ],
 )
 def test_a_wrong_setting_is_answered_in_one_sentence(values, said):
     with pytest.raises(InputError, match=said) as caught:
-        config_from({"tasks": ["a"]} | values)
+        config_with({"tasks": ["a"]} | values)
     assert "\n" not in str(caught.value)
 
 
 def test_a_config_without_tasks_says_so():
-    with pytest.raises(InputError, match="'tasks' is missing"):
+    with pytest.raises(InputError, match=r"'stream\.tasks' is missing"):
         config_from({})
 
 
+@pytest.mark.parametrize(("old", "place"), MOVED.items())
+def test_an_old_key_is_answered_with_its_new_place(old, place):
+    with pytest.raises(InputError, match=f"{old!r} is now {place!r}"):
+        config_from({"stream": {"tasks": ["a"]}, old: 1})
+
+
+def test_an_old_key_is_answered_also_inside_a_part_in_a_sweep_and_on_the_command_line():
+    for values in (
+        {"stream.avoid_owned": True},
+        {"comparison.sweep": {"avoid_owned": [True, False]}},
+    ):
+        with pytest.raises(InputError, match=r"avoid_owned' is now 'grafting\.avoid_owned'"):
+            config_with({"tasks": ["a"]} | values)
+    with pytest.raises(InputError, match=r"^--set: 'region_lr' is now 'grafting\.lr'$"):
+        load_config(None, ["stream.tasks=[a]", "region_lr=0.3"])
+
+
+def test_a_name_that_no_part_has_is_answered_with_the_nearest_of_all_parts():
+    with pytest.raises(InputError, match=r"'densty'; did you mean 'grafting\.density'"):
+        config_from({"stream": {"tasks": ["a"]}, "densty": 0.1})
+
+
+def test_every_old_key_has_a_place_that_exists():
+    for old, place in MOVED.items():
+        part, _, name = place.partition(".")
+        assert name in fields_of(PARTS[part]), old
+
+
+def test_a_stored_flat_config_is_read_as_the_same_settings():
+    flat = {
+        **{"tasks": ["a"], "model": "m", "steps": None, "preset": "paper", "region_lr": 0.3},
+        **{"avoid_owned": False, "clip": 2.0, "dense_clip": 0.0, "region_evaluations": 1},
+        **{"sweep": {"density": [0.1], "ewc.ewc_lambda": [1.0]}, "strategies": ["naive", "ewc"]},
+    }
+    config = config_from(from_flat(flat))
+    assert (config.stream.tasks, config.model.name) == (["a"], "m")
+    assert (config.fine_tuning.clip, config.loop_clip) == (0.0, 2.0)
+    assert config.training.paper_steps
+    assert (config.grafting.lr, config.grafting.avoid_owned) == (0.3, False)
+    assert config.grafting.evaluations == 1
+    assert config.comparison.sweep == {"grafting.density": [0.1], "ewc.ewc_lambda": [1.0]}
+    assert not config_from(from_flat({**flat, "steps": 7})).training.paper_steps
+    assert config_from(from_flat({**flat, "dense_clip": None})).loop_clip == 2.0
+
+
+def test_settings_with_parts_are_left_as_they_are():
+    stored = config_with({"tasks": ["a"]}).values()
+    assert from_flat(stored) == stored
+    assert nested(dotted(stored)) == stored
+
+
 def test_every_field_is_described_and_only_tasks_has_no_default():
-    for model in (ExperimentConfig, TaskSettings):
-        for name, described in model.model_fields.items():
-            assert described.description, name
+    for part, cls in {**PARTS, "task": TaskSettings}.items():
+        for name, described in fields_of(cls).items():
+            assert described.description, (part, name)
             assert described.is_required() == (name == "tasks")
 
 
+def test_defaults_are_those_of_the_library():
+    config = config_with({"tasks": ["a"]})
+    library = GraftingSettings(fine_tuning=config.fine_tuning)
+    for name in fields_of(GraftingSettings):
+        assert getattr(config.grafting, name) == getattr(library, name)
+
+
 def test_lists_may_be_written_with_commas():
-    config = config_from({"tasks": "a, b", "strategies": "naive", "seeds": "0,2"})
-    assert (config.tasks, config.strategies, config.seeds) == (["a", "b"], ["naive"], [0, 2])
+    config = config_with({"tasks": "a, b", "strategies": "naive", "seeds": "0,2"})
+    compared = config.comparison
+    assert (config.stream.tasks, compared.strategies, compared.seeds) == (
+        ["a", "b"],
+        ["naive"],
+        [0, 2],
+    )
 
 
 def test_the_paper_preset_fills_only_what_is_left_open():
-    config = config_from({"tasks": "a", "preset": "paper", "mask_steps": 5})
-    assert (config.localizer, config.density, config.refill) == ("paper_mask", 1e-4, False)
-    assert (config.grid, config.mask_steps) == (True, 5)
+    config = config_with({"tasks": "a", "preset": "paper", "mask_steps": 5})
+    region = config.grafting
+    assert (region.localizer, region.density, region.avoid_owned) == ("paper_mask", 1e-4, False)
+    assert (config.training.grid, region.mask_steps) == (True, 5)
+    assert config.training.paper_steps
+    assert not config_with({"tasks": "a", "preset": "paper", "steps": 5}).training.paper_steps
 
 
 def test_a_file_is_read_and_overridden_by_sets(tmp_path):
     path = tmp_path / "stream.yaml"
-    path.write_text("tasks: [a, b]\nshots: 4\nlr: 1e-3\n")
-    config = load_config(path, ["shots=9", "task_settings.a.label=stars", "seeds=[1, 2]"])
-    assert (config.tasks, config.shots, config.lr) == (["a", "b"], 9, 1e-3)
-    assert config.task_settings["a"].label == "stars"
-    assert config.seeds == [1, 2]
+    path.write_text("stream: {tasks: [a, b], shots: 4}\nfine_tuning: {lr: 1e-3}\n")
+    sets = ["stream.shots=9", "stream.task_settings.a.label=stars", "comparison.seeds=[1, 2]"]
+    config = load_config(path, sets)
+    assert (config.stream.tasks, config.stream.shots) == (["a", "b"], 9)
+    assert config.fine_tuning.lr == 1e-3
+    assert config.stream.task_settings["a"].label == "stars"
+    assert config.comparison.seeds == [1, 2]
 
 
-@pytest.mark.parametrize("override", ["shots", "=3", "a..b=3", "shots.x.y=3", "shots=[1"])
+@pytest.mark.parametrize(
+    "override", ["shots", "=3", "a..b=3", "stream.shots.x=3", "stream.shots=[1"]
+)
 def test_an_override_that_cannot_be_read_is_refused(tmp_path, override):
     path = tmp_path / "stream.yaml"
-    path.write_text("tasks: [a]\nshots: 4\n")
+    path.write_text("stream: {tasks: [a], shots: 4}\n")
     with pytest.raises(InputError, match="--set"):
         load_config(path, [override])
 
@@ -76,7 +154,7 @@ def test_an_override_that_cannot_be_read_is_refused(tmp_path, override):
 def test_files_that_are_no_config_are_refused(tmp_path):
     with pytest.raises(InputError, match="cannot read"):
         load_config(tmp_path / "missing.yaml")
-    for text in ("- a\n- b\n", "tasks: [a\n", "just words"):
+    for text in ("- a\n- b\n", "stream: [a\n", "just words"):
         path = tmp_path / "wrong.yaml"
         path.write_text(text)
         with pytest.raises(InputError, match=r"wrong\.yaml"):
@@ -84,10 +162,10 @@ def test_files_that_are_no_config_are_refused(tmp_path):
 
 
 def test_a_cell_leaves_out_which_cells_there_are():
-    config = config_from({"tasks": "a"})
-    other = config_from({"tasks": "a", "strategies": "naive", "seeds": "3"})
+    config = config_with({"tasks": "a"})
+    other = config_with({"tasks": "a", "strategies": "naive", "seeds": "3"})
     assert config.cell() == other.cell()
-    assert config.cell() != config_from({"tasks": "a", "shots": 3}).cell()
+    assert config.cell() != config_with({"tasks": "a", "shots": 3}).cell()
 
 
 @pytest.mark.parametrize(
@@ -95,7 +173,7 @@ def test_a_cell_leaves_out_which_cells_there_are():
     [("0", [0]), ("0-2", [0, 1, 2]), ("0-2,5", [0, 1, 2, 5]), (" 7 , 1 - 2", [7, 1, 2])],
 )
 def test_seeds_are_numbers_and_ranges(text, seeds):
-    assert config_from({"tasks": "a", "seeds": text}).seeds == seeds
+    assert config_with({"tasks": "a", "seeds": text}).comparison.seeds == seeds
 
 
 @pytest.mark.parametrize(
@@ -111,19 +189,20 @@ def test_seeds_are_numbers_and_ranges(text, seeds):
 )
 def test_a_bad_range_of_seeds_is_told_in_a_sentence(text, said):
     with pytest.raises(InputError, match=said):
-        config_from({"tasks": "a", "seeds": text})
+        config_with({"tasks": "a", "seeds": text})
 
 
 def test_a_fault_is_told_of_where_it_was_given(tmp_path):
     path = tmp_path / "stream.yaml"
-    path.write_text("tasks: [a]\nlrr: 1\ntask_settings: {a: {lable: x}}\n")
-    sets = ["stepz=3", "task_settings.a.metrik=f1"]
+    path.write_text("stream: {tasks: [a], task_settings: {a: {lable: x}}}\nfine_tuning: {lrr: 1}\n")
+    sets = ["fine_tuning.stepz=3", "stream.task_settings.a.metrik=f1"]
+    options = {"fine_tuning.batch_size": 0, "stream.shots": 9}
     with pytest.raises(InputError) as told:
-        load_config(path, sets, options={"batch_size": 0, "shots": 9})
+        load_config(path, sets, options=options, origins={"fine_tuning.batch_size": "--batch-size"})
     text = str(told.value)
     for origin, said in [
-        (f"{path}: ", ["unknown key 'lable'", "unknown key 'lrr'; did you mean 'lr'"]),
-        ("--set: ", ["unknown key 'metrik'", "unknown key 'stepz'; did you mean 'steps'"]),
+        (f"{path}: ", ["lable'", "unknown key 'fine_tuning.lrr'; did you mean 'lr'"]),
+        ("--set: ", ["metrik'", "unknown key 'fine_tuning.stepz'; did you mean 'steps'"]),
         ("--batch-size: ", ["batch_size: Input should be"]),
     ]:
         begins = text.index(origin)
@@ -135,12 +214,12 @@ def test_a_fault_is_told_of_where_it_was_given(tmp_path):
 @pytest.mark.parametrize("key", ["stepz", "qqqqqqqq"])
 def test_a_hint_names_few_of_many_keys(key):
     with pytest.raises(InputError) as told:
-        config_from({"tasks": "a", key: 1})
+        config_from({**settings(tasks="a"), key: 1})
     assert len(str(told.value)) < 300
 
 
 def test_a_large_density_is_warned_of(caplog):
-    load_config(None, ["tasks=[a]", "density=0.05"])
+    load_config(None, ["stream.tasks=[a]", "grafting.density=0.05"])
     assert caplog.text == ""
-    load_config(None, ["tasks=[a]", "density=0.9"])
+    load_config(None, ["stream.tasks=[a]", "grafting.density=0.9"])
     assert "density 0.9 puts 90% of the weights into each task's region" in caplog.text

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from configs import changed, places
 from tiny_runs import QUICK, cl_graft
 
 from cl_graft import InputError
@@ -64,9 +65,9 @@ def test_a_draft_runs_as_it_is_on_a_small_model(data, tiny_bert, tmp_path):
     path = tmp_path / "stream.yaml"
     path.write_text(draft_config(data).text)
     small = {**QUICK, "model": str(tiny_bert)} | {"shots": 512}
-    config = load_config(path, [f"{name}={json.dumps(value)}" for name, value in small.items()])
-    assert config.tasks == ["odd", "reviews", "tickets"]
-    config = config.model_copy(update={"strategies": ["grafting"]})
+    config = load_config(path, options=places(small))
+    assert config.stream.tasks == ["odd", "reviews", "tickets"]
+    config = changed(config, {"strategies": ["grafting"]})
     assert len(compare(config, out=tmp_path / "out").runs) == 1
 
 
@@ -107,7 +108,7 @@ def test_what_a_reader_should_know_of_the_rows_stands_in_the_draft(tmp_path):
     (task,) = draft.tasks
     assert any("not UTF-8, read as cp1252" in note for note in task.notes)
     assert any("also stand in train with another label" in note for note in task.notes)
-    assert all(f"    # {note}" in draft.text.splitlines() for note in task.notes)
+    assert all(f"      # {note}" in draft.text.splitlines() for note in task.notes)
 
 
 @pytest.mark.parametrize(
@@ -152,8 +153,8 @@ def test_names_of_all_kinds_are_written_so_that_they_are_read_again(tmp_path):
     path = tmp_path / "stream.yaml"
     path.write_text(draft.text)
     config = load_config(path)
-    assert config.tasks == [task.name for task in draft.tasks]
-    assert "null" in config.tasks
+    assert config.stream.tasks == [task.name for task in draft.tasks]
+    assert "null" in config.stream.tasks
 
 
 def test_nothing_to_draft_is_said_in_a_sentence(tmp_path):

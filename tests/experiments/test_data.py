@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
+from configs import config_with
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import differences
 from cl_graft.experiments.run import run
 
@@ -41,7 +41,7 @@ def test_rows_left_out_and_cut_stand_in_the_results_and_the_summary(settings, da
     out = tmp_path / "out"
     long = data / "mine.csv"
     long.write_text(long.read_text() + f"{'and on ' * 40},good\n" * 5)
-    result = run(config_from(settings), strategy="naive", seed=0, out=out)
+    result = run(config_with(settings), strategy="naive", seed=0, out=out)
     found = result.data["mine"]
     assert {Path(file).name: e["rows"] for file, e in found["source"]["left_out"].items()} == {
         "mine.csv": 1
@@ -63,7 +63,7 @@ def test_which_label_an_f1_is_of_and_rows_shared_by_tasks_stand_in_results_and_s
     own = {"mine": {"metric": "f1", "positive": "bad"}}
     asked = {**settings, "tasks": ["mine", "again"], "task_settings": own, "shots": None}
     out = tmp_path / "out"
-    result = run(config_from(asked), strategy="naive", seed=0, out=out)
+    result = run(config_with(asked), strategy="naive", seed=0, out=out)
     assert result.metrics == {"mine": "f1_of_class_0", "again": "accuracy"}
     left_out, note = result.data["mine"]["source"]["notes"]
     assert "left out 1 row: " in left_out
@@ -85,7 +85,7 @@ def test_what_shows_when_rows_meet_the_tokenizer_is_told_before_anything_is_writ
 ):
     text = (data / "mine.csv").read_text()
     (data / "mine.csv").write_text(text.replace(",bad", ",incomprehensibilities"))
-    config = config_from({**settings, **changes})
+    config = config_with({**settings, **changes})
     with pytest.raises(InputError, match=said):
         compare(config, out=tmp_path / "out")
     with pytest.raises(InputError, match=said):
@@ -94,8 +94,9 @@ def test_what_shows_when_rows_meet_the_tokenizer_is_told_before_anything_is_writ
 
 
 def test_a_setting_younger_than_a_stored_config_had_its_default():
-    config = config_from({"tasks": ["a"]})
-    stored = {name: value for name, value in config.cell().items() if name != "on_bad_row"}
+    config = config_with({"tasks": ["a"]})
+    stored = config.cell()
+    del stored["stream"]["on_bad_row"]
     assert differences(stored, config) == []
-    other = config_from({"tasks": ["a"], "on_bad_row": "skip"})
-    assert differences(stored, other) == ['on_bad_row "error" there, "skip" here']
+    other = config_with({"tasks": ["a"], "on_bad_row": "skip"})
+    assert differences(stored, other) == ['stream.on_bad_row "error" there, "skip" here']

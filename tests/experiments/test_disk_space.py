@@ -7,6 +7,7 @@ import logging
 
 import pytest
 import torch
+from configs import changed
 from stored_banks import content
 
 from cl_graft.banks.add import add_task
@@ -21,7 +22,7 @@ from cl_graft.storage.cache_folder import DirectoryCache
 
 @pytest.fixture
 def one_task(tiny_config):
-    return tiny_config.model_copy(update={"tasks": ["sentiment"]})
+    return changed(tiny_config, {"tasks": ["sentiment"]})
 
 
 def lock_elsewhere(folder) -> None:
@@ -112,7 +113,7 @@ def test_a_folder_that_another_process_writes_to_is_refused(tmp_path, one_task):
 
 
 def test_a_run_that_diverges_keeps_the_tasks_before(tmp_path, tiny_config):
-    config = tiny_config.model_copy(update={"tasks": ["sentiment", "topic"]})
+    config = changed(tiny_config, {"tasks": ["sentiment", "topic"]})
     from cl_graft.models import TaskModel
 
     forward, learned = TaskModel.forward, []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from configs import changed
 
 from cl_graft.errors import DivergedError, InputError
 from cl_graft.experiments.comparison.compare import compare
@@ -15,7 +16,7 @@ DIVERGES = {"lr": 1e30}
 
 @pytest.fixture
 def config(tiny_config):
-    return tiny_config.model_copy(update=SMALL)
+    return changed(tiny_config, SMALL)
 
 
 def left(out):
@@ -24,7 +25,7 @@ def left(out):
 
 
 def test_a_run_that_diverges_at_once_does_not_block_its_folder(config, tmp_path):
-    bad = config.model_copy(update=DIVERGES)
+    bad = changed(config, DIVERGES)
     with pytest.raises(DivergedError):
         run(bad, strategy="naive", seed=0, out=tmp_path)
     assert left(tmp_path) == []
@@ -35,7 +36,7 @@ def test_a_run_that_diverges_at_once_does_not_block_its_folder(config, tmp_path)
 def test_a_comparison_of_which_nothing_was_learned_does_not_block_its_folder(
     more, config, tmp_path
 ):
-    bad = compare(config.model_copy(update=DIVERGES | more), out=tmp_path)
+    bad = compare(changed(config, DIVERGES | more), out=tmp_path)
     assert bad.failed
     assert bad.runs == ()
     assert left(tmp_path) == []
@@ -48,12 +49,12 @@ def test_a_comparison_of_which_something_was_learned_stays(config, tmp_path):
     (tmp_path / "report" / "report.html").touch()
     assert compare(config, out=tmp_path).runs == done.runs
     with pytest.raises(InputError, match="another config"):
-        compare(config.model_copy(update=DIVERGES), out=tmp_path)
+        compare(changed(config, DIVERGES), out=tmp_path)
     assert (tmp_path / "config.json").is_file()
 
 
 def test_a_device_that_is_not_there_leaves_no_folder(config, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(InputError, match="no device"):
-        compare(config.model_copy(update={"device": "abacus"}), out=out)
+        compare(changed(config, {"device": "abacus"}), out=out)
     assert not out.exists()

@@ -14,11 +14,18 @@ from cl_graft.localization.settings import GraftingSettings
 from cl_graft.storage import load_graft
 from cl_graft.storage.cache_folder import DirectoryCache
 
-SETS = ("shots=8", "steps=4", "evaluations=1", "max_length=24", "max_dev=16", "max_test=24")
+SETS = (
+    "stream.shots=8",
+    "fine_tuning.steps=4",
+    "fine_tuning.evaluations=1",
+    "stream.max_length=24",
+    "stream.max_dev=16",
+    "stream.max_test=24",
+)
 
 
 def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, tmp_path):
-    sets = [f"model={tiny_bert}", "mask_steps=2", "mask_batch=16", *SETS]
+    sets = [f"model.name={tiny_bert}", "grafting.mask_steps=2", "grafting.mask_batch=16", *SETS]
     asked = ["localize", "sentiment", "--density", "0.01", "--out", str(tmp_path), "--json"]
     asked += [word for value in sets for word in ("--set", value)]
     done = CliRunner().invoke(app, asked, catch_exceptions=False)
@@ -32,7 +39,7 @@ def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, t
     for name in ("densities", "anatomy", "reliability-fine-tuning", "reliability-graft"):
         assert (tmp_path / f"{name}.png").stat().st_size > 5_000, name
 
-    config = load_config(None, ["tasks=[sentiment]", "density=0.01", *sets])
+    config = load_config(None, ["stream.tasks=[sentiment]", "grafting.density=0.01", *sets])
     bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
     task = bench.problem(0)
     stored = load_graft(tmp_path / "graft.safetensors", expect=bench.identity.fingerprint)
@@ -49,8 +56,15 @@ def several(tmp_path_factory):
 
 @pytest.mark.parametrize("localizer", LOCALIZERS)
 def test_every_localizer_localizes_a_task(localizer, tiny_bert, several):
-    sets = [f"model={tiny_bert}", "tasks=[sentiment]", f"localizer={localizer}", *SETS]
-    config = load_config(None, ["density=0.5", "mask_steps=2", "mask_batch=8", *sets])
+    sets = [
+        f"model.name={tiny_bert}",
+        "stream.tasks=[sentiment]",
+        f"grafting.localizer={localizer}",
+        *SETS,
+    ]
+    config = load_config(
+        None, ["grafting.density=0.5", "grafting.mask_steps=2", "grafting.mask_batch=8", *sets]
+    )
     found = localize_task(config, out=several)
     graft = load_graft(several / "graft.safetensors").graft
     assert len(graft.region) == found.coordinates
@@ -61,8 +75,13 @@ def test_every_localizer_localizes_a_task(localizer, tiny_bert, several):
 
 
 def test_a_density_is_found_on_dev(tiny_bert, tmp_path):
-    sets = [f"model={tiny_bert}", "tasks=[sentiment]", "localizer=movement", *SETS]
-    found = localize_task(load_config(None, ["density=auto", *sets]), out=tmp_path)
+    sets = [
+        f"model.name={tiny_bert}",
+        "stream.tasks=[sentiment]",
+        "grafting.localizer=movement",
+        *SETS,
+    ]
+    found = localize_task(load_config(None, ["grafting.density=auto", *sets]), out=tmp_path)
     budgets = GraftingSettings().budgets
     bench = Bench(load_config(None, sets), data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
     run = bench.dense(0)
@@ -78,8 +97,16 @@ def test_a_density_is_found_on_dev(tiny_bert, tmp_path):
 
 
 def test_a_task_is_localized_by_prompts(tiny_bert, tmp_path):
-    sets = [f"model={tiny_bert}", "family=masked_lm", "tasks=[sentiment]", "localizer=movement"]
-    localize_task(load_config(None, ["density=0.01", *sets, *SETS]), out=tmp_path)
+    sets = [
+        f"model.name={tiny_bert}",
+        "model.family=masked_lm",
+        "stream.tasks=[sentiment]",
+        "grafting.localizer=movement",
+    ]
+    localize_task(load_config(None, ["grafting.density=0.01", *sets, *SETS]), out=tmp_path)
     stored = load_graft(tmp_path / "graft.safetensors")
     assert set(stored.head) == {"token_ids"}
-    assert json.loads((tmp_path / "numbers.json").read_text())["config"]["family"] == "masked_lm"
+    assert (
+        json.loads((tmp_path / "numbers.json").read_text())["config"]["model"]["family"]
+        == "masked_lm"
+    )

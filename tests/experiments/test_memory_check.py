@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
+from configs import changed, config_with
 
 from cl_graft.data import load_task
-from cl_graft.experiments.config import config_from
 from cl_graft.experiments.memory_check import measure_memory, memory_note
 from cl_graft.experiments.run import run
 from cl_graft.models import load_model
@@ -13,14 +13,16 @@ from cl_graft.strategies.benchmark import text_stream
 
 
 def measure(folder, **settings):
-    config = config_from({"tasks": ["sentiment", "topic"], "max_length": 40, **settings})
-    loaded = load_model(str(folder), precision=config.precision)
-    if config.gradient_checkpointing:
+    config = config_with({"tasks": ["sentiment", "topic"], "max_length": 40, **settings})
+    loaded = load_model(str(folder), precision=config.model.precision)
+    if config.model.gradient_checkpointing:
         loaded.model.recompute_()
-    tasks = [load_task(name, shots=8, data_seed=0) for name in config.tasks]
-    stream = text_stream(tasks, loaded.tokenizer, family="encoder", max_length=config.max_length)
+    tasks = [load_task(name, shots=8, data_seed=0) for name in config.stream.tasks]
+    stream = text_stream(
+        tasks, loaded.tokenizer, family="encoder", max_length=config.stream.max_length
+    )
     before = torch.get_rng_state()
-    found = measure_memory(loaded.model, stream, config)
+    found = measure_memory(loaded.model, stream, config.fine_tuning)
     assert torch.equal(torch.get_rng_state(), before)
     assert not loaded.model.heads
     assert not loaded.model.training
@@ -44,7 +46,7 @@ def test_less_is_kept_with_checkpointing_and_in_half_precision(tiny_bert):
 
 def test_a_run_tells_it_first_and_keeps_it_in_its_results(tiny_config, tmp_path):
     steps = []
-    config = tiny_config.model_copy(update={"tasks": ["sentiment"]})
+    config = changed(tiny_config, {"tasks": ["sentiment"]})
     result = run(config, strategy="naive", seed=0, out=tmp_path, progress=steps.append)
     assert steps[0].phase == "memory"
     assert steps[0].note.startswith(memory_note(result.memory))

@@ -9,12 +9,12 @@ import subprocess
 import sys
 
 import pytest
+from configs import changed, config_with
 from interrupted import Trip, outcome_of, points_of
 from tiny_runs import cl_graft, cl_graft_started
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import CHECKPOINTS, resume_command, run_folder
 from cl_graft.experiments.resume import find_run, resume_comparison, resume_run
 from cl_graft.experiments.run import run
@@ -33,8 +33,8 @@ CHOICES = {
     "grafting_by_discriminant": {},
     "merging_by_dare": {},
     "ewc": {},
-    "no looks": {"evaluations": 0, "region_start": "tuned", "mode": "isolated"},
-    "no dense run": {"localizer": "base_gradient", "warmup_rows": 16},
+    "no looks": {"evaluations": 0, "start": "tuned", "mode": "isolated"},
+    "no dense run": {"localizer": "base_gradient", "head_fit_rows": 16},
     "grid": {"tasks": ["sentiment"], "grid": True, "steps": 3},
     "fp16": {"precision": "fp16", "micro_batch": 4, "localizer": "averaged_gain"},
     "prompts": {"family": "causal_lm", "max_length": 48, "steps": 3},
@@ -73,7 +73,7 @@ def undisturbed(base, tiny_gpt2, tmp_path_factory):
     def learn(choice):
         if choice not in known:
             model = {"model": str(tiny_gpt2)} if choice == "prompts" else {}
-            config = config_from({**base, **model, **CHOICES[choice]})
+            config = config_with({**base, **model, **CHOICES[choice]})
             strategy = choice if choice in STRATEGIES else "grafting"
             out = tmp_path_factory.mktemp("undisturbed")
             run(config, strategy=strategy, seed=0, out=out)
@@ -158,7 +158,7 @@ def test_a_run_interrupted_in_any_phase_ends_on_the_same_bits(
     tmp_path, undisturbed, choice, phase, number, task
 ):
     expected, config, strategy = undisturbed(choice)
-    often = config.model_copy(update={"checkpoint_steps": 1})
+    often = changed(config, {"checkpoint_steps": 1})
     folder = interrupt(often, strategy, tmp_path, tripping(phase, number, task))
     seen = []
     result = resume_run(folder, progress=seen.append)
@@ -174,7 +174,7 @@ def test_a_run_interrupted_in_any_phase_ends_on_the_same_bits(
 @pytest.mark.parametrize("settings", [{"checkpoint_steps": 3}, {"checkpoint_seconds": None}])
 def test_steps_since_the_last_checkpoint_are_done_again(tmp_path, undisturbed, strategy, settings):
     expected, config, _ = undisturbed(strategy)
-    config = config.model_copy(update=settings)
+    config = changed(config, settings)
     phase = "dense" if strategy == "independent" else "train"
     folder = interrupt(config, strategy, tmp_path, tripping(phase, 6, "topic"))
     resume_run(tmp_path)
@@ -183,7 +183,7 @@ def test_steps_since_the_last_checkpoint_are_done_again(tmp_path, undisturbed, s
 
 def test_a_run_can_be_interrupted_again_and_again(tmp_path, undisturbed):
     expected, config, strategy = undisturbed("grafting")
-    config = config.model_copy(update={"checkpoint_steps": 2})
+    config = changed(config, {"checkpoint_steps": 2})
     places = [("dense", 7), ("localize", 3), ("train", 3), ("train", 6), ("evaluate", 1)]
     folder = interrupt(config, strategy, tmp_path, tripping("dense", 3))
     for task in ("sentiment", "topic"):
@@ -201,7 +201,7 @@ def test_a_loop_knows_where_it_began_though_nothing_was_kept_between_the_tasks(
 ):
     """Naive keeps its weights between tasks only when it is time to."""
     expected, config, strategy = undisturbed("naive")
-    config = config.model_copy(update={"checkpoint_steps": 5})
+    config = changed(config, {"checkpoint_steps": 5})
     folder = interrupt(config, strategy, tmp_path, tripping("train", 4, "topic"))
     seen = []
     with pytest.raises(Trip):
@@ -214,7 +214,7 @@ def test_a_loop_knows_where_it_began_though_nothing_was_kept_between_the_tasks(
 @pytest.mark.parametrize("kind", ["loop", "run", "dense"])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, undisturbed, caplog, kind):
     expected, config, strategy = undisturbed("grafting")
-    config = config.model_copy(update={"checkpoint_steps": 1})
+    config = changed(config, {"checkpoint_steps": 1})
     phase = "dense" if kind == "dense" else "train"
     folder = interrupt(config, strategy, tmp_path, tripping(phase, 6, "topic"))
     kept = sorted((folder / CHECKPOINTS).glob(f"{kind}-*"))
@@ -230,7 +230,7 @@ def test_a_strategy_that_cannot_be_taken_up_begins_anew_and_ends_on_the_same_bit
     tmp_path, undisturbed
 ):
     expected, config, strategy = undisturbed("ewc")
-    config = config.model_copy(update={"checkpoint_steps": 1})
+    config = changed(config, {"checkpoint_steps": 1})
     folder = interrupt(config, strategy, tmp_path, tripping("train", 5, "topic"))
     resume_run(folder)
     assert outcome_of(folder) == expected
@@ -238,7 +238,7 @@ def test_a_strategy_that_cannot_be_taken_up_begins_anew_and_ends_on_the_same_bit
 
 def test_without_any_checkpoint_a_run_begins_anew(tmp_path, undisturbed):
     expected, config, strategy = undisturbed("grafting")
-    config = config.model_copy(update={"checkpoint_steps": 1})
+    config = changed(config, {"checkpoint_steps": 1})
     folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
     shutil.rmtree(folder / CHECKPOINTS)
     resume_run(folder)
@@ -247,7 +247,7 @@ def test_without_any_checkpoint_a_run_begins_anew(tmp_path, undisturbed):
 
 def test_a_lost_cache_costs_time_and_no_bits(tmp_path, undisturbed):
     expected, config, strategy = undisturbed("grafting")
-    config = config.model_copy(update={"checkpoint_steps": 1})
+    config = changed(config, {"checkpoint_steps": 1})
     folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
     shutil.rmtree(tmp_path / "cache")
     for path in (folder / CHECKPOINTS).glob("dense-*"):
@@ -260,7 +260,7 @@ def test_a_lost_cache_costs_time_and_no_bits(tmp_path, undisturbed):
 
 def test_a_folder_alone_cannot_make_the_code_of_a_checkpoint_run(tmp_path, undisturbed):
     _, config, strategy = undisturbed("naive")
-    config = config.model_copy(update={"trust_remote_code": True})
+    config = changed(config, {"trust_remote_code": True})
     folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
     with pytest.raises(InputError, match="wants to run Python code"):
         resume_run(folder)
@@ -323,7 +323,7 @@ def test_a_folder_with_nothing_but_a_killed_write_is_begun(tmp_path, undisturbed
 
 def test_a_log_without_its_last_record_is_mended(tmp_path, undisturbed):
     expected, config, strategy = undisturbed("naive")
-    config = config.model_copy(update={"checkpoint_steps": 1})
+    config = changed(config, {"checkpoint_steps": 1})
     folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
     (log,) = (folder / "tensorboard").iterdir()
     with log.open("ab") as file:
@@ -344,14 +344,14 @@ def test_a_finished_run_is_read_and_not_computed_again(tmp_path, undisturbed):
 def test_a_run_that_is_not_finished_is_no_place_for_another_one(tmp_path, undisturbed):
     _, config, strategy = undisturbed("naive")
     interrupt(config, strategy, tmp_path, tripping("train", 2))
-    other = config.model_copy(update={"steps": config.steps + 1})
+    other = changed(config, {"steps": config.fine_tuning.steps + 1})
     with pytest.raises(InputError, match="a run with another config"):
         run(other, strategy=strategy, seed=0, out=tmp_path)
 
 
 def test_the_same_call_again_goes_on_with_a_run_that_is_not_finished(tmp_path, undisturbed):
     expected, config, strategy = undisturbed("naive")
-    config = config.model_copy(update={"checkpoint_steps": 1})
+    config = changed(config, {"checkpoint_steps": 1})
     folder = interrupt(config, strategy, tmp_path, tripping("train", 2, "topic"))
     steps = []
     run(config, strategy=strategy, seed=0, out=tmp_path, progress=steps.append)
@@ -363,7 +363,7 @@ def test_other_data_are_refused(tmp_path, base):
     path = tmp_path / "mail.csv"
     rows = [f"text {i},{'yes' if i % 2 else 'no'}" for i in range(120)]
     path.write_text("\n".join(["text,label", *rows]))
-    config = config_from({**base, "tasks": [str(path)], "shots": 8})
+    config = config_with({**base, "tasks": [str(path)], "shots": 8})
     folder = interrupt(config, "naive", tmp_path / "out", tripping("train", 2))
     path.write_text("\n".join(["text,label", *reversed(rows)]))
     with pytest.raises(InputError, match="data changed since the run began"):
@@ -407,8 +407,8 @@ def test_a_run_is_found_from_within_and_refused_under_another_name(
 
 
 def test_a_comparison_goes_on_in_the_middle_of_a_cell(tmp_path, base):
-    config = config_from({**base, "seeds": [0, 1], "checkpoint_steps": 2})
-    config = config.model_copy(update={"strategies": ["grafting", "naive"]})
+    config = config_with({**base, "seeds": [0, 1], "checkpoint_steps": 2})
+    config = changed(config, {"strategies": ["grafting", "naive"]})
     whole = compare(config, out=tmp_path / "whole")
 
     class Killed(BaseException):

@@ -3,11 +3,11 @@
 from collections import Counter
 
 import pytest
+from configs import changed, config_with
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.base_model import config_of
-from cl_graft.experiments.config import config_from
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.experiments.schedule import grid_of, schedule_of
@@ -24,23 +24,23 @@ def read_events(folder):
 
 @pytest.fixture
 def two_tasks(tiny_config):
-    return tiny_config.model_copy(update={"tasks": ["sentiment", "topic"]})
+    return changed(tiny_config, {"tasks": ["sentiment", "topic"]})
 
 
 def test_the_bank_of_a_run_holds_what_going_on_needs(comparison, tiny_config):
     bank = load_bank(comparison.out / "grafting" / "seed0" / "bank")
-    assert [entry.task for entry in bank.entries] == tiny_config.tasks
+    assert [entry.task for entry in bank.entries] == tiny_config.stream.tasks
     for entry in bank.entries:
         assert entry.metadata["max_length"] == 24
         assert entry.metadata["pair"] is False
         assert len(entry.metadata["label_names"]) == entry.head["bias"].numel()
-    again = config_of(bank.base, tasks=tiny_config.tasks)
-    ignored = {"tasks", "strategies", "device", "model"}
-    assert again.model_dump(exclude=ignored) == tiny_config.model_dump(exclude=ignored)
+    again = config_of(bank.base, tasks=tiny_config.stream.tasks)
+    ignored = {"comparison.strategies": ["grafting"], "model.device": "cpu"}
+    assert again.changed(ignored) == tiny_config.changed(ignored)
 
 
 def test_curves_have_one_point_a_step(comparison, tiny_config):
-    for strategy in tiny_config.strategies:
+    for strategy in tiny_config.comparison.strategies:
         events = read_events(comparison.out / strategy / "seed0" / "tensorboard")
         tags = events.Tags()["scalars"]
         for tag in tags:
@@ -86,14 +86,12 @@ def test_the_same_seed_gives_the_same_bits_with_and_without_the_cache(
 def test_a_run_without_a_dense_run_learns_forgets_nothing_and_says_what_it_cost(
     tmp_path, two_tasks
 ):
-    config = config_from(
-        {**two_tasks.model_dump(), "localizer": "base_gradient", "warmup_rows": 1000}
-    )
+    config = changed(two_tasks, {"localizer": "base_gradient", "head_fit_rows": 1000})
     steps: list = []
     result = run(config, strategy="grafting", seed=0, out=tmp_path, progress=steps.append)
     assert {step.phase for step in steps} == {"memory", "warm-up", "localize", "train", "evaluate"}
     assert result.backward_transfer == 0.0
-    (task, _) = load_tasks(config, seed=0)
+    (task, _) = load_tasks(config.stream, seed=0)
     assert result.passes["sentiment"] == {
         "warm-up": {"forward_backward": 0, "forward": len(task.train)},
         "localize": {"forward_backward": 2 * 16, "forward": 0},
@@ -116,8 +114,8 @@ def test_another_seed_gives_other_answers(tmp_path, comparison, two_tasks):
 
 
 def test_a_folder_that_holds_another_run_is_refused(comparison, tiny_config):
-    other = tiny_config.model_copy(update={"steps": tiny_config.steps + 1})
-    with pytest.raises(InputError, match=r"another config \(steps \d+ there, \d+ here\)"):
+    other = changed(tiny_config, {"steps": tiny_config.fine_tuning.steps + 1})
+    with pytest.raises(InputError, match=r"\(fine_tuning\.steps \d+ there, \d+ here\)"):
         run(other, strategy="naive", seed=0, out=comparison.out)
 
 
@@ -147,8 +145,8 @@ def test_a_run_that_fails_keeps_what_it_learned(tmp_path, two_tasks):
 
 @pytest.mark.parametrize("strategy", ["grafting", "independent"])
 def test_prompts_are_scored_before_they_are_learned(tmp_path, tiny_gpt2, two_tasks, strategy):
-    config = two_tasks.model_copy(
-        update={"model": str(tiny_gpt2), "family": "causal_lm", "max_length": 48, "steps": 4}
+    config = changed(
+        two_tasks, {"model": str(tiny_gpt2), "family": "causal_lm", "max_length": 48, "steps": 4}
     )
     result = run(config, strategy=strategy, seed=0, out=tmp_path)
     if strategy == "grafting":
@@ -163,13 +161,13 @@ def test_prompts_are_scored_before_they_are_learned(tmp_path, tiny_gpt2, two_tas
 
 
 def test_a_grid_is_decided_on_dev_and_costs_its_choice_nothing_more(tmp_path, two_tasks):
-    config = two_tasks.model_copy(update={"tasks": ["sentiment"], "grid": True, "steps": 2})
+    config = changed(two_tasks, {"tasks": ["sentiment"], "grid": True, "steps": 2})
     steps: list = []
     result = run(config, strategy="independent", seed=0, out=tmp_path, progress=steps.append)
     assert Counter(step.phase for step in steps)["choose"] == 9 * 2
     assert "dense" not in Counter(step.phase for step in steps)
     chosen = result.schedules["sentiment"]
-    (task,) = load_tasks(config, seed=0)
+    (task,) = load_tasks(config.stream, seed=0)
     assert chosen in [
         {"steps": s.steps, "batch_size": s.batch_size, "lr": s.lr} for s in grid_of(config, task)
     ]
@@ -180,21 +178,21 @@ def test_a_grid_is_decided_on_dev_and_costs_its_choice_nothing_more(tmp_path, tw
     [(4, 16 * 5 * 4), (600, 16 * 5 * 512)],  # 16·n·k, and k counts up to 512 (App. A.2)
 )
 def test_the_paper_preset_has_the_papers_steps(shots, steps):
-    config = config_from({"tasks": "topic", "preset": "paper", "shots": shots})
-    (task,) = load_tasks(config, seed=0)
+    config = config_with({"tasks": "topic", "preset": "paper", "shots": shots})
+    (task,) = load_tasks(config.stream, seed=0)
     assert task.num_classes == 5
     assert schedule_of(config, task).steps == steps
 
 
 def test_the_regime_of_a_dense_run_is_that_of_the_config():
-    regime = {"dense_optimizer": "adamw", "dense_l1": 1e-3, "dense_mixout": 0.2}
-    text = {"dense_decay": "all", "dense_clip": 0}
-    config = config_from({"tasks": "topic", "grid": True, "clip": 2.0, **regime})
-    (task,) = load_tasks(config, seed=0)
+    regime = {"optimizer": "adamw", "l1": 1e-3, "mixout": 0.2}
+    text = {"decay": "all", "clip": 0}
+    config = config_with({"tasks": "topic", "grid": True, "clip": 2.0, **regime})
+    (task,) = load_tasks(config.stream, seed=0)
     schedules = grid_of(config, task)
     assert {(s.optimizer, s.l1, s.mixout, s.clip) for s in schedules} == {("adamw", 1e-3, 0.2, 2.0)}
     assert {s.lr for s in schedules} == {1e-5, 2e-5, 5e-5}
-    as_written = schedule_of(config_from({"tasks": "topic", **text}), task)
+    as_written = schedule_of(config_with({"tasks": "topic", **text}), task)
     assert (as_written.optimizer, as_written.decay, as_written.clip) == ("sgd", "all", 0)
 
 
@@ -202,11 +200,11 @@ def test_a_regression_is_refused(tmp_path):
     path = tmp_path / "similar.csv"
     rows = [f"text number {i},other text {i},{i / 7}" for i in range(60)]
     path.write_text("\n".join(["sentence1,sentence2,score", *rows]))
-    config = config_from({"tasks": [str(path)], "shots": None, "task_settings": {
+    config = config_with({"tasks": [str(path)], "shots": None, "task_settings": {
         str(path): {"text": "sentence1", "text_pair": "sentence2", "label": "score",
                     "label_names": []}}})  # fmt: skip
     with pytest.raises(InputError, match="regression"):
-        load_tasks(config, seed=0)
+        load_tasks(config.stream, seed=0)
 
 
 def test_two_tasks_of_one_name_are_refused(tmp_path):
@@ -215,14 +213,14 @@ def test_two_tasks_of_one_name_are_refused(tmp_path):
         rows = [f"text {i},{'yes' if i % 2 else 'no'}" for i in range(80)]
         (tmp_path / folder / "mail.csv").write_text("\n".join(["text,label", *rows]))
     paths = [str(tmp_path / folder / "mail.csv") for folder in ("a", "b")]
-    config = config_from({"tasks": paths, "shots": 4})
+    config = config_with({"tasks": paths, "shots": 4})
     with pytest.raises(InputError, match="'mail'"):
-        load_tasks(config, seed=0)
+        load_tasks(config.stream, seed=0)
 
 
 def test_dev_rows_are_limited_and_train_and_test_stay(two_tasks):
     all_rows, few = (
-        load_tasks(two_tasks.model_copy(update={"max_dev": most}), seed=0)[1] for most in (None, 10)
+        load_tasks(changed(two_tasks, {"max_dev": most}).stream, seed=0)[1] for most in (None, 10)
     )
     assert len(few.dev) == 10
     assert set(few.dev) < set(all_rows.dev)

@@ -27,6 +27,7 @@ sys.path.insert(0, str(HERE.parent))
 
 import torch  # noqa: E402
 import yaml  # noqa: E402
+from configs import settings as by_part  # noqa: E402
 from tiny_models import tiny_bert, tiny_gpt2, tiny_roberta  # noqa: E402
 from tiny_runs import cl_graft_each  # noqa: E402
 
@@ -139,7 +140,9 @@ def observe(place: Path) -> dict[str, Any]:
     commands: dict[str, list[str]] = {}
     for name, (model, strategy, settings) in STREAMS.items():
         config = place / f"{name.replace(' ', '_')}.yaml"
-        config.write_text(yaml.safe_dump({**QUICK, "model": str(place / model), **settings}))
+        config.write_text(
+            yaml.safe_dump(by_part({**QUICK, "model": str(place / model), **settings}))
+        )
         out = place / "out" / name.replace(" ", "_")
         commands[name] = ["run", str(config), "--strategy", strategy, "--out", str(out), "--quiet"]
     bank = str(place / "out" / "grafting" / "grafting" / "seed0" / "bank")

@@ -63,7 +63,7 @@ def test_values_that_the_last_step_made_infinite_become_no_entry(tiny_bert):
 
 
 def test_a_look_at_dev_during_region_training_that_cannot_be_scored_names_the_task(tiny_bert):
-    run = text_learner(tiny_bert, ("sentiment",), settings=quick(look_every=2))
+    run = text_learner(tiny_bert, ("sentiment",), settings=quick(evaluate_every=2))
     forward, calls = run.unwrapped.forward, 0
 
     def poisoned(*inputs, **more):

@@ -82,7 +82,7 @@ def test_with_dropout_the_second_pass_drops_what_the_first_dropped(pair):
 
 def test_grafting_with_checkpointing_learns_the_same_graft(tiny_bert):
     def values(recompute: bool) -> torch.Tensor:
-        run = text_learner(tiny_bert, settings=quick(look_every=2))
+        run = text_learner(tiny_bert, settings=quick(evaluate_every=2))
         if recompute:
             run.unwrapped.recompute_()
         run.strategy.train(run.train_stream[0])

@@ -52,7 +52,9 @@ def test_the_earlier_entry_of_a_task_seen_again_stays_addressable(tiny_bert):
 
 
 def test_a_task_without_a_free_coordinate_is_answered_by_the_prefix(caplog):
-    run = learner(mlp(), vector_stream(labels=[0, 1, 2]), settings=quick(density=1.0, refill=False))
+    run = learner(
+        mlp(), vector_stream(labels=[0, 1, 2]), settings=quick(density=1.0, avoid_owned=False)
+    )
     run.strategy.train(run.train_stream[0])
     before = run.hashes()
     with caplog.at_level(logging.WARNING, logger="cl_graft"):
@@ -67,9 +69,9 @@ def test_a_task_without_a_free_coordinate_is_answered_by_the_prefix(caplog):
     assert len(run.plugin.bank) == 3
 
 
-@pytest.mark.parametrize("refill", [True, False])
-def test_a_full_bank_takes_tasks_with_heads_and_trains_only_these(tiny_bert, refill, caplog):
-    run = text_learner(tiny_bert, settings=quick(density=1.0, refill=refill))
+@pytest.mark.parametrize("avoid_owned", [True, False])
+def test_a_full_bank_takes_tasks_with_heads_and_trains_only_these(tiny_bert, avoid_owned, caplog):
+    run = text_learner(tiny_bert, settings=quick(density=1.0, avoid_owned=avoid_owned))
     with caplog.at_level(logging.WARNING, logger="cl_graft"):
         run.learn()
     assert "through its own head" in caplog.text
@@ -79,14 +81,14 @@ def test_a_full_bank_takes_tasks_with_heads_and_trains_only_these(tiny_bert, ref
 
 def test_refill_keeps_late_tasks_at_their_whole_budget():
     regions = {}
-    for refill in (True, False):
+    for avoid_owned in (True, False):
         run = learner(
             mlp(),
             vector_stream(labels=[0, 1, 2]),
-            settings=quick(density=0.3, refill=refill),
+            settings=quick(density=0.3, avoid_owned=avoid_owned),
         )
         run.strategy.train(run.train_stream)
-        regions[refill] = [(len(e.claimed), len(e.owned)) for e in run.plugin.bank.entries]
+        regions[avoid_owned] = [(len(e.claimed), len(e.owned)) for e in run.plugin.bank.entries]
     k = round(0.3 * run.plugin.bank.layout.total)
     assert regions[True] == [(k, k)] * 3
     assert [claimed for claimed, _ in regions[False]] == [k] * 3
@@ -100,7 +102,7 @@ def test_a_region_can_start_at_the_values_of_the_independent_run():
         run = learner(
             mlp(),
             vector_stream(labels=[0, 1]),
-            settings=quick(region_start=start, keep_standalone=True),
+            settings=quick(start=start, keep_standalone=True),
             optimizer=lambda model: torch.optim.SGD(model.parameters(), lr=1e-12),
         )
         base = {n: p.detach().clone() for n, p in run.unwrapped.named_parameters()}
@@ -116,7 +118,7 @@ def test_a_region_trains_without_dropout_where_it_is_not_wanted():
     for rate, wanted in ((0.5, False), (0.0, True), (0.5, True)):
         torch.manual_seed(0)
         model = SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=rate)
-        settings = quick(region_dropout=wanted, localizer="random")
+        settings = quick(dropout=wanted, localizer="random")
         run = learner(model, vector_stream(labels=[0, 1]), settings=settings)
         run.strategy.train(run.train_stream[0])
         values[rate, wanted] = run.plugin.bank.entries[0].owned.values
@@ -130,7 +132,7 @@ def test_a_standalone_graft_covers_the_whole_claimed_region(keep):
     run = learner(
         mlp(),
         vector_stream(labels=[0, 1, 2]),
-        settings=quick(density=0.3, refill=False, keep_standalone=keep),
+        settings=quick(density=0.3, avoid_owned=False, keep_standalone=keep),
     )
     run.strategy.train(run.train_stream)
     for entry in run.plugin.bank.entries:
@@ -165,7 +167,7 @@ def test_a_stream_is_learned_without_a_dense_run(name):
 
 def test_a_task_head_is_warm_before_its_region_trains(tiny_bert):
     run = text_learner(
-        tiny_bert, ("sentiment",), settings=quick(localizer="base_gradient", warmup_rows=64)
+        tiny_bert, ("sentiment",), settings=quick(localizer="base_gradient", head_fit_rows=64)
     )
     run.model.adaptation(run.train_stream[0])
     first = run.unwrapped.heads["0"].weight.detach().clone()
@@ -283,10 +285,10 @@ def test_looking_at_dev_does_not_change_how_a_region_trains_and_the_best_look_is
             run.strategy.train(experience)
         return run.plugin.bank
 
-    plain, looked = learned(), learned(look_every=10_000)
+    plain, looked = learned(), learned(evaluate_every=10_000)
     for left, right in zip(plain.entries, looked.entries, strict=True):
         assert left.owned.same_bits(right.owned)  # one look, at the last step: it is the best
-    often = learned(look_every=1)
+    often = learned(evaluate_every=1)
     for none, last, best in zip(plain.entries, looked.entries, often.entries, strict=True):
         assert none.metadata["trained_dev"] is None
         assert best.metadata["trained_dev"] >= last.metadata["trained_dev"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from configs import config_with
 from tiny_runs import tiny_run
 from tiny_streams import text_learner
 
@@ -15,7 +16,6 @@ from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.experiments.base_model import base_fingerprint
-from cl_graft.experiments.config import config_from
 from cl_graft.models import load_model, make_head
 from cl_graft.strategies import ScaleLoss
 from cl_graft.training.precision import LossScale
@@ -93,7 +93,7 @@ def test_the_same_weights_in_another_precision_are_another_base(tiny_bert):
 def test_every_strategy_runs_in_fp16_in_parts_and_with_checkpointing(tiny_bert, tmp_path):
     from cl_graft.experiments.comparison.compare import compare
 
-    config = config_from(
+    config = config_with(
         {
             "tasks": ["sentiment"],
             "model": str(tiny_bert),
@@ -117,6 +117,6 @@ def test_every_strategy_runs_in_fp16_in_parts_and_with_checkpointing(tiny_bert, 
 
 def test_half_precision_of_both_kinds_at_once_is_refused(tiny_bert):
     with pytest.raises(InputError, match="for dtype float32, got 'bfloat16'"):
-        config_from({"tasks": "sentiment", "precision": "bf16", "dtype": "bfloat16"})
+        config_with({"tasks": "sentiment", "precision": "bf16", "dtype": "bfloat16"})
     with pytest.raises(InputError, match="for float32 parameters"):
         load_model(str(tiny_bert), precision="fp16", dtype="float16")

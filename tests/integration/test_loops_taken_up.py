@@ -49,7 +49,7 @@ def grafted(folder, phases, optimizer, *, scaled):
     made = text_learner(
         folder,
         ("sentiment",),
-        settings=quick(look_every=2),
+        settings=quick(evaluate_every=2),
         optimizer=OPTIMIZERS[optimizer],
         train_epochs=3,
         grafting={"checkpoints": phases},

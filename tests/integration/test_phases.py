@@ -15,7 +15,7 @@ SETTINGS = {
     "density": 0.2,
     "mask_steps": 3,
     "mask_batch": 16,
-    "look_every": 2,
+    "evaluate_every": 2,
     "fine_tuning": FineTuning(steps=6, batch_size=8, lr=0.1, evaluations=2),
 }
 
@@ -79,7 +79,7 @@ def test_text_loggers_say_the_cost_before_anything_runs_and_how_phases_end():
 @pytest.mark.parametrize("localizer", ["learned_mask", "base_gradient", "magnitude", "movement"])
 def test_the_multiples_are_those_of_the_rows_that_were_computed(localizer):
     file = io.StringIO()
-    run = made(TextLogger(file), localizer=localizer, look_every=0)
+    run = made(TextLogger(file), localizer=localizer, evaluate_every=0)
     run.strategy.train(run.train_stream[0])
     said = re.findall(r"\(([\d.]+) times\)", file.getvalue())
     spent = run.plugin.passes[0]

@@ -65,7 +65,7 @@ def test_the_hosts_loop_trains_on_all_rows_but_those_set_aside():
 def test_the_session_chooses_by_the_rows_that_the_loop_never_sees():
     seen = Seen()
     run = learner(
-        mlp(), vector_stream(labels=[0], rows=120), plugins=[seen], settings=quick(look_every=2)
+        mlp(), vector_stream(labels=[0], rows=120), plugins=[seen], settings=quick(evaluate_every=2)
     )
     chosen_on = set()
 

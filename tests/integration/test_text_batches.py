@@ -107,7 +107,7 @@ def test_logits_of_an_evaluation_do_not_depend_on_who_loads_the_rows(tiny_bert):
 
 def test_forgetting_is_zero_with_grouped_batches(tiny_bert):
     run = text_learner(
-        tiny_bert, plugins=[TextBatches(0, group_by_length=True)], settings=quick(look_every=2)
+        tiny_bert, plugins=[TextBatches(0, group_by_length=True)], settings=quick(evaluate_every=2)
     ).learn()
     assert run.scores.logit_hash(1, 0) == run.scores.logit_hash(0, 0)
     assert run.scores.logit_hash(0, 0) != run.scores.logit_hash(-1, 0)

@@ -50,7 +50,7 @@ def main(kind: str, checkpoint: str, out: str) -> None:
     if kind == "text":
         made = text_learner(
             Path(checkpoint),
-            settings=quick(localizer="movement", region_dropout=False),
+            settings=quick(localizer="movement", dropout=False),
             plugins=[split, TextBatches(0), ClipGradient(1.0), seen],
             train_mb_size=7,
         )

@@ -64,7 +64,7 @@ def test_refill_keeps_the_whole_budget_and_passes_over_what_is_owned():
     task = make_task()
     first = find_region(task, settings(), owned=nothing(task))
     refilled = find_region(task, settings(), owned=first.region)
-    without = find_region(task, settings(refill=False), owned=first.region)
+    without = find_region(task, settings(avoid_owned=False), owned=first.region)
     assert len(refilled.region) == len(first.region)
     assert len(refilled.region & first.region) == 0
     assert without.region == first.region
@@ -125,7 +125,7 @@ def test_without_a_dense_run_the_cache_answers_with_the_same_bits():
     assert all(
         torch.equal(computed.dense.head[n], answered.dense.head[n]) for n in computed.dense.head
     )
-    other = settings(localizer="base_gradient", warmup_rows=20)
+    other = settings(localizer="base_gradient", head_fit_rows=20)
     find_region(task, other, owned=nothing(task), cache=cache)
     assert cache.hits == ["warmup", "ranking"]
 
@@ -142,7 +142,7 @@ def test_the_dense_schedule_plays_no_part_without_a_dense_run():
 
 @pytest.mark.parametrize("name", WITHOUT_DENSE_RUN)
 @pytest.mark.parametrize(
-    "asked", [{"density": "auto"}, {"region_start": "tuned"}, {"keep_standalone": True}]
+    "asked", [{"density": "auto"}, {"start": "tuned"}, {"keep_standalone": True}]
 )
 def test_what_needs_tuned_weights_is_refused_without_a_dense_run(name, asked):
     with pytest.raises(InputError, match=f"{next(iter(asked))}.* needs .*{name!r}"):
@@ -193,7 +193,7 @@ def test_candidates_have_rankings_of_their_own_in_the_cache():
 
 def test_a_rule_gives_a_task_no_more_than_is_left_of_its_kind():
     task = make_task()
-    chosen = settings(localizer="bias_only", warmup_rows=0)
+    chosen = settings(localizer="bias_only", head_fit_rows=0)
     first = find_region(task, chosen, owned=nothing(task)).region
     second = find_region(task, chosen, owned=first).region
     assert len(first) == round(0.05 * first.layout.total)
@@ -211,7 +211,7 @@ def test_a_rule_that_fits_nothing_is_an_error_of_the_settings():
 
 def test_the_cache_answers_for_a_rule_whose_ranking_is_shorter_than_the_budget_and_what_is_owned():
     task, cache = make_task(), MemoryCache()
-    chosen = settings(localizer="bias_only", warmup_rows=0)
+    chosen = settings(localizer="bias_only", head_fit_rows=0)
     first = find_region(task, chosen, owned=nothing(task), cache=cache).region
     cache.hits.clear()
     again = find_region(task, chosen, owned=nothing(task), cache=cache).region

@@ -164,14 +164,14 @@ def test_a_cached_hub_id_loads_without_the_network(tiny_bert, tmp_path):
 PINNED = """
 from dataclasses import replace
 from cl_graft.experiments.base import base_identity, load_base_model
-from cl_graft.experiments.config import config_from
+from configs import config_with
 from cl_graft.experiments.rebuild import load_base
 from cl_graft.models import load_model
 
 old, new = "0" * 40, "1" * 40
 assert load_model("owner/tiny").revision == new
-config = config_from({"model": "owner/tiny", "tasks": ["sentiment"]})
-base = base_identity(load_base_model(config), config, seed=0)
+config = config_with({"model": "owner/tiny", "tasks": ["sentiment"]})
+base = base_identity(load_base_model(config.model), config, seed=0)
 assert base.metadata["revision"] == new
 assert load_base(base).path.name == new
 earlier = replace(base, metadata={**base.metadata, "revision": old})

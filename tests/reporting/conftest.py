@@ -13,8 +13,9 @@ from torch import Tensor
 @pytest.fixture(scope="session")
 def compared(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a comparison of four strategies with three seeds."""
+    from configs import config_with
+
     from cl_graft.experiments.comparison.compare import compare
-    from cl_graft.experiments.config import config_from
     from cl_graft.metrics import register_metric, score
 
     settings = {
@@ -23,7 +24,7 @@ def compared(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "tasks": ["sentiment", "topic", "urgency"],
         "strategies": ["naive", "independent", "ewc", "grafting"],
         "seeds": [0, 1, 2],
-        "refill": False,
+        "avoid_owned": False,
         "task_settings": {"sentiment": {"metric": "share_right"}},
     }
 
@@ -33,7 +34,7 @@ def compared(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         return score(logits, labels, "accuracy", classes=classes)
 
     out = tmp_path_factory.mktemp("compared") / "first"
-    return compare(config_from(settings), out=out, started_by="cl-graft compare first.yaml").out
+    return compare(config_with(settings), out=out, started_by="cl-graft compare first.yaml").out
 
 
 @pytest.fixture(scope="session")

@@ -96,7 +96,7 @@ def test_a_phase_without_memory_is_named_and_the_model_put_back(phase):
 @pytest.mark.parametrize("candidates", [None, 5])
 def test_localization_stops_at_a_loss_that_is_no_number(name, value, candidates):
     needs_dense_run = LOCALIZERS[name].needs_dense_run
-    chosen = settings(localizer=name, warmup_rows=0, mask_candidates=candidates)
+    chosen = settings(localizer=name, head_fit_rows=0, mask_candidates=candidates)
     # 30 steps of the dense run and its looks at dev come first.
     task = at(make_task(), 36 if needs_dense_run else 2, lambda answers: answers * value)
     before = snapshot(dict(task.model.named_parameters()))

@@ -2,10 +2,10 @@
 
 import pytest
 import torch
+from configs import config_with
 
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import config_from
 from cl_graft.experiments.setup import imposed
 from cl_graft.localization import LOCALIZERS
 from cl_graft.storage import load_bank
@@ -15,18 +15,20 @@ PLAIN = "grafting_without_retraining"
 
 
 def test_there_is_an_ablation_for_every_localizer():
-    config = config_from({"tasks": ["sentiment"]})
+    config = config_with({"tasks": ["sentiment"]})
     for name in LOCALIZERS:
-        assert imposed(STRATEGIES[f"grafting_{name}"], config).localizer == name
+        assert imposed(STRATEGIES[f"grafting_{name}"], config).grafting.localizer == name
     assert list_available(ablations=True) == [*(f"grafting_{name}" for name in LOCALIZERS), PLAIN]
 
 
 def test_ablations_are_named_together_and_no_part_of_all():
-    names = config_from({"tasks": ["sentiment"], "strategies": "naive,ablations"}).strategies
+    names = config_with(
+        {"tasks": ["sentiment"], "strategies": "naive,ablations"}
+    ).comparison.strategies
     assert names == ["naive", *list_available(ablations=True)]
-    every = config_from({"tasks": ["sentiment"], "strategies": "all"}).strategies
+    every = config_with({"tasks": ["sentiment"], "strategies": "all"}).comparison.strategies
     assert not set(every) & set(list_available(ablations=True))
-    both = config_from({"tasks": ["sentiment"], "strategies": "naive,all"}).strategies
+    both = config_with({"tasks": ["sentiment"], "strategies": "naive,all"}).comparison.strategies
     assert len(both) == len(set(both)) == len(every)
 
 
@@ -60,4 +62,4 @@ def test_without_retraining_no_row_is_differentiated_for_the_region_and_the_bank
 
 def test_there_are_no_values_to_keep_without_an_independent_run():
     with pytest.raises(InputError, match=r"retrain=False needs densely fine-tuned weights"):
-        config_from({"tasks": ["sentiment"], "localizer": "random", "retrain": False})
+        config_with({"tasks": ["sentiment"], "localizer": "random", "retrain": False})

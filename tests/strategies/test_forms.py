@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 import torch
+from configs import config_with
 from small_runs import SMALL, Runs
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import config_from
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
 from cl_graft.experiments.scenarios import formed
@@ -22,12 +22,12 @@ DOMAINS = ["shared-0-4", "shared-0-5"]
 
 def config(**settings):
     small = {"tasks": TASKS, "shots": 8, "max_test": 20, "strategies": ["naive"]}
-    return config_from({**small, **settings})
+    return config_with({**small, **settings})
 
 
 @pytest.fixture(scope="module")
 def plain():
-    return load_tasks(config(), seed=0)
+    return load_tasks(config().stream, seed=0)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ OWN_WAYS = ["joint", "ewc_online", "lwf", "lfl", "gdumb", "agem", "der", "cope",
 
 def test_classes_of_all_tasks_are_numbered_through(plain):
     sentiment, topic = plain
-    both = formed(plain, config(scenario="class"))
+    both = formed(plain, config(scenario="class").stream)
     assert [task.name for task in both] == TASKS
     names = (*(f"sentiment {n}" for n in sentiment.label_names),
              *(f"topic {n}" for n in topic.label_names))  # fmt: skip
@@ -64,7 +64,9 @@ def test_classes_of_all_tasks_are_numbered_through(plain):
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_task_is_split_into_experiences_of_its_classes(plain, size):
     topic = plain[1]
-    parts = formed([topic], config(tasks=["topic"], scenario="class", classes_per_experience=size))
+    parts = formed(
+        [topic], config(tasks=["topic"], scenario="class", classes_per_experience=size).stream
+    )
     seen = [sorted({row.label for row in part.train}) for part in parts]
     assert [label for group in seen for label in group] == list(range(topic.num_classes))
     assert all(len(group) == size for group in seen[:-1])
@@ -77,19 +79,19 @@ def test_a_class_without_rows_is_told(plain):
     topic = plain[1]
     few = replace(topic, dev=tuple(row for row in topic.dev if row.label != 0))
     with pytest.raises(InputError, match="task 'topic' has no dev rows of the classes"):
-        formed([few], config(tasks=["topic"], scenario="class", classes_per_experience=1))
+        formed([few], config(tasks=["topic"], scenario="class", classes_per_experience=1).stream)
 
 
 def test_domains_have_the_same_labels(plain):
-    domains = load_tasks(config(tasks=DOMAINS), seed=0)
-    assert formed(domains, config(scenario="domain")) == domains
+    domains = load_tasks(config(tasks=DOMAINS).stream, seed=0)
+    assert formed(domains, config(scenario="domain").stream) == domains
     first, second = domains
     turned = replace(second, label_names=second.label_names[::-1])
-    _, own = formed([first, turned], config(scenario="domain"))
+    _, own = formed([first, turned], config(scenario="domain").stream)
     assert own.label_names == first.label_names
     assert [row.label for row in own.test] == [1 - row.label for row in second.test]
     with pytest.raises(InputError, match=r"task_settings\.topic\.label_names can name them alike"):
-        formed(plain, config(scenario="domain"))
+        formed(plain, config(scenario="domain").stream)
 
 
 def test_wrong_settings_of_a_form_are_refused():
@@ -102,7 +104,7 @@ def test_wrong_settings_of_a_form_are_refused():
 @pytest.mark.parametrize("scenario", ["domain", "class"])
 def test_what_picks_parts_by_label_is_left_out_or_refused_with_the_reason(scenario):
     own = config(scenario=scenario, strategies="all")
-    every = own.strategies
+    every = own.comparison.strategies
     assert every == list_available(scenario=scenario)
     left_out = {name for name in list_available() if STRATEGIES[name].unsupported.get(scenario)}
     assert set(list_available()) - set(every) == left_out
@@ -167,7 +169,7 @@ def test_one_head_is_asked_once_for_rows_of_several_tasks(still_bert):
 
 def test_a_run_without_labels_goes_on_where_it_was(still_bert, tmp_path):
     settings = {"model": str(still_bert), "tasks": ["topic"], "shots": 4, **CLASS}
-    own = config_from({**SMALL, **settings, "classes_per_experience": 2})
+    own = config_with({**SMALL, **settings, "classes_per_experience": 2})
 
     def stumble(step):
         if step.phase == "train" and step.task.endswith("2-3"):

@@ -14,7 +14,7 @@ from cl_graft.strategies.registry import STRATEGIES
 from cl_graft.strategies.stored_bytes import find_plugin
 
 MERGED = [name for name, row in STRATEGIES.items() if row.family == "merging"]
-STANDALONE = {"keep_standalone": True, "refill": False}
+STANDALONE = {"keep_standalone": True, "avoid_owned": False}
 
 
 def test_what_is_merged_are_the_standalone_grafts_of_a_bank(kept_strategy, small_runs):

@@ -1,10 +1,10 @@
 """Every row of the table of strategies: what it says, and that it runs on text as it says."""
 
 import pytest
+from configs import config_with
 from small_runs import Runs
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import differences
 from cl_graft.experiments.run import run
 from cl_graft.strategies.method import Setting
@@ -27,7 +27,7 @@ def test_what_cannot_run_is_listed_with_the_reason_and_refused(tmp_path):
     for name in LISTED_ONLY:
         reason = STRATEGIES[name].unavailable
         assert reason
-        config = config_from({"tasks": ["sentiment"], "strategies": [name]})
+        config = config_with({"tasks": ["sentiment"], "strategies": [name]})
         with pytest.raises(InputError, match=f"strategy '{name}' is not available: Avalanche"):
             run(config, strategy=name, seed=0, out=tmp_path)
 
@@ -41,10 +41,10 @@ def test_a_row_that_needs_a_missing_package_names_it(monkeypatch):
 
 
 def test_all_means_all_that_can_run_on_the_family():
-    config = config_from({"tasks": ["sentiment"], "strategies": "all"})
-    assert config.strategies == list_available()
-    prompted = config_from({"tasks": ["sentiment"], "strategies": "all", "family": "masked_lm"})
-    assert set(config.strategies) - set(prompted.strategies) == {
+    config = config_with({"tasks": ["sentiment"], "strategies": "all"})
+    assert config.comparison.strategies == list_available()
+    prompted = config_with({"tasks": ["sentiment"], "strategies": "all", "family": "masked_lm"})
+    assert set(config.comparison.strategies) - set(prompted.comparison.strategies) == {
         name for name in list_available() if STRATEGIES[name].encoders_only
     }
 
@@ -68,7 +68,7 @@ def test_own_settings_of_every_row_are_in_their_own_ranges():
 )
 def test_wrong_settings_are_refused_with_the_nearest_name(own, said):
     with pytest.raises(InputError, match=said):
-        config_from({"tasks": ["sentiment"], "strategy_settings": own})
+        config_with({"tasks": ["sentiment"], "strategy_settings": own})
 
 
 def test_a_number_may_be_written_without_a_point_and_a_range_excludes_nan():
@@ -85,12 +85,15 @@ def test_names_are_checked_against_their_choices():
 
 
 def test_settings_of_a_strategy_may_be_added_with_it_and_not_changed_after_it():
-    plain = config_from({"tasks": ["sentiment"]})
-    weighed = config_from({"tasks": ["sentiment"], "strategy_settings": {"ewc": {"ewc_lambda": 3}}})
-    for held in ({"strategies": ["naive"]}, {"strategy": "naive"}):
-        assert differences({**held, **plain.cell()}, weighed) == []
-    for held in ({"strategies": ["naive", "ewc"]}, {"strategy": "ewc"}):
-        (other,) = differences({**held, **plain.cell()}, weighed)
+    plain = config_with({"tasks": ["sentiment"]})
+    weighed = config_with({"tasks": ["sentiment"], "strategy_settings": {"ewc": {"ewc_lambda": 3}}})
+    compared, run = plain.values(), plain.cell()
+    for names, held in ((["naive"], []), (["naive", "ewc"], ["ewc"])):
+        compared["comparison"]["strategies"] = names
+        assert len(differences(compared, weighed)) == len(held)
+    assert differences({"strategy": "naive", **run}, weighed) == []
+    for stored in (compared, {"strategy": "ewc", **run}):
+        (other,) = differences(stored, weighed)
         assert "ewc_lambda" in other
 
 

@@ -35,7 +35,7 @@ def _taken_away(view: View) -> float:
 
 def _gap_of_many_rows(view: View) -> float:
     """Return the gap between train and test where a task has a few thousand rows."""
-    shots = view.config.get("shots")
+    shots = view.config.get("stream.shots")
     if shots is not None and shots < _MANY_ROWS:
         raise MissingReading("task of a few thousand rows")
     return view("re-trained graft", "gap")

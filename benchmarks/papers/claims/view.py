@@ -33,7 +33,7 @@ class View:
     @property
     def learned(self) -> str:
         """The localizer whose regions the results call learned."""
-        return str(self.config.get("localizer", "learned_mask"))
+        return str(self.config.get("grafting.localizer", "learned_mask"))
 
     def __call__(
         self,

@@ -89,7 +89,7 @@ def compare(
         # What cannot be run has left nothing behind that would be in the way of what can.
         jobs = after_the_first([job for one in cells.values() for job in one.jobs])
         if jobs and engine is None:
-            pick_device(config.device)
+            pick_device(config.model.device)
         locks.push(partial(_drop_bare, [*cells, out]))
         for place, one in cells.items():
             if not alone:
@@ -123,7 +123,7 @@ def _joined(
 ) -> Comparison:
     """Sum up what is finished of all comparisons."""
     rows: dict[str, list[RunResult]] = {}
-    for name in config.strategies:
+    for name in config.comparison.strategies:
         for one in found:
             row = one.point.row(name)
             own = [cell for cell in one.results if cell.strategy == name]
@@ -140,15 +140,15 @@ def _joined(
     )
     if not cells:
         return Comparison(out, (), failed, None)
-    orders = orders_of(config) if config.orders != 1 else ()
+    orders = orders_of(config) if config.comparison.orders != 1 else ()
     sweep = {
         one.point.row(name): SweptValues(name, dict(one.point.values))
         for one in found
-        for name in one.point.config.strategies
+        for name in one.point.config.comparison.strategies
     }
     summary = summarize(
-        cells, failed, config=config.model_dump(mode="json"), started_by=started_by,
-        budget=found[0].budget, orders=orders, sweep=sweep if config.sweep else None,
+        cells, failed, config=config.values(), started_by=started_by,
+        budget=found[0].budget, orders=orders, sweep=sweep if config.comparison.sweep else None,
     )  # fmt: skip
     if orders:
         rows_by_name = {  # values are tuned for each order by itself

@@ -17,7 +17,7 @@ from cl_graft.data import TextTask
 from cl_graft.experiments import folders
 from cl_graft.experiments.comparison.tuning import Tuning, tune, with_values
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.config_tasks import data_seed_of, load_tasks
+from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
 from cl_graft.results.run_results import RunResult
 from cl_graft.runtime.progress import Progress, reported_as, silent
@@ -109,7 +109,11 @@ class Job:
     def _makes(self) -> str:
         """What a single task is run for."""
         own = self.config
-        return "dense" if self.strategy == "independent" else f"{own.localizer} {own.density}"
+        return (
+            "dense"
+            if self.strategy == "independent"
+            else f"{own.grafting.localizer} {own.grafting.density}"
+        )
 
 
 @dataclass(frozen=True)
@@ -169,7 +173,7 @@ class InTurn:
             if outcome is None:
                 tasks = None
                 if job.seed is not None:
-                    tasks = self.tasks[job.out, data_seed_of(job.config, job.seed)]
+                    tasks = self.tasks[job.out, job.config.stream.sample_seed(job.seed)]
                 outcome = attempt(job, progress=progress, stop=stop, cache=self.cache, tasks=tasks)
             if isinstance(outcome, Failed) and job.seed is None:
                 undecided[job.out, job.strategy] = outcome
@@ -250,7 +254,7 @@ def _run_ahead(
     job: Job, seed: int, place: int, tasks: Sequence[TextTask] | None, how: _How
 ) -> RunResult:
     """Run a single task, for what the cache keeps of it."""
-    stream = load_tasks(job.config, seed=seed) if tasks is None else tasks
+    stream = load_tasks(job.config.stream, seed=seed) if tasks is None else tasks
     return run(
         job.config,
         strategy=job.strategy,

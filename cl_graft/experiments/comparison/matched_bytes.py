@@ -50,15 +50,15 @@ def sizes_within(
     Raises:
         InputError: If none fits but bounds, or standalone grafts are asked for.
     """
-    if config.keep_standalone:
+    if config.grafting.keep_standalone:
         raise InputError("bytes_per_task counts no standalone grafts: leave keep_standalone out")
     widest = max(tasks, key=lambda task: task.num_classes)
     head = _head(widest, loaded, config)
-    length = config.max_length or max(task.max_length for task in tasks)
+    length = config.stream.max_length or max(task.max_length for task in tasks)
     shape = StreamShape(loaded.model, len(tasks), widest.num_classes, length)
     sizes: dict[str, Size] = {}
     unmet: dict[str, str] = {}
-    for name in config.strategies:
+    for name in config.comparison.strategies:
         try:
             sizes[name] = _size(find_strategy(name), budget, config, shape, head)
         except InputError as error:
@@ -73,7 +73,9 @@ def sized(config: ExperimentConfig, strategy: str, size: Size) -> ExperimentConf
     """Return the config under which a sized strategy is compared."""
     values = {} if size.value is None else {size.setting: size.value}
     own = with_values(config, find_strategy(strategy), values)
-    return own.model_copy(update={"tune": config.tune, "bytes_per_task": None})
+    return own.changed(
+        {"comparison.tune": config.comparison.tune, "comparison.bytes_per_task": None}
+    )
 
 
 def largest_within(budget: float, size: Callable[[int], float], *, least: int, most: int) -> int:
@@ -106,7 +108,7 @@ def _size(
     heads = count_bytes(head.state_dict())
     if not row.has_size:
         raise InputError(f"there is no size to set: it adds {row.adds}")
-    name, own = row.size_setting, config.strategy_settings.get(row.name, {})
+    name, own = row.size_setting, config.comparison.strategy_settings.get(row.name, {})
     if not name or own.get(name):
         value, within = int(own.get(name, 0)), int(row.task_bytes(shape, own)) + heads
         if within > budget:
@@ -134,9 +136,9 @@ def _density(row: Method, budget: int, shape: StreamShape, head: nn.Module) -> S
         return entry.indices + entry.values + entry.head + beside
 
     value = largest_within(budget, size, least=1, most=total)
-    return Size("density", value / total, size(value))
+    return Size("grafting.density", value / total, size(value))
 
 
 def _head(task: TextTask, loaded: Loaded, config: ExperimentConfig) -> nn.Module:
-    tokens = tokenize_labels(task, loaded.tokenizer, config.family)
+    tokens = tokenize_labels(task, loaded.tokenizer, config.model.family)
     return make_head(loaded.model, classes=task.num_classes, label_token_ids=tokens, seed=0)

@@ -50,14 +50,14 @@ def with_tasks_ahead(jobs: Sequence[Job], tasks: int) -> list[Job]:
             if strategy := _strategy(row, own):
                 kind: _Kind = (job.seed, strategy, "", 0.0)
                 if strategy == _RANKED:
-                    kind = (job.seed, strategy, own.localizer, own.density)
+                    kind = (job.seed, strategy, own.grafting.localizer, own.grafting.density)
                 if kind not in ahead:
                     dense = _dense_runs(ahead, job.seed)
                     ahead[kind] = [
                         replace(
                             job,
                             strategy=strategy,
-                            config=own.model_copy(update={"tune": False}),
+                            config=own.changed({"comparison.tune": False}),
                             ahead=task,
                             needs=_names(dense[task : task + 1]),
                         )
@@ -86,7 +86,9 @@ def after_the_first(jobs: Sequence[Job]) -> list[Job]:
     ordered: list[Job] = []
     for job in jobs:
         if job.ahead is not None:
-            made = first.setdefault((job.strategy, job.seed, job.config.tasks[job.ahead]), job.name)
+            made = first.setdefault(
+                (job.strategy, job.seed, job.config.stream.tasks[job.ahead]), job.name
+            )
             job = replace(job, needs=job.needs | ({made} - {job.name}))
         ordered.append(job)
     return ordered
@@ -96,11 +98,13 @@ def _strategy(row: Method, config: ExperimentConfig) -> str:
     """Return the strategy that makes what a task of this one needs; empty if that is little."""
     if not row.has_regions:
         return ""
-    localizer = find_localizer(config.localizer)
+    localizer = find_localizer(config.grafting.localizer)
     if not localizer.needs_dense_run:
         return ""
-    grows = config.mode == "prefix" and config.refill
-    on_candidates = config.mask_candidates is not None and localizer.score_candidates is not None
+    grows = config.grafting.mode == "prefix" and config.grafting.avoid_owned
+    on_candidates = (
+        config.grafting.mask_candidates is not None and localizer.score_candidates is not None
+    )
     return _DENSE if grows and on_candidates else _RANKED
 
 

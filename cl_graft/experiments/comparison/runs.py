@@ -17,7 +17,7 @@ from cl_graft.experiments.comparison.matched_bytes import sized, sizes_within
 from cl_graft.experiments.comparison.parallel_localization import with_tasks_ahead
 from cl_graft.experiments.comparison.sweep import Point
 from cl_graft.experiments.comparison.tuning import stored_tuning
-from cl_graft.experiments.config_tasks import check_tasks, data_seed_of, load_tasks
+from cl_graft.experiments.config_tasks import check_tasks, load_tasks
 from cl_graft.experiments.setup import check_strategy
 from cl_graft.models import Loaded
 from cl_graft.reporting.summary import summarize, write_summary
@@ -74,7 +74,7 @@ class Cells:
             summary = summarize(
                 results,
                 self.failed,
-                config=config.model_dump(mode="json"),
+                config=config.values(),
                 started_by=self.started_by,
                 budget=self.budget,
             )
@@ -85,7 +85,7 @@ class Cells:
     def results(self) -> list[RunResult]:
         """The finished runs, in the order of the config."""
         config = self.point.config
-        cells = itertools.product(config.strategies, config.seeds)
+        cells = itertools.product(config.comparison.strategies, config.comparison.seeds)
         return [self.done[cell] for cell in cells if cell in self.done]
 
 
@@ -107,32 +107,32 @@ def find_cells(
     """
     config = point.config
     folders.check_out(out, config)
-    seeds = {data_seed_of(config, seed): seed for seed in config.seeds}
+    seeds = {config.stream.sample_seed(seed): seed for seed in config.comparison.seeds}
     # For every data seed at once: whatever is wrong with the data is said now.
-    tasks = {data_seed: load_tasks(config, seed=seed) for data_seed, seed in seeds.items()}
+    tasks = {data_seed: load_tasks(config.stream, seed=seed) for data_seed, seed in seeds.items()}
 
     @functools.cache
     def base() -> Loaded:
         """Load the base model, for strategies that can all run."""
-        for strategy in config.strategies:
+        for strategy in config.comparison.strategies:
             check_strategy(find_strategy(strategy), config)
-        return load_base_model(config)
+        return load_base_model(config.model)
 
     budget: Budget | None = None
-    if config.bytes_per_task is not None:
+    if config.comparison.bytes_per_task is not None:
         sizes, unmet = sizes_within(
-            config.bytes_per_task, config, base(), next(iter(tasks.values()))
+            config.comparison.bytes_per_task, config, base(), next(iter(tasks.values()))
         )
-        budget = Budget(config.bytes_per_task, sizes, unmet)
+        budget = Budget(config.comparison.bytes_per_task, sizes, unmet)
     own = {
         name: sized(config, name, budget.sizes[name] if budget else Size())
-        for name in config.strategies
+        for name in config.comparison.strategies
         if not budget or name in budget.sizes
     }
     tuned = {name: stored_tuning(settings, name, out=out) for name, settings in own.items()}
     done: dict[tuple[str, int], RunResult] = {}
     jobs: list[Job] = []
-    for seed, (strategy, settings) in itertools.product(config.seeds, own.items()):
+    for seed, (strategy, settings) in itertools.product(config.comparison.seeds, own.items()):
         cell = Job(strategy, seed, settings, out, started_by, cache=cache, point=point.told)
         choice = tuned[strategy]
         if choice is None:
@@ -140,15 +140,15 @@ def find_cells(
             cell = replace(cell, needs=frozenset({to_choose.name}))
             jobs += [cell] if to_choose in jobs else [to_choose, cell]
         elif result := folders.finished(cell.folder, chosen_config(settings, strategy, choice)):
-            _same_data(result, tasks[data_seed_of(config, seed)])
+            _same_data(result, tasks[config.stream.sample_seed(seed)])
             done[strategy, seed] = result
         else:
             jobs.append(cell)
-    if ahead and config.scenario == "task":
+    if ahead and config.stream.scenario == "task":
         jobs = with_tasks_ahead(jobs, tasks=len(next(iter(tasks.values()))))
     if jobs:
         for stream in tasks.values():
-            check_tasks(stream, base(), config)
+            check_tasks(stream, base(), config.stream)
     return Cells(point, out, started_by, tasks, budget, jobs, done)
 
 

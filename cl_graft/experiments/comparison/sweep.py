@@ -11,10 +11,10 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cl_graft.errors import InputError, nearest
-from cl_graft.experiments.config import REGION_FIELDS, ExperimentConfig, config_from
+from cl_graft.experiments.config import ExperimentConfig, config_from, put_
+from cl_graft.experiments.config_parts import sweepable
 from cl_graft.results.stored_runs import swept_values
 from cl_graft.runtime.seeding import permutation
 from cl_graft.strategies.method import Method, Value
@@ -35,7 +35,7 @@ class Point:
 
     Attributes:
         config: Its settings.
-        values: What was set for it, by the name of a field, or of a strategy and its setting.
+        values: What was set for it, by the name of a setting as tables show it.
         order: The place of its order among those that are compared; None where there is one.
         name: Of its folder; empty for the only one that a config makes.
     """
@@ -69,10 +69,10 @@ def orders_of(config: ExperimentConfig) -> list[list[str]]:
     Raises:
         InputError: If there are not as many, or too many for all of them.
     """
-    tasks = config.tasks
+    tasks = config.stream.tasks
     there_are = math.factorial(len(tasks))
-    wanted = there_are if config.orders == "all" else config.orders
-    if config.orders == "all" and there_are > _MOST:
+    wanted = there_are if config.comparison.orders == "all" else config.comparison.orders
+    if config.comparison.orders == "all" and there_are > _MOST:
         raise InputError(
             f"{len(tasks)} tasks have {there_are:,} orders: say how many of them, such as orders: 6"
         )
@@ -96,17 +96,22 @@ def points_of(config: ExperimentConfig) -> list[Point]:
     Raises:
         InputError: If there are not as many orders, or a value of the sweep cannot be used.
     """
-    orders = list(enumerate(orders_of(config))) if config.orders != 1 else [(None, config.tasks)]
+    orders = (
+        list(enumerate(orders_of(config)))
+        if config.comparison.orders != 1
+        else [(None, config.stream.tasks)]
+    )
     points: list[Point] = []
     for values, strategies in _swept(config):
         for order, tasks in orders:
-            point = _config_at(config, values)
-            point = point.model_copy(update={"tasks": list(tasks), "strategies": strategies})
+            point = _config_at(config, values).changed(
+                {"stream.tasks": list(tasks), "comparison.strategies": strategies}
+            )
             # As the config reads them: 1e-3 may have come as text.
-            known = {name: _value_in(point, name) for name in values}
+            known = {_shown(name): _value_in(point, name) for name in values}
             parts = [f"{name}={_spelled(value)}" for name, value in known.items()]
             parts += [] if order is None else [f"{_ORDER}{order}"]
-            name = ",".join(parts) or (_UNSWEPT if config.sweep else "")
+            name = ",".join(parts) or (_UNSWEPT if config.comparison.sweep else "")
             points.append(Point(point, known, order, name))
     names = [point.name for point in points]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
@@ -118,24 +123,25 @@ def _swept(config: ExperimentConfig) -> Iterator[tuple[dict[str, Value | None], 
     """Yield the values to set, with the strategies that they concern."""
     _check_names(config)
     found: dict[tuple[tuple[str, Value | None], ...], list[str]] = {}
-    for strategy in config.strategies:
+    for strategy in config.comparison.strategies:
         row = find_strategy(strategy)
-        names = [name for name in config.sweep if _concerns(name, row)]
-        for values in itertools.product(*(config.sweep[name] for name in names)):
+        names = [name for name in config.comparison.sweep if _concerns(name, row)]
+        for values in itertools.product(*(config.comparison.sweep[name] for name in names)):
             found.setdefault(tuple(zip(names, values, strict=True)), []).append(strategy)
     for values, strategies in found.items():
         yield dict(values), strategies
 
 
 def _check_names(config: ExperimentConfig) -> None:
-    rows = [find_strategy(name) for name in config.strategies]
-    for name in config.sweep:
+    rows = [find_strategy(name) for name in config.comparison.strategies]
+    for name in config.comparison.sweep:
         concerned = [row for row in rows if _concerns(name, row)]
         if not concerned:
-            names = ", ".join(config.strategies)
+            names = ", ".join(config.comparison.strategies)
             raise InputError(f"sweep: {name} changes nothing about {names}")
-        setting = name.rpartition(".")[-1]
-        if config.tune and (tuned := [row.name for row in concerned if setting in row.grid]):
+        setting = name if name in sweepable() else name.rpartition(".")[-1]
+        tuned = [row.name for row in concerned if setting in row.grid]
+        if config.comparison.tune and tuned:
             raise InputError(
                 f"sweep and tune would both choose {name} of {', '.join(tuned)}: leave one out"
             )
@@ -143,38 +149,38 @@ def _check_names(config: ExperimentConfig) -> None:
 
 def _concerns(name: str, row: Method) -> bool:
     """Return whether a swept value changes anything about a strategy."""
-    owner, dot, setting = name.rpartition(".")
-    if dot:
+    owner, _, setting = name.rpartition(".")
+    if name not in sweepable():
         known = [own.name for own in find_strategy(owner).settings]
         if setting not in known:
             raise InputError(
                 f"sweep: {owner} has no setting {setting!r}: {nearest(setting, known)}"
             )
         return row.name == owner
-    return name not in row.fixed_config and (name not in REGION_FIELDS or row.has_regions)
+    return name not in row.fixed_config and (owner != "grafting" or row.has_regions)
 
 
 def _config_at(config: ExperimentConfig, values: Mapping[str, Value | None]) -> ExperimentConfig:
-    alone = {"sweep": {}, "orders": 1}
-    if not values:
-        return config.model_copy(update=alone)
-    settings: dict[str, Any] = config.model_dump() | alone
+    settings = config.changed({"comparison.sweep": {}, "comparison.orders": 1}).values()
     for name, value in values.items():
-        owner, dot, setting = name.rpartition(".")
-        if dot:
-            settings["strategy_settings"] = {
-                **settings["strategy_settings"],
-                owner: {**settings["strategy_settings"].get(owner, {}), setting: value},
-            }
-        else:
-            settings[name] = value
+        own = name if name in sweepable() else f"comparison.strategy_settings.{name}"
+        put_(settings, own, value)
     source = "sweep of " + ", ".join(f"{name}={value}" for name, value in values.items())
     return config_from(settings, source=source)
 
 
 def _value_in(config: ExperimentConfig, name: str) -> Value | None:
-    owner, dot, setting = name.rpartition(".")
-    return config.strategy_settings[owner][setting] if dot else getattr(config, name)
+    owner, _, setting = name.rpartition(".")
+    if name in sweepable():
+        return getattr(getattr(config, owner), setting)
+    return config.comparison.strategy_settings[owner][setting]
+
+
+def _shown(name: str) -> str:
+    """Return a setting's name without its part, where no other part has one of that name."""
+    short = name.rpartition(".")[-1]
+    alike = [known for known in sweepable() if known.rpartition(".")[-1] == short]
+    return short if alike == [name] else name
 
 
 def _spelled(value: Value | None) -> str:

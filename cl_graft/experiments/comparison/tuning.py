@@ -21,6 +21,7 @@ from cl_graft.errors import BankError, DivergedError, InputError
 from cl_graft.experiments import folders
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.old_configs import MOVED
 from cl_graft.experiments.run import run
 from cl_graft.runtime.progress import Progress, reported_as, silent
 from cl_graft.runtime.signals import Stop
@@ -91,10 +92,12 @@ def with_values(
     known = {setting.name for setting in row.settings}
     own = {name: value for name, value in values.items() if name in known}
     fields: dict[str, Any] = {n: value for n, value in values.items() if n not in known}
-    settings = dict(config.strategy_settings)
+    settings = dict(config.comparison.strategy_settings)
     if own:
         settings[row.name] = {**settings.get(row.name, {}), **own}
-    return config.model_copy(update={**fields, "strategy_settings": settings, "tune": False})
+    return config.changed(
+        {**fields, "comparison.strategy_settings": settings, "comparison.tune": False}
+    )
 
 
 def on_dev(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
@@ -149,8 +152,8 @@ def tune(
     if found is not None:
         return found
     row, folder = find_strategy(strategy), _folder(out, strategy)
-    grid, candidates = candidates_of(row, config.strategy_settings.get(strategy, {}))
-    tasks = on_dev(load_tasks(config, seed=TUNING_SEED))
+    grid, candidates = candidates_of(row, config.comparison.strategy_settings.get(strategy, {}))
+    tasks = on_dev(load_tasks(config.stream, seed=TUNING_SEED))
     scores: list[float | None] = []
     for values in candidates:
         name = _name(values)
@@ -198,8 +201,8 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
         BankError: If it is altered, or a newer package wrote it.
     """
     out = Path(out)
-    own = config.strategy_settings.get(strategy, {})
-    if not config.tune or not candidates_of(find_strategy(strategy), own)[1]:
+    own = config.comparison.strategy_settings.get(strategy, {})
+    if not config.comparison.tune or not candidates_of(find_strategy(strategy), own)[1]:
         return Tuning()
     path = _folder(out, strategy) / _CHOSEN
     if not path.is_file():
@@ -207,7 +210,8 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
     try:
         values = load_with_checksum(path.read_bytes(), name=str(path))
         check_json(values, format=_FORMAT, name=str(path))
-        return Tuning(**{name: values[name] for name in ("grid", "tasks", "scores", "chosen")})
+        chosen = {MOVED.get(name, name): value for name, value in values["chosen"].items()}
+        return Tuning(values["grid"], values["tasks"], values["scores"], chosen)
     except BankError:
         raise
     except (ValueError, KeyError) as error:
@@ -216,8 +220,12 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
 
 def runs_to_choose(config: ExperimentConfig) -> int:
     """Return how many runs of two tasks a comparison makes to choose values."""
-    own = config.strategy_settings
-    rows = [find_strategy(name) for name in config.strategies] if config.tune else []
+    own = config.comparison.strategy_settings
+    rows = (
+        [find_strategy(name) for name in config.comparison.strategies]
+        if config.comparison.tune
+        else []
+    )
     return sum(len(candidates_of(row, own.get(row.name, {}))[1]) for row in rows)
 
 

@@ -81,8 +81,8 @@ def test_other_label_words_and_another_model_config_have_outcomes_of_their_own(t
     (other / "config.json").write_text(json.dumps({**config, "hidden_dropout_prob": 0.0}))
 
     def hits(model, words) -> int:
-        sets = ["family=masked_lm", "tasks=reviews", "shots=null"]
-        sets += [f"task_settings.reviews.label_names={json.dumps(words)}"]
+        sets = ["model.family=masked_lm", "stream.tasks=reviews", "stream.shots=null"]
+        sets += [f"stream.task_settings.reviews.label_names={json.dumps(words)}"]
         bench = smoke_bench("table1", model, tmp_path / "cache", *sets, data=reviews.parent)
         bench.dense(0)
         return bench._cache.hits["dense"]
@@ -95,7 +95,7 @@ def test_other_label_words_and_another_model_config_have_outcomes_of_their_own(t
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_task_in_fp16_is_localized_with_a_loss_scale(precision, tiny_bert, tmp_path):
-    bench = smoke_bench("table1", tiny_bert, tmp_path, f"precision={precision}")
+    bench = smoke_bench("table1", tiny_bert, tmp_path, f"model.precision={precision}")
     run, task = bench.dense(0), bench.problem(0)
     with bench.posed(0, "learned_mask", run, task) as inputs:
         assert (inputs.loss_scale > 1) == (precision == "fp16")

@@ -14,6 +14,8 @@ from papers.readings import Reading, summarize
 from papers.stored import Stored, read_stored, store
 
 from cl_graft.errors import InputError
+from cl_graft.experiments.config import dotted
+from cl_graft.experiments.old_configs import MOVED
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -149,13 +151,14 @@ def test_the_pages_are_what_the_stored_results_say():
 def test_a_stored_result_was_run_with_what_its_command_asks_for_now(file):
     stored = json.loads(file.read_text())
     words = shlex.split(stored["command"])
-    sets = [value for word, value in pairwise(words) if word == "--set"]
+    given = [value.partition("=") for word, value in pairwise(words) if word == "--set"]
+    sets = [f"{MOVED.get(name, name)}={value}" for name, _, value in given]
     config = experiment_config(EXPERIMENTS[stored["experiment"]], stored["scale"], sets=sets)
-    asked = _without_unset(config.model_dump(mode="json"))
+    asked = _without_unset(dotted(config.values()))
     others = {
         name: (value, asked.get(name))
-        for name, value in _without_unset(stored["config"]).items()
-        if name != "data" and value != asked.get(name)
+        for name, value in _without_unset(read_stored(file).config).items()
+        if name != "stream.data" and value != asked.get(name)
     }
     assert others == {}
 
@@ -164,13 +167,13 @@ def _without_unset(config):
     """Leave settings of tasks out that are not set: older results do not name younger ones."""
     settings = {
         task: {name: value for name, value in own.items() if value is not None}
-        for task, own in config["task_settings"].items()
+        for task, own in config["stream.task_settings"].items()
     }
-    return {**config, "task_settings": settings}
+    return {**config, "stream.task_settings": settings}
 
 
 def test_stored_results_name_no_folder_of_the_machine():
     for file in (RESULTS / "laboratory").glob("*.json"):
         result = read_stored(file)
-        assert "/" not in result.config["model"], file
+        assert "/" not in result.config["model.name"], file
         assert "/" not in result.command.removeprefix("python benchmarks/"), file

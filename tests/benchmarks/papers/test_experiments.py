@@ -34,7 +34,9 @@ def test_an_experiment_runs_at_smoke_scale_and_leaves_json_table_and_picture(
     experiment = EXPERIMENTS[name]
     model = tiny_gpt2 if experiment.settings.get("family") == "causal_lm" else tiny_bert
     seeds = [0, 1, 2] if experiment.conclude is not None else [0]
-    outcome = run_experiment(name, out=folder, scale="smoke", seeds=seeds, sets=[f"model={model}"])
+    outcome = run_experiment(
+        name, out=folder, scale="smoke", seeds=seeds, sets=[f"model.name={model}"]
+    )
     stored = json.loads((outcome.folder / "results.json").read_text())
     assert stored["rows"]
     assert stored["source"] == experiment.source
@@ -54,7 +56,11 @@ def test_an_experiment_runs_at_smoke_scale_and_leaves_json_table_and_picture(
 
 @pytest.mark.parametrize("name", ["table1", "table7", "fig8"])
 def test_an_experiment_asks_by_prompts(name, tiny_bert, tmp_path):
-    sets = [f"model={tiny_bert}", "family=masked_lm", "tasks=[sentiment, paraphrase]"]
+    sets = [
+        f"model.name={tiny_bert}",
+        "model.family=masked_lm",
+        "stream.tasks=[sentiment, paraphrase]",
+    ]
     outcome = run_experiment(name, out=tmp_path, scale="smoke", sets=sets)
     assert all(math.isfinite(row.mean) for row in outcome.rows)
     assert "with prompts" in read_stored(outcome.folder / "results.json").setting
@@ -63,13 +69,25 @@ def test_an_experiment_asks_by_prompts(name, tiny_bert, tmp_path):
 @pytest.mark.parametrize("name", ["table1", "table7", "fig5", "fig8", "region_rates", "sam_fig3"])
 def test_an_experiment_runs_by_the_papers_settings_at_small_sizes(name, tiny_roberta, tmp_path):
     sets = [
-        *("tasks=[sentiment, paraphrase]", "shots=8", "steps=3", "max_test=12", "mask_steps=2"),
-        *("mask_batch=16", "max_length=24", "density=0.01", "device=cpu", f"model={tiny_roberta}"),
+        *(
+            "stream.tasks=[sentiment, paraphrase]",
+            "stream.shots=8",
+            "fine_tuning.steps=3",
+            "stream.max_test=12",
+            "grafting.mask_steps=2",
+        ),
+        *(
+            "grafting.mask_batch=16",
+            "stream.max_length=24",
+            "grafting.density=0.01",
+            "model.device=cpu",
+            f"model.name={tiny_roberta}",
+        ),
     ]
     outcome = run_experiment(name, out=tmp_path, scale="paper", seeds=[0], sets=sets)
     assert all(math.isfinite(row.mean) for row in outcome.rows)
     config = json.loads((outcome.folder / "results.json").read_text())["config"]
-    assert (config["family"], config["grid"]) == (
+    assert (config["model"]["family"], config["training"]["grid"]) == (
         ("encoder", False) if name == "sam_fig3" else ("masked_lm", True)
     )
 
@@ -85,7 +103,7 @@ def test_regions_of_several_tasks_follow_the_published_mask(
         return paper_mask(problem, base_density=base_density, **more)
 
     monkeypatch.setattr("papers.multitask.paper_mask", counted)
-    sets = [f"model={tiny_bert}", "localizer=paper_mask", "density=0.01"]
+    sets = [f"model.name={tiny_bert}", "grafting.localizer=paper_mask", "grafting.density=0.01"]
     outcome = run_experiment(name, out=tmp_path, scale="smoke", sets=sets)
     assert bases == pytest.approx([base] * 3)
     assert sum(row.measure == "overlap" for row in outcome.rows) == 9
@@ -94,10 +112,10 @@ def test_regions_of_several_tasks_follow_the_published_mask(
 @pytest.mark.parametrize(
     ("name", "sets", "seeds", "said"),
     [
-        ("table1", ["region_dropout=false"], [0], "region_dropout is a setting of streams"),
-        ("table1", ["scenario=class"], [0], "scenario is a setting of streams"),
+        ("table1", ["grafting.dropout=false"], [0], "dropout is a setting of streams"),
+        ("table1", ["stream.scenario=class"], [0], "scenario is a setting of streams"),
         ("sam_table5", [], [0], "sam_table5 tests cells against chance, of which 1 say nothing"),
-        ("fig7c", ["tasks=sentiment"], [0], "sentiment alone: .* ask a second task"),
+        ("fig7c", ["stream.tasks=sentiment"], [0], "sentiment alone: .* ask a second task"),
     ],
 )
 def test_what_cannot_be_read_or_compared_is_refused_before_anything_is_trained(
@@ -106,7 +124,7 @@ def test_what_cannot_be_read_or_compared_is_refused_before_anything_is_trained(
     monkeypatch.setattr("papers.bench.fine_tune_task", None)
     chosen = {"out": tmp_path, "scale": "smoke", "seeds": seeds}
     with pytest.raises(InputError, match=said):
-        run_experiment(name, sets=[f"model={tiny_bert}", *sets], **chosen)
+        run_experiment(name, sets=[f"model.name={tiny_bert}", *sets], **chosen)
 
 
 @pytest.mark.parametrize("name", ["table7", "sam_table1"])
@@ -116,11 +134,13 @@ def test_that_a_package_is_missing_is_said_before_anything_is_trained(
     monkeypatch.setattr("papers.bench.fine_tune_task", None)
     monkeypatch.setattr("papers.peers.find_spec", lambda name: None)
     with pytest.raises(InputError, match="LoRA needs the package peft"):
-        run_experiment(name, out=tmp_path, scale="smoke", sets=[f"model={tiny_bert}"], seeds=[0])
+        run_experiment(
+            name, out=tmp_path, scale="smoke", sets=[f"model.name={tiny_bert}"], seeds=[0]
+        )
 
 
 def test_only_some_localizers_start_from_a_base(tiny_bert, tmp_path):
-    sets = [f"model={tiny_bert}", "localizer=fish"]
+    sets = [f"model.name={tiny_bert}", "grafting.localizer=fish"]
     with pytest.raises(InputError, match="fish does not start from a γ_base"):
         run_experiment("fig11", out=tmp_path, scale="smoke", sets=sets)
 
@@ -146,9 +166,9 @@ def similarities(tmp_path):
 
 
 def test_a_regression_is_learned_and_scored_by_correlation(similarities, tmp_path, tiny_bert):
-    sets = ["tasks=stsb", "shots=60", "steps=60", "max_test=null"]
+    sets = ["stream.tasks=stsb", "stream.shots=60", "fine_tuning.steps=60", "stream.max_test=null"]
     chosen = {"out": tmp_path / "out", "scale": "smoke", "data": similarities}
-    chosen["sets"] = [f"model={tiny_bert}", *sets]
+    chosen["sets"] = [f"model.name={tiny_bert}", *sets]
     found = run_experiment("sam_table2", seeds=[0], **chosen)
     scores = {row.method: row.mean for row in found.rows}
     assert all(-1 <= score <= 1 for score in scores.values())
@@ -163,7 +183,7 @@ def test_a_regression_is_learned_and_scored_by_correlation(similarities, tmp_pat
 def test_cells_that_are_done_are_not_run_again_and_other_settings_or_versions_are_refused(
     folder, tiny_bert, monkeypatch
 ):
-    chosen = {"out": folder, "scale": "smoke", "sets": [f"model={tiny_bert}"]}
+    chosen = {"out": folder, "scale": "smoke", "sets": [f"model.name={tiny_bert}"]}
     first = run_experiment("sam_table4", seeds=[0], **chosen)
     monkeypatch.setattr("papers.run.Bench", None)
     again = run_experiment("sam_table4", seeds=[0], **chosen)
@@ -173,7 +193,9 @@ def test_cells_that_are_done_are_not_run_again_and_other_settings_or_versions_ar
     with pytest.raises(TypeError, match="'NoneType' object is not callable"):
         run_experiment("sam_table4", seeds=[1], **chosen)  # cell 0 is not taken for cell 1
     with pytest.raises(InputError, match="other settings"):
-        run_experiment("sam_table4", seeds=[0], **{**chosen, "sets": [*chosen["sets"], "steps=5"]})
+        run_experiment(
+            "sam_table4", seeds=[0], **{**chosen, "sets": [*chosen["sets"], "fine_tuning.steps=5"]}
+        )
     monkeypatch.setattr("cl_graft.__version__", "9.9.9")
     with pytest.raises(InputError, match="another version of cl_graft"):
         run_experiment("sam_table4", seeds=[0], **chosen)
@@ -182,7 +204,12 @@ def test_cells_that_are_done_are_not_run_again_and_other_settings_or_versions_ar
 def test_what_concludes_on_the_cells_of_another_experiment_does_not_run_them_again(
     folder, tiny_bert, monkeypatch
 ):
-    chosen = {"out": folder, "scale": "smoke", "sets": [f"model={tiny_bert}"], "seeds": [0, 1, 2]}
+    chosen = {
+        "out": folder,
+        "scale": "smoke",
+        "sets": [f"model.name={tiny_bert}"],
+        "seeds": [0, 1, 2],
+    }
     first = run_experiment("sam_table5", **chosen)
     assert {row.measure for row in first.rows} == {
         "score",
@@ -211,13 +238,13 @@ def test_what_concludes_on_the_cells_of_another_experiment_does_not_run_them_aga
 @pytest.mark.parametrize(
     ("experiment", "setting", "told"),
     [
-        ("fig15", "localizer=path_integral", "dense run"),
-        ("fig8", "localizer=path_integral", "dense run"),
-        ("table2", "density=auto", "number"),
+        ("fig15", "grafting.localizer=path_integral", "dense run"),
+        ("fig8", "grafting.localizer=path_integral", "dense run"),
+        ("table2", "grafting.density=auto", "number"),
     ],
 )
 def test_an_experiment_says_what_it_cannot_localize(experiment, setting, told, tiny_bert, tmp_path):
-    sets = [f'model="{tiny_bert}"', setting]
+    sets = [f'model.name="{tiny_bert}"', setting]
     with pytest.raises(InputError, match=told):
         run_experiment(experiment, out=tmp_path, scale="smoke", sets=sets)
 
@@ -233,21 +260,33 @@ def test_unknown_names_are_answered_with_the_nearest_one(tmp_path):
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_settings_of_every_scale_are_a_config(name, scale):
     config = experiment_config(EXPERIMENTS[name], scale)
-    assert config.tasks
+    assert config.stream.tasks
     if scale == "paper" and name.startswith("table") and name not in ("table5", "table9"):
-        assert (config.shots, config.density, config.mask_steps) == (4096, 1e-4, 100)
+        assert (config.stream.shots, config.grafting.density, config.grafting.mask_steps) == (
+            4096,
+            1e-4,
+            100,
+        )
     if scale == "paper" and name == "fig5":
-        assert (config.shots, config.seeds, config.grid) == (4096, [0], True)
+        assert (config.stream.shots, config.comparison.seeds, config.training.grid) == (
+            4096,
+            [0],
+            True,
+        )
     if scale == "paper" and name.startswith("sam_"):
-        assert (config.shots, config.density, config.steps) == (None, 0.005, 20_000)
-    if scale == "paper" and config.family == "causal_lm":
-        assert (config.model, config.max_length) == ("gpt2", 256)
+        assert (config.stream.shots, config.grafting.density, config.fine_tuning.steps) == (
+            None,
+            0.005,
+            20_000,
+        )
+    if scale == "paper" and config.model.family == "causal_lm":
+        assert (config.model, config.stream.max_length) == ("gpt2", 256)
     elif scale == "paper":
-        assert config.max_length is None  # that of the tasks
+        assert config.stream.max_length is None  # that of the tasks
 
 
 def test_stored_results_become_pages_and_pictures_by_one_command(tiny_bert, tmp_path):
-    chosen = {"out": tmp_path / "out", "scale": "smoke", "sets": [f"model={tiny_bert}"]}
+    chosen = {"out": tmp_path / "out", "scale": "smoke", "sets": [f"model.name={tiny_bert}"]}
     run_experiment("sam_table4", seeds=[0], **chosen)
     places = ["--store", chosen["out"], "--results", tmp_path / "kept", "--docs", tmp_path / "docs"]
     run_script("paper_pages.py", *places)
@@ -262,9 +301,9 @@ def test_the_real_data_has_rows_enough_for_every_experiment_on_a_cpu(data_dir):
     tasks: dict[int | None, set[str]] = {}
     for experiment in EXPERIMENTS.values():
         config = experiment_config(experiment, "cpu")
-        tasks.setdefault(config.shots, set()).update(config.tasks)
+        tasks.setdefault(config.stream.shots, set()).update(config.stream.tasks)
     for shots, names in tasks.items():
-        asked = [f"tasks={json.dumps(sorted(names))}", f"shots={json.dumps(shots)}"]
+        asked = [f"stream.tasks={json.dumps(sorted(names))}", f"stream.shots={json.dumps(shots)}"]
         config = experiment_config(EXPERIMENTS["table1"], "cpu", data=data_dir, sets=asked)
-        loaded = load_tasks(config, seed=0, regressions=True)
+        loaded = load_tasks(config.stream, seed=0, regressions=True)
         assert all(task.train and task.dev and task.test for task in loaded)

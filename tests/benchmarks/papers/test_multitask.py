@@ -18,7 +18,7 @@ from cl_graft.metrics.loss import task_loss
 def test_purifying_a_union_lowers_its_tasks_losses_and_moves_nothing_else(
     optimizer, lr, tiny_bert, tmp_path
 ):
-    sets = [f"dense_optimizer={optimizer}", f"lr={lr}", "steps=30"]
+    sets = [f"fine_tuning.optimizer={optimizer}", f"fine_tuning.lr={lr}", "fine_tuning.steps=30"]
     bench = smoke_bench("fig8", tiny_bert, tmp_path, *sets)
     schedule, run, heads = _learn_all(bench)
     labels = [0, 1]
@@ -46,7 +46,14 @@ def test_purifying_a_union_lowers_its_tasks_losses_and_moves_nothing_else(
 
 
 def test_a_joint_model_is_chosen_by_its_mean_score_on_dev(tiny_bert, tmp_path):
-    bench = smoke_bench("fig13", tiny_bert, tmp_path, "grid=true", "steps=12", "max_dev=null")
+    bench = smoke_bench(
+        "fig13",
+        tiny_bert,
+        tmp_path,
+        "training.grid=true",
+        "fine_tuning.steps=12",
+        "stream.max_dev=null",
+    )
     chosen, run, _ = _learn_all(bench)
     dev = {}
     for schedule in bench.schedules(0):

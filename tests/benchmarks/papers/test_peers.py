@@ -99,7 +99,9 @@ def test_joint_models_and_peers_are_trained_once(name, tiny_bert, tmp_path, monk
 def test_sams_methods_that_train_few_parameters_are_all_trained_one_way(
     tiny_bert, tmp_path, monkeypatch
 ):
-    bench = smoke_bench("sam_table1", tiny_bert, tmp_path, "region_lr=0.003", "weight_decay=0.02")
+    bench = smoke_bench(
+        "sam_table1", tiny_bert, tmp_path, "grafting.lr=0.003", "fine_tuning.weight_decay=0.02"
+    )
     seen = []
 
     def watched(*given, settings, phase="dense fine-tuning", **more):

@@ -15,13 +15,13 @@ from cl_graft.training.region_training import train_region
 
 def test_retraining_takes_batches_of_similar_length_where_the_schedule_says_so(tiny_bert, tmp_path):
     def padding(grouped):
-        sets = [f"group_by_length={grouped}", "shots=16", "max_length=64"]
+        sets = [f"fine_tuning.group_by_length={grouped}", "stream.shots=16", "stream.max_length=64"]
         bench = smoke_bench("table1", tiny_bert, tmp_path / grouped, *sets)
         task = bench.problem(0)
         widths = []
 
         def watched(inputs):
-            if inputs.shape[0] == bench.config.batch_size and torch.is_grad_enabled():
+            if inputs.shape[0] == bench.config.fine_tuning.batch_size and torch.is_grad_enabled():
                 widths.append(int((inputs[:, 1] != 0).any(0).sum()))  # what is not padding
             return task.forward(inputs)
 
@@ -69,7 +69,12 @@ def test_a_rate_at_which_a_region_diverges_is_passed_over(tiny_bert, tmp_path, m
 
 
 def test_a_grid_has_dev_choose_the_rate_of_a_region(tiny_bert, tmp_path):
-    sets = ["grid=true", "steps=40", "density=0.05", "max_dev=null"]
+    sets = [
+        "training.grid=true",
+        "fine_tuning.steps=40",
+        "grafting.density=0.05",
+        "stream.max_dev=null",
+    ]
     bench = smoke_bench("table1", tiny_bert, tmp_path, *sets)
     region = bench.biases(0)
 

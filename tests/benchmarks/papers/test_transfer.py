@@ -21,8 +21,8 @@ def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(
             place.parent.mkdir(parents=True, exist_ok=True)
             lines = [json.dumps({"text": text, "label": label}) for text, label in sorted(some)]
             place.write_text("\n".join(lines))
-    sets = ["tasks=first,second", "shots=null", "max_test=null"]
-    sets += [f"task_settings.{task}.label_names={list(own)}" for task, own in names.items()]
+    sets = ["stream.tasks=first,second", "stream.shots=null", "stream.max_test=null"]
+    sets += [f"stream.task_settings.{task}.label_names={list(own)}" for task, own in names.items()]
     bench = smoke_bench("table3", tiny_bert, tmp_path / "cache", *sets, data=tmp_path / "data")
     run = bench.dense(0, steps=100, lr=0.3)
     with bench.carrying(0, bench.cut(run, Region.full(bench.layout)), run.head):
@@ -33,7 +33,7 @@ def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(
 
 
 def test_the_near_pair_is_asked_once(tiny_bert, tmp_path):
-    bench = smoke_bench("fig7", tiny_bert, tmp_path, "tasks=[sentiment, urgency]")
+    bench = smoke_bench("fig7", tiny_bert, tmp_path, "stream.tasks=[sentiment, urgency]")
 
     def asked(names):
         bench.names = names

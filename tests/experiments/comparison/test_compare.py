@@ -4,6 +4,7 @@ import csv
 import json
 
 import pytest
+from configs import changed
 
 from cl_graft.cli.output import plain
 from cl_graft.errors import InputError
@@ -28,7 +29,14 @@ def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):
         assert read_result(folder) == cell
     assert json.loads((out / "summary.json").read_text()) == plain(comparison.summary)
     text = (out / "summary.md").read_text()
-    for word in ("grafting", "naive", "independent", *tiny_config.tasks, "machine", "torch 2"):
+    for word in (
+        "grafting",
+        "naive",
+        "independent",
+        *tiny_config.stream.tasks,
+        "machine",
+        "torch 2",
+    ):
         assert word in text
     share = comparison.summary.strategies["naive"].of_independent
     (row,) = [line for line in text.splitlines() if line.startswith("| naive | ")][:1]
@@ -85,7 +93,7 @@ def test_the_table_has_one_row_for_every_score(comparison):
 
 
 def test_a_finished_comparison_is_read_and_not_computed_again(comparison, tiny_config):
-    paths = [comparison.out / s / "seed0" / RESULTS for s in tiny_config.strategies]
+    paths = [comparison.out / s / "seed0" / RESULTS for s in tiny_config.comparison.strategies]
     before = [path.stat().st_mtime_ns for path in paths]
     steps = []
     again = compare(tiny_config, out=comparison.out, progress=steps.append)
@@ -95,7 +103,7 @@ def test_a_finished_comparison_is_read_and_not_computed_again(comparison, tiny_c
 
 
 def test_another_config_is_refused_and_told_apart(comparison, tiny_config):
-    other = tiny_config.model_copy(update={"shots": 8})
+    other = changed(tiny_config, {"shots": 8})
     with pytest.raises(InputError, match="shots 16 there, 8 here"):
         compare(other, out=comparison.out)
 
@@ -108,8 +116,8 @@ def test_files_of_others_are_left_alone(tmp_path, tiny_config):
 
 
 def test_a_cell_that_fails_leaves_the_others_and_can_be_done_again(tmp_path, tiny_config):
-    config = tiny_config.model_copy(
-        update={"tasks": ["sentiment", "topic"], "strategies": ["naive", "independent"]}
+    config = changed(
+        tiny_config, {"tasks": ["sentiment", "topic"], "strategies": ["naive", "independent"]}
     )
 
     def stumble(step):
@@ -130,7 +138,7 @@ def test_a_cell_that_fails_leaves_the_others_and_can_be_done_again(tmp_path, tin
 
 
 def test_wrong_data_is_told_before_anything_is_written(tmp_path, tiny_config):
-    wrong = tiny_config.model_copy(update={"tasks": ["sentiment", "topik"]})
+    wrong = changed(tiny_config, {"tasks": ["sentiment", "topik"]})
     with pytest.raises(InputError, match="topic"):
         compare(wrong, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

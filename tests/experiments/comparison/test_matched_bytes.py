@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from configs import changed, config_with
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.base_model import load_base_model
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.matched_bytes import largest_within, sized, sizes_within
-from cl_graft.experiments.config import config_from
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
 from cl_graft.results.comparison import Size
@@ -29,16 +29,16 @@ def _no_pictures(monkeypatch):
 @pytest.fixture(scope="module")
 def config(tiny_config):
     small = {"tasks": ["sentiment", "topic"], "steps": 4, "shots": 8, "max_test": 20}
-    return tiny_config.model_copy(update=small | {"strategies": list_available()})
+    return changed(tiny_config, small | {"strategies": list_available()})
 
 
 @pytest.fixture(scope="module")
 def fits(config):
     """Sizes and refusals of all strategies at a budget."""
-    loaded, tasks = load_base_model(config), load_tasks(config, seed=0)
+    loaded, tasks = load_base_model(config.model), load_tasks(config.stream, seed=0)
 
-    def at(budget, **changed):
-        return sizes_within(budget, config.model_copy(update=changed), loaded, tasks)
+    def at(budget, **values):
+        return sizes_within(budget, changed(config, values), loaded, tasks)
 
     return at
 
@@ -94,7 +94,9 @@ def test_what_is_stored_is_what_was_reckoned(fits, config, tmp_path, name):
     sizes, unmet = fits(budget)
     assert name in sizes, unmet
     own = sized(config, name, sizes[name])
-    stored = run(own, strategy=name, seed=0, out=tmp_path, tasks=load_tasks(config, seed=0)).bytes
+    stored = run(
+        own, strategy=name, seed=0, out=tmp_path, tasks=load_tasks(config.stream, seed=0)
+    ).bytes
     mean = sum(stored.values()) / len(stored)
     assert mean <= budget
     # A smaller head than the widest; of an entry also the padding of its recorded batch.
@@ -103,7 +105,7 @@ def test_what_is_stored_is_what_was_reckoned(fits, config, tmp_path, name):
 
 def test_a_comparison_at_equal_bytes_tells_sizes_stored_bytes_and_refusals(tmp_path, config):
     names = ["naive", "bitfit", "adapters", "ewc"]
-    equal = config.model_copy(update={"strategies": names, "bytes_per_task": BUDGET})
+    equal = changed(config, {"strategies": names, "bytes_per_task": BUDGET})
     comparison = compare(equal, out=tmp_path)
     assert [cell.strategy for cell in comparison.runs] == names[:3]
     assert comparison.failed == ()
@@ -124,9 +126,9 @@ def test_a_comparison_at_equal_bytes_tells_sizes_stored_bytes_and_refusals(tmp_p
 
 
 def test_bytes_are_written_with_their_unit(config, tmp_path):
-    sized = config_from({"tasks": ["sentiment"], "bytes_per_task": "100kB"})
+    sized = config_with({"tasks": ["sentiment"], "bytes_per_task": "100kB"})
     assert sized.bytes_per_task == 100_000
     with pytest.raises(InputError, match="cl-graft compare takes them"):
         run(sized, strategy="naive", seed=0, out=tmp_path)
     with pytest.raises(InputError, match="no size of memory: 'much'"):
-        config_from({"tasks": ["sentiment"], "bytes_per_task": "much"})
+        config_with({"tasks": ["sentiment"], "bytes_per_task": "much"})

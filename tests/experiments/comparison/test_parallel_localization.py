@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from configs import config_with
+
 from cl_graft.experiments.comparison.jobs import Job
 from cl_graft.experiments.comparison.parallel_localization import with_tasks_ahead
-from cl_graft.experiments.config import config_from
 
 
 def jobs_of(*strategies: str, tasks: int = 2, seeds: tuple[int, ...] = (0,), **settings: Any):
-    config = config_from({"tasks": ["sentiment", "topic"], "density": 0.01, **settings})
+    config = config_with({"tasks": ["sentiment", "topic"], "density": 0.01, **settings})
     cells = [
         Job(name, seed, config, Path("out"), "", Path("cache"))
         for seed in seeds
@@ -47,7 +48,7 @@ def test_masks_on_candidates_share_dense_runs_alone():
 
 def test_rankings_that_no_other_task_changes_are_made_ahead_too():
     ranked = {"learned_mask 0.01, seed 0, task 0 ahead", "learned_mask 0.01, seed 0, task 1 ahead"}
-    for settings in ({"mask_candidates": None}, {"mode": "isolated"}, {"refill": False}):
+    for settings in ({"mask_candidates": None}, {"mode": "isolated"}, {"avoid_owned": False}):
         jobs = jobs_of("grafting", **settings)
         assert needs_of(jobs, "grafting, seed 0") == ranked
         made = jobs[0]

@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from configs import changed, config_with
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.sweep import orders_of, points_of
-from cl_graft.experiments.config import config_from
 from cl_graft.experiments.resume import resume_comparison
 from cl_graft.experiments.run import run
 from cl_graft.reporting.report_data import read_report_data
@@ -20,7 +20,7 @@ def _no_pictures(monkeypatch):
 
 
 def config(orders, tasks="a,b,c"):
-    return config_from({"tasks": tasks, "orders": orders, "strategies": "naive"})
+    return config_with({"tasks": tasks, "orders": orders, "strategies": "naive"})
 
 
 def test_orders_begin_with_the_given_one_and_are_all_different():
@@ -50,7 +50,7 @@ def test_orders_that_there_are_not_are_refused(tmp_path):
 def test_measures_are_over_all_orders_and_what_is_done_is_not_done_again(tmp_path, tiny_config):
     small = {"tasks": ["sentiment", "topic"], "steps": 4, "shots": 8, "max_test": 20}
     both = {"orders": "all", "strategies": ["naive", "independent"]}
-    own = tiny_config.model_copy(update=small | both)
+    own = changed(tiny_config, small | both)
     comparison = compare(own, out=tmp_path)
     assert [cell.tasks for cell in comparison.runs] == 2 * [
         ["sentiment", "topic"],
@@ -82,11 +82,11 @@ def test_measures_are_over_all_orders_and_what_is_done_is_not_done_again(tmp_pat
 
 
 def sweeping(sweep, strategies="grafting,naive", **more):
-    return config_from({"tasks": "a,b", "strategies": strategies, "sweep": sweep, **more})
+    return config_with({"tasks": "a,b", "strategies": strategies, "sweep": sweep, **more})
 
 
 def names_of(config):
-    return {point.name: point.config.strategies for point in points_of(config)}
+    return {point.name: point.config.comparison.strategies for point in points_of(config)}
 
 
 def test_a_strategy_is_run_with_the_values_that_change_something_about_it():
@@ -96,12 +96,12 @@ def test_a_strategy_is_run_with_the_values_that_change_something_about_it():
         "unswept": ["naive"],
     }
     assert names_of(sweeping({"lr": "0.1,0.2"})) == {
-        "lr=0.1": ["grafting", "naive"],
-        "lr=0.2": ["grafting", "naive"],
+        "fine_tuning.lr=0.1": ["grafting", "naive"],
+        "fine_tuning.lr=0.2": ["grafting", "naive"],
     }
-    both = {"ewc": {"ewc_lambda": [1, 10]}, "refill": False}
+    both = {"ewc": {"ewc_lambda": [1, 10]}, "avoid_owned": False}
     assert names_of(sweeping(both, "grafting,ewc")) == {
-        "refill=False": ["grafting"],
+        "avoid_owned=False": ["grafting"],
         "ewc.ewc_lambda=1": ["ewc"],
         "ewc.ewc_lambda=10": ["ewc"],
     }
@@ -122,10 +122,13 @@ def test_points_are_configs_of_one_order_and_no_sweep():
         "ewc.ewc_lambda=2,order0",
         "ewc.ewc_lambda=2,order1",
     ]
-    assert all(point.config.orders == 1 and not point.config.sweep for point in points)
-    assert points[0].config.density == 0.1
-    assert points[2].config.strategy_settings == {"ewc": {"ewc_lambda": 2}}
-    assert [point.config.tasks for point in points[:2]] == [["a", "b"], ["b", "a"]]
+    assert all(
+        point.config.comparison.orders == 1 and not point.config.comparison.sweep
+        for point in points
+    )
+    assert points[0].config.grafting.density == 0.1
+    assert points[2].config.comparison.strategy_settings == {"ewc": {"ewc_lambda": 2}}
+    assert [point.config.stream.tasks for point in points[:2]] == [["a", "b"], ["b", "a"]]
     assert points[1].row("grafting") == "grafting density=0.1"
     assert points[1].shown("grafting") == "grafting density=0.1 order1"
     (alone,) = points_of(config(1))
@@ -135,21 +138,25 @@ def test_points_are_configs_of_one_order_and_no_sweep():
 
 def test_what_cannot_be_swept_is_refused(tmp_path):
     for sweep, more, said in [
-        ({"densty": [0.1]}, {}, "'densty' cannot be swept: did you mean 'density'"),
-        ({"model": ["a", "b"]}, {}, "'model' cannot be swept"),
+        ({"densty": [0.1]}, {}, "'densty' cannot be swept: did you mean 'grafting.density'"),
+        ({"model": ["a", "b"]}, {}, "'model.name' cannot be swept"),
         ({"density": []}, {}, "density has no values"),
         ({"density": [0.1]}, {"bytes_per_task": "10kB"}, "a sweep would change that"),
     ]:
         with pytest.raises(InputError, match=said):
             sweeping(sweep, **more)
     for sweep, more, said in [
-        ({"density": [2.0]}, {}, r"sweep of density=2.0: density.* must be in \(0, 1\]"),
+        (
+            {"density": [2.0]},
+            {},
+            r"sweep of grafting.density=2.0: grafting.density.* must be in \(0, 1\]",
+        ),
         ({"density": [0.01, "1e-2"]}, {}, "the sweep holds density=0.01 twice"),
         ({"density": [0.01]}, {"strategies": "naive"}, "density changes nothing about naive"),
         ({"ewc.lambda": [0.01]}, {"strategies": "ewc"}, "did you mean 'ewc_lambda'"),
         ({"ewc.ewc_lambda": [1]}, {}, "ewc.ewc_lambda changes nothing about grafting, naive"),
         ({"ewc.ewc_lambda": [-1]}, {"strategies": "ewc"}, "ewc_lambda"),
-        ({"region_lr": [1]}, {"tune": True}, "both choose region_lr of grafting"),
+        ({"region_lr": [1]}, {"tune": True}, "both choose grafting.lr of grafting"),
         ({"nobody.x": [1]}, {}, "unknown strategy 'nobody'"),
     ]:
         with pytest.raises(InputError, match=said):
@@ -161,13 +168,13 @@ def test_what_cannot_be_swept_is_refused(tmp_path):
 def test_a_sweep_is_one_table_that_can_grow(tmp_path, tiny_config):
     small = {"tasks": ["sentiment", "topic"], "steps": 4, "shots": 8, "max_test": 20}
     own = {"sweep": {"density": [0.01, 0.1]}, "strategies": ["grafting", "naive"]}
-    config = tiny_config.model_copy(update=small | own)
+    config = changed(tiny_config, small | own)
     out = tmp_path / "sweep"
     comparison = compare(config, out=out)
     rows = ["grafting density=0.01", "grafting density=0.1", "naive"]
     assert [cell.strategy for cell in comparison.runs] == rows
     one = read_result(out / "density=0.1" / "grafting" / "seed0")
-    assert one.config["density"] == 0.1
+    assert one.config["grafting"]["density"] == 0.1
     alone = compare(points_of(config)[1].config, out=tmp_path / "alone")
     assert alone.runs[0].logit_hashes == one.logit_hashes
     summary = json.loads((out / "summary.json").read_text())
@@ -180,32 +187,32 @@ def test_a_sweep_is_one_table_that_can_grow(tmp_path, tiny_config):
     assert len(dense) == 2  # whatever the density
 
     steps = []
-    wider = config.model_copy(update={"sweep": {"density": [0.01, 0.1, 0.2]}})
+    wider = changed(config, {"sweep": {"density": [0.01, 0.1, 0.2]}})
     again = compare(wider, out=out, progress=steps.append)
     assert {step.strategy for step in steps if step.phase == "train"} == {"grafting density=0.2"}
     assert [cell.strategy for cell in again.runs] == [*rows[:2], "grafting density=0.2", "naive"]
     assert resume_comparison(out).runs == again.runs
-    with pytest.raises(InputError, match="sweep of density there"):
-        compare(config.model_copy(update={"sweep": {"lr": [0.1]}}), out=out)
-    with pytest.raises(InputError, match="sweep of density there"):
-        compare(config.model_copy(update={"sweep": {}}), out=out)
+    with pytest.raises(InputError, match=r"sweep of grafting\.density there"):
+        compare(changed(config, {"sweep": {"lr": [0.1]}}), out=out)
+    with pytest.raises(InputError, match=r"sweep of grafting\.density there"):
+        compare(changed(config, {"sweep": {}}), out=out)
 
 
 def test_a_sweep_that_cannot_run_leaves_nothing_in_the_way(tmp_path, tiny_config):
     small = {"tasks": ["sentiment"], "steps": 2, "shots": 8, "max_test": 20}
     own = {"strategies": ["naive"], "sweep": {"max_length": [16, 4096]}}
-    config = tiny_config.model_copy(update=small | own)
+    config = changed(tiny_config, small | own)
     out = tmp_path / "out"
     with pytest.raises(InputError, match="max_length must be at most"):
         compare(config, out=out)
-    config = config.model_copy(update={"sweep": {"max_length": [16, 24]}})
+    config = changed(config, {"sweep": {"max_length": [16, 24]}})
     assert len(compare(config, out=out).runs) == 2
 
 
 def test_a_report_shows_a_sweep_by_its_values(tmp_path, tiny_config):
     small = {"tasks": ["sentiment"], "steps": 4, "shots": 8, "max_test": 20, "seeds": [0, 1]}
     own = {"strategies": ["naive"], "sweep": {"lr": [0.01, 0.1]}}
-    compare(tiny_config.model_copy(update=small | own), out=tmp_path)
+    compare(changed(tiny_config, small | own), out=tmp_path)
     data = read_report_data([tmp_path])
-    assert sorted(data.strategies) == ["naive lr=0.01", "naive lr=0.1"]
-    assert len(data.of("naive lr=0.1")) == 2
+    assert sorted(data.strategies) == ["naive fine_tuning.lr=0.01", "naive fine_tuning.lr=0.1"]
+    assert len(data.of("naive fine_tuning.lr=0.1")) == 2

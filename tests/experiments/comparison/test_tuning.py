@@ -4,12 +4,13 @@ import json
 import math
 
 import pytest
+from configs import changed, config_with
 
 from cl_graft.errors import DivergedError, InputError
 from cl_graft.experiments.comparison import tuning
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.tuning import best, candidates_of, on_dev, with_values
-from cl_graft.experiments.config import ExperimentConfig, config_from
+from cl_graft.experiments.config import dotted
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
 from cl_graft.reporting.markdown import at_an_edge
@@ -27,32 +28,32 @@ def config(tiny_config):
     """Three tasks, and a strategy with two values to choose among beside one without."""
     cells = {"strategies": ["naive", "der"], "strategy_settings": {"der": {"alpha": 0.1}}}
     small = {"tune": True, "steps": 4, "shots": 8, "max_test": 20}
-    return tiny_config.model_copy(update=cells | small)
+    return changed(tiny_config, cells | small)
 
 
 def test_a_grid_names_settings_or_fields_and_holds_their_defaults():
+    plain = config_with({"tasks": ["sentiment"]})
     for row in STRATEGIES.values():
         own = row.check_settings({})
         for name, values in row.grid.items():
-            fields = ExperimentConfig.model_fields
-            default = own[name] if name in own else fields[name].default
+            default = own[name] if name in own else dotted(plain.values())[name]
             assert default in values
             for value in values:
                 if name in own:
                     assert row.check_settings({name: value})[name] == value
                 else:
-                    config_from({"tasks": ["sentiment"], name: value})
+                    config_with({"tasks": ["sentiment"], name: value})
         assert math.prod(map(len, row.grid.values())) <= 8
 
 
 def test_what_may_be_stored_is_in_no_grid():
-    sizes = {"mem_size", "patterns_per_experience", "rank", "size", "tokens", "density"}
+    sizes = {"mem_size", "patterns_per_experience", "rank", "size", "tokens", "grafting.density"}
     for row in STRATEGIES.values():
         assert not sizes & set(row.grid)
 
 
 def test_dev_rows_stand_where_test_rows_stood(tiny_config):
-    tasks = load_tasks(tiny_config, seed=0)
+    tasks = load_tasks(tiny_config.stream, seed=0)
     first, second = on_dev(tasks)
     for own, task in zip((first, second), tasks, strict=False):
         assert own.test == own.dev == task.dev
@@ -75,8 +76,8 @@ def test_what_the_config_gives_is_not_tuned():
 
 def test_chosen_values_are_settings_of_its_own_or_fields(tiny_config):
     own = with_values(tiny_config, STRATEGIES["ewc"], {"ewc_lambda": 10.0})
-    assert own.strategy_settings == {"ewc": {"ewc_lambda": 10.0}}
-    assert with_values(tiny_config, STRATEGIES["grafting"], {"region_lr": 0.3}).region_lr == 0.3
+    assert own.comparison.strategy_settings == {"ewc": {"ewc_lambda": 10.0}}
+    assert with_values(tiny_config, STRATEGIES["grafting"], {"grafting.lr": 0.3}).grafting.lr == 0.3
 
 
 def test_a_comparison_chooses_runs_and_tells(tmp_path, config):
@@ -85,12 +86,12 @@ def test_a_comparison_chooses_runs_and_tells(tmp_path, config):
     naive, der = comparison.runs
     assert naive.tuning == {}
     assert list(der.tuning["grid"]) == ["beta"]
-    assert der.tuning["tasks"] == config.tasks[:2]
+    assert der.tuning["tasks"] == config.stream.tasks[:2]
     assert der.settings["beta"] == der.tuning["chosen"]["beta"]
     scores = [one["score"] for one in der.tuning["scores"]]
     assert der.tuning["chosen"] == der.tuning["scores"][best(scores)]["values"]
     tried = read_result(tmp_path / "tuning" / "der" / "beta=0.5" / "der" / "seed0")
-    assert tried.tasks == config.tasks[:2]
+    assert tried.tasks == config.stream.tasks[:2]
     assert tried.average_accuracy == scores[0]
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["strategies"]["der"]["tuning"] == der.tuning
@@ -103,7 +104,7 @@ def test_a_comparison_chooses_runs_and_tells(tmp_path, config):
 
 
 def test_a_choice_that_was_stopped_goes_on_with_the_value_that_is_left(tmp_path, config):
-    config = config.model_copy(update={"strategies": ["der"]})
+    config = changed(config, {"strategies": ["der"]})
 
     def stumble(step):
         if "beta=1.0" in step.strategy and step.phase == "train":
@@ -129,7 +130,7 @@ def test_a_value_at_an_edge_of_its_grid_is_marked():
 
 
 def test_values_that_diverge_are_passed_over(tmp_path, config, monkeypatch, caplog):
-    config = config.model_copy(update={"strategies": ["der"]})
+    config = changed(config, {"strategies": ["der"]})
 
     def diverge(given, **more):
         if given.strategy_settings["der"]["beta"] == 0.5:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from configs import config_with
 from interrupted import outcome_of
 from tiny_runs import cl_graft
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.jobs import Job
-from cl_graft.experiments.config import config_from
 from cl_graft.experiments.engines.dispatch import ATTEMPTS, Spread
 from cl_graft.experiments.engines.message_board import Board
 from cl_graft.experiments.engines.ray import ray_pool
@@ -55,7 +55,7 @@ def settings(tiny_bert):
 @pytest.fixture(scope="module")
 def long(settings):
     """One cell that takes long enough to be killed in its middle."""
-    return config_from(settings | {"strategies": ["naive"], "steps": 200})
+    return config_with(settings | {"strategies": ["naive"], "steps": 200})
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def wait_for_pid(folder: Path) -> int:
 
 
 def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, tmp_path):
-    config = config_from(settings | {"tune": True, "seeds": [0, 1]})
+    config = config_with(settings | {"tune": True, "seeds": [0, 1]})
     here = compare(config, out=tmp_path / "here")
     seen: list[Step] = []
     with closing(ray_pool(workers=2)) as pool:
@@ -100,7 +100,7 @@ def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, tmp_path):
 def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_path):
     strategies = ["independent", "naive", "grafting_movement", "grafting"]
     quick = {"mask_steps": 2, "mask_batch": 8, "density": 0.01}
-    config = config_from(settings | quick | {"strategies": strategies})
+    config = config_with(settings | quick | {"strategies": strategies})
     compare(config, out=tmp_path / "here")
     seen: list[Step] = []
     with closing(ray_pool(workers=2)) as pool:
@@ -127,7 +127,7 @@ def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_pa
 
 def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, tmp_path):
     quick = {"mask_steps": 2, "mask_batch": 8, "strategies": ["grafting"], "orders": 2}
-    config = config_from(settings | quick | {"sweep": {"density": [0.01, 0.02]}})
+    config = config_with(settings | quick | {"sweep": {"density": [0.01, 0.02]}})
     here = compare(config, out=tmp_path / "here")
     seen: list[Step] = []
     with closing(ray_pool(workers=2)) as pool:
@@ -166,7 +166,7 @@ def test_a_killed_worker_costs_only_what_it_did_since_its_checkpoint(long, long_
 
 @pytest.mark.slow
 def test_a_cell_whose_every_worker_dies_fails_and_the_others_go_on(settings, tmp_path):
-    config = config_from(settings | {"strategies": ["naive"], "seeds": [0, 1], "steps": 200})
+    config = config_with(settings | {"strategies": ["naive"], "seeds": [0, 1], "steps": 200})
     over = threading.Event()
 
     def kill() -> None:
@@ -215,7 +215,7 @@ def test_workers_that_are_asked_to_stop_save_and_go_on_later(long, long_here, tm
 
 @pytest.mark.slow
 def test_values_that_cannot_be_chosen_fail_every_cell_that_waits_for_them(settings, tmp_path):
-    config = config_from(
+    config = config_with(
         settings
         | {"seeds": [0, 1], "tune": True, "lr": 1e30, "strategies": ["naive", "independent"]}
     )
@@ -227,7 +227,7 @@ def test_values_that_cannot_be_chosen_fail_every_cell_that_waits_for_them(settin
 
 
 def test_a_board_that_is_damaged_or_gone_shows_nothing(settings, tmp_path):
-    job = Job("naive", 0, config_from(settings), tmp_path, "", tmp_path / "cache")
+    job = Job("naive", 0, config_with(settings), tmp_path, "", tmp_path / "cache")
     board = Board(tmp_path / "board")
     board.pin(job, Step("train", 1, 2, "a", "naive", 0))
     assert board.latest(job) is None
@@ -245,7 +245,7 @@ def test_what_a_link_on_a_board_leads_to_keeps_its_bytes(settings, tmp_path):
     precious = tmp_path / "thesis"
     precious.mkdir()
     (precious / "thesis.tex").write_text("three years")
-    job = Job("naive", 0, config_from(settings), tmp_path, "", tmp_path / "cache")
+    job = Job("naive", 0, config_with(settings), tmp_path, "", tmp_path / "cache")
     board = Board(tmp_path / "board")
     board.folder.symlink_to(precious, target_is_directory=True)
     board.put_up()

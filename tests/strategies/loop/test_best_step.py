@@ -211,7 +211,7 @@ def test_rows_that_are_set_aside_for_the_choice_are_not_trained_on():
 def test_beside_grafting_it_is_refused_as_regions_choose_by_themselves():
     model = SimpleMLP(num_classes=2, input_size=12, hidden_size=16)
     run = learner(model, vector_stream(labels=[0, 1]), plugins=[KeepBest(4)], optimizer=sgd)
-    with pytest.raises(ValueError, match="look_every"):
+    with pytest.raises(ValueError, match="evaluate_every"):
         run.strategy.train(run.train_stream[0])
 
 

@@ -15,16 +15,16 @@ __all__: list[str] = []
 
 
 def _register(
-    name: str, source: str, grid: Mapping[str, tuple[Value, ...]], **fixed_config: Any
+    method: str, source: str, grid: Mapping[str, tuple[Value, ...]], **settings: Any
 ) -> None:
     register_strategy(
-        f"grafting_{name}",
+        f"grafting_{method}",
         family="ablation",
         source=source,
         trains="region",
         stored_as="entry",
         adds=ENTRY,
-        fixed_config=fixed_config,
+        fixed_config={f"grafting.{name}": value for name, value in settings.items()},
         config_grid=grid,
         unsupported=PICKED_BY_LABEL,
     )(Grafting)

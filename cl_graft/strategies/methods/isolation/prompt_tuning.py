@@ -122,7 +122,7 @@ class PromptTuning:
             raise InputError(
                 f"prompt_tuning puts {self.tokens} vectors before texts of up to {length} tokens, "
                 f"but the model takes {longest}: lower max_length or "
-                "strategy_settings.prompt_tuning.tokens"
+                "comparison.strategy_settings.prompt_tuning.tokens"
             )
         add_prompt_(model, tokens=self.tokens, seed=inputs.seed)
         return train_own_values(inputs, OwnValues(prompt_parameters), optimizer=self.optimizer)

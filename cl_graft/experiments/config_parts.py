@@ -1,0 +1,466 @@
+"""The parts of a config that only experiments have: stream, model, comparison, output.
+
+The parts `fine_tuning` and `grafting` are the library's own settings; what an experiment adds to
+them stands here.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import ArgsKwargs
+
+from cl_graft.data.streams import expand_streams
+from cl_graft.errors import nearest
+from cl_graft.experiments.old_configs import MOVED
+from cl_graft.localization.settings import GraftingSettings
+from cl_graft.runtime.byte_sizes import parse_bytes
+from cl_graft.runtime.settings import fields_of, settings_class
+from cl_graft.training.fine_tuning import FineTuning
+
+__all__ = [
+    "PARTS",
+    "ComparisonSettings",
+    "GraftingLoopSettings",
+    "ModelSettings",
+    "OutputSettings",
+    "StreamSettings",
+    "TaskSettings",
+    "TrainingSettings",
+    "seeds_from",
+    "sweepable",
+]
+
+_MOST_SEEDS = 10_000
+
+
+@settings_class
+class TaskSettings:
+    """How to read and ask one task, where its preset (or the default) does not fit."""
+
+    text: str | None = Field(default=None, description="Column of the first text.")
+    text_pair: str | None = Field(default=None, description="Column of the second text.")
+    label: str | None = Field(default=None, description="Column of the label.")
+    label_names: list[str] | None = Field(
+        default=None, description="Label names in the order of the class ids."
+    )
+    metric: str | None = Field(
+        default=None,
+        description="Metric of the task's score: accuracy, f1, matthews, or a registered one.",
+    )
+    positive: str | None = Field(
+        default=None,
+        description="The label of which f1 of two labels is the F1; null means the data's own or "
+        "the preset's, or else the second label.",
+    )
+    encoding: str | None = Field(
+        default=None,
+        description="Encoding of the task's text files, such as cp1252; null means UTF-8, or what "
+        "a file is found to be in.",
+    )
+
+
+@settings_class
+class StreamSettings:
+    """The tasks to learn, and the rows of each."""
+
+    tasks: list[str] = Field(
+        min_length=1,
+        description="The tasks in the order of the stream: names of presets or of built-in tasks, "
+        "paths of files or folders, hub names, or registered streams of them; shared-50-0..19 "
+        "are 20 generated tasks.",
+    )
+    scenario: Literal["task", "domain", "class"] = Field(
+        default="task",
+        description="'task': a head a task, picked by the task's label. 'domain': tasks with the "
+        "same labels, one head, no task label. 'class': the labels of all tasks in one head, no "
+        "task label.",
+    )
+    classes_per_experience: int | None = Field(
+        default=None,
+        ge=1,
+        description="In the scenario 'class', split tasks into experiences of so many classes; "
+        "null: a task is one experience.",
+    )
+    data: Path | None = Field(
+        default=None,
+        description="Folder that holds one folder or file a task; relative to where you are.",
+    )
+    shots: int | None = Field(
+        default=512, ge=1, description="Training rows a class; null takes all there are."
+    )
+    shots_short: Literal["error", "all"] = Field(
+        default="all",
+        description="What to do with a class that has fewer rows than `shots`: take all, with a "
+        "note, or refuse.",
+    )
+    data_seed: int | None = Field(
+        default=None,
+        ge=0,
+        description="Seed of the samples of rows; null means the run's own seed.",
+    )
+    max_train: int | None = Field(default=None, ge=1, description="Most training rows of a task.")
+    max_dev: int | None = Field(
+        default=256,
+        ge=1,
+        description="Most dev rows of a task; null: all. Checkpoints, masks and budgets are chosen "
+        "on them, and evaluating many costs as much as training.",
+    )
+    max_test: int | None = Field(
+        default=1000, ge=1, description="Most test rows of a task; null: all."
+    )
+    max_length: int | None = Field(
+        default=64, ge=4, description="Tokens a row; null means the largest that a task asks for."
+    )
+    on_bad_row: Literal["error", "skip"] = Field(
+        default="error",
+        description="What to do with a row that cannot be used: refuse the file, or leave the row "
+        "out and count it in the results.",
+    )
+    max_megabytes: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most MB of a data file once unpacked, and 10,000 rows for each; null means "
+        "500.",
+    )
+    task_settings: dict[str, TaskSettings] = Field(
+        default_factory=dict, description="By task: columns, label names, metric, encoding."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_streams(cls, given: Any) -> Any:
+        """Put the tasks of a stream in place of its name, and take the settings of its protocol."""
+        values = given.kwargs if isinstance(given, ArgsKwargs) else given
+        names = _at_commas(values.get("tasks")) if isinstance(values, Mapping) else None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return given
+        tasks, protocol = expand_streams(names, given=values)
+        expanded = {**protocol, **values, "tasks": tasks}
+        return ArgsKwargs((), expanded) if isinstance(given, ArgsKwargs) else expanded
+
+    @field_validator("tasks")
+    @classmethod
+    def _name_each_once(cls, value: list[str]) -> list[str]:
+        return _without_doubles(value)
+
+    def __post_init__(self) -> None:
+        if self.classes_per_experience is not None and self.scenario != "class":
+            raise ValueError(
+                f"classes_per_experience is for scenario 'class', and scenario is {self.scenario!r}"
+            )
+
+    def sample_seed(self, seed: int) -> int:
+        """Return the seed of the samples of rows of the run with a seed."""
+        return seed if self.data_seed is None else self.data_seed
+
+
+@settings_class
+class ModelSettings:
+    """The model at its base, and how it answers."""
+
+    name: str = Field(
+        default="minilm",
+        description="'minilm' (the encoder of the demo extra), a hub name such as "
+        "FacebookAI/roberta-base, or the folder of a checkpoint.",
+    )
+    family: Literal["encoder", "masked_lm", "causal_lm"] = Field(
+        default="encoder",
+        description="How the model answers: an encoder with a head a task, a masked language "
+        "model with label words, or a causal one with label strings.",
+    )
+    pooling: Literal["mean", "first"] = Field(
+        default="mean", description="How an encoder's states become one vector."
+    )
+    dtype: Literal["float32", "bfloat16", "float16"] = Field(
+        default="float32", description="The type of the model's parameters."
+    )
+    precision: Literal["fp32", "bf16", "fp16"] = Field(
+        default="fp32",
+        description="In which the model computes, in training and answers alike; its parameters "
+        "stay float32. fp16 scales the loss.",
+    )
+    gradient_checkpointing: bool = Field(
+        default=False,
+        description="Keep only the inputs of blocks for the backward pass and compute the rest "
+        "again: less memory, more time.",
+    )
+    trust_remote_code: bool = Field(
+        default=False, description="Run code that comes with the checkpoint."
+    )
+    device: str = Field(
+        default="auto", description="'cpu', 'cuda', …; 'auto' takes a GPU if there is one."
+    )
+
+    def __post_init__(self) -> None:
+        if self.precision != "fp32" and self.dtype != "float32":
+            raise ValueError(
+                f"precision {self.precision!r} is for dtype float32, got {self.dtype!r}"
+            )
+
+
+@settings_class
+class GraftingLoopSettings(GraftingSettings):
+    """Settings of grafting, and of the loop that trains a region.
+
+    In an Avalanche program of one's own, the optimiser and the loop say what is added here.
+    """
+
+    lr: float = Field(
+        default=0.1, gt=0, allow_inf_nan=False, description="Learning rate of the region (SGD)."
+    )
+    lr_decay: bool = Field(
+        default=True,
+        description="Let the region's learning rate fall linearly to 0; dense training keeps its "
+        "rate, as in the paper.",
+    )
+    evaluations: int | None = Field(
+        default=None,
+        ge=0,
+        description="Evaluations on dev while a region trains; null means as many as "
+        "`fine_tuning.evaluations`.",
+    )
+
+    def of_task(self, dense: FineTuning, *, seed: int) -> GraftingSettings:
+        """Return the settings of a task with this schedule of its dense run."""
+        evaluations = dense.evaluations if self.evaluations is None else self.evaluations
+        every = math.ceil(dense.steps / evaluations) if evaluations else 0
+        return replace(self, fine_tuning=dense, seed=seed, evaluate_every=every)
+
+    def schedule(self, dense: FineTuning) -> FineTuning:
+        """Return the schedule of a task's region: steps and batches of its dense run."""
+        return replace(dense, lr=self.lr, weight_decay=0.0)
+
+
+@settings_class
+class TrainingSettings:
+    """How the loops of all strategies train and are evaluated, beside `fine_tuning`."""
+
+    grid: bool = Field(
+        default=False,
+        description="Choose batch size and learning rate of each task on dev (9 dense runs).",
+    )
+    paper_steps: bool = Field(
+        default=False,
+        description="Take the paper's 16·n·min(k, 512) steps for n classes and k shots, in place "
+        "of `fine_tuning.steps`.",
+    )
+    clip: float | None = Field(
+        default=None,
+        gt=0,
+        description="Largest norm of a gradient in the loops of strategies; null means "
+        "`fine_tuning.clip`.",
+    )
+    eval_batch: int = Field(default=64, ge=1, description="Rows a batch in evaluation.")
+
+
+@settings_class
+class ComparisonSettings:
+    """What is compared: strategies, seeds, and values of settings."""
+
+    strategies: list[str] = Field(
+        default_factory=lambda: ["grafting", "naive", "independent"],
+        min_length=1,
+        description="The strategies to run; 'all' means all that can run here but the ablations of "
+        "grafting, which 'ablations' means.",
+    )
+    strategy_settings: dict[str, dict[str, float | int | str | bool]] = Field(
+        default_factory=dict,
+        description="By strategy: its own settings, such as {ewc: {ewc_lambda: 10}}.",
+    )
+    seeds: list[int] = Field(
+        default_factory=lambda: [0],
+        min_length=1,
+        description="The seeds to run each with: numbers and ranges such as 0-2,5.",
+    )
+    sweep: dict[str, list[float | int | str | bool | None]] = Field(
+        default_factory=dict,
+        description="Compare with each of several values of a setting: "
+        "{grafting.density: [0.0005, 0.002]}, or of a strategy's own: {ewc: {ewc_lambda: [1, 10]}}."
+        " Strategies about which it changes nothing run once.",
+    )
+    orders: int | Literal["all"] = Field(
+        default=1,
+        description="Orders of the tasks on which strategies are compared: the given one alone, "
+        "so many different ones, or 'all' (of up to five tasks).",
+    )
+    tune: bool = Field(
+        default=False,
+        description="Choose each strategy's own values from its grid, on dev rows of the first two "
+        "tasks, before it is compared; what strategy_settings give is not tuned.",
+    )
+    bytes_per_task: int | None = Field(
+        default=None,
+        ge=1,
+        description="Make every strategy of a comparison as large as fits into this many bytes a "
+        "task, its head and indices counted, such as 100kB; null: as the settings say.",
+    )
+
+    @field_validator("strategies", "seeds", mode="before")
+    @classmethod
+    def _split(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, str) and info.field_name == "seeds":
+            return seeds_from(value)
+        return [value] if isinstance(value, int) else _at_commas(value)
+
+    @field_validator("strategies")
+    @classmethod
+    def _know_the_strategies(cls, value: list[str]) -> list[str]:
+        # Imported here: it loads Avalanche, which takes seconds.
+        from cl_graft.strategies.registry import find_strategy
+
+        groups = ("all", "ablations")
+        names = [name if name in groups else find_strategy(name).name for name in value]
+        return _without_doubles(names)
+
+    @field_validator("strategy_settings")
+    @classmethod
+    def _know_their_settings(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if not value:
+            return {}
+        from cl_graft.strategies.registry import find_strategy
+
+        for name, own in value.items():
+            find_strategy(name).check_settings(own)
+        return value
+
+    @field_validator("seeds")
+    @classmethod
+    def _refuse_negative_seeds(cls, value: list[int]) -> list[int]:
+        if min(value) < 0:
+            raise ValueError(f"a seed must be at least 0, got {min(value)}")
+        return _without_doubles(value)
+
+    @field_validator("sweep", mode="before")
+    @classmethod
+    def _flatten_the_sweep(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        flat: dict[str, Any] = {}
+        for name, values in value.items():
+            inner = values if isinstance(values, Mapping) else {"": values}
+            for setting, own in inner.items():
+                own = _at_commas(own)
+                flat[f"{name}.{setting}".rstrip(".")] = own if isinstance(own, list) else [own]
+        return flat
+
+    @field_validator("sweep")
+    @classmethod
+    def _know_what_is_swept(cls, value: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        for name, values in value.items():
+            part, dot, _ = name.partition(".")
+            if not dot and name in MOVED:
+                raise ValueError(f"{name!r} is now {MOVED[name]!r}")
+            if (not dot or part in PARTS) and name not in sweepable():
+                raise ValueError(f"{name!r} cannot be swept: {nearest(name, sweepable())}")
+            if not values:
+                raise ValueError(f"{name} has no values")
+        return value
+
+    @field_validator("orders")
+    @classmethod
+    def _bound_the_orders(cls, value: int | str) -> int | str:
+        if isinstance(value, int) and value < 1:
+            raise ValueError(f"must be at least 1 or 'all', got {value}")
+        return value
+
+    @field_validator("bytes_per_task", mode="before")
+    @classmethod
+    def _read_bytes(cls, value: Any) -> Any:
+        return parse_bytes(value) if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _size_or_sweep(self) -> Self:
+        if self.sweep and self.bytes_per_task is not None:
+            raise ValueError("bytes_per_task sizes the strategies, and a sweep would change that")
+        return self
+
+
+@settings_class
+class OutputSettings:
+    """What is written while a run goes on. Nothing here changes a bit of what comes out."""
+
+    checkpoint_seconds: float | None = Field(
+        default=60.0,
+        ge=0,
+        description="Seconds between checkpoints, from which a killed run goes on; more where "
+        "writing one takes over 1 % of that. null: none by time.",
+    )
+    checkpoint_steps: int | None = Field(
+        default=None,
+        ge=1,
+        description="Steps between checkpoints, whatever they cost; null: none by steps.",
+    )
+
+
+PARTS: Mapping[str, type[Any]] = {
+    "stream": StreamSettings,
+    "model": ModelSettings,
+    "fine_tuning": FineTuning,
+    "grafting": GraftingLoopSettings,
+    "training": TrainingSettings,
+    "comparison": ComparisonSettings,
+    "output": OutputSettings,
+}
+"""The parts of a config, in the order in which a config is written."""
+
+_FIXED = {
+    *("stream.tasks", "stream.scenario", "stream.classes_per_experience", "stream.data"),
+    *("stream.task_settings", "stream.on_bad_row", "stream.max_megabytes"),
+    *("model.name", "model.family", "model.trust_remote_code", "model.device"),
+    "training.eval_batch",
+}
+"""What is compared, with which rows and on which model: the same in all of a comparison."""
+
+
+def sweepable() -> list[str]:
+    """Return the settings that a sweep may change, by dotted name."""
+    return [
+        f"{part}.{name}"
+        for part, cls in PARTS.items()
+        for name, field in fields_of(cls).items()
+        if part not in ("comparison", "output")
+        and not field.exclude
+        and f"{part}.{name}" not in _FIXED
+    ]
+
+
+def seeds_from(text: str) -> list[int]:
+    """Read seeds as the command line takes them: ``"0,1,2"``, ``"0-2"`` or ``"0-2,5"``.
+
+    Raises:
+        ValueError: If a part is no number and no range, or a range runs backwards or is longer than
+            10,000.
+    """
+    seeds: list[int] = []
+    for part in (part.strip() for part in text.split(",")):
+        found = re.fullmatch(r"(\d{1,18})(?:\s*-\s*(\d{1,18}))?", part, re.ASCII)
+        if found is None:
+            raise ValueError(f"seeds are numbers and ranges such as 0,1,2 or 0-2,5, got {text!r}")
+        first, last = int(found[1]), int(found[2] or found[1])
+        if not first <= last < first + _MOST_SEEDS:
+            raise ValueError(
+                f"a range of seeds runs from the lower to the higher, over at most "
+                f"{_MOST_SEEDS:,}, got {part!r}"
+            )
+        seeds += range(first, last + 1)
+    return seeds
+
+
+def _at_commas(value: Any) -> Any:
+    if isinstance(value, str):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    return value
+
+
+def _without_doubles(value: list[Any]) -> list[Any]:
+    doubled = sorted({str(item) for item in value if value.count(item) > 1})
+    if doubled:
+        raise ValueError(f"{', '.join(doubled)} is named twice")
+    return value

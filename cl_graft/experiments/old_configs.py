@@ -1,0 +1,74 @@
+"""Configs of before the parts: where each setting stands now.
+
+Files that earlier versions wrote (runs, banks, results) name their settings without parts. They
+are read through `from_flat`; nothing else accepts the old names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["MOVED", "from_flat"]
+
+
+def _moved(part: str, *same: str, **renamed: str) -> dict[str, str]:
+    return {old: f"{part}.{new}" for old, new in {**{n: n for n in same}, **renamed}.items()}
+
+
+MOVED: Mapping[str, str] = MappingProxyType(
+    {
+        **_moved("stream", "tasks", "scenario", "classes_per_experience", "data", "shots"),
+        **_moved("stream", "shots_short", "data_seed", "max_train", "max_dev", "max_test"),
+        **_moved("stream", "max_length", "on_bad_row", "max_megabytes", "task_settings"),
+        **_moved("model", "family", "pooling", "dtype", "precision", "gradient_checkpointing"),
+        **_moved("model", "trust_remote_code", "device", model="name"),
+        **_moved("fine_tuning", "steps", "batch_size", "micro_batch", "lr", "weight_decay", "clip"),
+        **_moved("fine_tuning", "group_by_length", "evaluations", dense_optimizer="optimizer"),
+        **_moved("fine_tuning", dense_decay="decay", dense_clip="clip", dense_l1="l1"),
+        **_moved("fine_tuning", dense_mixout="mixout"),
+        **_moved("grafting", "density", "localizer", "mask_steps", "mask_batch", "mask_candidates"),
+        **_moved("grafting", "retrain", "mode", "keep_standalone", warmup_rows="head_fit_rows"),
+        **_moved("grafting", refill="avoid_owned", region_start="start", region_dropout="dropout"),
+        **_moved("grafting", region_lr="lr", region_decay="lr_decay"),
+        **_moved("grafting", region_evaluations="evaluations"),
+        **_moved("training", "grid", "eval_batch"),
+        **_moved("comparison", "strategies", "strategy_settings", "seeds", "sweep", "orders"),
+        **_moved("comparison", "tune", "bytes_per_task"),
+        **_moved("output", "checkpoint_seconds", "checkpoint_steps"),
+    }
+)
+"""The place of each setting now, by the name that it had."""
+
+_PARTS = {place.partition(".")[0] for place in MOVED.values()}
+
+
+def from_flat(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return stored settings with their parts; those that have parts already are left as they are.
+
+    Args:
+        stored: What a run, a bank or results hold; names that are no settings are kept.
+    """
+    if any(isinstance(stored.get(part), Mapping) for part in _PARTS):
+        return dict(stored)
+    nested: dict[str, Any] = {}
+    flat = dict(stored)
+    if "dense_clip" in flat and (dense_clip := flat.pop("dense_clip")) is not None:
+        # Loops had their own.
+        nested["training"] = {"clip": flat.get("clip", 1.0)}
+        flat["clip"] = dense_clip
+    if "steps" in flat:
+        by_paper = flat["steps"] is None and flat.get("preset") == "paper"
+        nested.setdefault("training", {})["paper_steps"] = by_paper
+        if flat["steps"] is None:
+            del flat["steps"]
+    if isinstance(sweep := flat.get("sweep"), Mapping):
+        flat["sweep"] = {MOVED.get(name, name): values for name, values in sweep.items()}
+    for name, value in flat.items():
+        part, dot, field = MOVED.get(name, name).partition(".")
+        if dot:
+            nested.setdefault(part, {})[field] = value
+        else:
+            nested[name] = value
+    return nested

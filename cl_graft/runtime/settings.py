@@ -1,0 +1,150 @@
+"""Settings as frozen data whose fields know their description, range and default.
+
+A class of settings is written once and read three times: as arguments in Python, as a part of an
+experiment's config, and as options of the command line. It stands here because every room has some.
+"""
+
+from __future__ import annotations
+
+import functools
+import reprlib
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, dataclass_transform
+
+from pydantic import ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic.dataclasses import dataclass
+from pydantic.fields import FieldInfo
+
+from cl_graft.errors import InputError, nearest
+
+__all__ = ["describe_faults", "few_of", "fields_of", "settings_class"]
+
+_MOST_FAULTS = 5
+
+_Settings = TypeVar("_Settings")
+
+
+@dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(Field,))
+def settings_class(cls: type[_Settings]) -> type[_Settings]:
+    """Make a class of settings: frozen, by keyword only, every value checked.
+
+    Fields are declared with pydantic's `Field`: default, range and description. A wrong value
+    raises `InputError` with one sentence, also through `dataclasses.replace`.
+    """
+    guard = field_validator("*", mode="before", check_fields=False)(_refuse_truth_values)
+    setattr(cls, "_refuse_truth_values", guard)  # noqa: B010  pydantic collects it by name
+    checked: Any = dataclass(cls, frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
+    assign = checked.__init__
+
+    @functools.wraps(assign)
+    def initialize(self: Any, **values: Any) -> None:
+        try:
+            assign(self, **values)
+        except ValidationError as error:
+            faults = describe_faults(error, checked).values()
+            raise InputError("; ".join(faults)) from None
+
+    checked.__init__ = initialize
+    return checked
+
+
+def fields_of(cls: type[Any]) -> Mapping[str, FieldInfo]:
+    """Return the fields of a class of settings by name; others than settings have none."""
+    return getattr(cls, "__pydantic_fields__", {})
+
+
+def describe_faults(
+    error: ValidationError,
+    cls: type[Any],
+    *,
+    source: str = "",
+    origins: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Say what is wrong with settings, with the nearest known name for an unknown one.
+
+    Args:
+        error: What pydantic found.
+        cls: The class of settings.
+        source: Where the settings came from, such as a file's name.
+        origins: Where some of them came from instead, by dotted name, such as ``"--set"``.
+
+    Returns:
+        The faults in one text, by where they came from.
+    """
+    faults: dict[str, dict[str, None]] = {}
+    for fault in error.errors(include_url=False):
+        place = tuple(str(part) for part in fault["loc"])
+        origin = _origin(".".join(place), origins or {}) or source
+        faults.setdefault(origin, {})[_sentence(fault, place, cls)] = None
+    return {origin: few_of([*sentences]) for origin, sentences in faults.items()}
+
+
+def few_of(sentences: Sequence[str]) -> str:
+    """Join the first sentences, and say how many more there are."""
+    more = len(sentences) - _MOST_FAULTS
+    shown = "; ".join(sentences[:_MOST_FAULTS])
+    return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def _refuse_truth_values(cls: Any, value: Any, info: ValidationInfo) -> Any:
+    # pydantic would read true as 1.
+    field = fields_of(cls).get(info.field_name or "")
+    if isinstance(value, bool) and field is not None and field.annotation is not bool:
+        raise ValueError(f"got {value}; YAML reads yes, no, on and off so, unless quoted")
+    return value
+
+
+def _origin(place: str, origins: Mapping[str, str]) -> str | None:
+    """Return what set the value at a place, the one that said most of it."""
+    own = [name for name in origins if f"{place}.".startswith(f"{name}.")]
+    return origins[max(own, key=len)] if own else None
+
+
+def _sentence(fault: Mapping[str, Any], place: Sequence[str], cls: type[Any]) -> str:
+    given, kind = fault["input"], fault["type"]
+    owner, shown = _owner(place, cls)
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        name = ".".join([*shown, place[-1]])
+        return f"unknown key {name!r}; {nearest(place[-1], fields_of(owner))}"
+    if kind == "missing":
+        return f"{'.'.join(place)!r} is missing"
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    name = ".".join(shown)
+    expected = fault.get("ctx", {}).get("expected")
+    if kind == "literal_error" and isinstance(given, str) and expected:
+        return f"{name}: unknown {given!r}; {nearest(given, _split(expected))}"
+    got = "" if kind == "value_error" else f", got {reprlib.repr(given)}"
+    if kind == "string_type" and isinstance(given, bool | int | float):
+        got += " (YAML reads numbers, yes, no, on and off as values: put quotes around it)"
+    return f"{name}: {message}{got}" if name else message
+
+
+def _owner(place: Sequence[str], cls: type[Any]) -> tuple[type[Any], list[str]]:
+    """Return the class of the innermost settings at a place, and the place without pydantic's own.
+
+    Those are the names that it gives to the members of a union.
+    """
+    owner, shown, keyed = cls, [], False
+    for part in place:
+        field = fields_of(owner).get(part)
+        if keyed or part.isdigit():
+            shown.append(part)
+            keyed = False
+        elif field is not None:
+            inner = _inner(field.annotation)
+            keyed = inner is not None and inner is not field.annotation
+            owner = inner if inner is not None else owner
+            shown.append(part)
+    return owner, shown
+
+
+def _inner(annotation: Any) -> type[Any] | None:
+    """Return the class of settings that an annotation names, alone or as the values of a dict."""
+    if fields_of(annotation):
+        return annotation
+    return next((a for a in getattr(annotation, "__args__", ()) if fields_of(a)), None)
+
+
+def _split(expected: str) -> list[str]:
+    """Take the names out of pydantic's text, ``'a', 'b' or 'c'``."""
+    return [part for part in expected.split("'") if part.strip(" ,") not in ("", "or")]
