@@ -20,37 +20,30 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from avalanche.core import SupervisedPlugin
 from torch import Tensor, nn
 
-from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
-from cl_graft.grafts.base_check import identify
-from cl_graft.grafts.region import Layout
 from cl_graft.inference.task_switch import Switch
 from cl_graft.localization.region_search import find_region
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
 from cl_graft.runtime.error_context import about_task
+from cl_graft.strategies.bank_on_model import extend_bank, open_bank
 from cl_graft.strategies.experience_entries import ExperienceEntries
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import (
     FirstValues,
     HeldHeads,
-    graftable_outside_heads,
-    head_paths,
     load_head_,
-    open_heads_,
     unwrap_model,
 )
 from cl_graft.strategies.loop.divergence import check_loss
-from cl_graft.strategies.loop.phase_reports import PhaseReports, cost
-from cl_graft.strategies.model_growth import extend_bank, extend_layout, reorder_layout
+from cl_graft.strategies.loop.phase_reports import PhaseReports, describe_cost
 from cl_graft.strategies.region_training import RegionTraining, TaskMetadata
 from cl_graft.strategies.strategy_checks import check_model, check_plugins
-from cl_graft.strategies.task_labels import TaskLabels, Unprotected, has_labels, label_of
+from cl_graft.strategies.task_labels import TaskLabels, UnlabelledStream, has_labels, label_of
 from cl_graft.training.dense_run import unmeasured
 from cl_graft.training.fine_tuning import freeze_statistics
 from cl_graft.training.learnable_task import LearnableTask
@@ -138,7 +131,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._own = ExperienceEntries()
         self._away: tuple[int | None, dict[int, HeldHeads]] | None = None
         self._first = FirstValues()
-        self._unprotected = Unprotected()
+        self._unlabelled = UnlabelledStream()
         if bank is not None and bank.mode != self.settings.mode:
             raise ValueError(
                 f"the bank answers in {bank.mode} mode, the settings say {self.settings.mode!r}; "
@@ -166,14 +159,14 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         check_model(strategy.model)
         check_plugins(strategy)
         model = unwrap_model(strategy.model)
-        switch = self._extend(model, self._open(model))
+        switch = self._extend(self._open(model))
         switch.verify()
         self._first.begin_(model, switch.bank)
-        task = self._problem(strategy, label, switch.bank)
+        task = self._make_task(strategy, label, switch.bank)
         settings = self._by_label.get(label, self.settings)
         name = self._name(label)
         reports = PhaseReports(strategy, name=name, label=label, progress=self._progress)
-        reports.say(cost(strategy, settings, rows=len(task.train)))
+        reports.say(describe_cost(strategy, settings, rows=len(task.train)))
         # Curves of phases that a checkpoint or the cache answers would have gaps: a run that goes
         # on must end with the curves of one that was never interrupted.
         measure = unmeasured if self._checkpoints is not None else reports.measure
@@ -291,7 +284,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     def after_eval(self, strategy: Any, **kwargs: Any) -> None:
         """Say so where nothing is protected and an experience is forgotten."""
-        self._unprotected.look(strategy.evaluator.get_last_metrics())
+        self._unlabelled.check_forgetting(strategy.evaluator.get_last_metrics())
 
     # For a loop that is taken up in its middle (`Resuming`).
 
@@ -404,62 +397,24 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         }
 
     def _open(self, model: nn.Module) -> Switch:
-        if self._switch is not None and self._switch.model is model:
-            return self._switch
-        paths = head_paths(model)
-        layout = self._layout(model)
-        if self.bank is None:
-            self.bank = GraftBank(layout, self._identify(model, paths), self.settings.mode)
-        elif self.bank.layout != layout:
-            raise WrongArchitecture(
-                f"the bank belongs to a model with {self.bank.layout.total} graftable coordinates "
-                f"in {len(self.bank.layout.names)} parameters; this one has {layout.total} in "
-                f"{len(layout.names)}{_first_difference(self.bank.layout, layout)}"
+        if self._switch is None or self._switch.model is not model:
+            self._switch = open_bank(
+                model,
+                self.bank,
+                mode=self.settings.mode,
+                identity=self._identity,
+                keep=self._keep,
             )
-        elif self._identity and self._identity.fingerprint != self.bank.base.fingerprint:
-            raise WrongBase(
-                f"the bank belongs to base {self.bank.base.fingerprint[:12]}…, this model is "
-                f"{self._identity.fingerprint[:12]}…: other weights or another tokenizer"
-            )
-        known = self.bank.base
-        if not known.weights_sha256:
-            known = self._identity or known
-            known = replace(known, metadata={**known.metadata, "heads": list(paths)})
-        self._switch = Switch(model, self.bank, base=known)
-        open_heads_(model, self.bank)
+            self.bank = self._switch.bank
         return self._switch
 
-    def _layout(self, model: nn.Module) -> Layout:
-        layout = Layout.of(graftable_outside_heads(model, keep=self._keep))
-        return layout if self.bank is None else reorder_layout(layout, like=self.bank.layout)
-
-    def _extend(self, model: nn.Module, switch: Switch) -> Switch:
-        """Take in parameters that the model got since its last task, as new coordinates."""
-        bank = switch.bank
-        layout = extend_layout(bank.layout, self._layout(model))
-        if layout == bank.layout:
-            return switch
-        if self._identity is not None:
-            raise WrongArchitecture(
-                f"the model got {len(layout.names) - len(bank.layout.names)} new parameters, but "
-                "`identity` describes its base without them; leave `identity` away"
-            )
-        switch.to(None)
-        base = self._identify(model, head_paths(model))
-        self._switch = extend_bank(model, bank, layout, base)
+    def _extend(self, switch: Switch) -> Switch:
+        """Take in parameters that the model got since its last task."""
+        self._switch = extend_bank(switch, identity=self._identity, keep=self._keep)
         self.bank = self._switch.bank
         return self._switch
 
-    def _identify(self, model: nn.Module, paths: tuple[str, ...]) -> BaseIdentity:
-        dtypes = {p.dtype for p in graftable_outside_heads(model).values()}
-        dtype = next(iter(dtypes)) if len(dtypes) == 1 else torch.float32
-        found = identify(model, heads=paths, dtype=str(dtype).removeprefix("torch."))
-        given = self._identity
-        if given is None or given.weights_sha256:
-            return given or found
-        return replace(given, metadata={**found.metadata, **given.metadata})
-
-    def _problem(self, strategy: Any, label: int, bank: GraftBank) -> LearnableTask:
+    def _make_task(self, strategy: Any, label: int, bank: GraftBank) -> LearnableTask:
         task = self._tasks.make(
             strategy,
             strategy.experience,
@@ -482,7 +437,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """
         label = label_of(strategy.experience, self._task_labels)
         if not has_labels(strategy, self._task_labels):
-            self._unprotected.warn()
+            self._unlabelled.warn()
             return None
         settings = self._by_label.get(label, self.settings) if label is not None else self.settings
         return label if strategy.train_epochs or not settings.retrain else None
@@ -497,11 +452,3 @@ def _classes(experience: Any) -> int:
 def _latest(bank: GraftBank) -> int | None:
     """Return what a task without an entry builds on: the whole prefix, or the bare base."""
     return len(bank) - 1 if bank.mode == "prefix" and bank.entries else None
-
-
-def _first_difference(known: Layout, layout: Layout) -> str:
-    pairs = zip(known.names, known.shapes, layout.names, layout.shapes, strict=False)
-    for there, shape, here, other in pairs:
-        if (there, shape) != (here, other):
-            return f", the first that differs is {there!r} {shape} there and {here!r} {other} here"
-    return ""

@@ -18,12 +18,11 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
-from cl_graft.grafts.base_check import identify
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
+from cl_graft.strategies.bank_on_model import identify_model
 from cl_graft.strategies.benchmark import TextStream
-from cl_graft.strategies.heads import head_paths
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.loop.budgets import ClipGradient, SeededLoop
 from cl_graft.strategies.loop.divergence import StopDiverged
@@ -148,11 +147,7 @@ class StrategyInputs:
 
     def identify_base(self) -> BaseIdentity:
         """Return the base's description; the model must be at its base."""
-        if self.identity is not None:
-            return self.identity
-        model = self.model.task_model
-        dtype = str(next(model.backbone.parameters()).dtype).removeprefix("torch.")
-        return identify(model, heads=head_paths(model), dtype=dtype)
+        return self.identity or identify_model(self.model.task_model)
 
     def template_arguments(
         self, *, weight_decay: float = 0.0, optimizer: str = "sgd"

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from cl_graft.strategies.heads import has_task_heads
 
-__all__ = ["TaskLabels", "Unprotected", "has_labels", "label_of"]
+__all__ = ["TaskLabels", "UnlabelledStream", "has_labels", "label_of"]
 
 TaskLabels = Literal["stream", "experience"]
 """Where task labels come from: the stream's own, or the index of the experience."""
@@ -68,7 +68,7 @@ def has_labels(strategy: Any, task_labels: TaskLabels) -> bool:
     return len({int(label) for experience in stream for label in experience.task_labels}) > 1
 
 
-class Unprotected:
+class UnlabelledStream:
     """What to say of a stream without task labels: at its start, and when it is forgotten."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Unprotected:
             f"trains like Naive and nothing is protected from forgetting. {_HOW}"
         )
 
-    def look(self, metrics: Mapping[str, Any]) -> None:
+    def check_forgetting(self, metrics: Mapping[str, Any]) -> None:
         """Say once that an experience is forgotten, by the accuracies that were last published."""
         if not self._said:
             return

@@ -19,7 +19,7 @@ from cl_graft.localization import find_localizer
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.training.dense_run import Progress, silent
 
-__all__ = ["PhaseReports", "cost"]
+__all__ = ["PhaseReports", "describe_cost"]
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class PhaseReports(PluginMetric[None]):
         """Forget nothing: values are published as they come."""
 
 
-def cost(strategy: Any, settings: GraftingSettings, *, rows: int) -> str:
+def describe_cost(strategy: Any, settings: GraftingSettings, *, rows: int) -> str:
     """Say what a task costs before and beside the strategy's own steps, as multiples of them.
 
     Args:

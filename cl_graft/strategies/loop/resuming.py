@@ -40,14 +40,16 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
 
     Args:
         checkpoints: Where states are kept.
-        aside: Returns what else to keep with every state, as JSON can hold it: where the log and
-            the run stand.
+        extra_state: Returns what else to keep with every state, as JSON can hold it, such as the
+            positions in the log and in the run.
     """
 
-    def __init__(self, checkpoints: Checkpoints, aside: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(
+        self, checkpoints: Checkpoints, extra_state: Callable[[], Mapping[str, Any]]
+    ) -> None:
         super().__init__()
         self._checkpoints = checkpoints
-        self._aside = aside
+        self._extra_state = extra_state
         self._checkpoint = NOWHERE
         self._clock: dict[str, int] | None = None
         self._moved = False
@@ -121,7 +123,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
             "over": over,
             "optimizer": rates,
             "plugins": {place: state[1] for place, state in plugins.items()},
-            **self._aside(),
+            **self._extra_state(),
         }
         return tensors, values
 

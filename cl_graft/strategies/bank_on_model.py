@@ -1,0 +1,192 @@
+"""Banks on a model: the check that they belong together, and parameters that came between tasks.
+
+It is apart from the plugin, which decides when a bank is opened. Coordinates are named by their
+parameter, so new parameters are new coordinates. They are numbered after all others, wherever they
+stand in the model, and what earlier tasks own keeps its numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import torch
+from torch import nn
+
+from cl_graft.errors import WrongArchitecture, WrongBase
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.grafts.base_check import identify
+from cl_graft.grafts.graft import Graft, named
+from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.inference.task_switch import Switch
+from cl_graft.strategies.heads import graftable_outside_heads, head_paths, open_heads_
+
+__all__ = ["extend_bank", "identify_model", "open_bank"]
+
+Keep = Callable[[str], bool]
+"""Takes a parameter's name: False makes it no part of any region."""
+
+
+def open_bank(
+    model: nn.Module,
+    bank: GraftBank | None,
+    *,
+    mode: Literal["prefix", "isolated"],
+    identity: BaseIdentity | None = None,
+    keep: Keep | None = None,
+) -> Switch:
+    """Return the switch of a bank on a model, whose heads get what the bank holds.
+
+    Args:
+        model: The model; of Avalanche's wrappers, what is inside.
+        bank: The bank; None makes an empty one, and the model is its base.
+        mode: How a new bank answers.
+        identity: The base's description; None makes one of the model.
+        keep: The parameters that regions may be in; None means all that are graftable.
+
+    Raises:
+        WrongArchitecture: If the bank belongs to a model with other parameters.
+        WrongBase: If it belongs to other weights.
+    """
+    layout = _find_layout(model, bank, keep)
+    if bank is None:
+        bank = GraftBank(layout, identify_model(model, identity), mode)
+    elif bank.layout != layout:
+        raise WrongArchitecture(
+            f"the bank belongs to a model with {bank.layout.total} graftable coordinates "
+            f"in {len(bank.layout.names)} parameters; this one has {layout.total} in "
+            f"{len(layout.names)}{_first_difference(bank.layout, layout)}"
+        )
+    elif identity and identity.fingerprint != bank.base.fingerprint:
+        raise WrongBase(
+            f"the bank belongs to base {bank.base.fingerprint[:12]}…, this model is "
+            f"{identity.fingerprint[:12]}…: other weights or another tokenizer"
+        )
+    known = bank.base
+    if not known.weights_sha256:
+        known = identity or known
+        known = replace(known, metadata={**known.metadata, "heads": list(head_paths(model))})
+    switch = Switch(model, bank, base=known)
+    open_heads_(model, bank)
+    return switch
+
+
+def identify_model(model: nn.Module, identity: BaseIdentity | None = None) -> BaseIdentity:
+    """Describe a model at its base for a bank.
+
+    Args:
+        model: The model; of Avalanche's wrappers, what is inside.
+        identity: What is known of it; returned as it is where it has the hash of the weights.
+    """
+    if identity is not None and identity.weights_sha256:
+        return identity
+    dtypes = {p.dtype for p in graftable_outside_heads(model).values()}
+    dtype = next(iter(dtypes)) if len(dtypes) == 1 else torch.float32
+    found = identify(model, heads=head_paths(model), dtype=str(dtype).removeprefix("torch."))
+    if identity is None:
+        return found
+    return replace(identity, metadata={**found.metadata, **identity.metadata})
+
+
+def extend_bank(
+    switch: Switch, *, identity: BaseIdentity | None = None, keep: Keep | None = None
+) -> Switch:
+    """Take in parameters that a model got since its last task, as new coordinates.
+
+    Args:
+        switch: The bank on the model; returned as it is where nothing is new.
+        identity: As in `open_bank`; it cannot describe a base that grows.
+        keep: As in `open_bank`.
+
+    Raises:
+        WrongArchitecture: If a parameter is missing or has another shape, or `identity` is given.
+    """
+    model, bank = switch.model, switch.bank
+    layout = _extend_layout(bank.layout, _find_layout(model, bank, keep))
+    if layout == bank.layout:
+        return switch
+    if identity is not None:
+        raise WrongArchitecture(
+            f"the model got {len(layout.names) - len(bank.layout.names)} new parameters, but "
+            "`identity` describes its base without them; leave `identity` away"
+        )
+    switch.to(None)
+    return _in_layout(model, bank, layout, identify_model(model))
+
+
+def _find_layout(model: nn.Module, bank: GraftBank | None, keep: Keep | None) -> Layout:
+    """Return the layout of a model's graftable parameters, in the bank's order if it has these."""
+    layout = Layout.of(graftable_outside_heads(model, keep=keep))
+    if bank is None:
+        return layout
+    here, there = (dict(zip(one.names, one.shapes, strict=True)) for one in (layout, bank.layout))
+    return bank.layout if here == there else layout
+
+
+def _extend_layout(layout: Layout, found: Layout) -> Layout:
+    """Return a layout with the parameters that a model has in addition at its end.
+
+    Args:
+        layout: What tasks were learned on.
+        found: What the model has now.
+
+    Raises:
+        WrongArchitecture: If a parameter is missing there, or has another shape.
+    """
+    now = dict(zip(found.names, found.shapes, strict=True))
+    for name, shape in zip(layout.names, layout.shapes, strict=True):
+        if now.get(name) != shape:
+            came = f"has the shape {now[name]}" if name in now else "is missing"
+            raise WrongArchitecture(
+                f"{name} had the shape {shape} when earlier tasks were learned, and {came} now: "
+                "their grafts hold places in it. A model may get new parameters between tasks, but "
+                "those that it has must stay; widen a head, or add a module"
+            )
+    known = set(layout.names)
+    more = {name: shape for name, shape in now.items() if name not in known}
+    if not more:
+        return layout
+    return Layout((*layout.names, *more), (*layout.shapes, *more.values()))
+
+
+def _in_layout(model: nn.Module, bank: GraftBank, layout: Layout, base: BaseIdentity) -> Switch:
+    """Make the switch of a bank on a model that has more parameters than the bank knows.
+
+    Args:
+        model: The model at its base.
+        bank: What was learned before they came.
+        layout: The bank's layout with the new parameters at its end.
+        base: The base with them.
+    """
+    entries = tuple(_on(entry, layout) for entry in bank.entries)
+    switch = Switch(model, replace(bank, layout=layout, base=base, entries=entries))
+    hashed = []
+    for position, entry in enumerate(entries):
+        with switch.carrying(position):
+            hashed.append(replace(entry, weights_sha256=hash_tensors(named(model, layout))))
+    switch.bank = replace(switch.bank, entries=tuple(hashed))
+    return switch
+
+
+def _on(entry: Entry, layout: Layout) -> Entry:
+    """Return an entry in a layout whose first coordinates are those of its own."""
+
+    def graft(old: Graft) -> Graft:
+        return Graft(Region(layout, old.region.index), old.values)
+
+    return replace(
+        entry,
+        owned=graft(entry.owned),
+        lost=Region(layout, entry.lost.index),
+        standalone=graft(entry.standalone) if entry.standalone is not None else None,
+    )
+
+
+def _first_difference(known: Layout, layout: Layout) -> str:
+    pairs = zip(known.names, known.shapes, layout.names, layout.shapes, strict=False)
+    for there, shape, here, other in pairs:
+        if (there, shape) != (here, other):
+            return f", the first that differs is {there!r} {shape} there and {here!r} {other} here"
+    return ""
