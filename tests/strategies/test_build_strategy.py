@@ -1,0 +1,49 @@
+"""A strategy that is built by its name trains without an experiment."""
+
+import pytest
+from small_runs import SMALL
+
+from cl_graft.data import load_task
+from cl_graft.errors import InputError
+from cl_graft.models import load_model
+from cl_graft.strategies import text_model
+from cl_graft.strategies.benchmark import text_stream
+from cl_graft.strategies.registry import build_strategy
+from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.training.fine_tuning import FineTuning
+
+
+@pytest.fixture
+def inputs(still_bert):
+    """Two tasks with schedules of their own, and defaults in all else."""
+    loaded = load_model(str(still_bert))
+    tasks = [load_task(name, shots=8, max_test=20) for name in SMALL["tasks"]]
+    stream = text_stream(tasks, loaded.tokenizer, family="encoder", max_length=24)
+    schedules = {0: FineTuning(steps=3, batch_size=4), 1: FineTuning(steps=5, batch_size=8)}
+    return StrategyInputs(model=text_model(loaded, stream), stream=stream, fine_tuning=schedules)
+
+
+@pytest.mark.parametrize("name", ["ewc", "grafting"])
+def test_each_task_is_trained_with_its_own_schedule_and_scored(inputs, name):
+    strategy = build_strategy(name, inputs)
+    benchmark = inputs.stream.benchmark
+    for experience, schedule in zip(
+        benchmark.train_stream, inputs.fine_tuning.values(), strict=True
+    ):
+        strategy.train(experience)
+        assert strategy.clock.train_exp_iterations == schedule.steps
+        assert strategy.train_mb_size == schedule.batch_size
+    found = strategy.eval(benchmark.test_stream)
+    assert {
+        "Score/eval_phase/test_stream/Task000/Exp000",
+        "AverageAccuracy/eval_phase/test_stream",
+    } <= set(found)
+
+
+def test_unknown_names_and_settings_are_refused(inputs):
+    with pytest.raises(InputError, match=r"unknown strategy 'ewk': did you mean 'ewc'"):
+        build_strategy("ewk", inputs)
+    with pytest.raises(InputError, match=r"ewc: unknown setting 'strength'"):
+        build_strategy("ewc", inputs, strength=1.0)
+    with pytest.raises(InputError, match=r"strategy 'bic' is not available"):
+        build_strategy("bic", inputs)
