@@ -21,7 +21,7 @@ from cl_graft.data.record_files import (
     strip_suffix,
     unread_kind,
 )
-from cl_graft.data.text_files import Reading, decode, find_fault, lines, read_text
+from cl_graft.data.text_files import Reading, decode, find_fault, find_lines, read_text
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank, find_entry
 
@@ -168,7 +168,7 @@ def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
 def _of_lines(text: str, place: str, task: str | None) -> list[InputText]:
     """Take each line that is not empty; a tab parts the two texts of a pair."""
     found: list[InputText] = []
-    for number, line in enumerate(lines(text), start=1):
+    for number, line in enumerate(find_lines(text), start=1):
         own = line[0].rstrip("\r\n")
         if own.strip():
             first, tab, second = own.partition("\t")

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cl_graft.data.text_files import MAX_CHARACTERS, MAX_LINE, lines
+from cl_graft.data.text_files import MAX_CHARACTERS, MAX_LINE, find_lines
 
 __all__ = ["LongLine", "long_fields", "table_rows"]
 
@@ -56,7 +56,7 @@ class _Lines:
     """Iterate over the lines of a text, and remember where the first one of a row ends."""
 
     def __init__(self, text: str, offset: int) -> None:
-        self._found = lines(text, offset)
+        self._found = find_lines(text, offset)
         self.first_end: int | None = None
 
     def __iter__(self) -> _Lines:

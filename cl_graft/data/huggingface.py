@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cl_graft.data.record_files import SUFFIXES, Record, RecordFile, gather
+from cl_graft.data.record_files import SUFFIXES, Record, RecordFile, collect_records
 from cl_graft.data.text_files import Reading, check_rows, check_size
 from cl_graft.errors import InputError, first_line
 
@@ -134,7 +134,7 @@ def _records(table: Any, place: str, reading: Reading) -> RecordFile:
     try:
         table.data.validate(full=True)
         rows = enumerate(table.select_columns(flat), start=1)
-        records = gather(place, (Record(v, f"{place}: row {n}") for n, v in rows), reading)
+        records = collect_records(place, (Record(v, f"{place}: row {n}") for n, v in rows), reading)
     except InputError:
         raise
     except Exception as error:  # whatever reading or decoding a column raises

@@ -30,7 +30,7 @@ from cl_graft.errors import InputError, nearest
 if TYPE_CHECKING:
     from cl_graft.data.synthetic import GeneratedTask
 
-__all__ = ["DEFAULT_GENERATED_SHOTS", "GENERATED_TEST_ROWS", "load_task", "name_of"]
+__all__ = ["DEFAULT_GENERATED_SHOTS", "GENERATED_TEST_ROWS", "find_task_name", "load_task"]
 
 DEFAULT_GENERATED_SHOTS = 1024
 GENERATED_TEST_ROWS = 1000
@@ -163,7 +163,7 @@ def load_task(
     return replace(task, source={**task.source, **counts, "notes": [*bad_rows.sentences(), *notes]})
 
 
-def name_of(name: Path | str, *, data: Path | str | None = None) -> str:
+def find_task_name(name: Path | str, *, data: Path | str | None = None) -> str:
     """Return how the task will be called that `load_task` loads by a name, without reading rows.
 
     Raises:

@@ -21,14 +21,14 @@ from typing import Any
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.delimited_text import LongLine, long_fields, table_rows
 from cl_graft.data.parquet import read_parquet
-from cl_graft.data.text_files import MAX_LINE, Reading, check_rows, lines, read_text
+from cl_graft.data.text_files import MAX_LINE, Reading, check_rows, find_lines, read_text
 from cl_graft.errors import InputError
 
 __all__ = [
     "SUFFIXES",
     "Record",
     "RecordFile",
-    "gather",
+    "collect_records",
     "parse_records",
     "read_records",
     "strip_suffix",
@@ -130,7 +130,9 @@ def read_records(
         return parse_records(text, kind, place=path, reading=reading, bad_rows=bad)
     columns, rows, class_names = read_parquet(path, reading)
     numbered = enumerate(rows, start=1)
-    records = gather(str(path), (Record(v, f"{path}: row {n}") for n, v in numbered), reading)
+    records = collect_records(
+        str(path), (Record(v, f"{path}: row {n}") for n, v in numbered), reading
+    )
     return _filled(path, columns, records, class_names, bad)
 
 
@@ -158,7 +160,7 @@ def parse_records(
     if not text.strip():
         raise InputError(f"{place}: the file is empty")
     if kind == "jsonl":
-        records = gather(str(place), _json_records(place, text, bad), reading)
+        records = collect_records(str(place), _json_records(place, text, bad), reading)
         columns = tuple(dict.fromkeys(name for record in records for name in record.values))
     else:
         columns, records = _table(place, text, kind, reading, bad)
@@ -180,7 +182,7 @@ def _filled(
     return RecordFile(str(path), columns, records, class_names)
 
 
-def gather(place: str, records: Iterable[Record], reading: Reading) -> tuple[Record, ...]:
+def collect_records(place: str, records: Iterable[Record], reading: Reading) -> tuple[Record, ...]:
     """Collect the records of a file, as long as their number and their memory are within limits.
 
     Raises:
@@ -218,7 +220,7 @@ def _memory(values: object) -> int:
 
 
 def _json_records(path: Path, text: str, bad: BadRows) -> Iterator[Record]:
-    for number, found in enumerate(lines(text), start=1):
+    for number, found in enumerate(find_lines(text), start=1):
         line, place = found[0].rstrip("\r\n"), f"{path}:{number}"
         if not line.strip():
             continue
@@ -268,7 +270,7 @@ def _table(
 ) -> tuple[tuple[str, ...], tuple[Record, ...]]:
     """Read a table; a tsv is read with literal quotes if that gives fewer bad rows."""
     if kind == "csv":
-        header = next(lines(text))[0]
+        header = next(find_lines(text))[0]
         delimiter = ";" if ";" in header and "," not in header else ","
         return _quoted_table(path, text, delimiter, reading, bad, quotes=True)
     quoted = BadRows("skip")
@@ -289,7 +291,9 @@ def _quoted_table(
         with long_fields():
             rows = table_rows(text, delimiter, quotes=quotes)
             header = _header(path, rows)
-            records = gather(str(path), _table_records(path, rows, header, delimiter, bad), reading)
+            records = collect_records(
+                str(path), _table_records(path, rows, header, delimiter, bad), reading
+            )
     except LongLine as error:
         raise InputError(f"{path}: {error}; the file is no table, or damaged") from None
     return tuple(header), records

@@ -26,7 +26,7 @@ __all__ = [
     "decode",
     "detect_encoding",
     "find_fault",
-    "lines",
+    "find_lines",
     "read_text",
 ]
 
@@ -243,7 +243,7 @@ def find_fault(text: str) -> str | None:
     return None
 
 
-def lines(text: str, start: int = 0) -> Iterator[re.Match[str]]:
+def find_lines(text: str, start: int = 0) -> Iterator[re.Match[str]]:
     r"""Walk over the lines of a text from an offset on, with their ends: \n, \r\n or \r.
 
     str.splitlines would also cut at separators that texts may hold, and copy the text.

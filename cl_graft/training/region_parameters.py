@@ -29,7 +29,7 @@ from cl_graft.runtime.forward_override import has_other_forward, other_forward
 from cl_graft.training.coordinate_gradient import Coordinates, region_linear
 from cl_graft.training.linear_layers import is_conv1d, is_linear
 
-__all__ = ["RegionParameters", "deal", "linear_owners", "region_forward"]
+__all__ = ["RegionParameters"]
 
 
 class RegionParameters:
@@ -100,7 +100,7 @@ class RegionParameters:
         for parameter in self._parameters.values():
             parameter.requires_grad_(False)
             parameter.grad = None
-        owners = linear_owners(self._model)
+        owners = _linear_owners(self._model)
         for parameter, inside, place in self._places:
             if id(parameter) not in owners:
                 parameter.requires_grad_(True)
@@ -114,7 +114,7 @@ class RegionParameters:
         ]
         places = tuple(place for *_, place in matrices)
         for (layers, weight, inside, _), handle in zip(
-            matrices, deal(self.vector, places, whole=not self.gathered), strict=True
+            matrices, _deal(self.vector, places, whole=not self.gathered), strict=True
         ):
             rows, columns = weight.shape
             where = Coordinates.of(inside, (rows, columns), transposed=is_conv1d(layers[0]))
@@ -124,7 +124,7 @@ class RegionParameters:
                         "a region of this model is open already, or a mixed batch is being "
                         "answered: its gradient would be lost; close that first"
                     )
-                undo.enter_context(other_forward(layer, region_forward(handle, where)))
+                undo.enter_context(other_forward(layer, _region_forward(handle, where)))
 
     def _gatherer(self, inside: Tensor, place: slice) -> Callable[[Tensor], None]:
         def gather(parameter: Tensor) -> None:
@@ -180,7 +180,7 @@ class RegionParameters:
         self.close()
 
 
-def deal(vector: Tensor, places: tuple[slice, ...], *, whole: bool = True) -> tuple[Tensor, ...]:
+def _deal(vector: Tensor, places: tuple[slice, ...], *, whole: bool = True) -> tuple[Tensor, ...]:
     """Deal a vector out to layers, so that their gradients come back to it as one.
 
     Each layer gets a copy of its slice as a handle for the gradient; nothing is saved, so the
@@ -199,7 +199,7 @@ def deal(vector: Tensor, places: tuple[slice, ...], *, whole: bool = True) -> tu
 
 
 class _Deal(torch.autograd.Function):
-    """What `deal` does."""
+    """What `_deal` does."""
 
     @staticmethod
     def forward(
@@ -227,7 +227,7 @@ def _reaches_every_leaf(witness: Any) -> bool:
     return torch._C._will_engine_execute_node(witness)
 
 
-def linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
+def _linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
     """Find, by the id of a weight, the linear layers that hold it, if no other module does.
 
     Those of an `nn.TransformerEncoderLayer` are left out: in eval mode it computes from their
@@ -251,7 +251,7 @@ def linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
     return {k: v for k, v in owners.items() if k not in others and len(alike[k]) == 1}
 
 
-def region_forward(handle: Tensor, where: Coordinates) -> Callable[..., Tensor]:
+def _region_forward(handle: Tensor, where: Coordinates) -> Callable[..., Tensor]:
     """Return the forward of a linear layer whose weight learns at `where`, for `other_forward`."""
 
     def compute(layer: Any, x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.readers import read_rows
 from cl_graft.data.record_files import read_records
-from cl_graft.data.text_files import Reading, lines
+from cl_graft.data.text_files import Reading, find_lines
 from cl_graft.errors import InputError
 
 PIECES = st.sampled_from(
@@ -57,7 +57,7 @@ def test_every_json_line_is_a_record_or_counted(content):
             return
         # A byte order mark is no row, nor is a second one that a tool put before the first.
         text = content.decode("utf-8-sig", "surrogateescape").removeprefix("\ufeff")
-        filled = [found for found in lines(text) if found[0].strip()]
+        filled = [found for found in find_lines(text) if found[0].strip()]
         assert len(records) + bad.total == len(filled)
 
 

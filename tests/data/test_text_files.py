@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from cl_graft.data.text_files import Reading, decode, detect_encoding, lines, read_text
+from cl_graft.data.text_files import Reading, decode, detect_encoding, find_lines, read_text
 from cl_graft.errors import InputError
 
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
 def test_lines_end_as_on_any_system_and_nowhere_else(ends):
     text = f"a\u2028b{ends}{ends}\x0bc\x85d{ends}last"
-    assert [found[0].rstrip("\r\n") for found in lines(text)] == [
+    assert [found[0].rstrip("\r\n") for found in find_lines(text)] == [
         "a\u2028b",
         "",
         "\x0bc\x85d",
         "last",
     ]
-    assert "".join(found[0] for found in lines(text)) == text
+    assert "".join(found[0] for found in find_lines(text)) == text
 
 
 def test_a_bomb_is_refused_without_unpacking_it(tmp_path: Path):
