@@ -80,17 +80,17 @@ golden: $(STAMP)
 
 torture: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[audit]'
-	$(BIN)/python -W ignore benchmarks/torture.py
+	$(BIN)/python -W ignore tests/stress/torture.py
 
 bench-table4: $(STAMP)
 	$(BIN)/python benchmarks/table4.py
 
 bench-speed: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peft]'
-	$(BIN)/python -W ignore benchmarks/speed.py
+	$(BIN)/python -W ignore benchmarks/performance/speed.py
 
 bench-stream: $(STAMP)
-	$(BIN)/python -W ignore benchmarks/stream_cost.py
+	$(BIN)/python -W ignore benchmarks/performance/stream_cost.py
 
 bench-frontier: $(STAMP)
 	$(BIN)/python -W ignore benchmarks/frontier.py

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import gc
 import json
 import os
 import shlex
@@ -26,8 +27,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_checkpoint import roberta_base_shape, tiny_checkpoint
-from torture_long_life import held
 
 from cl_graft.banks.capacity import capacity
 from cl_graft.banks.verify import verify
@@ -36,6 +35,9 @@ from cl_graft.experiments.run import run, run_folder
 from cl_graft.results.run_results import RunResult
 from cl_graft.runtime.progress import Step
 from cl_graft.storage import load_bank
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "stress"))
+from tiny_checkpoint import roberta_base_shape, tiny_checkpoint
 
 RESULTS = Path(__file__).parent / "results"
 SCALES: dict[str, dict[str, Any]] = {
@@ -137,7 +139,9 @@ def living() -> int:
     """
     with suppress(OSError, AttributeError):  # not glibc
         ctypes.CDLL(None).malloc_trim(0)
-    return held()[0]
+    gc.collect()
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def memory_of(result: RunResult, out: Path) -> dict[str, Any]:

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tiny_checkpoint import tiny_checkpoint
 from torch import Tensor, nn
 
 from cl_graft.banks.open_bank import OpenBank, open_bank
@@ -36,6 +35,9 @@ from cl_graft.experiments.run import run, run_folder
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.results.run_results import machine, versions
 from cl_graft.storage import load_bank
+
+sys.path.append(str(Path(__file__).parents[1] / "tests" / "stress"))
+from tiny_checkpoint import tiny_checkpoint
 
 RESULTS = Path(__file__).parent / "results"
 SCALES: dict[str, dict[str, Any]] = {

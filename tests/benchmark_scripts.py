@@ -1,4 +1,4 @@
-"""Running a benchmark's script as a user does, in a process of its own."""
+"""Running a script of the benchmarks or the stress suite as a user does, in its own process."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-__all__ = ["BENCHMARKS", "run_script"]
+__all__ = ["run_script"]
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ROOT = Path(__file__).parents[1]
+FOLDERS = (ROOT / "benchmarks", ROOT / "benchmarks" / "performance", ROOT / "tests" / "stress")
 
 
 def run_script(
@@ -18,14 +19,15 @@ def run_script(
     """Run a script on one thread.
 
     Args:
-        script: The name of its file in `benchmarks/`.
+        script: The name of its file, in one of `FOLDERS`, or its path.
         arguments: What it is given.
         folder: Where it runs; None means here.
         code: The code that it must end with; None takes any.
         env: Environment variables beside this process's.
     """
+    file = next(folder / script for folder in FOLDERS if (folder / script).is_file())
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(BENCHMARKS / script), *map(str, arguments)],
+        [sys.executable, "-W", "ignore", str(file), *map(str, arguments)],
         env={**os.environ, "OMP_NUM_THREADS": "1", **env},
         cwd=folder,
         capture_output=True,

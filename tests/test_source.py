@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SOURCES = sorted([*(ROOT / "cl_graft").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
+STRESS = (path for path in (ROOT / "tests" / "stress").glob("*.py") if path.name[:5] != "test_")
+SOURCES = sorted(
+    [*(ROOT / "cl_graft").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py"), *STRESS]
+)
 
 FORBIDDEN_MODULES = {
     "cloudpickle",

@@ -5,7 +5,8 @@ carries: for the rows of each task, the columns of x that they touch are gathere
 differences and added where they belong in x·W.
 
 Against going through the rows task by task, which makes a product a task, this wins where a task
-has few tokens: ``benchmarks/row_differences.py`` measures where, and `cheaper_to_add` tells.
+has few tokens: ``benchmarks/performance/row_differences.py`` measures where, and
+`cheaper_to_add` tells.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ x and multiplies: k products a row, but scattered reads. *Sampling* is a dense-d
 evaluated at the pattern of a sparse matrix (SDDMM, `torch.sparse.sampled_addmm`): dearer to start,
 thirty times cheaper a coordinate. The *dense* product, gathered and freed at once, wins where the
 region holds a good part of the matrix. On one CPU thread, 512 rows, 768 × 768, in ms (dense 5.8;
-`benchmarks/coordinate_gradient.py` measures it again):
+`benchmarks/performance/coordinate_gradient.py` measures it again):
 
     k            118    500   1,000   2,000   5,900   59,000   120,000
     gathering    0.05   0.18  0.34    0.77    3.6     -        -

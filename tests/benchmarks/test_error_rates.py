@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-import sys
 
 import pytest
-from benchmark_scripts import BENCHMARKS, run_script
+from benchmark_scripts import run_script
+from null_hypotheses import CHECKS, measure
 from scipy import stats
-
-sys.path.insert(0, str(BENCHMARKS))
-try:
-    null_hypotheses = importlib.import_module("null_hypotheses")
-finally:
-    sys.path.remove(str(BENCHMARKS))
-CHECKS, measure = null_hypotheses.CHECKS, null_hypotheses.measure
 
 TRIALS = 300
 SURE = 1e-4

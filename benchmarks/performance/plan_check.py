@@ -6,7 +6,7 @@ forward. Its peak is the highest resident set above the one taken after imports 
 was made, and one forward (see `measure.py`); the model's own bytes are added to it, as the plan
 counts them, for the peak of the process above its imports.
 
-    python benchmarks/plan_check.py [--models roberta,minilm,gpt2,llama] [--results DIR]
+    python benchmarks/performance/plan_check.py [--models roberta,minilm,gpt2,llama] [--results DIR]
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def _row(check: Check) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Check what `cl-graft plan` predicts.")
     parser.add_argument("--models", default=",".join(MODELS))
-    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results")
     arguments = parser.parse_args()
     declare_missing_operators()
     print(HEAD)

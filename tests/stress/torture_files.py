@@ -1,7 +1,7 @@
 """Torture, part `files`: mutated and bit-flipped files through the loaders.
 
-    python benchmarks/torture_files.py --scale smoke     # seconds
-    python benchmarks/torture_files.py --scale full      # 200,000 mutated files and every bit
+    python tests/stress/torture_files.py --scale smoke     # seconds
+    python tests/stress/torture_files.py --scale full      # 200,000 mutated files and every bit
 
 Mutated graft and bank files, blind and with knowledge of the structure, of every version of the
 format: each must be refused with an error of the package, or be the original. Files whose checksums
@@ -43,7 +43,7 @@ from torture_report import Row, end_part, options
 from cl_graft.errors import BankError, InputError
 from cl_graft.storage import save_bank, save_graft
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 FIXTURES = ROOT / "tests" / "storage" / "fixtures"
 SCALES: dict[str, dict[str, float]] = {
     "smoke": {"graft": 600, "bank": 300, "resealed": 300, "flips": 0.02, "sampled": 100, "load": 4},

@@ -5,7 +5,7 @@ full and read-only disks, NaN in every phase, and phases without enough memory. 
 command line in a process of its own on a tiny model, and survives if it ends as it must, loses
 nothing that was saved, and goes on to the same bits.
 
-    python benchmarks/torture_storms.py --scale full
+    python tests/stress/torture_storms.py --scale full
 """
 
 from __future__ import annotations

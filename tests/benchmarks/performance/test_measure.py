@@ -1,31 +1,20 @@
 """Peak memory counts what lives at once while a callable runs, and pairs alternate."""
 
 import os
-import sys
 from functools import partial
 from pathlib import Path
 
+import measure
 import pytest
 from memory_runs import MIB, failing, noting, one_after_the_other, side_by_side
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 on_linux = pytest.mark.skipif(
     not Path("/proc/self/clear_refs").exists(), reason="peaks are read from Linux's /proc"
 )
 
 
-@pytest.fixture
-def measure(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import measure
-
-    yield measure
-    sys.modules.pop("measure")
-
-
 @on_linux
-def test_memory_is_that_of_the_tensors_that_live_at_once_and_not_of_the_set_up(measure):
+def test_memory_is_that_of_the_tensors_that_live_at_once_and_not_of_the_set_up():
     few = measure.peak_memory(one_after_the_other, 3)
     many = measure.peak_memory(side_by_side, 3)
     assert few.memory == pytest.approx(48 * MIB, rel=0.05)
@@ -34,12 +23,12 @@ def test_memory_is_that_of_the_tensors_that_live_at_once_and_not_of_the_set_up(m
 
 
 @on_linux
-def test_what_fails_in_the_process_fails_here(measure):
+def test_what_fails_in_the_process_fails_here():
     with pytest.raises(ValueError, match="no such model"):
         measure.peak_memory(failing)
 
 
-def test_pairs_alternate_and_leave_out_the_warm_up(measure):
+def test_pairs_alternate_and_leave_out_the_warm_up():
     calls: list[str] = []
     first, second = measure.pairs(
         lambda: calls.append("a"), lambda: calls.append("b"), repeats=2, warm_up=1
@@ -49,7 +38,7 @@ def test_pairs_alternate_and_leave_out_the_warm_up(measure):
     assert min(first + second) >= 0
 
 
-def test_pairs_apart_alternate_in_processes_of_their_own(measure, tmp_path):
+def test_pairs_apart_alternate_in_processes_of_their_own(tmp_path):
     notes = tmp_path / "notes"
     first, second = measure.pairs_apart(
         partial(noting, "a", notes), partial(noting, "b", notes), threads=1, repeats=2, warm_up=1
@@ -62,7 +51,7 @@ def test_pairs_apart_alternate_in_processes_of_their_own(measure, tmp_path):
     assert (len(first), len(second)) == (2, 2)
 
 
-def test_a_process_that_fails_ends_the_pairs(measure, capfd):
+def test_a_process_that_fails_ends_the_pairs(capfd):
     with pytest.raises(RuntimeError, match="a timed process ended"):
         measure.pairs_apart(failing, failing)
     assert "no such model" in capfd.readouterr().err

@@ -1,6 +1,6 @@
 """Rows of several tasks in one matrix: adding differences against going through the tasks in turn.
 
-    python benchmarks/row_differences.py        # three minutes
+    python benchmarks/performance/row_differences.py        # three minutes
 
 For batches of several tasks in prefix mode (a task has what those before it added): the time of
 both ways over that of one product of all rows with one weight, on one thread, layout included.
@@ -28,7 +28,7 @@ from cl_graft.inference.mixed_batches import mixed
 from cl_graft.inference.task_switch import Switch
 
 INPUTS, OUTPUTS, ROWS, COORDINATES = 768, 3072, 32, 236
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 HEAD = ["dtype", "tasks", "tokens", "add", "in turn", "a difference, ns", "a weight, ns", "ratio"]
 
 

@@ -1,7 +1,7 @@
 """Torture, part `writes`: every command that writes, killed at every call that changes a file.
 
-    python benchmarks/torture_writes.py --scale smoke     # some calls: does it run?
-    python benchmarks/torture_writes.py --scale full      # all of them, about an hour
+    python tests/stress/torture_writes.py --scale smoke     # some calls: does it run?
+    python tests/stress/torture_writes.py --scale full      # all of them, about an hour
 
 A command of a tiny model runs once undisturbed, and its calls are counted (see `write_points`).
 Then it is begun anew from the same files for each of them, in a process that has all imports
@@ -168,7 +168,7 @@ def main() -> None:
     given = parser.parse_args()
     prepare()
     # How two outcomes are compared is the tests' business.
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    sys.path.append(str(Path(__file__).parents[1]))
 
     place = given.out.resolve() / "writes"
     place.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
 """The whole of a grafting stream against the whole of a naive one: accuracy and wall time.
 
-    python benchmarks/stream_cost.py
+    python benchmarks/performance/stream_cost.py
 
 QNLI -> AG News -> SST-2 at the scale of ``table4.py --scale cpu``, with the same steps and batches
 for both, by turns, seed by seed. Grafting takes the preset ``fast``: a region from a few gradient
@@ -25,11 +25,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from scales import RESULTS, config_of
-from table4 import SCALES, TASKS
 
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.run import run, run_folder
+
+sys.path.append(str(Path(__file__).parents[1]))
+from scales import RESULTS, config_of
+from table4 import SCALES, TASKS
 
 STRATEGIES = ("naive", "grafting")
 

@@ -4,7 +4,7 @@ Known holes are asked of the service that `pip-audit` asks, if it is installed a
 answers; otherwise the row says that nobody has asked, and what was checked in its place: that the
 installed files are those that the packages list, and that no two packages contradict each other.
 
-    python benchmarks/torture_supply.py
+    python tests/stress/torture_supply.py
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def licences(installed: list[Dependency], missing: dict[str, str]) -> Iterator[R
     silent = [f"{one.name} {one.version}" for one in installed if one.licence == "not stated"]
     yield _row("they state a licence", len(installed), silent, "all do")
     current = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == render(installed)
-    stale = [] if current else ["run python benchmarks/dependency_licences.py"]
+    stale = [] if current else ["run python tests/stress/dependency_licences.py"]
     yield _row("docs/licences.md lists them", 1, stale, "as they are installed here")
     asked = [f"{name} (for {by})" for name, by in sorted(missing.items())]
     not_seen = f"{', '.join(asked)}: not looked at" if asked else "nothing"

@@ -8,8 +8,8 @@ with Ray's own start beside it; all ways compute with one thread a cell, each wi
 own. A second table is of one run alone: grafting on a stream of four tasks, whose dense runs and
 rankings workers make ahead, all at the same time.
 
-    python benchmarks/scale_out.py --scale cpu       # MiniLM, 24 cells four times
-    python benchmarks/scale_out.py --scale smoke     # 8 cells, a few steps: does it run?
+    python benchmarks/performance/scale_out.py --scale cpu    # MiniLM, 24 cells four times
+    python benchmarks/performance/scale_out.py --scale smoke  # 8 cells, a few steps: does it run?
 """
 
 from __future__ import annotations
@@ -30,7 +30,6 @@ from typing import Any
 import ray
 import torch
 from ray.cluster_utils import Cluster
-from scales import command_of, config_of, parsed, parser_of, without_places
 
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.jobs import Engine
@@ -41,6 +40,9 @@ from cl_graft.experiments.old_configs import from_flat
 from cl_graft.results.comparison import Comparison
 from cl_graft.results.run_results import RunResult, versions
 from cl_graft.storage import OWNER
+
+sys.path.append(str(Path(__file__).parents[1]))
+from scales import command_of, config_of, parsed, parser_of, without_places
 
 SHARED = {
     "stream.tasks": ["sst2_sent", "ag_news"],
@@ -108,7 +110,7 @@ def main() -> None:
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {**versions(torch.device("cpu")), "ray": ray.__version__},
         "config": config.values(),
-        "command": command_of("scale_out.py"),
+        "command": command_of("performance/scale_out.py"),
     }
     arguments.results.mkdir(parents=True, exist_ok=True)
     stem = arguments.results / f"scale_out-{arguments.scale}"

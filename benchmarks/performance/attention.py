@@ -1,6 +1,6 @@
 """Training with plain attention against torch's fused one, by type and length of rows.
 
-    python benchmarks/attention.py        # five minutes
+    python benchmarks/performance/attention.py        # five minutes
 
 The time of a forward and backward pass of an encoder of MiniLM's shape (6 × 384, 12 heads) with
 random weights, 512 tokens a batch, on one thread, over that with fused attention: the median of
@@ -23,7 +23,7 @@ from measure import pairs
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
 from cl_graft.training.precision import autocast
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 LENGTHS = (32, 64, 128, 256, 512)
 TOKENS = 512
 

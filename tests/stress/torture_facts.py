@@ -1,7 +1,7 @@
 """Torture, part `facts`: banks and results with fitting checksums and hostile metadata.
 
-    python benchmarks/torture_facts.py --scale smoke     # some cases: does it run?
-    python benchmarks/torture_facts.py --scale full      # all of them
+    python tests/stress/torture_facts.py --scale smoke     # some cases: does it run?
+    python tests/stress/torture_facts.py --scale full      # all of them
 
 Every hostile bank (see `hostile_facts`) goes through inspect, verify, predict, export in every
 format and the model card; every hostile result through report. Each command runs in a process of

@@ -1,8 +1,8 @@
 """Speed and memory, side by side with what a user would pick instead.
 
-    python benchmarks/speed.py                      # everything that a CPU can measure
-    python benchmarks/speed.py --groups steps,memory
-    python benchmarks/speed.py --device cuda --shape large --autocast
+    python benchmarks/performance/speed.py                      # everything that a CPU can measure
+    python benchmarks/performance/speed.py --groups steps,memory
+    python benchmarks/performance/speed.py --device cuda --shape large --autocast
 
 Every ratio is the median over alternating pairs, for training steps in a process each, else in one;
 memory is the peak of one fresh process a variant above a baseline taken after imports, model load
@@ -31,7 +31,7 @@ from speed_training import SHAPES, Shape, memory_ratio, step_ratios
 
 from cl_graft.runtime.memory_allocator import keep_freed_memory
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 
 
 @dataclass(frozen=True)

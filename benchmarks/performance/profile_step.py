@@ -1,6 +1,6 @@
 """Where the time of a training step goes: by operator, for a region, a full step and the limit.
 
-    python benchmarks/profile_step.py
+    python benchmarks/performance/profile_step.py
 
 The variants and shapes are those of ``speed.py``; torch's profiler counts what every operator takes
 itself, in rounds that alternate between the variants. Writes ``results/profile_step.json`` and
@@ -22,7 +22,7 @@ import torch
 from speed_training import SHAPES, VARIANTS, Shape, Step
 from torch.profiler import ProfilerActivity, profile
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 PROFILED = ("full_step", "region_step", "limit")
 SHOWN = 12
 """Operators with a row of their own."""

@@ -5,7 +5,7 @@ every task the process is asked what it holds. Then evaluation, switching and re
 repeated. What a task must leave (its graft, its rows of R) is bytes; a leak would be seen in the
 slope of the lines.
 
-    python benchmarks/torture_long_life.py --scale full
+    python tests/stress/torture_long_life.py --scale full
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ Parts are scripts of their own, `torture_<part>.py`, and write what they find to
 to ``benchmarks/results/torture.json`` and ``.md``, pictures beside it. A part that was left out is
 taken from OUT as it was found before.
 
-    python benchmarks/torture.py                       # everything, as the table in the docs
-    python benchmarks/torture.py --scale smoke         # does it run?
-    python benchmarks/torture.py --parts storms,supply
+    python tests/stress/torture.py                       # everything, as the table in the docs
+    python tests/stress/torture.py --scale smoke         # does it run?
+    python tests/stress/torture.py --parts storms,supply
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Any
 import torch
 from torture_report import Row, options, table
 
-BENCHMARKS = Path(__file__).parent
+HERE = Path(__file__).parent
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 PARTS = {
     "kills": "Runs killed at random moments, and resumed",
     "writes": "Commands killed at every call that changes a file",
@@ -41,7 +42,7 @@ def main() -> None:
     """Run the parts asked for, and sum all of them up."""
     parser = options(__doc__ or "")
     parser.add_argument("--parts", default=",".join(PARTS), help="by comma; the others are kept")
-    parser.add_argument("--results", type=Path, default=BENCHMARKS / "results", metavar="DIR")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="DIR")
     given = parser.parse_args()
     asked = given.parts.split(",")
     if unknown := [part for part in asked if part not in PARTS]:
@@ -63,7 +64,7 @@ def main() -> None:
 
 def run_part(part: str, out: Path, seed: int, scale: str) -> bool:
     """Run a part's script; return whether it failed."""
-    script = BENCHMARKS / f"torture_{part}.py"
+    script = HERE / f"torture_{part}.py"
     command = [sys.executable, "-W", "ignore", str(script), "--out", str(out)]
     # What was found before must not stand for what was not found now.
     (out / f"{part}.json").unlink(missing_ok=True)

@@ -2,25 +2,18 @@
 
 import json
 import re
-import sys
 from pathlib import Path
 
+import input_files
+import input_rows
+import input_settings
 import pytest
-from benchmark_scripts import BENCHMARKS, run_script
-from configs import places
+from benchmark_scripts import run_script
+from input_case import Case
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import load_config
 from cl_graft.experiments.config_tasks import load_tasks
-
-sys.path.append(str(BENCHMARKS))
-try:
-    import input_files
-    import input_rows
-    import input_settings
-    from input_case import Case
-finally:
-    sys.path.remove(str(BENCHMARKS))
 
 CASES = {
     f"{case.group}: {case.name}": case

@@ -1,24 +1,11 @@
 """What the parts of the torture test write, and how it is shown."""
 
 import json
-import sys
-from pathlib import Path
 
-import pytest
-
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+import torture_report as report
 
 
-@pytest.fixture
-def report(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import torture_report
-
-    yield torture_report
-    sys.modules.pop("torture_report")
-
-
-def test_a_part_is_written_as_json_with_what_is_its_own(report, tmp_path):
+def test_a_part_is_written_as_json_with_what_is_its_own(tmp_path):
     rows = [report.Row("SIGKILL in the dense run", 3, 2, "bit-identical", ("at step 4: …",))]
     path = report.write_part(tmp_path / "out", "kills", rows, 12.34, machine="mine")
     assert path == tmp_path / "out" / "kills.json"
@@ -38,7 +25,7 @@ def test_a_part_is_written_as_json_with_what_is_its_own(report, tmp_path):
     }
 
 
-def test_a_table_has_a_line_a_row_and_names_every_failure(report):
+def test_a_table_has_a_line_a_row_and_names_every_failure():
     rows = [report.Row("a|b", 2000, 2000, "two\nlines"), report.Row("c", 2, 1, "", ("why",))]
     assert report.table(rows).splitlines() == [
         "| what | cases | survived | outcome |",
@@ -50,7 +37,7 @@ def test_a_table_has_a_line_a_row_and_names_every_failure(report):
     ]
 
 
-def test_a_row_without_cases_or_with_a_failure_is_not_ok(report):
+def test_a_row_without_cases_or_with_a_failure_is_not_ok():
     assert report.Row("a", 2, 2).ok
     assert not report.Row("a", 0, 0).ok
     assert not report.Row("a", 2, 1).ok

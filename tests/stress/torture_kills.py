@@ -1,7 +1,7 @@
 """Torture, part `kills`: runs killed at random moments, and resumed until they end.
 
-    python benchmarks/torture_kills.py --scale smoke     # a few kills: does it run?
-    python benchmarks/torture_kills.py --scale full      # at least 100 kills
+    python tests/stress/torture_kills.py --scale smoke     # a few kills: does it run?
+    python tests/stress/torture_kills.py --scale full      # at least 100 kills
 
 A case is one `cl-graft run` (of each strategy in turn) or `cl-graft compare` of a tiny model on
 generated tasks. Its process is killed up to four times (SIGKILL mostly, SIGTERM and SIGINT now and
@@ -117,7 +117,7 @@ def main() -> None:
     started = time.monotonic()
     prepare()
     # How two outcomes are compared is the tests' business.
-    sys.path.append(str(Path(__file__).parents[1] / "tests"))
+    sys.path.append(str(Path(__file__).parents[1]))
     place = given.out / "kills"
     place.mkdir(parents=True, exist_ok=True)
     config = place / "stream.yaml"

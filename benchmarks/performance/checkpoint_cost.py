@@ -1,7 +1,7 @@
 """What checkpoints cost: the same dense run and region training, with and without them.
 
-    python benchmarks/checkpoint_cost.py --scale cpu      # MiniLM, two minutes
-    python benchmarks/checkpoint_cost.py --scale smoke    # a tiny random model: does it run?
+    python benchmarks/performance/checkpoint_cost.py --scale cpu    # MiniLM, two minutes
+    python benchmarks/performance/checkpoint_cost.py --scale smoke  # a tiny model: does it run?
 
 A run of MiniLM (or a tiny model) learns a task; both sides stand in one process and alternate, so
 that what slows the machine slows both. Beside the ratio of whole runs, which is within the noise,
@@ -27,7 +27,7 @@ from cl_graft.experiments.config import config_from, nested
 from cl_graft.experiments.run import run
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
         "stream.shots": 16,

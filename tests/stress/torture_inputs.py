@@ -6,7 +6,7 @@ one sentence that names the place and the cause, with exit code 2 and without a 
 may be written, and nothing that was there may change. A good one, and rows that are to be left out,
 must come out in the results with the right counts.
 
-    python benchmarks/torture_inputs.py --scale full
+    python tests/stress/torture_inputs.py --scale full
 """
 
 from __future__ import annotations

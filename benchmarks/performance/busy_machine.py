@@ -1,6 +1,6 @@
 """Steps a second beside other work: how long OpenMP's waiting threads spin.
 
-    python benchmarks/busy_machine.py
+    python benchmarks/performance/busy_machine.py
 
 Each setting has a process of its own, which trains a region of a RoBERTa of random weights (the
 step of ``speed.py``) on all cores. The processes take turns, round after round, once with the
@@ -23,7 +23,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 SETTINGS: Mapping[str, Mapping[str, str]] = {
     "default of OpenMP": {},
     "GOMP_SPINCOUNT=0": {"GOMP_SPINCOUNT": "0"},

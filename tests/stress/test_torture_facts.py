@@ -6,8 +6,10 @@ import json
 import sys
 from pathlib import Path
 
+import hostile_facts
 import pytest
-from benchmark_scripts import BENCHMARKS, run_script
+import torture_facts
+from benchmark_scripts import run_script
 from tiny_runs import tiny_run
 
 from cl_graft.banks.inspect import inspect_bank, inspect_graft
@@ -17,13 +19,6 @@ from cl_graft.errors import BankError, InputError
 from cl_graft.integrations import export_task
 from cl_graft.storage import load_bank
 from cl_graft.storage.hub import save_pretrained
-
-sys.path.append(str(BENCHMARKS))
-try:
-    import hostile_facts
-    import torture_facts
-finally:
-    sys.path.remove(str(BENCHMARKS))
 
 CASES = {f"{case.group}: {case.name}": case for case in hostile_facts.hostile_banks()}
 _GROUPS = ("template", "label_names", "task", "base revision", "word")

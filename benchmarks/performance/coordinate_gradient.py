@@ -1,6 +1,6 @@
 """Where the kernels for gradients at coordinates cross over.
 
-    python benchmarks/coordinate_gradient.py --threads 1
+    python benchmarks/performance/coordinate_gradient.py --threads 1
 
 For several shapes of a weight and numbers of coordinates in it, the time of each kernel of
 `cl_graft.training.coordinate_gradient` and of the dense product, medians of alternating rounds in
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=512, help="rows of the batch times its tokens")
     parser.add_argument("--repeats", type=int, default=15, help="rounds")
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parents[1] / "results")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     table = [

@@ -2,18 +2,15 @@
 
 import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 MODULES = ("speed_loading", "speed_serving", "speed_training", "measure")
 
 
 @pytest.fixture
-def serving(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+def serving():
     with torch.random.fork_rng(devices=[]):
         import speed_serving
 
