@@ -99,7 +99,7 @@ def laboratory_page(results: Mapping[str, Stored]) -> str:
         parts += _tables(result, apart_from=shown.get(experiment.cells))
         parts.append(f"![{result.title}: {experiment.measure}](pictures/{name}.png)")
         own = [
-            f"- {claim.words} **{found[claim]}** ({claim.rule}): {found[claim].ours}."
+            f"- {claim.text} **{found[claim]}** ({claim.rule}): {found[claim].ours}."
             for claim in CLAIMS
             if claim.experiments[0] == name and found[claim].holds is not None
         ]
@@ -147,7 +147,7 @@ def _row(claim: Claim, verdict: Verdict, results: Mapping[str, Stored]) -> Seque
         told += f", {verdict.alone[0]} of {verdict.alone[1]} seeds"
     settings = dict.fromkeys(result.setting for result in ran) if verdict.holds is not None else ()
     used = "; beside ".join(settings) or "–"
-    return f"{claim.words} ({place})", claim.paper, str(claim.rule), ours, used, told
+    return f"{claim.text} ({place})", claim.paper, str(claim.rule), ours, used, told
 
 
 def _table_of(rows: Sequence[Sequence[str]]) -> str:

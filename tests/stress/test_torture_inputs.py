@@ -9,6 +9,7 @@ import input_rows
 import input_settings
 import pytest
 from benchmark_scripts import run_script
+from configs import places
 from input_case import Case
 
 from cl_graft.errors import InputError

@@ -6,10 +6,11 @@ what it decides come from the same fields, so neither can be typed in by hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+from papers.claims.expression import number_of
 from papers.claims.view import MissingReading, View
 
 __all__ = ["Claim", "Rule", "Verdict", "judge"]
@@ -21,7 +22,7 @@ class Rule:
 
     Attributes:
         what: The number in words.
-        number: From a view to it.
+        number: The expression that computes it, see `papers.claims.expression`.
         over: ``"each"``: every task has to meet the bound; ``"mean"``: the mean over tasks;
             ``"once"``: the number is one of the whole experiment.
         share: For ``"each"``, of the tasks that have the number, in (0, 1].
@@ -33,7 +34,7 @@ class Rule:
     """
 
     what: str
-    number: Callable[[View], float]
+    number: str
     over: Literal["each", "mean", "once"] = "each"
     share: float = 1.0
     above: float | None = None
@@ -78,7 +79,7 @@ class Claim:
     Attributes:
         name: Short and unique.
         source: Where in the paper.
-        words: The claim.
+        text: The claim.
         paper: The paper's numbers.
         experiments: Whose readings decide; the first one is meant where a rule names none.
         rule: How.
@@ -86,10 +87,17 @@ class Claim:
 
     name: str
     source: str
-    words: str
+    text: str
     paper: str
     experiments: tuple[str, ...]
     rule: Rule
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> Claim:
+        """Make a claim of an entry of a YAML file, where `what` and `number` of the rule stand."""
+        own = {name: values[name] for name in ("name", "source", "text", "paper")}
+        rule = Rule(what=values["what"], number=values["number"], **values["rule"])
+        return cls(**own, experiments=tuple(values["experiments"]), rule=rule)
 
 
 @dataclass(frozen=True)
@@ -144,13 +152,13 @@ def _alone(rule: Rule, whole: View, found: Verdict) -> tuple[int, int] | None:
 
 def _decided(rule: Rule, whole: View) -> Verdict:
     if rule.over == "once":
-        value = rule.number(whole)
+        value = number_of(rule.number, whole)
         return Verdict(rule.met(value), rule.written(value))
     numbers: list[float] = []
     lacking: MissingReading | None = None
     for view in whole.tasks():
         try:
-            numbers.append(rule.number(view))
+            numbers.append(number_of(rule.number, view))
         except MissingReading as missed:
             lacking = missed
     if not numbers:

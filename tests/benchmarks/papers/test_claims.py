@@ -1,5 +1,6 @@
 """Claims are decided by stored numbers alone, and the pages say what the stored files hold."""
 
+import ast
 import json
 import shlex
 from dataclasses import replace
@@ -8,7 +9,8 @@ from pathlib import Path
 
 import pytest
 from papers import EXPERIMENTS, experiment_config
-from papers.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Rule, View, judge
+from papers.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Rule, View, judge, quantities
+from papers.claims.expression import number_of
 from papers.pages import claims_page, laboratory_page, read_results
 from papers.readings import Reading, summarize
 from papers.stored import Stored, read_stored, store
@@ -28,9 +30,9 @@ SETTINGS = {
 
 
 def claim_on(**rule) -> Claim:
-    given = {"what": "a − b", "number": lambda v: v("a") - v("b"), **rule}
+    given = {"what": "a − b", "number": 'value("a") - value("b")', **rule}
     return Claim(
-        name="one", source="Table 1", words="A beats b.", paper="1 against 0",
+        name="one", source="Table 1", text="A beats b.", paper="1 against 0",
         experiments=("table1",), rule=Rule(**given),
     )  # fmt: skip
 
@@ -83,7 +85,7 @@ def test_a_verdict_says_how_many_seeds_decide_alike_by_themselves():
     rows = summarize([TWO_TASKS[:2], TWO_TASKS[:2], other])
     verdict = judge(claim_on(above=0.0), {"table1": View({"table1": rows})})
     assert (verdict.holds, verdict.alone) == (True, (2, 3))
-    of_spread = claim_on(above=0.0, number=lambda v: v.deviation("a"), over="once")
+    of_spread = claim_on(above=0.0, number='deviation("a")', over="once")
     assert judge(of_spread, {"table1": View({"table1": rows})}).alone is None
     one_seed = {"table1": View({"table1": summarize([TWO_TASKS])})}
     assert judge(claim_on(above=0.0), one_seed).alone is None
@@ -96,6 +98,23 @@ def test_a_place_on_the_axis_is_the_nearest_one():
     assert view("a", x=5e-4) == 0.3
     with pytest.raises(LookupError, match=r"score of a at 0\.1"):
         view("a", x=0.1)
+
+
+@pytest.mark.parametrize(
+    "number",
+    ["open('x')", "value.__class__", "__import__('os')", "value('a') ** 2", "unknown", "a[0]"],
+)
+def test_a_number_is_arithmetic_on_readings_and_nothing_else(number):
+    view = View({"table1": summarize([TWO_TASKS])})
+    with pytest.raises(ValueError, match="a claim cannot compute"):
+        number_of(number, view)
+
+
+def test_numbers_name_only_what_can_be_computed():
+    for claim in CLAIMS:
+        calls = [n for n in ast.walk(ast.parse(claim.rule.number)) if isinstance(n, ast.Call)]
+        named = {ast.unparse(call.func) for call in calls}
+        assert named <= {*quantities.__all__, "abs", "max", "min"}, claim.name
 
 
 def test_claims_have_names_of_their_own_and_experiments_that_exist():
