@@ -24,9 +24,9 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.base_model import config_of
 from cl_graft.experiments.config import ExperimentConfig, density_note, merged, override_
 from cl_graft.experiments.config_tasks import check_tasks, load_tasks
-from cl_graft.experiments.folders import writing_to
+from cl_graft.experiments.folders import CACHE, run_of, writing_to
 from cl_graft.experiments.schedule import choose, grid_of
-from cl_graft.experiments.strategy_host import Reporter, set_schedule_
+from cl_graft.experiments.strategy_host import Reporter
 from cl_graft.experiments.task_metadata import is_recorded, task_metadata
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.metrics import score
@@ -35,23 +35,19 @@ from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.error_context import about_task, in_phase
 from cl_graft.runtime.progress import Progress, silent
 from cl_graft.storage import append_entry, load_bank
+from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import (
-    ClipGradient,
     GraftingContinual,
     GraftingPlugin,
-    LinearDecay,
-    MicroBatches,
     MultiTaskText,
-    ScaleLoss,
-    StopAfter,
     TaskMetadata,
-    TextBatches,
     text_model,
 )
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import make_learnable_task
+from cl_graft.strategies.registry import build_strategy
+from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.precision import loss_scale
 
 __all__ = ["Added", "add_task", "task_label"]
 
@@ -246,6 +242,7 @@ def _learn(
 ) -> tuple[GraftingPlugin, float]:
     """Train the stream's only task, append its entry to the folder, and score it on test."""
     label, task, bank = stream.first_label, stream.tasks[0].task, opened.bank
+    cache = _find_cache(folder)
     model = text_model(opened.loaded, stream, seed=seed)
     experience = stream.benchmark.train_stream[0]
     model.adaptation(experience)
@@ -253,46 +250,41 @@ def _learn(
         _problem(model, stream, bank, seed=seed),
         grid_of(config, task),
         seed=seed,
+        cache=cache,
         progress=lambda _, step, steps: reporter.phase("choose", step, steps),
     )
-    schedule = config.grafting.schedule(dense)
-    plugin = GraftingPlugin(
-        config.grafting.of_task(dense, seed=seed),
-        bank=bank,
-        dev=stream.benchmark.valid_stream,
+    inputs = StrategyInputs(
+        model=model,
+        stream=stream,
+        fine_tuning=dense,
+        grafting=config.grafting.of_task(dense, seed=seed),
+        region_lr=config.grafting.lr,
+        region_decay=config.grafting.lr_decay,
+        clip=config.loop_clip,
+        seed=seed,
+        eval_batch=config.training.eval_batch,
+        evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
+        plugins=(reporter,),
         metadata={label: metadata},
         identity=bank.base,
+        bank=bank,
+        cache=cache,
         on_entry=lambda grown: append_entry(grown, folder, announce=announce),
         progress=reporter.phase,
     )
-    stop = StopAfter(schedule.steps)
-    reporter.steps = schedule.steps
-    scale = loss_scale(opened.loaded.model.precision)
-    strategy = GraftingContinual(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=schedule.lr),
-        device=opened.loaded.model.device,
-        plugins=[
-            TextBatches(seed, group_by_length=config.fine_tuning.group_by_length),
-            *(
-                [MicroBatches(config.fine_tuning.micro_batch, scale=scale)]
-                if config.fine_tuning.micro_batch
-                else []
-            ),
-            ClipGradient(config.loop_clip),
-            *([LinearDecay(schedule.lr, schedule.steps)] if config.grafting.lr_decay else []),
-            stop,
-            reporter,
-            *([ScaleLoss(scale)] if scale else []),
-        ],
-        evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
-        grafting=plugin,
-    )
-    set_schedule_(strategy, stop, schedule, rows=len(task.train))
+    strategy = cast(GraftingContinual, build_strategy("grafting", inputs))
+    reporter.steps = dense.steps
     with in_phase("region training"):
         strategy.train(experience)
     with in_phase("evaluation"):
-        return plugin, _test_score(model, stream, batch=config.training.eval_batch)
+        return strategy.grafting, _test_score(model, stream, batch=config.training.eval_batch)
+
+
+def _find_cache(bank: Path) -> DirectoryCache | None:
+    """Return the cache that the run of a bank has, which keeps its dense runs and rankings."""
+    run = run_of(bank)
+    place = run.parent.parent / CACHE if run else None
+    return DirectoryCache(place) if place is not None and place.is_dir() else None
 
 
 def _problem(

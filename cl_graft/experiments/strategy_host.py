@@ -1,18 +1,14 @@
-"""How an Avalanche strategy is run on a stream: budgets of each task, progress, curves."""
+"""Progress of an Avalanche strategy on a stream, reported step by step."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from avalanche.core import SupervisedPlugin
-from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.runtime.progress import Progress, Step
-from cl_graft.strategies import KeepBest, LinearDecay, StopAfter
-from cl_graft.training.fine_tuning import FineTuning
 
-__all__ = ["Reporter", "set_schedule_"]
+__all__ = ["Reporter"]
 
 
 class Reporter(SupervisedPlugin, supports_distributed=True):
@@ -55,27 +51,3 @@ class Reporter(SupervisedPlugin, supports_distributed=True):
         """Report a task's evaluation."""
         self._evaluated += 1
         self.phase("evaluate", self._evaluated, len(strategy.current_eval_stream))
-
-
-def set_schedule_(
-    strategy: SupervisedTemplate, stop: StopAfter, schedule: FineTuning, *, rows: int
-) -> None:
-    """Give a strategy the steps, batch size and learning rate of the next experience.
-
-    Args:
-        strategy: The strategy; its epochs are set so that the steps fit in.
-        stop: The plugin that stops it.
-        schedule: What to set.
-        rows: Training rows of the experience.
-    """
-    batches = math.ceil(rows / schedule.batch_size)
-    stop.steps = schedule.steps
-    strategy.train_mb_size = schedule.batch_size
-    strategy.train_epochs = math.ceil(schedule.steps / batches)
-    for group in strategy.optimizer.param_groups:
-        group["lr"] = schedule.lr
-    for plugin in strategy.plugins:
-        if isinstance(plugin, LinearDecay):
-            plugin.lr, plugin.steps = schedule.lr, schedule.steps
-        elif isinstance(plugin, KeepBest):
-            plugin.steps, plugin.evaluations = schedule.steps, schedule.evaluations
