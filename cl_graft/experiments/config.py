@@ -41,6 +41,7 @@ __all__ = [
     "density_note",
     "dotted",
     "load_config",
+    "make_config",
     "merged",
     "nested",
     "override_",
@@ -282,6 +283,17 @@ def load_config(
     if note := density_note(config.grafting.density):
         logger.warning("%s", note)
     return config
+
+
+def make_config(config: ExperimentConfig | Mapping[str, Any] | Path | str) -> ExperimentConfig:
+    """Return a config, whether it is given as one, as settings by part, or as a YAML file's path.
+
+    Raises:
+        InputError: As `config_from` and `load_config` do.
+    """
+    if isinstance(config, ExperimentConfig):
+        return config
+    return config_from(config) if isinstance(config, Mapping) else load_config(config)
 
 
 def density_note(density: float | Literal["auto"]) -> str:

@@ -26,7 +26,7 @@ from torch import nn
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
-from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config import ExperimentConfig, make_config
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.costs import PassCounter, noted, stored_bytes
 from cl_graft.experiments.disk_space import reserve_disk_space
@@ -74,10 +74,10 @@ logger = logging.getLogger(__name__)
 
 
 def run(
-    config: ExperimentConfig,
+    config: ExperimentConfig | Mapping[str, Any] | Path | str,
     *,
-    strategy: str,
-    seed: int,
+    strategy: str | None = None,
+    seed: int | None = None,
     out: Path | str,
     progress: Progress = silent,
     cache: DirectoryCache | None = None,
@@ -92,9 +92,9 @@ def run(
     finished is read.
 
     Args:
-        config: The settings; its own strategies and seeds play no part.
-        strategy: The strategy's name.
-        seed: Every random choice is a function of it.
+        config: The settings: a config, settings by part, or the path of a YAML file.
+        strategy: The strategy's name; None means the first of the config.
+        seed: Every random choice is a function of it; None means the first of the config.
         out: OUT.
         progress: Called after every step of every phase.
         cache: Keeps tokens, dense runs and rankings; None means ``OUT/cache``.
@@ -112,7 +112,10 @@ def run(
         DivergedError: If a loss, a score or a weight is NaN or infinite.
         Stopped: If `stop` asked for it.
     """
+    config = make_config(config)
     asked = config.comparison
+    strategy = asked.strategies[0] if strategy is None else strategy
+    seed = asked.seeds[0] if seed is None else seed
     if asked.tune or asked.bytes_per_task is not None or asked.orders != 1 or asked.sweep:
         raise InputError(
             "tune, bytes_per_task, orders and sweep are of a comparison, and this is one run with "

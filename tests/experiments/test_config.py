@@ -3,8 +3,9 @@
 import pytest
 from configs import config_with, settings
 
+from cl_graft import compare, run
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import config_from, dotted, load_config, nested
+from cl_graft.experiments.config import config_from, dotted, load_config, make_config, nested
 from cl_graft.experiments.config_parts import PARTS, TaskSettings
 from cl_graft.experiments.old_configs import MOVED, from_flat
 from cl_graft.localization.settings import GraftingSettings
@@ -44,6 +45,22 @@ def test_a_wrong_setting_is_answered_in_one_sentence(values, said):
 def test_a_config_without_tasks_says_so():
     with pytest.raises(InputError, match=r"'stream\.tasks' is missing"):
         config_from({})
+
+
+def test_a_config_is_given_as_one_as_settings_or_as_a_file(tmp_path):
+    values, path = {"stream": {"tasks": ["sentiment"]}}, tmp_path / "stream.yaml"
+    path.write_text("stream:\n  tasks: [sentiment]\n")
+    config = config_from(values)
+    assert config == make_config(config) == make_config(values)
+    assert config == make_config(path) == make_config(str(path))
+
+
+@pytest.mark.parametrize("work", [run, compare])
+def test_running_and_comparing_take_settings_as_they_are_written(work, tmp_path):
+    with pytest.raises(InputError, match=r"'stream\.tasks' is missing"):
+        work({}, out=tmp_path)
+    with pytest.raises(InputError, match=r"none\.yaml"):
+        work(tmp_path / "none.yaml", out=tmp_path)
 
 
 @pytest.mark.parametrize(("old", "place"), MOVED.items())

@@ -10,18 +10,19 @@ seeds, strategies and values of a sweep can be added.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from cl_graft.experiments import folders
 from cl_graft.experiments.comparison.jobs import Engine, InTurn
 from cl_graft.experiments.comparison.parallel_localization import after_the_first
 from cl_graft.experiments.comparison.runs import Cells, find_cells
 from cl_graft.experiments.comparison.sweep import orders_of, points_of
-from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config import ExperimentConfig, make_config
 from cl_graft.reporting.summary import summarize, write_summary
 from cl_graft.results.comparison import Comparison, SweptValues
 from cl_graft.results.run_results import RunResult, command
@@ -37,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 def compare(
-    config: ExperimentConfig,
+    config: ExperimentConfig | Mapping[str, Any] | Path | str,
     *,
     out: Path | str,
     progress: Progress = silent,
@@ -52,7 +53,7 @@ def compare(
     are over seeds, of a strategy with each value; of several orders a seed has the mean.
 
     Args:
-        config: The settings.
+        config: The settings: a config, settings by part, or the path of a YAML file.
         out: Gets ``<strategy>/seed<k>/`` for every cell, ``cache/``, ``tuning/`` where values are
             chosen, ``summary.json``, ``.md``, ``.csv`` and ``.tex``, ``frontier.png``, and
             ``ranks.png`` from three strategies on. Of several comparisons, gets ``order<n>/``,
@@ -70,6 +71,7 @@ def compare(
             computed then.
         Stopped: If `stop` asked for it.
     """
+    config = make_config(config)
     out, points = Path(out), points_of(config)
     started_by, stop = started_by or command(), stop or Stop()
     alone = not points[0].name
