@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cl_graft.grafts.region import Region
     from cl_graft.integrations.skill import localize_skill
     from cl_graft.integrations.trainer_callback import GraftCallback
+    from cl_graft.localization.registry import register_localizer
     from cl_graft.localization.settings import GraftingSettings
     from cl_graft.metrics.task_score import register_metric
     from cl_graft.models import load_model
@@ -51,6 +52,7 @@ _HOMES = {
     "grafts.region": ("Region",),
     "integrations.skill": ("localize_skill",),
     "integrations.trainer_callback": ("GraftCallback",),
+    "localization.registry": ("register_localizer",),
     "localization.settings": ("GraftingSettings",),
     "metrics.task_score": ("register_metric",),
     "models": ("load_model",),
@@ -86,6 +88,7 @@ __all__ = [
     "load_task",
     "localize_skill",
     "open_bank",
+    "register_localizer",
     "register_metric",
     "register_strategy",
     "register_stream",
