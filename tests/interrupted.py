@@ -18,6 +18,15 @@ __all__ = ["KeptPhases", "Trip", "ends_of_steps", "outcome_of", "points_of"]
 _FORMAT = "test"
 
 
+KILLED_WRITER = """
+import os, pathlib, signal, sys
+from cl_graft.storage import only_writer
+with only_writer(pathlib.Path(sys.argv[1])):
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+"""A process that is killed while it is the only writer of the folder that it is given."""
+
+
 class Trip(RuntimeError):
     """The interruption."""
 

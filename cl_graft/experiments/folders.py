@@ -105,7 +105,7 @@ def sweep(folder: Path) -> None:
     if folder.is_dir():
         for path in [path for path in folder.rglob(".*") if is_partial(path)]:
             path.unlink()
-        if (folder / BANK / OWNER).exists():
+        if any((folder / BANK / name).exists() for name in (LOCK, OWNER)):
             with only_writer(folder / BANK):
                 """Take the lock of a killed writer over, and give it back."""
 
@@ -299,8 +299,16 @@ def told_how_to_go_on(folder: Path, config: ExperimentConfig) -> Iterator[None]:
         raise
 
 
+def finish_if_killed(folder: Path) -> None:
+    """Finish a run whose process was killed after it wrote the results."""
+    if any((folder / name).exists() for name in (LOCK, OWNER, CHECKPOINTS)):
+        with only_writer(folder):
+            finish(folder)
+
+
 def finish(folder: Path) -> None:
-    """Remove what only a run that is not finished needs."""
+    """Remove what only a run that is not finished needs, where no other process writes."""
+    sweep(folder)
     _delete(folder / CHECKPOINTS)
 
 

@@ -35,7 +35,7 @@ from cl_graft.metrics import agreement, ece, reliability_bins, score
 from cl_graft.metrics.loss import task_loss
 from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.devices import pick_device
-from cl_graft.storage import StoredGraft, save_graft
+from cl_graft.storage import StoredGraft, only_writer, save_graft
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies import text_model
@@ -121,9 +121,15 @@ def localize_task(config: ExperimentConfig, *, out: Path | str) -> LocalizedTask
 
     Raises:
         InputError: If settings or data cannot be used.
+        InUse: If another process writes to the folder.
     """
-    out = Path(out)
     refuse_stream_settings(config)
+    with only_writer(out):
+        return _localize(config, Path(out))
+
+
+def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
+    """Do it; this process is the folder's only writer."""
     alone = _Alone(config, DirectoryCache(out / "cache"))
     name, run = alone.name, alone.dense()
     ranking = alone.ranking(run)

@@ -32,7 +32,8 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Layout, Region, top_k
 from cl_graft.integrations.import_sources import Source, Tuned, find_source, read_source
 from cl_graft.models import Loaded, check_head, graftable_parameters, make_head
-from cl_graft.storage import append_entry
+from cl_graft.storage import append_entry, save_bank
+from cl_graft.storage.bank_index import INDEX, holds_no_bank_yet
 from cl_graft.storage.metadata_schema import check_name
 from cl_graft.storage.serialization import check_base
 
@@ -160,6 +161,9 @@ def import_task(
     new = position is None or not _same(entry, held.entries[position])
     # Also where nothing is new: a call that was killed may have left its results unsettled.
     with writing_to(folder), changing_bank(folder) as announce:
+        if not (folder / INDEX).exists():
+            # An empty bank first: a call that is killed after this can be repeated.
+            save_bank(held, folder)
         if new or position is None:
             position = len(held)
             append_entry(held.append(entry), folder, announce=announce)
@@ -207,7 +211,7 @@ def _opened(
     trust_remote_code: bool,
 ) -> tuple[Path, GraftBank, Loaded]:
     """Open the bank on its base, or begin one."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    if folder.exists() and not holds_no_bank_yet(folder):
         folder = bank_folder(folder)
         opened = open_bank(folder, model=base, trust_remote_code=trust_remote_code)
         known = opened.loaded.model.family

@@ -28,6 +28,7 @@ from cl_graft.storage.files import (
     to_json,
     valid,
 )
+from cl_graft.storage.locks import LOCK, OWNER
 from cl_graft.storage.serialization import base_record, layout_record, part, read_base, read_layout
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "REMOVED",
     "bank_sha256",
     "delete_unlisted",
+    "holds_no_bank_yet",
     "list_files",
     "list_sha256",
     "read_description",
@@ -274,6 +276,16 @@ def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
             (folder / kind).rmdir()
     left += _delete_staged(folder)
     return [path.relative_to(folder).as_posix() for path in left]
+
+
+def holds_no_bank_yet(folder: Path) -> bool:
+    """Tell whether a folder is empty, but for what a writer leaves that was killed as it began."""
+    return folder.is_dir() and all(
+        path.name in (LOCK, OWNER, DESCRIPTION)
+        or is_partial(path)
+        or (path.name in KINDS and path.is_dir() and not any(path.iterdir()))
+        for path in folder.iterdir()
+    )
 
 
 def refuse_links(folder: Path) -> None:

@@ -30,7 +30,7 @@ from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 from cl_graft.errors import InputError, InUse
 from cl_graft.runtime.escaping import for_terminal
 from cl_graft.storage.disk_errors import writing
-from cl_graft.storage.files import replace_file
+from cl_graft.storage.files import is_partial, replace_file
 
 __all__ = ["LOCK", "OWNER", "only_writer"]
 
@@ -78,7 +78,8 @@ def only_writer(folder: Path | str) -> Iterator[None]:
 
     The folder is made where it is missing, and goes again if nothing was written to it. Blocks of
     one thread may be nested. What a process left that ended without giving the folder back is
-    taken over, which is logged.
+    taken over, which is logged; files right in the folder that it had not written to their end are
+    deleted.
 
     Raises:
         InUse: If another process writes to it, or one of another host may.
@@ -142,8 +143,8 @@ def _acquire(folder: Path) -> BaseFileLock:
         raise fault
     try:
         _refuse_or_take_over(folder, _read(folder))
-        for left in folder.glob(f".{OWNER}.*.tmp"):  # by a process that was killed while writing it
-            left.unlink()
+        for left in [path for path in folder.glob(".*") if is_partial(path)]:
+            left.unlink()  # a process was killed while it wrote the file
         replace_file(folder / OWNER, f"{json.dumps(asdict(_me()))}\n".encode())
     except BaseException:
         _unlock(folder, lock)

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from configs import changed, config_with
-from interrupted import Trip, outcome_of, points_of
+from interrupted import KILLED_WRITER, Trip, outcome_of, points_of
 from tiny_runs import cl_graft, cl_graft_started
 
 from cl_graft.errors import InputError
@@ -133,14 +133,6 @@ PLACES = [
     ("fp16", "train", 5, "topic"),
     ("prompts", "train", 2, "topic"),
 ]
-
-
-KILLED_WRITER = """
-import os, pathlib, signal, sys
-from cl_graft.storage import only_writer
-with only_writer(pathlib.Path(sys.argv[1])):
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
 
 
 def test_a_run_that_goes_on_gives_back_its_banks_lock_of_a_killed_writer(tmp_path, undisturbed):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,7 +30,7 @@ from cl_graft.integrations import export_task, import_task
 from cl_graft.integrations.composable_sft import read_sparse_tuning
 from cl_graft.integrations.overlay import OVERLAY
 from cl_graft.storage import load_bank
-from cl_graft.storage.files import pack, unpack
+from cl_graft.storage.files import is_partial, pack, unpack
 
 pytestmark = [
     # peft asks transformers by a name that is on its way out, and torch for sparse tensors.
@@ -215,6 +217,37 @@ def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_pat
     assert after.same_bits(before.on(after.region))
     assert torch.equal(answers(tmp_path / "bank", "sentiment"), answers(bank, "sentiment"))
     assert load_bank(tmp_path / "bank").base.fingerprint == load_bank(bank).base.fingerprint
+
+
+@pytest.mark.parametrize("made", range(1, 6))
+def test_an_import_that_was_killed_before_there_was_a_bank_can_be_repeated(
+    tiny_roberta, tmp_path, monkeypatch, made
+):
+    model = classifier(tiny_roberta)
+    nudge_(model)
+    tuned = saved(model, tiny_roberta, tmp_path / "tuned")
+    count = 0
+
+    def killed(source, target, *, rename=os.replace):
+        nonlocal count
+        count += 1
+        if count == made:
+            os.kill(os.getpid(), signal.SIGKILL)
+        rename(source, target)
+
+    monkeypatch.setattr("os.replace", killed)
+    child = os.fork()
+    if not child:
+        try:
+            import_task(tuned, tmp_path / "bank", task="mine", base=str(tiny_roberta))
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
+    monkeypatch.undo()
+    import_task(tuned, tmp_path / "bank", task="mine", base=str(tiny_roberta))
+    assert verify(tmp_path / "bank").ok
+    assert not [path for path in (tmp_path / "bank").rglob("*") if is_partial(path)]
 
 
 def test_imports_stand_side_by_side_in_one_bank(tiny_roberta, tmp_path):

@@ -309,8 +309,11 @@ def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
             pass
 
 
-def test_what_a_killed_process_left_of_an_owners_file_goes_with_the_next_writer(tmp_path):
-    left = tmp_path / f".{OWNER}.0123abcd.tmp"
+@pytest.mark.parametrize("name", [OWNER, "summary.json"])
+def test_half_files_that_a_killed_process_left_go_with_the_next_writer(tmp_path, name):
+    left, other = tmp_path / f".{name}.0123abcd.tmp", tmp_path / ".notes.tmp"
     left.write_text("half")
+    other.write_text("of somebody else")
     with only_writer(tmp_path):
         assert not left.exists()
+        assert other.exists()

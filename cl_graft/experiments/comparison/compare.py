@@ -98,8 +98,9 @@ def compare(
                 locks.enter_context(only_writer(place))
             folders.write_comparison(one.point.config, place, started_by=started_by)
         folders.write_comparison(config, out, started_by=started_by)
-        for one in cells.values():
+        for place, one in cells.items():
             for strategy, seed in one.done:
+                folders.finish_if_killed(folders.run_folder(place, strategy, seed))
                 progress(Step("reused", 1, 1, "", one.point.shown(strategy), seed))
         cache = DirectoryCache(out / folders.CACHE)
         tasks = {(place, seed): t for place, one in cells.items() for seed, t in one.tasks.items()}

@@ -2,13 +2,17 @@
 
 import csv
 import json
+import subprocess
+import sys
 
 import pytest
 from configs import changed
+from interrupted import KILLED_WRITER
 
 from cl_graft.cli.output import plain
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.folders import CHECKPOINTS
 from cl_graft.results.run_results import RESULTS, read_result
 
 
@@ -100,6 +104,19 @@ def test_a_finished_comparison_is_read_and_not_computed_again(comparison, tiny_c
     assert [step.phase for step in steps] == ["reused"] * 3
     assert again.runs == comparison.runs
     assert [path.stat().st_mtime_ns for path in paths] == before
+
+
+@pytest.mark.parametrize("left", ["run", "bank"])
+def test_a_run_whose_process_was_killed_at_its_end_is_finished(comparison, tiny_config, left):
+    run = comparison.out / "grafting" / "seed0"
+    before = {path for path in run.rglob("*") if path.is_file()}
+    (run / CHECKPOINTS).mkdir()
+    (run / CHECKPOINTS / "run-1.safetensors").write_bytes(b"state")
+    killed = run if left == "run" else run / "bank"
+    subprocess.run([sys.executable, "-c", KILLED_WRITER, killed], check=False)
+    compare(tiny_config, out=comparison.out)
+    assert {path for path in run.rglob("*") if path.is_file()} == before
+    assert not (run / CHECKPOINTS).exists()
 
 
 def test_another_config_is_refused_and_told_apart(comparison, tiny_config):
