@@ -71,10 +71,10 @@ def test_an_old_key_is_answered_with_its_new_place(old, place):
 
 def test_an_old_key_is_answered_also_inside_a_part_in_a_sweep_and_on_the_command_line():
     for values in (
-        {"stream.avoid_owned": True},
-        {"comparison.sweep": {"avoid_owned": [True, False]}},
+        {"stream.refill": True},
+        {"comparison.sweep": {"refill": [True, False]}},
     ):
-        with pytest.raises(InputError, match=r"avoid_owned' is now 'grafting\.avoid_owned'"):
+        with pytest.raises(InputError, match=r"refill' is now 'grafting\.avoid_owned'"):
             config_with({"tasks": ["a"]} | values)
     with pytest.raises(InputError, match=r"^--set: 'region_lr' is now 'grafting\.lr'$"):
         load_config(None, ["stream.tasks=[a]", "region_lr=0.3"])
@@ -94,7 +94,7 @@ def test_every_old_key_has_a_place_that_exists():
 def test_a_stored_flat_config_is_read_as_the_same_settings():
     flat = {
         **{"tasks": ["a"], "model": "m", "steps": None, "preset": "paper", "region_lr": 0.3},
-        **{"avoid_owned": False, "clip": 2.0, "dense_clip": 0.0, "region_evaluations": 1},
+        **{"refill": False, "clip": 2.0, "dense_clip": 0.0, "region_evaluations": 1},
         **{"sweep": {"density": [0.1], "ewc.ewc_lambda": [1.0]}, "strategies": ["naive", "ewc"]},
     }
     config = config_from(from_flat(flat))
