@@ -37,7 +37,7 @@ from scales import (
 )
 
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.tuning import TUNING_SEED, best, on_dev
+from cl_graft.experiments.comparison.tuning import TUNING_SEED, best, use_dev_as_test
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
@@ -106,7 +106,7 @@ def main() -> None:
 
 def shared_rate(config: ExperimentConfig, out: Path) -> dict[str, Any]:
     """Choose the learning rate of dense training: the best of independent fine-tuning on dev."""
-    tasks = on_dev(load_tasks(config.stream, seed=TUNING_SEED))
+    tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
     scores: dict[float, float | None] = {}
     for lr in RATES:
         result = run(

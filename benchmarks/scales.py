@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.experiments.config import ExperimentConfig, load_config
-from cl_graft.experiments.engines.dispatch import Spread
+from cl_graft.experiments.engines.dispatch import PoolEngine
 from cl_graft.experiments.engines.ray import ray_pool
 from cl_graft.runtime.memory_allocator import keep_freed_memory
 
@@ -124,13 +124,13 @@ def without_places(text: str, arguments: argparse.Namespace) -> str:
 
 
 @contextmanager
-def engine_of(arguments: argparse.Namespace) -> Iterator[Spread | None]:
+def engine_of(arguments: argparse.Namespace) -> Iterator[PoolEngine | None]:
     """Open the engine that ``--workers`` asks for; None computes one cell after another."""
     if arguments.workers is None:
         yield None
         return
     with closing(ray_pool(workers=arguments.workers)) as pool:
-        yield Spread(pool)
+        yield PoolEngine(pool)
 
 
 def seeds_of(arguments: argparse.Namespace, config: ExperimentConfig) -> Sequence[int]:

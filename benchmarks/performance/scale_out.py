@@ -34,7 +34,7 @@ from ray.cluster_utils import Cluster
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.jobs import Engine
 from cl_graft.experiments.config import ExperimentConfig, dotted
-from cl_graft.experiments.engines.dispatch import Spread
+from cl_graft.experiments.engines.dispatch import PoolEngine
 from cl_graft.experiments.engines.ray import ray_pool
 from cl_graft.experiments.old_configs import from_flat
 from cl_graft.results.comparison import Comparison
@@ -84,7 +84,7 @@ def main() -> None:
         started = time.perf_counter()
         with closing(ray_pool(workers=workers)) as pool:
             start = time.perf_counter() - started
-            row = timed(on_ray(workers), config, out / f"ray{workers}", Spread(pool))
+            row = timed(on_ray(workers), config, out / f"ray{workers}", PoolEngine(pool))
         rows.append({**row, "start": start})
     with cluster() as (address, nodes):
         lost: list[str] = []
@@ -92,7 +92,9 @@ def main() -> None:
             place = out / "killed"
             attack = threading.Thread(target=kill, args=(place, nodes, lost), daemon=True)
             attack.start()
-            row = timed("Ray, 3 nodes, one worker and one node killed", config, place, Spread(pool))
+            row = timed(
+                "Ray, 3 nodes, one worker and one node killed", config, place, PoolEngine(pool)
+            )
             attack.join(timeout=1)
         rows.append({**row, "lost": lost})
     whole = compared(rows) and len(rows[-1]["lost"]) == 2
@@ -101,7 +103,7 @@ def main() -> None:
     for workers in (1, 2):
         with closing(ray_pool(workers=workers)) as pool:
             place = out / f"alone{workers}"
-            single.append(timed(on_ray(workers), alone, place, Spread(pool)))
+            single.append(timed(on_ray(workers), alone, place, PoolEngine(pool)))
     whole = compared(single) and whole
     stored = {
         "rows": rows,

@@ -145,11 +145,11 @@ def watched_comparison(
 ) -> Comparison:
     """Learn the cells of a config with progress shown and signals caught."""
     from cl_graft.experiments.comparison.compare import compare
-    from cl_graft.experiments.comparison.sweep import points_of
+    from cl_graft.experiments.comparison.sweep import expand_sweep
     from cl_graft.experiments.comparison.tuning import runs_to_choose
     from cl_graft.experiments.folders import resume_command
 
-    each = [point.config for point in points_of(config)]
+    each = [point.config for point in expand_sweep(config)]
     tasks = sum(len(one.stream.tasks) * _cells(one) for one in each)
     tasks += sum(min(2, len(one.stream.tasks)) * runs_to_choose(one) for one in each)
     if config.stream.classes_per_experience is not None:

@@ -103,7 +103,7 @@ def opened_engine(
     if name == "local":
         yield None
         return
-    from cl_graft.experiments.engines.dispatch import Spread
+    from cl_graft.experiments.engines.dispatch import PoolEngine
     from cl_graft.experiments.engines.ray import ray_pool
     from cl_graft.experiments.engines.slurm import slurm_pool
 
@@ -116,7 +116,7 @@ def opened_engine(
         given = dict(_parameter(text) for text in parameters or ())
         pool = slurm_pool(out, cpus=cpus, gpus=int(gpus), parameters=given)
     try:
-        yield Spread(pool, threads=cpus, most=workers)
+        yield PoolEngine(pool, threads=cpus, most=workers)
     finally:
         pool.close()
 

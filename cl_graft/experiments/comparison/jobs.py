@@ -1,4 +1,4 @@
-"""The jobs of a comparison: its cells, what they wait for, and who does them.
+"""The jobs of a comparison: its runs, what they wait for, and the engine that does them.
 
 An engine does jobs and says what came of each. The one here does them one after another in this
 process; those of `cl_graft.experiments.engines` spread them over processes and machines.
@@ -28,9 +28,9 @@ from cl_graft.strategies.registry import find_strategy
 __all__ = [
     "Engine",
     "Failed",
-    "InTurn",
     "Job",
     "Outcome",
+    "SequentialEngine",
     "attempt",
     "chosen_config",
     "perform",
@@ -41,19 +41,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Job:
-    """A cell of a comparison, or what cells wait for.
+    """A run of a comparison, or what runs wait for.
 
     That is the choice of a strategy's values, or a single task: its dense run or its ranking goes
-    to the cache, where the cells find it.
+    to the cache, where the runs find it.
 
     Attributes:
         strategy: The strategy's name.
-        seed: The cell's seed; None for the choice.
+        seed: Seed of the run; None for the choice of values.
         config: The settings of the strategy, before its values are chosen.
         out: The comparison's folder.
         started_by: The command to note.
         cache: The folder of the cache, which several comparisons may share.
-        point: Of several comparisons, which.
+        label: Values and order of its comparison, if there are several comparisons.
         ahead: The place in the stream of the single task; None for all others.
         needs: The names of the jobs that must be over first.
     """
@@ -64,7 +64,7 @@ class Job:
     out: Path
     started_by: str
     cache: Path
-    point: str = ""
+    label: str = ""
     ahead: int | None = None
     needs: frozenset[str] = frozenset()
 
@@ -72,23 +72,23 @@ class Job:
     def name(self) -> str:
         """Return what the job is called, such as ``"lora, seed 0"`` or ``"lora, tuning"``."""
         if self.seed is None:
-            return f"{self.shown}, tuning"
+            return f"{self.title}, tuning"
         if self.ahead is None:
-            return f"{self.shown}, seed {self.seed}"
-        return f"{self.told(self._makes)}, seed {self.seed}, task {self.ahead} ahead"
+            return f"{self.title}, seed {self.seed}"
+        return f"{self.with_label(self._makes)}, seed {self.seed}, task {self.ahead} ahead"
 
     @property
-    def shown(self) -> str:
-        """Return the strategy's name as it is told while it runs."""
-        return self.told(self.strategy)
+    def title(self) -> str:
+        """Name of the strategy with the label of its comparison, for messages."""
+        return self.with_label(self.strategy)
 
-    def told(self, name: str) -> str:
-        """Say of which comparison something is, where there are several."""
-        return f"{name} {self.point}".strip()
+    def with_label(self, name: str) -> str:
+        """Add the label of the comparison to a name, where there are several comparisons."""
+        return f"{name} {self.label}".strip()
 
     @property
-    def cell(self) -> bool:
-        """Whether a row of the table comes of it."""
+    def is_run(self) -> bool:
+        """Whether it is a run of the comparison, not a choice of values or a single task."""
         return self.seed is not None and self.ahead is None
 
     @property
@@ -152,7 +152,7 @@ class Engine(Protocol):
 
 
 @dataclass(frozen=True)
-class InTurn:
+class SequentialEngine:
     """The engine that does one job after another in this process.
 
     Attributes:
@@ -221,7 +221,7 @@ def perform(
     """
     how: _How = {
         "cache": DirectoryCache(job.cache) if cache is None else cache,
-        "progress": reported_as(progress, job.told),
+        "progress": reported_as(progress, job.with_label),
         "stop": stop,
         "started_by": job.started_by,
     }

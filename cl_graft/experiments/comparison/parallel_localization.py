@@ -3,7 +3,7 @@
 A task's dense run depends on the base, the task's rows, the settings and the seed, and on no other
 task; and so does its ranking, unless a mask is learned on candidates alone, whose number grows with
 what earlier tasks own. So on several workers a stream of T tasks need not wait for T dense runs in
-a row, and cells that need the same one do not make it twice.
+a row, and runs that need the same one do not make it twice.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from cl_graft.localization import find_localizer
 from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import find_strategy
 
-__all__ = ["after_the_first", "with_tasks_ahead"]
+__all__ = ["localize_ahead", "wait_for_first"]
 
 _DENSE, _RANKED = "independent", "grafting_without_retraining"
 """The strategies that make a dense run, or a ranking beside it, and do little more."""
@@ -27,15 +27,15 @@ _Kind = tuple[int, str, str, float | str]
 """What such a run depends on beside the task: seed, strategy, localizer, density."""
 
 
-def with_tasks_ahead(jobs: Sequence[Job], tasks: int) -> list[Job]:
-    """Put what tasks need for themselves before the cells that need it.
+def localize_ahead(jobs: Sequence[Job], tasks: int) -> list[Job]:
+    """Put what tasks need for themselves before the runs that need it.
 
     One job a task, seed and localizer, whatever the number of strategies. Where two localizers
-    start from the same dense run, the second waits for the first, and so do the cells of
+    start from the same dense run, the second waits for the first, and so do the runs of
     independent fine-tuning.
 
     Args:
-        jobs: The cells, and the choices of values, of a comparison.
+        jobs: The runs, and the choices of values, of a comparison.
         tasks: How many tasks the stream has.
 
     Returns:
@@ -44,7 +44,7 @@ def with_tasks_ahead(jobs: Sequence[Job], tasks: int) -> list[Job]:
     ahead: dict[_Kind, list[Job]] = {}
     ordered: list[Job] = []
     for job in jobs:
-        if job.cell and job.seed is not None:
+        if job.is_run and job.seed is not None:
             row = find_strategy(job.strategy)
             own = imposed(row, job.config)
             if strategy := _strategy(row, own):
@@ -68,13 +68,13 @@ def with_tasks_ahead(jobs: Sequence[Job], tasks: int) -> list[Job]:
         ordered.append(job)
     return [
         replace(job, needs=job.needs | _names(_dense_runs(ahead, job.seed)))
-        if job.cell and job.strategy == _DENSE
+        if job.is_run and job.strategy == _DENSE
         else job
         for job in ordered
     ]
 
 
-def after_the_first(jobs: Sequence[Job]) -> list[Job]:
+def wait_for_first(jobs: Sequence[Job]) -> list[Job]:
     """Let a task that several comparisons localize wait for the first of them.
 
     If they share its dense run, the others find it in the cache; otherwise they make their own.

@@ -1,4 +1,4 @@
-"""The cells of one comparison: which are done, which jobs are left, and what they sum up to."""
+"""The runs of one comparison: which are finished, which jobs are left, and their summary."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from cl_graft.experiments import folders
 from cl_graft.experiments.base_model import load_base_model
 from cl_graft.experiments.comparison.jobs import Failed, Job, Outcome, chosen_config
 from cl_graft.experiments.comparison.matched_bytes import sized, sizes_within
-from cl_graft.experiments.comparison.parallel_localization import with_tasks_ahead
-from cl_graft.experiments.comparison.sweep import Point
+from cl_graft.experiments.comparison.parallel_localization import localize_ahead
+from cl_graft.experiments.comparison.sweep import SingleComparison
 from cl_graft.experiments.comparison.tuning import stored_tuning
 from cl_graft.experiments.config_tasks import check_tasks, load_tasks
 from cl_graft.experiments.setup import check_strategy
@@ -25,25 +25,25 @@ from cl_graft.results.comparison import Budget, Comparison, ComparisonSummary, F
 from cl_graft.results.run_results import RunResult
 from cl_graft.strategies.registry import find_strategy
 
-__all__ = ["Cells", "find_cells"]
+__all__ = ["ComparisonRuns", "find_runs_to_do"]
 
 
 @dataclass
-class Cells:
-    """The cells of a comparison, every strategy with every seed.
+class ComparisonRuns:
+    """The runs of a comparison, every strategy with every seed.
 
     Attributes:
-        point: What is compared.
-        out: Its folder.
-        started_by: The command to note.
-        tasks: The tasks by data seed.
+        part: Comparison that the runs are of.
+        out: Folder of the comparison.
+        started_by: Command line to note.
+        tasks: Tasks by data seed.
         budget: What the strategies were sized to, their sizes, and why others do not fit.
         jobs: What is left to do.
-        done: The finished runs by strategy and seed.
-        failed: The cells that failed.
+        done: Finished runs by strategy and seed.
+        failed: Runs that failed.
     """
 
-    point: Point
+    part: SingleComparison
     out: Path
     started_by: str
     tasks: Mapping[int, Sequence[TextTask]]
@@ -54,8 +54,8 @@ class Cells:
 
     def take(self, job: Job, outcome: Outcome) -> None:
         """Take what came of a job, and sum up what is finished."""
-        if job.seed is None or not job.cell:
-            return  # if it failed, so do the cells that wait for it
+        if job.seed is None or not job.is_run:
+            return  # if it failed, so do the runs that wait for it
         if isinstance(outcome, RunResult):
             self.done[job.strategy, job.seed] = outcome
         elif isinstance(outcome, Failed):
@@ -68,7 +68,7 @@ class Cells:
         Args:
             whole: Whether nothing is under way: pictures are drawn then, if nothing failed.
         """
-        results, config = self.results, self.point.config
+        results, config = self.results, self.part.config
         summary: ComparisonSummary | None = None
         if results:
             summary = summarize(
@@ -84,18 +84,18 @@ class Cells:
     @property
     def results(self) -> list[RunResult]:
         """The finished runs, in the order of the config."""
-        config = self.point.config
-        cells = itertools.product(config.comparison.strategies, config.comparison.seeds)
-        return [self.done[cell] for cell in cells if cell in self.done]
+        config = self.part.config
+        runs = itertools.product(config.comparison.strategies, config.comparison.seeds)
+        return [self.done[run] for run in runs if run in self.done]
 
 
-def find_cells(
-    point: Point, out: Path, *, cache: Path, started_by: str, ahead: bool = False
-) -> Cells:
-    """Find out which cells of a comparison are finished.
+def find_runs_to_do(
+    part: SingleComparison, out: Path, *, cache: Path, started_by: str, ahead: bool = False
+) -> ComparisonRuns:
+    """Find out which runs of a comparison are finished, and which jobs are left.
 
     Args:
-        point: What is compared.
+        part: What is compared.
         out: Its folder.
         cache: The folder of the cache.
         started_by: The command to note.
@@ -105,7 +105,7 @@ def find_cells(
         InputError: If the folder holds a comparison with another config, or model or data cannot
             be used.
     """
-    config = point.config
+    config = part.config
     folders.check_out(out, config)
     seeds = {config.stream.sample_seed(seed): seed for seed in config.comparison.seeds}
     # For every data seed at once: whatever is wrong with the data is said now.
@@ -133,23 +133,23 @@ def find_cells(
     done: dict[tuple[str, int], RunResult] = {}
     jobs: list[Job] = []
     for seed, (strategy, settings) in itertools.product(config.comparison.seeds, own.items()):
-        cell = Job(strategy, seed, settings, out, started_by, cache=cache, point=point.told)
+        run = Job(strategy, seed, settings, out, started_by, cache=cache, label=part.label)
         choice = tuned[strategy]
         if choice is None:
-            to_choose = replace(cell, seed=None)
-            cell = replace(cell, needs=frozenset({to_choose.name}))
-            jobs += [cell] if to_choose in jobs else [to_choose, cell]
-        elif result := folders.finished(cell.folder, chosen_config(settings, strategy, choice)):
+            to_choose = replace(run, seed=None)
+            run = replace(run, needs=frozenset({to_choose.name}))
+            jobs += [run] if to_choose in jobs else [to_choose, run]
+        elif result := folders.finished(run.folder, chosen_config(settings, strategy, choice)):
             _same_data(result, tasks[config.stream.sample_seed(seed)])
             done[strategy, seed] = result
         else:
-            jobs.append(cell)
+            jobs.append(run)
     if ahead and config.stream.scenario == "task":
-        jobs = with_tasks_ahead(jobs, tasks=len(next(iter(tasks.values()))))
+        jobs = localize_ahead(jobs, tasks=len(next(iter(tasks.values()))))
     if jobs:
         for stream in tasks.values():
             check_tasks(stream, base(), config.stream)
-    return Cells(point, out, started_by, tasks, budget, jobs, done)
+    return ComparisonRuns(part, out, started_by, tasks, budget, jobs, done)
 
 
 def _same_data(result: RunResult, tasks: Sequence[TextTask]) -> None:

@@ -1,8 +1,8 @@
 """The comparisons that a config makes: one for each order of the tasks and value of its sweep.
 
-Every one of them is a point: a config with one order and no sweep, in a folder of its own. All
-share a cache: dense runs do not depend on the order or the density, so they are made once. A
-strategy is in those points that differ for it: sweeping the density, naive fine-tuning runs once.
+Each is a config with one order and no sweep, in a folder of its own. All share a cache: dense runs
+do not depend on the order or the density, so they are made once. A strategy is in those comparisons
+that differ for it: when the density is swept, naive fine-tuning runs once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cl_graft.runtime.seeding import permutation
 from cl_graft.strategies.method import Method, Value
 from cl_graft.strategies.registry import find_strategy
 
-__all__ = ["Point", "orders_of", "points_of"]
+__all__ = ["SingleComparison", "draw_orders", "expand_sweep"]
 
 _MOST = 120
 """Orders that "all" may mean: those of five tasks."""
@@ -30,14 +30,14 @@ _ORDER = "order"
 
 
 @dataclass(frozen=True)
-class Point:
+class SingleComparison:
     """One of the comparisons that a config makes.
 
     Attributes:
-        config: Its settings.
-        values: What was set for it, by the name of a setting as tables show it.
-        order: The place of its order among those that are compared; None where there is one.
-        name: Of its folder; empty for the only one that a config makes.
+        config: Settings, with one order and no sweep.
+        values: Swept values, by the name of a setting as tables show it.
+        order: Place of its order among those that are compared; None if there is one order.
+        name: Name of its folder; empty if the config makes one comparison.
     """
 
     config: ExperimentConfig
@@ -46,24 +46,24 @@ class Point:
     name: str
 
     @property
-    def told(self) -> str:
-        """Say which one it is, as ``"density=0.001 order1"``."""
+    def label(self) -> str:
+        """Values and order that it is for, as ``"density=0.001 order1"``."""
         return self.name.replace(",", " ") if self.name != _UNSWEPT else ""
 
-    def shown(self, strategy: str) -> str:
+    def name_strategy(self, strategy: str) -> str:
         """Return a strategy's name in what is told while it runs."""
-        return f"{strategy} {self.told}".strip()
+        return f"{strategy} {self.label}".strip()
 
-    def of_order(self, text: str) -> str:
+    def name_order(self, text: str) -> str:
         """Put the order before a text, where there are several."""
         return text if self.order is None else f"order {self.order}: {text}"
 
-    def row(self, strategy: str) -> str:
-        """Return a strategy's name in a table over all points: orders share a row."""
+    def name_row(self, strategy: str) -> str:
+        """Return a strategy's name in the table of the sweep: orders share a row."""
         return f"{strategy} {swept_values(self.name)}".strip()
 
 
-def orders_of(config: ExperimentConfig) -> list[list[str]]:
+def draw_orders(config: ExperimentConfig) -> list[list[str]]:
     """Return the orders of a config's tasks, the given one first; others are drawn, all different.
 
     Raises:
@@ -90,33 +90,33 @@ def orders_of(config: ExperimentConfig) -> list[list[str]]:
     return chosen
 
 
-def points_of(config: ExperimentConfig) -> list[Point]:
+def expand_sweep(config: ExperimentConfig) -> list[SingleComparison]:
     """Return the comparisons that a config makes, at least one.
 
     Raises:
         InputError: If there are not as many orders, or a value of the sweep cannot be used.
     """
     orders = (
-        list(enumerate(orders_of(config)))
+        list(enumerate(draw_orders(config)))
         if config.comparison.orders != 1
         else [(None, config.stream.tasks)]
     )
-    points: list[Point] = []
+    parts: list[SingleComparison] = []
     for values, strategies in _swept(config):
         for order, tasks in orders:
-            point = _config_at(config, values).changed(
+            own = _config_at(config, values).changed(
                 {"stream.tasks": list(tasks), "comparison.strategies": strategies}
             )
             # As the config reads them: 1e-3 may have come as text.
-            known = {_shown(name): _value_in(point, name) for name in values}
-            parts = [f"{name}={_spelled(value)}" for name, value in known.items()]
-            parts += [] if order is None else [f"{_ORDER}{order}"]
-            name = ",".join(parts) or (_UNSWEPT if config.comparison.sweep else "")
-            points.append(Point(point, known, order, name))
-    names = [point.name for point in points]
+            known = {_shown(name): _value_in(own, name) for name in values}
+            said = [f"{name}={_spelled(value)}" for name, value in known.items()]
+            said += [] if order is None else [f"{_ORDER}{order}"]
+            name = ",".join(said) or (_UNSWEPT if config.comparison.sweep else "")
+            parts.append(SingleComparison(own, known, order, name))
+    names = [part.name for part in parts]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"the sweep holds {', '.join(doubled)} twice")
-    return points
+    return parts
 
 
 def _swept(config: ExperimentConfig) -> Iterator[tuple[dict[str, Value | None], list[str]]]:

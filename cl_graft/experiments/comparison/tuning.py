@@ -35,11 +35,11 @@ __all__ = [
     "TUNING_SEED",
     "Tuning",
     "best",
-    "candidates_of",
-    "on_dev",
+    "list_candidates",
     "runs_to_choose",
     "stored_tuning",
     "tune",
+    "use_dev_as_test",
     "with_values",
 ]
 
@@ -71,7 +71,7 @@ class Tuning:
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
 
-def candidates_of(
+def list_candidates(
     row: Method, given: Mapping[str, Value]
 ) -> tuple[dict[str, tuple[Value, ...]], list[dict[str, Value]]]:
     """Return what is left of a strategy's grid, and all combinations of it.
@@ -100,7 +100,7 @@ def with_values(
     )
 
 
-def on_dev(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
+def use_dev_as_test(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
     """Return the first two tasks with their dev rows in the place of their test rows."""
     return tuple(
         replace(task, test=task.dev, source={**task.source, "test": "the dev rows"})
@@ -152,8 +152,8 @@ def tune(
     if found is not None:
         return found
     row, folder = find_strategy(strategy), _folder(out, strategy)
-    grid, candidates = candidates_of(row, config.comparison.strategy_settings.get(strategy, {}))
-    tasks = on_dev(load_tasks(config.stream, seed=TUNING_SEED))
+    grid, candidates = list_candidates(row, config.comparison.strategy_settings.get(strategy, {}))
+    tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
     scores: list[float | None] = []
     for values in candidates:
         name = _name(values)
@@ -202,7 +202,7 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
     """
     out = Path(out)
     own = config.comparison.strategy_settings.get(strategy, {})
-    if not config.comparison.tune or not candidates_of(find_strategy(strategy), own)[1]:
+    if not config.comparison.tune or not list_candidates(find_strategy(strategy), own)[1]:
         return Tuning()
     path = _folder(out, strategy) / _CHOSEN
     if not path.is_file():
@@ -226,7 +226,7 @@ def runs_to_choose(config: ExperimentConfig) -> int:
         if config.comparison.tune
         else []
     )
-    return sum(len(candidates_of(row, own.get(row.name, {}))[1]) for row in rows)
+    return sum(len(list_candidates(row, own.get(row.name, {}))[1]) for row in rows)
 
 
 def _folder(out: Path, strategy: str) -> Path:

@@ -1,4 +1,4 @@
-"""Spreading jobs over the workers of a pool, and standing in for those that die.
+"""The engine that gives the jobs of a comparison to the workers of a pool.
 
 A worker that dies (killed, out of memory, its machine lost) costs what its job did since its last
 checkpoint: the job is given to another, up to a number of times.
@@ -17,13 +17,13 @@ from typing import Any, Protocol
 
 from cl_graft.experiments import folders
 from cl_graft.experiments.comparison.jobs import Failed, Job, Outcome
-from cl_graft.experiments.engines.message_board import Board
-from cl_graft.experiments.engines.worker import Order
+from cl_graft.experiments.engines.message_board import MessageBoard
+from cl_graft.experiments.engines.worker import WorkerJob
 from cl_graft.runtime.progress import Progress, Step
 from cl_graft.runtime.signals import Stop
 from cl_graft.storage import LOCK
 
-__all__ = ["ATTEMPTS", "Died", "Pool", "Spread"]
+__all__ = ["ATTEMPTS", "Pool", "PoolEngine", "WorkerDied"]
 
 ATTEMPTS = 4
 """How often a job is given to a worker before its deaths count as its failure."""
@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.5
 logger = logging.getLogger(__name__)
 
 
-class Died(Exception):
+class WorkerDied(Exception):
     """A worker died before its job was over."""
 
 
@@ -45,7 +45,7 @@ class Pool(Protocol):
         """How many jobs it has workers for now; None if that is a queue's affair."""
         ...
 
-    def submit(self, order: Order) -> Any:
+    def submit(self, sent: WorkerJob) -> Any:
         """Give a job to the next free worker; return its handle, which can be hashed."""
         ...
 
@@ -57,7 +57,7 @@ class Pool(Protocol):
         """Return what came of a job that is over; None if it stopped because it was asked to.
 
         Raises:
-            Died: If its worker died.
+            WorkerDied: If its worker died.
         """
         ...
 
@@ -67,7 +67,7 @@ class Pool(Protocol):
 
 
 @dataclass(frozen=True)
-class Spread:
+class PoolEngine:
     """The engine that gives jobs to the workers of a pool.
 
     Attributes:
@@ -86,19 +86,19 @@ class Spread:
         """Do the jobs; see `cl_graft.experiments.comparison.jobs.Engine`."""
         if not jobs:
             return
-        board = Board(jobs[0].out.resolve() / folders.ENGINE / "board")
-        board.put_up()
+        board = MessageBoard(jobs[0].out.resolve() / folders.ENGINE / "board")
+        board.create()
         try:
             with stop.saving():
                 yield from self._spread(list(jobs), board, progress, stop)
         finally:
-            board.take_down()
+            board.remove()
             with suppress(OSError):  # who has more there removes it
                 board.folder.parent.rmdir()
         stop.check()
 
     def _spread(
-        self, waiting: list[Job], board: Board, progress: Progress, stop: Stop
+        self, waiting: list[Job], board: MessageBoard, progress: Progress, stop: Stop
     ) -> Iterator[tuple[Job, Outcome]]:
         running: dict[Any, Job] = {}
         shown: dict[str, Step] = {}
@@ -114,14 +114,14 @@ class Spread:
                     yield job, failed
                     continue
                 attempts[job.name] += 1
-                running[self.pool.submit(Order(job, board, self.threads, Path.cwd()))] = job
-            if stop.asked is not None and board.asks_to_stop() is None:
-                board.ask_to_stop(stop.asked)
+                running[self.pool.submit(WorkerJob(job, board, self.threads, Path.cwd()))] = job
+            if stop.asked is not None and board.read_stop() is None:
+                board.request_stop(stop.asked)
             for handle in self.pool.over(list(running), _POLL_SECONDS):
                 job = running.pop(handle)
                 try:
                     outcome = self.pool.outcome(handle)
-                except Died as death:
+                except WorkerDied as death:
                     _release(job.folder)
                     if attempts[job.name] < ATTEMPTS:
                         logger.warning("%s: %s; it goes on with another worker", job.name, death)
@@ -132,10 +132,10 @@ class Spread:
                     continue
                 if isinstance(outcome, Failed) and job.seed is None:
                     undecided[job.out, job.strategy] = outcome
-                progress(Step("over", 1, 1, "", job.shown, job.seed or 0, job=job.name))
+                progress(Step("over", 1, 1, "", job.title, job.seed or 0, job=job.name))
                 yield job, outcome
             for job in running.values():
-                step = board.latest(job)
+                step = board.read_step(job)
                 if step is not None and step != shown.get(job.name):
                     shown[job.name] = step
                     progress(replace(step, job=job.name))

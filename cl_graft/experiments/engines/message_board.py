@@ -1,8 +1,7 @@
-"""The board: a folder through which the processes of a comparison tell each other where they stand.
+"""A folder of messages between the workers of a comparison and the process that started them.
 
-A worker pins up its latest step about twice a second; whoever started it reads that, and pins up
-that all are to stop. Files in the folder that they share anyway need no connection of their own,
-and nothing is lost with them.
+A worker writes its latest step about twice a second; the process that started it reads it, and
+writes when all are to stop. Files in a folder that all share anyway need no connection.
 """
 
 from __future__ import annotations
@@ -20,50 +19,50 @@ from cl_graft.runtime.progress import Step
 from cl_graft.runtime.signals import Stop
 from cl_graft.storage.files import replace_file
 
-__all__ = ["Board", "Pin"]
+__all__ = ["MessageBoard", "StepReporter"]
 
 _STOP = "stop"
 _EVERY_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
-class Board:
-    """The board of a comparison.
+class MessageBoard:
+    """The messages of a comparison.
 
     Attributes:
-        folder: Where it is; it is gone when the comparison is over.
+        folder: Folder of the messages; it is removed when the comparison is over.
     """
 
     folder: Path
 
-    def put_up(self) -> None:
-        """Begin with an empty board."""
-        self.take_down()
+    def create(self) -> None:
+        """Create an empty folder."""
+        self.remove()
         self.folder.mkdir(parents=True)
 
-    def take_down(self) -> None:
-        """Remove it."""
+    def remove(self) -> None:
+        """Remove the folder."""
         if self.folder.is_symlink():
             self.folder.unlink()
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def ask_to_stop(self, number: int) -> None:
+    def request_stop(self, number: int) -> None:
         """Ask all workers to save and stop, as on a signal."""
         replace_file(self.folder / _STOP, str(number).encode())
 
-    def asks_to_stop(self) -> int | None:
+    def read_stop(self) -> int | None:
         """Return the signal on which workers are to stop; None if they are not."""
         try:
             return int((self.folder / _STOP).read_text() or signal.SIGTERM)
         except (OSError, ValueError):
             return None
 
-    def pin(self, job: Job, step: Step) -> None:
-        """Show the latest step of a job; a board that is gone shows nothing."""
+    def show_step(self, job: Job, step: Step) -> None:
+        """Write the latest step of a job; nothing is written once the folder is removed."""
         with suppress(OSError):
             replace_file(self._path(job), json.dumps(asdict(step)).encode())
 
-    def latest(self, job: Job) -> Step | None:
+    def read_step(self, job: Job) -> Step | None:
         """Return the latest step of a job; None if it has shown none."""
         try:
             return Step(**json.loads(self._path(job).read_text()))
@@ -75,26 +74,26 @@ class Board:
 
 
 @dataclass
-class Pin:
-    """Shows the steps of one job on a board, and hears from it when to stop.
+class StepReporter:
+    """Writes the steps of one job to the message board, and reads from it when to stop.
 
     Attributes:
-        board: The board.
-        job: The job.
-        stop: Of the job.
+        board: Message board of the comparison.
+        job: Job whose steps are written.
+        stop: Asks the job to stop.
     """
 
-    board: Board
+    board: MessageBoard
     job: Job
     stop: Stop
     _last: float = field(default=0.0, init=False)
 
     def __call__(self, step: Step) -> None:
-        """Take a step; about twice a second it is shown."""
+        """Take a step; about twice a second it is written."""
         now = time.monotonic()
         if now - self._last < _EVERY_SECONDS:
             return
         self._last = now
-        self.board.pin(self.job, step)
+        self.board.show_step(self.job, step)
         if self.stop.asked is None:
-            self.stop.asked = self.board.asks_to_stop()
+            self.stop.asked = self.board.read_stop()

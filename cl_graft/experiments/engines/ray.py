@@ -14,8 +14,8 @@ from typing import Any
 
 from cl_graft.errors import InputError, first_line
 from cl_graft.experiments.comparison.jobs import Failed, Outcome
-from cl_graft.experiments.engines.dispatch import Died
-from cl_graft.experiments.engines.worker import Order, work
+from cl_graft.experiments.engines.dispatch import WorkerDied
+from cl_graft.experiments.engines.worker import WorkerJob, work
 
 __all__ = ["RayPool", "ray_pool"]
 
@@ -49,9 +49,9 @@ class RayPool:
             places = min(places, there.get("GPU", 0) // self.gpus)
         return int(places)
 
-    def submit(self, order: Order) -> Any:
+    def submit(self, sent: WorkerJob) -> Any:
         """Give a job to the next free worker."""
-        return self.remote.options(name=order.job.name).remote(order)
+        return self.remote.options(name=sent.job.name).remote(sent)
 
     def over(self, handles: Sequence[Any], seconds: float) -> Sequence[Any]:
         """Wait, and return what is over; see `cl_graft.experiments.engines.dispatch.Pool`."""
@@ -62,7 +62,7 @@ class RayPool:
         """Return what came of a job.
 
         Raises:
-            Died: If its process or machine is gone, or took too much memory.
+            WorkerDied: If its process or machine is gone, or took too much memory.
         """
         errors = self.ray.exceptions
         try:
@@ -70,7 +70,7 @@ class RayPool:
         except errors.RayTaskError as error:  # before the job began: no package there, maybe
             return Failed(f"{type(error.cause).__name__}: {error.cause}", str(error))
         except errors.RayError as error:
-            raise Died(_first_sentence(error)) from error
+            raise WorkerDied(_first_sentence(error)) from error
 
     def close(self) -> None:
         """Leave the cluster, and end it if it was started for this."""
@@ -91,7 +91,7 @@ def ray_pool(
             machine, which ends with the pool.
         workers: For how many a cluster that is started here has cores; None means as many as the
             machine has. Of another cluster's workers,
-            `cl_graft.experiments.engines.dispatch.Spread` counts.
+            `cl_graft.experiments.engines.dispatch.PoolEngine` counts.
         cpus: Cores a worker.
         gpus: GPUs a worker; a fraction lets workers share one.
 

@@ -1,6 +1,6 @@
 """Workers as jobs of a SLURM cluster, through submitit.
 
-Each cell is a SLURM job of its own (https://github.com/facebookincubator/submitit): it waits in the
+Each run is a SLURM job of its own (https://github.com/facebookincubator/submitit): it waits in the
 queue as any other, and one that SLURM ends (time limit, preemption, a machine lost) is queued
 again and goes on where its last checkpoint was.
 """
@@ -17,8 +17,8 @@ from typing import Any
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
 from cl_graft.experiments.comparison.jobs import Failed, Outcome
-from cl_graft.experiments.engines.dispatch import Died
-from cl_graft.experiments.engines.worker import Order, work
+from cl_graft.experiments.engines.dispatch import WorkerDied
+from cl_graft.experiments.engines.worker import WorkerJob, work
 
 __all__ = ["SlurmPool", "slurm_pool"]
 
@@ -44,9 +44,9 @@ class SlurmPool:
         """None: the queue decides."""
         return None
 
-    def submit(self, order: Order) -> str:
+    def submit(self, sent: WorkerJob) -> str:
         """Queue a job."""
-        job = self.executor.submit(work, order)
+        job = self.executor.submit(work, sent)
         self.jobs[job.job_id] = job
         return job.job_id
 
@@ -63,7 +63,7 @@ class SlurmPool:
         """Return what came of a job.
 
         Raises:
-            Died: If SLURM, or something else, ended it.
+            WorkerDied: If SLURM, or something else, ended it.
         """
         job = self.jobs.pop(handle)
         try:
@@ -71,7 +71,7 @@ class SlurmPool:
         except self.submitit.core.utils.FailedJobError as error:  # before the job began
             return Failed(f"{type(error).__name__}: {_last_line(error)}", str(error))
         except self.submitit.core.utils.UncompletedJobError as error:
-            raise Died(f"job {handle} ended without a result, as {job.state}") from error
+            raise WorkerDied(f"job {handle} ended without a result, as {job.state}") from error
 
     def close(self) -> None:
         """Cancel what is queued or runs."""

@@ -1,4 +1,4 @@
-"""What a worker does: one job, in a process and on a machine of its own."""
+"""The work of a worker: one job of a comparison, in a process of its own."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from pathlib import Path
 import torch
 
 from cl_graft.experiments.comparison.jobs import Job, Outcome, attempt
-from cl_graft.experiments.engines.message_board import Board, Pin
+from cl_graft.experiments.engines.message_board import MessageBoard, StepReporter
 from cl_graft.runtime.memory_allocator import keep_freed_memory
 from cl_graft.runtime.signals import Stop, Stopped
 
-__all__ = ["Order", "work"]
+__all__ = ["WorkerJob", "work"]
 
 
 @dataclass(frozen=True)
-class Order:
+class WorkerJob:
     """A job as it is sent to a worker.
 
     Attributes:
         job: The job.
-        board: Where it shows its steps.
-        threads: How many threads it computes with: results depend on them in their last bits.
-        place: The folder that relative paths in the settings start from.
+        board: Message board that its steps are written to.
+        threads: Number of threads that it computes with; the last bits of results depend on it.
+        folder: Folder that relative paths in the settings start from.
     """
 
     job: Job
-    board: Board
+    board: MessageBoard
     threads: int
-    place: Path
+    folder: Path
 
 
-def work(order: Order) -> Outcome | None:
+def work(sent: WorkerJob) -> Outcome | None:
     """Do a job; None if it was asked to stop, with all that it reached saved."""
-    torch.set_num_threads(order.threads)
+    torch.set_num_threads(sent.threads)
     keep_freed_memory()
     with suppress(OSError):  # a machine may have no such folder, and paths may all be absolute
-        os.chdir(order.place)
+        os.chdir(sent.folder)
     stop = Stop()
     try:
-        return attempt(order.job, progress=Pin(order.board, order.job, stop), stop=stop)
+        return attempt(sent.job, progress=StepReporter(sent.board, sent.job, stop), stop=stop)
     except Stopped:
         return None

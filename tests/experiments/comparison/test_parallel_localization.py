@@ -8,7 +8,7 @@ from typing import Any
 from configs import config_with
 
 from cl_graft.experiments.comparison.jobs import Job
-from cl_graft.experiments.comparison.parallel_localization import with_tasks_ahead
+from cl_graft.experiments.comparison.parallel_localization import localize_ahead
 
 
 def jobs_of(*strategies: str, tasks: int = 2, seeds: tuple[int, ...] = (0,), **settings: Any):
@@ -18,7 +18,7 @@ def jobs_of(*strategies: str, tasks: int = 2, seeds: tuple[int, ...] = (0,), **s
         for seed in seeds
         for name in strategies
     ]
-    return with_tasks_ahead(cells, tasks)
+    return localize_ahead(cells, tasks)
 
 
 def names(jobs: list[Job]) -> list[str]:
@@ -74,4 +74,4 @@ def test_no_two_jobs_share_a_name_or_a_folder():
     assert len(set(names(jobs))) == len({job.folder for job in jobs}) == len(jobs)
     for job in jobs:
         assert job.needs <= set(names(jobs))
-        assert job.cell == (job.ahead is None)
+        assert job.is_run == (job.ahead is None)

@@ -7,7 +7,7 @@ from configs import changed, config_with
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.sweep import orders_of, points_of
+from cl_graft.experiments.comparison.sweep import draw_orders, expand_sweep
 from cl_graft.experiments.resume import resume_comparison
 from cl_graft.experiments.run import run
 from cl_graft.reporting.report_data import read_report_data
@@ -24,23 +24,23 @@ def config(orders, tasks="a,b,c"):
 
 
 def test_orders_begin_with_the_given_one_and_are_all_different():
-    assert orders_of(config(1)) == [["a", "b", "c"]]
+    assert draw_orders(config(1)) == [["a", "b", "c"]]
     assert config("3").orders == 3  # as the command line gives it
-    every = orders_of(config("all"))
+    every = draw_orders(config("all"))
     assert every[0] == ["a", "b", "c"]
     assert len({tuple(order) for order in every}) == 6
-    some = orders_of(config(4))
+    some = draw_orders(config(4))
     assert some[0] == ["a", "b", "c"]
     assert len({tuple(order) for order in some}) == 4
-    assert orders_of(config(4)) == some
-    assert len(orders_of(config(5, "a,b,c,d,e,f,g"))) == 5
+    assert draw_orders(config(4)) == some
+    assert len(draw_orders(config(5, "a,b,c,d,e,f,g"))) == 5
 
 
 def test_orders_that_there_are_not_are_refused(tmp_path):
     with pytest.raises(InputError, match="3 tasks have 6 orders, got orders: 7"):
-        orders_of(config(7))
+        draw_orders(config(7))
     with pytest.raises(InputError, match="6 tasks have 720 orders: say how many"):
-        orders_of(config("all", "a,b,c,d,e,f"))
+        draw_orders(config("all", "a,b,c,d,e,f"))
     with pytest.raises(InputError, match="must be at least 1 or 'all', got 0"):
         config(0)
     with pytest.raises(InputError, match="cl-graft compare takes them"):
@@ -86,7 +86,7 @@ def sweeping(sweep, strategies="grafting,naive", **more):
 
 
 def names_of(config):
-    return {point.name: point.config.comparison.strategies for point in points_of(config)}
+    return {part.name: part.config.comparison.strategies for part in expand_sweep(config)}
 
 
 def test_a_strategy_is_run_with_the_values_that_change_something_about_it():
@@ -113,26 +113,29 @@ def test_a_strategy_is_run_with_the_values_that_change_something_about_it():
     }
 
 
-def test_points_are_configs_of_one_order_and_no_sweep():
+def test_the_comparisons_of_a_sweep_are_configs_of_one_order_and_no_sweep():
     swept = {"density": [0.1], "ewc.ewc_lambda": [2]}
-    points = points_of(sweeping(swept, "grafting,ewc", orders=2))
-    assert [point.name for point in points] == [
+    parts = expand_sweep(sweeping(swept, "grafting,ewc", orders=2))
+    assert [part.name for part in parts] == [
         "density=0.1,order0",
         "density=0.1,order1",
         "ewc.ewc_lambda=2,order0",
         "ewc.ewc_lambda=2,order1",
     ]
     assert all(
-        point.config.comparison.orders == 1 and not point.config.comparison.sweep
-        for point in points
+        part.config.comparison.orders == 1 and not part.config.comparison.sweep for part in parts
     )
-    assert points[0].config.grafting.density == 0.1
-    assert points[2].config.comparison.strategy_settings == {"ewc": {"ewc_lambda": 2}}
-    assert [point.config.stream.tasks for point in points[:2]] == [["a", "b"], ["b", "a"]]
-    assert points[1].row("grafting") == "grafting density=0.1"
-    assert points[1].shown("grafting") == "grafting density=0.1 order1"
-    (alone,) = points_of(config(1))
-    assert (alone.name, alone.row("naive"), alone.shown("naive")) == ("", "naive", "naive")
+    assert parts[0].config.grafting.density == 0.1
+    assert parts[2].config.comparison.strategy_settings == {"ewc": {"ewc_lambda": 2}}
+    assert [part.config.stream.tasks for part in parts[:2]] == [["a", "b"], ["b", "a"]]
+    assert parts[1].name_row("grafting") == "grafting density=0.1"
+    assert parts[1].name_strategy("grafting") == "grafting density=0.1 order1"
+    (alone,) = expand_sweep(config(1))
+    assert (alone.name, alone.name_row("naive"), alone.name_strategy("naive")) == (
+        "",
+        "naive",
+        "naive",
+    )
     assert alone.config == config(1)
 
 
@@ -160,7 +163,7 @@ def test_what_cannot_be_swept_is_refused(tmp_path):
         ({"nobody.x": [1]}, {}, "unknown strategy 'nobody'"),
     ]:
         with pytest.raises(InputError, match=said):
-            points_of(sweeping(sweep, **more))
+            expand_sweep(sweeping(sweep, **more))
     with pytest.raises(InputError, match="cl-graft compare takes them"):
         run(sweeping({"lr": [0.1]}), strategy="naive", seed=0, out=tmp_path)
 
@@ -175,7 +178,7 @@ def test_a_sweep_is_one_table_that_can_grow(tmp_path, tiny_config):
     assert [cell.strategy for cell in comparison.runs] == rows
     one = read_result(out / "density=0.1" / "grafting" / "seed0")
     assert one.config["grafting"]["density"] == 0.1
-    alone = compare(points_of(config)[1].config, out=tmp_path / "alone")
+    alone = compare(expand_sweep(config)[1].config, out=tmp_path / "alone")
     assert alone.runs[0].logit_hashes == one.logit_hashes
     summary = json.loads((out / "summary.json").read_text())
     assert list(summary["strategies"]) == rows
@@ -215,4 +218,4 @@ def test_a_report_shows_a_sweep_by_its_values(tmp_path, tiny_config):
     compare(changed(tiny_config, small | own), out=tmp_path)
     data = read_report_data([tmp_path])
     assert sorted(data.strategies) == ["naive fine_tuning.lr=0.01", "naive fine_tuning.lr=0.1"]
-    assert len(data.of("naive fine_tuning.lr=0.1")) == 2
+    assert len(data.results("naive fine_tuning.lr=0.1")) == 2

@@ -9,7 +9,12 @@ from configs import changed, config_with
 from cl_graft.errors import DivergedError, InputError
 from cl_graft.experiments.comparison import tuning
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.tuning import best, candidates_of, on_dev, with_values
+from cl_graft.experiments.comparison.tuning import (
+    best,
+    list_candidates,
+    use_dev_as_test,
+    with_values,
+)
 from cl_graft.experiments.config import dotted
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
@@ -54,7 +59,7 @@ def test_what_may_be_stored_is_in_no_grid():
 
 def test_dev_rows_stand_where_test_rows_stood(tiny_config):
     tasks = load_tasks(tiny_config.stream, seed=0)
-    first, second = on_dev(tasks)
+    first, second = use_dev_as_test(tasks)
     for own, task in zip((first, second), tasks, strict=False):
         assert own.test == own.dev == task.dev
         assert own.train == task.train
@@ -68,10 +73,10 @@ def test_the_best_is_the_first_of_the_highest():
 
 
 def test_what_the_config_gives_is_not_tuned():
-    grid, candidates = candidates_of(STRATEGIES["der"], {"alpha": 0.2})
+    grid, candidates = list_candidates(STRATEGIES["der"], {"alpha": 0.2})
     assert grid == {"beta": (0.5, 1.0)}
     assert candidates == [{"beta": 0.5}, {"beta": 1.0}]
-    assert candidates_of(STRATEGIES["ewc"], {"ewc_lambda": 3.0})[1] == []
+    assert list_candidates(STRATEGIES["ewc"], {"ewc_lambda": 3.0})[1] == []
 
 
 def test_chosen_values_are_settings_of_its_own_or_fields(tiny_config):

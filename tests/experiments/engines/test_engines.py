@@ -17,8 +17,8 @@ from tiny_runs import cl_graft
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.jobs import Job
-from cl_graft.experiments.engines.dispatch import ATTEMPTS, Spread
-from cl_graft.experiments.engines.message_board import Board
+from cl_graft.experiments.engines.dispatch import ATTEMPTS, PoolEngine
+from cl_graft.experiments.engines.message_board import MessageBoard
 from cl_graft.experiments.engines.ray import ray_pool
 from cl_graft.experiments.engines.slurm import slurm_pool
 from cl_graft.runtime.progress import Step
@@ -84,7 +84,9 @@ def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, tmp_path):
     here = compare(config, out=tmp_path / "here")
     seen: list[Step] = []
     with closing(ray_pool(workers=2)) as pool:
-        there = compare(config, out=tmp_path / "there", engine=Spread(pool), progress=seen.append)
+        there = compare(
+            config, out=tmp_path / "there", engine=PoolEngine(pool), progress=seen.append
+        )
     assert here.failed == there.failed == ()
     assert len(there.runs) == 4
     for cell in here.runs:
@@ -104,7 +106,9 @@ def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_pa
     compare(config, out=tmp_path / "here")
     seen: list[Step] = []
     with closing(ray_pool(workers=2)) as pool:
-        there = compare(config, out=tmp_path / "there", engine=Spread(pool), progress=seen.append)
+        there = compare(
+            config, out=tmp_path / "there", engine=PoolEngine(pool), progress=seen.append
+        )
     assert there.failed == ()
     assert [cell.strategy for cell in there.runs] == strategies
     for cell in there.runs:
@@ -131,7 +135,9 @@ def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, tmp
     here = compare(config, out=tmp_path / "here")
     seen: list[Step] = []
     with closing(ray_pool(workers=2)) as pool:
-        there = compare(config, out=tmp_path / "there", engine=Spread(pool), progress=seen.append)
+        there = compare(
+            config, out=tmp_path / "there", engine=PoolEngine(pool), progress=seen.append
+        )
     assert there.failed == ()
     assert [cell.strategy for cell in there.runs] == [cell.strategy for cell in here.runs]
     points = [f"density={d},order{o}" for d in (0.01, 0.02) for o in (0, 1)]
@@ -157,7 +163,7 @@ def test_a_killed_worker_costs_only_what_it_did_since_its_checkpoint(long, long_
     thread = threading.Thread(target=kill)
     thread.start()
     with local_jobs(tmp_path) as pool:
-        done = compare(long, out=tmp_path, engine=Spread(pool))
+        done = compare(long, out=tmp_path, engine=PoolEngine(pool))
     thread.join()
     assert done.failed == ()
     assert done.runs[0].processes == 2
@@ -184,7 +190,7 @@ def test_a_cell_whose_every_worker_dies_fails_and_the_others_go_on(settings, tmp
     thread = threading.Thread(target=kill)
     thread.start()
     with local_jobs(tmp_path) as pool:
-        done = compare(config, out=tmp_path, engine=Spread(pool))
+        done = compare(config, out=tmp_path, engine=PoolEngine(pool))
     over.set()
     thread.join()
     (failure,) = done.failed
@@ -203,7 +209,7 @@ def test_workers_that_are_asked_to_stop_save_and_go_on_later(long, long_here, tm
     thread = threading.Thread(target=ask)
     thread.start()
     with local_jobs(tmp_path) as pool, pytest.raises(Stopped):
-        compare(long, out=tmp_path, engine=Spread(pool), stop=stop)
+        compare(long, out=tmp_path, engine=PoolEngine(pool), stop=stop)
     thread.join()
     assert any((run / "checkpoints").iterdir())
     assert not (run / "results.json").exists()
@@ -221,24 +227,24 @@ def test_values_that_cannot_be_chosen_fail_every_cell_that_waits_for_them(settin
     )
     here = compare(config, out=tmp_path / "here")
     with local_jobs(tmp_path) as pool:
-        there = compare(config, out=tmp_path / "there", engine=Spread(pool))
+        there = compare(config, out=tmp_path / "there", engine=PoolEngine(pool))
     assert len(here.failed) == 4
     assert {vars(f)["error"] for f in there.failed} == {vars(f)["error"] for f in here.failed}
 
 
 def test_a_board_that_is_damaged_or_gone_shows_nothing(settings, tmp_path):
     job = Job("naive", 0, config_with(settings), tmp_path, "", tmp_path / "cache")
-    board = Board(tmp_path / "board")
-    board.pin(job, Step("train", 1, 2, "a", "naive", 0))
-    assert board.latest(job) is None
-    board.put_up()
-    board.pin(job, Step("train", 1, 2, "a", "naive", 0))
-    assert board.latest(job) == Step("train", 1, 2, "a", "naive", 0)
+    board = MessageBoard(tmp_path / "board")
+    board.show_step(job, Step("train", 1, 2, "a", "naive", 0))
+    assert board.read_step(job) is None
+    board.create()
+    board.show_step(job, Step("train", 1, 2, "a", "naive", 0))
+    assert board.read_step(job) == Step("train", 1, 2, "a", "naive", 0)
     (tmp_path / "board" / f"{job.name}.json").write_text('{"phase":')
-    assert board.latest(job) is None
-    assert board.asks_to_stop() is None
-    board.ask_to_stop(signal.SIGINT)
-    assert board.asks_to_stop() == signal.SIGINT
+    assert board.read_step(job) is None
+    assert board.read_stop() is None
+    board.request_stop(signal.SIGINT)
+    assert board.read_stop() == signal.SIGINT
 
 
 def test_what_a_link_on_a_board_leads_to_keeps_its_bytes(settings, tmp_path):
@@ -246,15 +252,15 @@ def test_what_a_link_on_a_board_leads_to_keeps_its_bytes(settings, tmp_path):
     precious.mkdir()
     (precious / "thesis.tex").write_text("three years")
     job = Job("naive", 0, config_with(settings), tmp_path, "", tmp_path / "cache")
-    board = Board(tmp_path / "board")
+    board = MessageBoard(tmp_path / "board")
     board.folder.symlink_to(precious, target_is_directory=True)
-    board.put_up()
+    board.create()
     for name in ("stop", f"{job.name}.json", f"{job.name}.{os.getpid()}"):
         (board.folder / name).symlink_to(precious / "thesis.tex")
-    board.ask_to_stop(signal.SIGINT)
-    board.pin(job, Step("train", 1, 2, "a", "naive", 0))
-    assert board.asks_to_stop() == signal.SIGINT
-    assert board.latest(job) == Step("train", 1, 2, "a", "naive", 0)
+    board.request_stop(signal.SIGINT)
+    board.show_step(job, Step("train", 1, 2, "a", "naive", 0))
+    assert board.read_stop() == signal.SIGINT
+    assert board.read_step(job) == Step("train", 1, 2, "a", "naive", 0)
     assert [path.name for path in precious.iterdir()] == ["thesis.tex"]
     assert (precious / "thesis.tex").read_text() == "three years"
 
