@@ -150,7 +150,9 @@ class Stream:
             seed=self.seed,
         )
         schedule = replace(schedule_of(self.config, self.tasks[label]), **changes)
-        found = task.fine_tune({**trained, **task.head}, schedule, seed=self.seed, falling=False)
+        found = task.fine_tune(
+            {**trained, **task.head}, schedule, seed=self.seed, linear_decay=False
+        )
         return found.tensors, found.step
 
     def test(self, model: MultiTaskText, label: int) -> float:

@@ -294,7 +294,7 @@ class Bench:
             steps: Gradient batches that were looked at.
             **more: What else does.
         """
-        head = self.problem(label).shelved(dense.head)
+        head = self.problem(label).to_cache(dense.head)
         return {
             **more,
             "k": k,

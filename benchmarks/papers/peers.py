@@ -156,18 +156,18 @@ def trained(
     own = bench.with_parts(lambda model: peer.insert(model, size, bench.seed))
     task = own.problem(label)
     parts = {**peer.parts(task.model), **task.head}
-    what = hash_tensors(task.shelved(parts))
+    what = hash_tensors(task.to_cache(parts))
     settings = replace(bench.schedule(label), **plan)
     seed = derive(bench.seed, task.content, "peer", f"{settings.lr:g}")
 
     def made() -> Outcome:
         with keeping(parts):
             found = task.fine_tune(parts, settings, seed=seed, phase="training")
-        return task.shelved(found.tensors), {"dev": found.dev}
+        return task.to_cache(found.tensors), {"dev": found.dev}
 
     recipe = {**asdict(settings), "size": size, "what": what}
     kept, _ = bench.remembered("peer", task.identity, recipe, made, anew=anew)
-    with holding(parts, task.from_shelf(kept, parts)):
+    with holding(parts, task.from_cache(kept, parts)):
         yield own
 
 

@@ -14,7 +14,7 @@ from cl_graft.experiments.schedule import converging
 from cl_graft.grafts.region import Region
 from cl_graft.metrics.relative_gain import relative_gain
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.linear_probe import warm_up_head
+from cl_graft.training.linear_probe import fit_head
 from cl_graft.training.passes import Passes
 from papers.answers import Answers
 from papers.bench import Bench
@@ -122,5 +122,5 @@ def _over_rates(bench: Bench, label: int, method: str, region: Region) -> Iterat
 def _warmed_up(bench: Bench, label: int) -> DenseRun:
     """Return what stands in for a dense run: a head fitted to the base."""
     task = bench.problem(label)
-    head = warm_up_head(task, rows=_WARM_UP, seed=bench.seed)
+    head = fit_head(task, rows=_WARM_UP, seed=bench.seed)
     return DenseRun({}, head, None, Passes())

@@ -47,18 +47,18 @@ def retrained(
     settings = replace(settings, **{"optimizer": "sgd", **changes})
     decay = None if settings.optimizer == "adamw" else bench.config.grafting.lr_decay
     task = bench.problem(label)
-    first = task.shelved(snapshot(task.head))
+    first = task.to_cache(snapshot(task.head))
     what = hash_tensors({"region": region.index, **first})
 
     def trained() -> Outcome:
         graft, head = train_region(
             task, region, settings, head=snapshot(task.head), seed=bench.seed, linear_decay=decay
         )
-        return {"values": graft.values, **task.shelved(head)}, {}
+        return {"values": graft.values, **task.to_cache(head)}, {}
 
     recipe = {**asdict(settings), "decay": decay, "what": what}
     kept, _ = bench.remembered("retrained", task.identity, recipe, trained, anew=anew)
-    return Graft(region, kept["values"]), task.from_shelf(kept, task.head)
+    return Graft(region, kept["values"]), task.from_cache(kept, task.head)
 
 
 def bitfit(bench: Bench, label: int) -> tuple[Graft, dict[str, Tensor]]:

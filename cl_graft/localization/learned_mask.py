@@ -129,7 +129,7 @@ def _grow_(
         checkpoint: Where the growth was left, if it was, and where its steps are offered.
         started: Which gates are open before the first step, at most `k`; None means none.
     """
-    done, opened = _take_up_(gain, checkpoint) or (0, started)
+    done, opened = _resume_(gain, checkpoint) or (0, started)
     begun = 0 if started is None else len(started)
     falling = steps - steps // 2
     for step in range(done, steps):
@@ -150,7 +150,7 @@ def _state(gain: Parameters, done: int, opened: Region | None) -> State:
     return joined(gain=gain, region=region), {"step": done}
 
 
-def _take_up_(gain: dict[str, Tensor], checkpoint: Checkpoint) -> tuple[int, Region | None] | None:
+def _resume_(gain: dict[str, Tensor], checkpoint: Checkpoint) -> tuple[int, Region | None] | None:
     """Put the gains where `_state` saw them, if it did; return steps done and open gates."""
     left = checkpoint.load()
     if left is None:

@@ -43,7 +43,7 @@ from cl_graft.training.dense_run import (
     unmeasured,
 )
 from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.linear_probe import warm_up_head
+from cl_graft.training.linear_probe import fit_head
 from cl_graft.training.passes import Passes
 
 __all__ = ["FoundRegion", "find_region", "rank_task"]
@@ -191,7 +191,7 @@ def rank_task(
         "batch": settings.mask_batch,
         "micro": settings.rows_at_once,
         "candidates": candidates,
-        "start": hash_tensors({**dense.tuned, **task.shelved(dense.head)}),
+        "start": hash_tensors({**dense.tuned, **task.to_cache(dense.head)}),
     }
     key = cache_key("ranking", task.identity, recipe, settings.seed)
     if not localizer.needs_gradients or identity is None:
@@ -254,13 +254,13 @@ def _start(
     key = cache_key("warmup", task.identity, {"rows": settings.head_fit_rows}, settings.seed)
     found = cache.get(key) if cache is not None else None
     if found is not None:
-        head = task.from_shelf(found[0], task.head)
+        head = task.from_cache(found[0], task.head)
     else:
         with in_phase("head warm-up"):
             seed = derive(settings.seed, task.content, "warm-up")
-            head = warm_up_head(task, rows=settings.head_fit_rows, seed=seed)
+            head = fit_head(task, rows=settings.head_fit_rows, seed=seed)
         if cache is not None:
-            cache.put(key, task.shelved(head), {})
+            cache.put(key, task.to_cache(head), {})
     progress("warm-up", 1, 1)
     rows = min(settings.head_fit_rows, len(task.train))
     return DenseRun({}, head, None, Passes(forward=rows))

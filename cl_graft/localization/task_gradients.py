@@ -108,7 +108,7 @@ class _TaskGradients:
 
     def losses(self, step: int) -> list[Callable[[], Tensor]]:
         """Return the loss functions of a step's micro-batches."""
-        places = self._task.train.alike(self._begin(step))
+        places = self._task.train.sort_by_length(self._begin(step))
         size = self._settings.rows_at_once
         parts = [places[first : first + size] for first in range(0, len(places), size)]
         seen: list[float] = []

@@ -161,7 +161,7 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
             return
         tensors = getattr(experience, "encoded", None)
         rows = Examples(experience.dataset.eval(), tensors=tensors)
-        order, size = rows.alike(range(len(rows))), strategy.eval_mb_size
+        order, size = rows.sort_by_length(range(len(rows))), strategy.eval_mb_size
         batches = [rows.batch(order[first : first + size]) for first in range(0, len(order), size)]
         strategy.carry(None)
         with keeping_modes(strategy.model), torch.no_grad():

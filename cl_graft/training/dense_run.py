@@ -44,7 +44,7 @@ def silent(phase: str, step: int, steps: int) -> None:
 
 
 def unmeasured(phase: str, name: str, step: int, value: float) -> None:
-    """Pass a measurement over."""
+    """Ignore a measurement."""
     del phase, name, step, value
 
 
@@ -78,15 +78,15 @@ def fine_tune_task(
     progress: Progress = silent,
     measure: Measure = unmeasured,
 ) -> DenseRun:
-    """Run the independent dense fine-tuning of a task; the model is put back to its base.
+    """Fine-tune a task densely and independently; the model is put back to its base.
 
     Args:
         task: The task.
         settings: The schedule.
-        seed: Every random choice is a function of it.
-        path: Whether to gather `DenseRun.path` on the way.
-        cache: Answers what was computed before.
-        checkpoints: Where a run that was interrupted is taken up, and kept on the way.
+        seed: Seed of the random choices.
+        path: Whether to sum up `DenseRun.path`.
+        cache: Keeps outcomes.
+        checkpoints: Where an interrupted run is resumed from, and its steps are saved.
         progress: Called after every step.
         measure: Called with every step's loss and with dev scores.
     """
@@ -116,21 +116,21 @@ def fine_tune_task(
                     path=path,
                     anchor={name: before[name] for name in task.parameters},
                     on_step=after_step,
-                    on_look=partial(measure, "dense", "DevScore"),
+                    on_evaluation=partial(measure, "dense", "DevScore"),
                     checkpoint=checkpoints.at(own) if checkpoints else NOWHERE,
                 )
         finally:
             copy_(trained, before)
         tensors, dev, gathered = outcome.tensors, outcome.dev, outcome.path
         if cache is not None:
-            cache.put(keys["dense"], task.shelved(tensors), {"dev": dev, "step": outcome.step})
+            cache.put(keys["dense"], task.to_cache(tensors), {"dev": dev, "step": outcome.step})
             if path:
                 body = {name: outcome.path[name] for name in task.parameters}
                 cache.put(keys["path"], body, {})
     else:
-        tensors = task.from_shelf(answers["dense"][0], trained)
+        tensors = task.from_cache(answers["dense"][0], trained)
         dev = answers["dense"][1]["dev"]
-        gathered = task.from_shelf(answers["path"][0], task.parameters) if path else {}
+        gathered = task.from_cache(answers["path"][0], task.parameters) if path else {}
     return DenseRun(
         tuned={name: tensors[name] for name in task.parameters},
         head={name: tensors[name] for name in task.head},
@@ -141,6 +141,6 @@ def fine_tune_task(
 
 
 def dense_passes(task: LearnableTask, settings: FineTuning) -> Passes:
-    """Return what a dense run of a task costs."""
+    """Return how many rows a dense run of a task takes."""
     looks = min(settings.evaluations, settings.steps)
     return Passes(settings.steps * settings.batch_size, looks * len(task.dev))

@@ -1,6 +1,6 @@
-"""Train mode without dropout: where it is not wanted, or where only train mode does something else.
+"""Contexts without dropout, in train mode or in the mode that a model is in.
 
-Gradient checkpointing, for one, acts in train mode alone.
+Gradient checkpointing acts in train mode alone, so switching to eval mode is no substitute.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ def dropout_off(model: nn.Module) -> Iterator[nn.Module]:
     layer drop keep theirs; code that reads its probability elsewhere (a config) keeps its dropout.
     The probabilities are put back afterwards.
     """
-    chances = [
+    probabilities = [
         (module, name, value)
         for module in model.modules()
         for name, value in vars(module).items()
-        if type(value) is float and _is_chance(module, name)
+        if type(value) is float and _is_probability(module, name)
     ]
     try:
-        for module, name, _ in chances:
+        for module, name, _ in probabilities:
             setattr(module, name, 0.0)
         yield model
     finally:
-        for module, name, value in chances:
+        for module, name, value in probabilities:
             setattr(module, name, value)
 
 
-def _is_chance(module: nn.Module, name: str) -> bool:
+def _is_probability(module: nn.Module, name: str) -> bool:
     return "drop" in name or (name == "p" and isinstance(module, nn.modules.dropout._DropoutNd))

@@ -1,4 +1,7 @@
-"""Training and dev rows of one task, batched by row number."""
+"""The rows of a task, batched by row number.
+
+Batches are asked for by number, so that any step's batch is known without the steps before it.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +59,8 @@ class Examples:
         items = [self._dataset[row] for row in rows]
         return default_collate([i[0] for i in items]), default_collate([i[1] for i in items])
 
-    def alike(self, places: Sequence[int]) -> list[int]:
-        """Order places so that rows of similar length are neighbours; others stay as they are."""
+    def sort_by_length(self, places: Sequence[int]) -> list[int]:
+        """Sort places by the length of their rows, longest first; without lengths keep them."""
         if self.lengths is None:
             return list(places)
         lengths = self.lengths.tolist()
@@ -105,7 +108,7 @@ def compute_logits(
         Logits, (n, K), and their targets, on the CPU.
     """
     logits, targets = [], []
-    places = examples.alike(range(len(examples)) if places is None else places)
+    places = examples.sort_by_length(range(len(examples)) if places is None else places)
     with torch.no_grad():
         for first in range(0, len(places), 64):
             inputs, target = examples.batch(places[first : first + 64])

@@ -153,10 +153,10 @@ def fine_tune(
     scale: LossScale | None = None,
     dev_score: Callable[[], float] | None = None,
     on_step: Callable[[int, float], None] | None = None,
-    on_look: Callable[[int, float], None] | None = None,
+    on_evaluation: Callable[[int, float], None] | None = None,
     checkpoint: Checkpoint = NOWHERE,
     through: Iterable[nn.Parameter] = (),
-    falling: bool | None = None,
+    linear_decay: bool | None = None,
     phase: str = "dense fine-tuning",
 ) -> FineTuned:
     """Train `parameters` of a model; every other parameter is frozen meanwhile.
@@ -175,11 +175,11 @@ def fine_tune(
         scale: Scales the loss, for fp16; steps that overflow are skipped.
         dev_score: Score on dev, higher is better; called in eval mode.
         on_step: Called after every step with its number (from 1) and its loss.
-        on_look: Called after every look at dev with the step's number and the score.
+        on_evaluation: Called after every look at dev with the step's number and the score.
         checkpoint: Where the run was left, if it was, and where its steps are offered.
         through: Other parameters of the model that require gradients, as hooks carry these on to
             `parameters` (`cl_graft.training.region_parameters`).
-        falling: Whether the learning rate falls linearly to 0; None means with AdamW alone.
+        linear_decay: Whether the learning rate falls linearly to 0; None means with AdamW alone.
         phase: What errors call the run.
 
     Raises:
@@ -190,15 +190,15 @@ def fine_tune(
     best: FineTuned | None = None
     losses: list[float] = []
     walked = _Path(parameters) if path else None
-    falling = settings.optimizer == "adamw" if falling is None else falling
+    linear_decay = settings.optimizer == "adamw" if linear_decay is None else linear_decay
 
     def diverged(what: str, step: int) -> DivergedError:
-        lr = settings.lr * (1 - (step - 1) / settings.steps) if falling else settings.lr
+        lr = settings.lr * (1 - (step - 1) / settings.steps) if linear_decay else settings.lr
         return _diverged(what, step, phase, lr)
 
     left = checkpoint.load()
     if left is not None:
-        best, losses = _take_up_(left, parameters, optimizer, walked, scale)
+        best, losses = _resume_(left, parameters, optimizer, walked, scale)
     with ExitStack() as after:
         after.callback(model.eval)
         after.enter_context(only_training(model, [*parameters.values(), *through]))
@@ -213,7 +213,7 @@ def fine_tune(
                 raise diverged(f"the loss is {losses[-1]}", step + 1)
             if scale is None or scale.unscale_(parameters.values()):
                 _move(optimizer, parameters, anchor, settings, walked)
-            if falling:
+            if linear_decay:
                 for group in optimizer.param_groups:
                     group["lr"] = settings.lr * (1 - (step + 1) / settings.steps)
             if on_step:
@@ -225,8 +225,8 @@ def fine_tune(
                     score = dev_score()
                 except NotFinite as error:
                     raise diverged(str(error), step + 1) from error
-                if on_look:
-                    on_look(step + 1, score)
+                if on_evaluation:
+                    on_evaluation(step + 1, score)
                 if best is None or best.dev is None or beats(score, best.dev):
                     best = _keep(best, parameters, walked, step=step + 1, dev=score)
             checkpoint.offer(partial(_state, parameters, optimizer, walked, scale, best, losses))
@@ -319,7 +319,7 @@ def _state(
     return tensors, values
 
 
-def _take_up_(
+def _resume_(
     state: State,
     parameters: Mapping[str, nn.Parameter],
     optimizer: torch.optim.Optimizer,

@@ -51,7 +51,7 @@ def shrink_movement_(
 def _rate(
     optimizer: torch.optim.Optimizer, parameter: nn.Parameter, group: Mapping[str, object]
 ) -> float | Tensor:
-    """Return how far the last step went a unit of gradient."""
+    """Return the length of the last step per unit of gradient."""
     lr, state = float(group["lr"]), optimizer.state.get(parameter, {})  # type: ignore[arg-type]
     if "exp_avg_sq" not in state:
         return lr

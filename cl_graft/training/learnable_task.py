@@ -30,17 +30,17 @@ class LearnableTask:
         head: The task head's parameters, by name; empty for prompts.
         forward: Inputs to logits of this task.
         criterion: (logits, targets) to the mean loss.
-        score: (logits, targets) to the dev score, higher is better.
+        score: (logits, targets) to the score on dev, higher is better.
         train: Training rows.
         dev: Rows for choosing checkpoints, masks and budgets.
         device: Where batches go.
-        content: What random choices are a function of beside the settings: model and data
-            fingerprints.
-        reading: What else determines the outcome: how the model computes and answers where its
-            weights do not tell, such as its config and the label words.
+        content: Fingerprints of model and data; random choices are a function of it and the
+            settings.
+        reading: What else the outcome depends on and no weight tells, such as the model's config
+            and the label words.
         head_module: The module that `head` belongs to, asked once a batch; None where there is
             none, or where it cannot be fitted alone.
-        precision: In which `forward` computes, a name in `cl_graft.training.precision.PRECISIONS`.
+        precision: Precision of `forward`, a name in `cl_graft.training.precision.PRECISIONS`.
         recomputes: Whether the model uses gradient checkpointing, which acts in train mode only.
     """
 
@@ -61,26 +61,26 @@ class LearnableTask:
 
     @property
     def identity(self) -> str:
-        """What determines the outcome beside the settings; a cache keeps outcomes under it."""
+        """What the outcome depends on beside the settings; a part of every cache key."""
         return f"{self.content}|{self.reading}"
 
     @property
-    def head_shelf(self) -> dict[str, str]:
-        """Under which names a cache keeps the head, by its own names.
+    def _cached_head_names(self) -> dict[str, str]:
+        """Names of the head's tensors in a cache, by their own names.
 
-        Those hold the task's label, which depends on the order of the stream.
+        Their own names hold the task's label, which depends on the order of the stream.
         """
         return {name: f"head.{place}" for place, name in enumerate(self.head)}
 
-    def shelved(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return tensors under the names by which a cache keeps them."""
-        shelf = self.head_shelf
-        return {shelf.get(name, name): tensor for name, tensor in tensors.items()}
+    def to_cache(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return tensors under their names in a cache."""
+        cached = self._cached_head_names
+        return {cached.get(name, name): tensor for name, tensor in tensors.items()}
 
-    def from_shelf(self, kept: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
-        """Return tensors that a cache kept under their own names, where the task computes."""
-        shelf = self.head_shelf
-        return {name: kept[shelf.get(name, name)].to(self.device) for name in names}
+    def from_cache(self, kept: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
+        """Return tensors of a cache under their own names, on the task's device."""
+        cached = self._cached_head_names
+        return {name: kept[cached.get(name, name)].to(self.device) for name in names}
 
     def training_loss(
         self, settings: FineTuning, *, seed: int
@@ -104,9 +104,9 @@ class LearnableTask:
         """Train parameters of the model on the task's rows, and choose the best step on dev.
 
         Args:
-            trained: What trains, by name; it stays where the last step left it.
+            trained: Parameters to train, by name; they keep the values of the last step.
             settings: The schedule.
-            seed: Every random choice is a function of it.
+            seed: Seed of the random choices.
             **more: Further arguments of `cl_graft.training.fine_tuning.fine_tune`.
         """
         return fine_tune(
@@ -146,8 +146,8 @@ class LearnableTask:
         return self.answer(places)[1]
 
     def losses(self, places: Sequence[int], *, micro_batch: int) -> Iterator[Tensor]:
-        """Compute the mean loss of some training rows as a sum of terms, a few rows each."""
-        places = self.train.alike(places)
+        """Yield terms of a few rows each whose sum is the mean loss of some training rows."""
+        places = self.train.sort_by_length(places)
         for first in range(0, len(places), micro_batch):
             part = places[first : first + micro_batch]
             yield self.loss(part) * (len(part) / len(places))

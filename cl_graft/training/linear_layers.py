@@ -1,4 +1,4 @@
-"""Which modules are linear layers, and which way round their weights stand."""
+"""Tests for linear layers, and for those that store their weight transposed."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Warming up a task's head on the frozen base.
+"""A linear probe: a task's head, fitted to the features of the frozen base.
 
-Without a dense run, the gradient at the base is all that tells where a task lives, and through a
-random head it says little. The head's input features are captured once on a few hundred rows; on
-them the head alone is fitted to the optimum of a ridge-regularised loss, whose strength is chosen
-by two-fold cross-validation. That costs a few hundred forward passes and milliseconds of algebra.
+A localizer without a dense run looks at gradients at the base, which say little through a random
+head. So the features of a few hundred rows are computed once, and the head alone is fitted to them
+with a ridge penalty, whose strength is chosen by two-fold cross-validation. That costs a few
+hundred forward passes and milliseconds of algebra.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from cl_graft.grafts.graft import snapshot
 from cl_graft.runtime.seeding import permutation
 from cl_graft.training.learnable_task import LearnableTask
 
-__all__ = ["RIDGES", "warm_up_head"]
+__all__ = ["RIDGES", "fit_head"]
 
 RIDGES = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4)
 """Strengths of the penalty to choose from, in units of the features' mean squared norm."""
@@ -29,7 +29,7 @@ _ITERATIONS = 50
 _BATCH = 32
 
 
-def warm_up_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
+def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
     """Fit a task's head to the features that the model has now; both keep their values.
 
     The model is left in eval mode.
@@ -53,7 +53,7 @@ def warm_up_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tens
     if head is None or not task.head:
         return snapshot(task.head)
     drawn = permutation(len(task.train), seed, "warm-up").tolist()[: max(2, rows)]
-    places = task.train.alike(drawn)
+    places = task.train.sort_by_length(drawn)
     features, targets = _features(task, head, places)
     if not bool(features.isfinite().all()):
         raise DivergedError(
@@ -86,7 +86,7 @@ def _features(task: LearnableTask, head: nn.Module, places: Sequence[int]) -> tu
         handle.remove()
     if len(seen) != len(targets):
         raise ValueError(
-            f"a head that is asked once a batch can be warmed up; this one was asked {len(seen)} "
+            f"a head that is called once a batch can be fitted; this one was called {len(seen)} "
             f"times in {len(targets)} batches"
         )
     return torch.cat(seen).float(), torch.cat(targets).to(task.device)

@@ -1,7 +1,6 @@
-"""What learning costs, counted in rows: the currency in which methods can be compared.
+"""Counts of the rows that went through a model.
 
-Seconds depend on the machine; how many rows went through the model, and how many of them came
-back as gradients, does not.
+Seconds depend on the machine; these counts do not, so costs of methods are compared by them.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ class Passes:
 
     Attributes:
         forward_backward: Rows whose loss was computed and differentiated.
-        forward: Rows that were only answered (looks at dev, features of a head).
+        forward: Rows whose logits or features alone were computed.
     """
 
     forward_backward: int = 0

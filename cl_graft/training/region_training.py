@@ -65,7 +65,7 @@ def train_region(
             seed=derive(seed, task.content, "re-training"),
             on_step=lambda *_: live.write_(),
             through=live.gathered,
-            falling=linear_decay,
+            linear_decay=linear_decay,
             phase="region training",
         )
     values = found.tensors.pop(_VECTOR).to("cpu", base.values.dtype)

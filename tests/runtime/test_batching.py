@@ -113,7 +113,7 @@ def test_rows_picked_from_tensors_are_those_stacked_one_by_one(
     for one, other in zip(slow.split(0.3, seed=0), fast.split(0.3, seed=0), strict=True):
         assert one.rows == other.rows
         assert one.fingerprint() == other.fingerprint()
-    assert slow.alike(places) == places
-    assert [lengths[rows[place]] for place in fast.alike(places)] == sorted(
+    assert slow.sort_by_length(places) == places
+    assert [lengths[rows[place]] for place in fast.sort_by_length(places)] == sorted(
         (lengths[rows[place]] for place in places), reverse=True
     )

@@ -8,7 +8,7 @@ from small_tasks import make_task
 from torch import nn
 
 from cl_graft.grafts.graft import snapshot
-from cl_graft.training.linear_probe import RIDGES, warm_up_head
+from cl_graft.training.linear_probe import RIDGES, fit_head
 
 
 def head_loss(task, values, rows=range(150)):
@@ -22,13 +22,13 @@ def head_loss(task, values, rows=range(150)):
 
 def test_a_warm_head_fits_better_than_the_first_one():
     task = make_task()
-    warm = warm_up_head(task, rows=150, seed=0)
+    warm = fit_head(task, rows=150, seed=0)
     assert head_loss(task, warm) < 0.9 * head_loss(task, task.head)
 
 
 def test_a_warm_head_is_where_the_penalised_loss_is_flat():
     task = make_task()
-    warm = warm_up_head(task, rows=150, seed=0)
+    warm = fit_head(task, rows=150, seed=0)
     task.model.eval()
     inputs, targets = task.train.batch(range(150))
     with torch.no_grad():
@@ -46,7 +46,7 @@ def test_warming_up_changes_nothing_but_the_mode():
     task.model.train()
     before = snapshot(dict(task.model.named_parameters()))
     state = torch.get_rng_state()
-    warm_up_head(task, rows=64, seed=0)
+    fit_head(task, rows=64, seed=0)
     assert not task.model.training
     assert torch.equal(torch.get_rng_state(), state)
     for name, parameter in task.model.named_parameters():
@@ -55,7 +55,7 @@ def test_warming_up_changes_nothing_but_the_mode():
 
 
 def test_a_warm_head_is_a_function_of_the_seed():
-    first, again, other = (warm_up_head(make_task(), rows=64, seed=seed) for seed in (0, 0, 1))
+    first, again, other = (fit_head(make_task(), rows=64, seed=seed) for seed in (0, 0, 1))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
 
@@ -70,7 +70,7 @@ def test_a_head_in_half_precision_stays_in_half_precision():
             task.model.get_submodule("body")(x).bfloat16()
         ).float(),
     )
-    warm = warm_up_head(task, rows=150, seed=0)
+    warm = fit_head(task, rows=150, seed=0)
     assert all(value.dtype == torch.bfloat16 for value in warm.values())
 
 
@@ -80,7 +80,7 @@ def test_without_a_head_of_its_own_nothing_is_computed(missing):
         raise AssertionError("the model was asked")
 
     task = replace(make_task(), forward=refuse, **missing)
-    warm = warm_up_head(task, rows=64, seed=0)
+    warm = fit_head(task, rows=64, seed=0)
     assert warm.keys() == task.head.keys()
     assert all(torch.equal(value, task.head[name]) for name, value in warm.items())
 
@@ -90,4 +90,4 @@ def test_a_head_that_is_asked_twice_a_batch_is_refused():
     head, body = task.model.get_submodule("head"), task.model.get_submodule("body")
     twice = replace(task, forward=lambda x: head(body(x)) + head(body(-x)))
     with pytest.raises(ValueError, match="asked 4 times in 2 batches"):
-        warm_up_head(twice, rows=64, seed=0)
+        fit_head(twice, rows=64, seed=0)
