@@ -33,10 +33,10 @@ def child_pruning(
 
     Args:
         inputs: The base, tuned weights and gradients.
-        k: How many coordinates keep their movement after a step, by tensor.
+        k: Number of coordinates that keep their movement after a step, chosen by tensor.
         steps: Steps of SGD, the last of which is not followed by a projection.
-        depth: Plays no part here.
-        lr: Of SGD.
+        depth: Unused.
+        lr: Learning rate of SGD, > 0.
     """
     del depth
     moved = inputs.zeros()

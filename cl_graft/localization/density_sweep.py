@@ -33,7 +33,7 @@ def sparsity_sweep(
         model: The model at its base, which is put back there.
         tuned: Tuned values by name.
         ranking: Coordinates, best first.
-        sizes: How many of them to graft.
+        sizes: Sizes of the grafts, in coordinates.
         measure: Called with each graft in place.
         without: Coordinates to pass over, such as all but biases (Fig. 4a).
 

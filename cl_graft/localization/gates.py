@@ -24,7 +24,7 @@ def gated(gains: Parameters, started: Region, *, k: int) -> Region:
 
     Args:
         gains: Accumulated gain of every coordinate, one tensor a parameter.
-        started: Which were open, at most `k` (γ_base).
+        started: Gates that were open, at most `k` (γ_base).
         k: The budget.
     """
     layout = Layout.of(gains)
@@ -53,7 +53,7 @@ def gate_gradient(
         inputs: The base, tuned weights and gradients.
         base: A copy of the base's values.
         gates: One float a coordinate.
-        step: Which batch.
+        step: Number of the batch.
     """
     gradient = inputs.zeros()
 

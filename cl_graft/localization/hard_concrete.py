@@ -23,7 +23,7 @@ from cl_graft.runtime.seeding import generator
 __all__ = ["diff_pruning", "diff_pruning_sam"]
 
 _LR = 0.1
-"""Of Adam on α: a few dozen steps are to take a gate from open to closed."""
+"""Learning rate of Adam on α: a few dozen steps are to take a gate from open to closed."""
 
 
 @register_localizer(
@@ -73,9 +73,9 @@ def _learn_(
     Args:
         inputs: The base, tuned weights and gradients.
         alpha: The gates' parameters.
-        steps: How many.
+        steps: Number of steps.
         stretch: r = −l.
-        price: What P(z ≠ 0) = σ(α) of a gate costs.
+        price: Penalty on P(z ≠ 0) = σ(α) of a gate, λ.
     """
     base = snapshot(inputs.parameters)
     optimizer = torch.optim.Adam(list(alpha.values()), lr=_LR)

@@ -126,8 +126,8 @@ def _grow_(
         k: The budget.
         steps: Steps, at least 1.
         learn: Called with (step, open gates, weight of the step's gains).
-        checkpoint: Where the growth was left, if it was, and where its steps are offered.
-        started: Which gates are open before the first step, at most `k`; None means none.
+        checkpoint: Where an interrupted growth is resumed from, and its steps are saved.
+        started: Gates that are open before the first step, at most `k`; None means none.
     """
     done, opened = _resume_(gain, checkpoint) or (0, started)
     begun = 0 if started is None else len(started)
@@ -186,9 +186,9 @@ def add_gains_(
     Args:
         inputs: The base, tuned weights and gradients.
         gain: The gains, in place.
-        step: Which batch.
+        step: Number of the batch.
         moves: By parameter, the flat places of its open gates and δ there.
-        weight: Of the step's gains.
+        weight: Factor of the step's gains.
     """
     base = inputs.base
 

@@ -30,7 +30,7 @@ class LocalizerInputs:
     Attributes:
         model: The model, at its base and in eval mode (no dropout, as in the published code).
         parameters: The graftable parameters, by name.
-        tuned: Their values after fine-tuning, by name; empty without a dense run.
+        tuned: Values of the parameters after fine-tuning, by name; empty without a dense run.
         losses: Step (from 0) to functions, one a micro-batch, each of which computes the mean loss
             of its rows. Calling one after the other keeps one micro-batch in memory at a time.
         dev_score: Scores the model as it is now on dev, higher is better.

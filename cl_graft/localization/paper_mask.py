@@ -42,11 +42,11 @@ def paper_mask(
 
     Args:
         inputs: The base, tuned weights and gradients; a step's batch is 1,024 rows in the paper.
-        k: Plays no part here; the published rule does not know the budget.
+        k: Unused: the published rule does not know the budget.
         steps: Gradient steps.
-        depth: Plays no part here.
-        lr: Their size.
-        bias: What S is shifted by inside the sigmoid.
+        depth: Unused.
+        lr: Size of a gradient step, > 0.
+        bias: Shift of S inside the sigmoid.
         base_density: The share of coordinates in γ_base; 0 for none.
     """
     del k, depth

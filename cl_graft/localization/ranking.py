@@ -169,7 +169,7 @@ def rank_inside(region: Region, scores: Tensor, *, depth: int) -> Ranking:
     Args:
         region: The coordinates that have scores; all others are left out.
         scores: One score a coordinate, of shape (size of the region,).
-        depth: How many to rank.
+        depth: Number of coordinates to rank.
 
     Raises:
         ValueError: If `depth` is not in [1, size of the region], or a score is NaN or infinitely

@@ -37,10 +37,10 @@ def straight_through(
 
     Args:
         inputs: The base, tuned weights and gradients.
-        k: How many gates are open in every step.
+        k: Number of gates that are open in every step.
         steps: Updates of the scores.
-        depth: Plays no part here.
-        lr: Of Adam; 1e-3 in the published code, which takes many more steps.
+        depth: Unused.
+        lr: Learning rate of Adam, > 0; 1e-3 in the published code, which takes many more steps.
     """
     del depth
     base = snapshot(inputs.parameters)

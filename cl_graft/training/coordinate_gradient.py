@@ -50,14 +50,14 @@ class Coordinates:
         rows: Row of each coordinate in the weight as it is stored, or, where those are the input
             features, its place in `inputs`; int64, shape (k,), ascending. None where the place is
             the coordinate's own number.
-        columns: Its column, or place, likewise; ascending within a row.
+        columns: Column of each coordinate, likewise; ascending within a row.
         shape: Shape of the weight as it is stored.
         transposed: Whether the weight is stored as (in, out), as in GPT-2's Conv1D, not (out, in).
         inputs: The input features to keep; int64: those that occur, ascending, or the feature of
             every coordinate where few are gathered. None keeps all of x.
-        kernel: How to compute.
-        starts: Where each row begins in `columns` (a CSR pattern); int32, shape (rows + 1,); empty
-            where the kernel does not sample.
+        kernel: Name of the kernel.
+        starts: First place of each row in `columns` (a CSR pattern); int32, shape (rows + 1,);
+            empty where the kernel does not sample.
     """
 
     rows: Tensor | None
@@ -83,7 +83,7 @@ class Coordinates:
             inside: The coordinates; int64, shape (k,), on the device of the weight.
             shape: Shape of the weight as it is stored.
             transposed: Whether it is stored as (in, out).
-            kernel: How to compute; None picks by `pick_kernel`.
+            kernel: Name of the kernel; None picks by `pick_kernel`.
         """
         kernel = kernel or pick_kernel(len(inside), shape, device=inside.device)
         rows = torch.div(inside, shape[1], rounding_mode="floor")
@@ -129,10 +129,10 @@ def region_linear(
 
     Args:
         x: Inputs of shape (..., in), in the dtype to compute in; under autocast, cast already.
-        weight: Of shape (out, in), or (in, out) where `where.transposed`; frozen.
-        bias: Of shape (out,), or None.
+        weight: Frozen weight of shape (out, in), or (in, out) where `where.transposed`.
+        bias: Bias of shape (out,), or None.
         values: A tensor of shape (k,) that requires a gradient.
-        where: Its coordinates.
+        where: Coordinates of the weight that learn.
 
     Returns:
         Outputs of shape (..., out).

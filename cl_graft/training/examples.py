@@ -25,7 +25,7 @@ class Examples:
 
     Args:
         dataset: Items start with (input, target).
-        rows: Which of them, in which order; None means all.
+        rows: Numbers of the items to use, in their order; None means all.
         tensors: Inputs and targets of the whole dataset, where they stand in memory and items are
             nothing else: a batch is then picked at once, not stacked item by item.
     """
@@ -101,8 +101,8 @@ def compute_logits(
     Args:
         forward: Inputs to logits.
         examples: The rows.
-        device: Where inputs go.
-        places: Which of the rows; None means all.
+        device: Device that inputs are moved to.
+        places: Places of the rows to answer; None means all.
 
     Returns:
         Logits, (n, K), and their targets, on the CPU.

@@ -128,7 +128,7 @@ class FineTuned:
     Attributes:
         tensors: The trained parameters at the kept step, by name.
         step: The step that was kept, 1-based.
-        dev: Its score on dev; None if dev was not looked at.
+        dev: Score of that step on dev; None if dev was not evaluated.
         losses: The training loss of every step.
         path: Σ −g·Δθ up to the kept step by name, fp32, where g is the gradient of a step's batch
             (before clipping) and Δθ the step's move; empty if it was not gathered.
@@ -165,7 +165,7 @@ def fine_tune(
 
     Args:
         model: The model, put into train mode.
-        parameters: What to train, by name.
+        parameters: Parameters to train, by name.
         loss: Returns the mean loss of the batch of a step (from 0), or the terms of which it is the
             sum, computed one by one.
         settings: Schedule and optimiser.
@@ -175,12 +175,12 @@ def fine_tune(
         scale: Scales the loss, for fp16; steps that overflow are skipped.
         dev_score: Score on dev, higher is better; called in eval mode.
         on_step: Called after every step with its number (from 1) and its loss.
-        on_evaluation: Called after every look at dev with the step's number and the score.
-        checkpoint: Where the run was left, if it was, and where its steps are offered.
+        on_evaluation: Called after every evaluation on dev with the step's number and the score.
+        checkpoint: Where an interrupted run is resumed from, and its steps are saved.
         through: Other parameters of the model that require gradients, as hooks carry these on to
             `parameters` (`cl_graft.training.region_parameters`).
         linear_decay: Whether the learning rate falls linearly to 0; None means with AdamW alone.
-        phase: What errors call the run.
+        phase: Name of the run in errors.
 
     Raises:
         DivergedError: If a loss or a weight that would be returned is NaN or infinite.
@@ -284,7 +284,7 @@ def _keep(
     step: int,
     dev: float,
 ) -> FineTuned:
-    """Copy what was trained as it is now, over what was kept before: one copy is held, not two."""
+    """Copy the trained values over those kept before, so that one copy is held, not two."""
     total = walked.total if walked is not None else {}
     if before is None:
         return FineTuned(snapshot(parameters), step, dev, path=snapshot(total))
@@ -326,7 +326,7 @@ def _resume_(
     walked: _Path | None,
     scale: LossScale | None,
 ) -> tuple[FineTuned | None, list[float]]:
-    """Put a run where `_state` saw it; return the best point and the losses so far."""
+    """Put a run into the state that `_state` returned; return the best point and the losses."""
     tensors, values = state
     copy_(parameters, part_of(tensors, "now"))
     load_optimizer_(optimizer, part_of(tensors, "optimizer"), values["optimizer"])
@@ -414,11 +414,11 @@ def _is_matrix(name: str, parameter: nn.Parameter) -> bool:
 
 
 def evaluated_steps(steps: int, evaluations: int) -> set[int]:
-    """Return the steps, from 1, after which dev is looked at: evenly spaced, the last among them.
+    """Return the steps, from 1, after which dev is evaluated: evenly spaced, the last among them.
 
     Args:
-        steps: Of the whole run.
-        evaluations: How many are asked for; there are no more than steps.
+        steps: Steps of the whole run, at least 1.
+        evaluations: Number of evaluations, at least 0; there are no more than steps.
     """
     count = min(evaluations, steps)
     return {round(steps * (i + 1) / count) for i in range(count)} if count else set()

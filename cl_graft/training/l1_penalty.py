@@ -32,7 +32,7 @@ def shrink_movement_(
     """Take the proximal step of `strength`·‖θ − base‖₁, in place.
 
     Args:
-        parameters: What trains, by name; those in `base` are shrunk.
+        parameters: Trained parameters by name; the movement of those in `base` is shrunk.
         base: Base values by name.
         optimizer: The optimiser, after its step.
         strength: λ.

@@ -33,7 +33,7 @@ class LearnableTask:
         score: (logits, targets) to the score on dev, higher is better.
         train: Training rows.
         dev: Rows for choosing checkpoints, masks and budgets.
-        device: Where batches go.
+        device: Device that batches are moved to.
         content: Fingerprints of model and data; random choices are a function of it and the
             settings.
         reading: What else the outcome depends on and no weight tells, such as the model's config

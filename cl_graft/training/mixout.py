@@ -41,7 +41,7 @@ def mixed_training(
         base: Base values by name.
         p: Chance of a weight to fall back, in [0, 1).
         seed: Draws M, together with `step` and a parameter's name.
-        step: Which step of training it is.
+        step: Number of the training step.
 
     Raises:
         ValueError: If `p` is not in [0, 1).

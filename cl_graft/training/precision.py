@@ -61,7 +61,7 @@ class LossScale:
         growth_every: Steps without an overflow after which the scale doubles.
 
     Attributes:
-        value: What to multiply the loss with.
+        value: Factor of the loss, > 0.
         skipped: Steps that overflowed.
     """
 
