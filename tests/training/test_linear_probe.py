@@ -85,7 +85,7 @@ def test_without_a_head_of_its_own_nothing_is_computed(missing):
     assert all(torch.equal(value, task.head[name]) for name, value in warm.items())
 
 
-def test_a_head_that_is_asked_twice_a_batch_is_refused():
+def test_a_head_that_is_called_twice_a_batch_is_refused():
     task = make_task()
     head, body = task.model.get_submodule("head"), task.model.get_submodule("body")
     twice = replace(task, forward=lambda x: head(body(x)) + head(body(-x)))
