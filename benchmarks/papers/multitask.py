@@ -226,7 +226,7 @@ def _joint(bench: Bench, schedule: FineTuning) -> tuple[DenseRun, list[dict[str,
     shelf = {name: name for name in shared} | {
         name: f"{place}.{kept}"
         for place, task in enumerate(tasks)
-        for name, kept in task._cached_head_names.items()
+        for name, kept in task.cached_head_names.items()
     }
     together = {**shared, **heads}
 

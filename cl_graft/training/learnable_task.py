@@ -65,7 +65,7 @@ class LearnableTask:
         return f"{self.content}|{self.reading}"
 
     @property
-    def _cached_head_names(self) -> dict[str, str]:
+    def cached_head_names(self) -> dict[str, str]:
         """Names of the head's tensors in a cache, by their own names.
 
         Their own names hold the task's label, which depends on the order of the stream.
@@ -74,12 +74,12 @@ class LearnableTask:
 
     def to_cache(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return tensors under their names in a cache."""
-        cached = self._cached_head_names
+        cached = self.cached_head_names
         return {cached.get(name, name): tensor for name, tensor in tensors.items()}
 
     def from_cache(self, kept: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
         """Return tensors of a cache under their own names, on the task's device."""
-        cached = self._cached_head_names
+        cached = self.cached_head_names
         return {name: kept[cached.get(name, name)].to(self.device) for name in names}
 
     def training_loss(
