@@ -8,7 +8,7 @@ from cl_graft.localization.settings import GraftingSettings
 
 @pytest.mark.parametrize("density", [0, -0.1, 1.5])
 def test_a_density_out_of_range_is_refused(density):
-    with pytest.raises(ValueError, match=r"density must be in \(0, 1\]"):
+    with pytest.raises(ValueError, match=r"density: must be in \(0, 1\]"):
         GraftingSettings(density=density)
 
 
