@@ -181,7 +181,7 @@ class Learned:
     """What a plugin learned: regions in the order of the tasks, and passes by task."""
 
     def __init__(self, names: Sequence[str], plugin: Any) -> None:
-        self.regions: list[Region] = [entry.claimed for entry in plugin.bank.entries]
+        self.regions: list[Region] = [entry.region for entry in plugin.bank.entries]
         self.passes: dict[str, Any] = {
             str(names[label]): {phase: asdict(passes) for phase, passes in phases.items()}
             for label, phases in plugin.passes.items()

@@ -230,7 +230,7 @@ def line(
 def regions(first: GraftBank, other: GraftBank) -> str:
     """Say how much of the regions is common."""
     shares = [
-        len(a.claimed & b.claimed) / len(a.claimed | b.claimed)
+        len(a.region & b.region) / len(a.region | b.region)
         for a, b in zip(first.entries, other.entries, strict=True)
     ]
     return f"regions: Jaccard {min(shares):.3f}"

@@ -22,7 +22,7 @@ from cl_graft.experiments.localized_task import refuse_stream_settings
 from cl_graft.experiments.schedule import choose, grid_of
 from cl_graft.grafts.graft import Graft, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
-from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.localization import LocalizerInputs, Ranking, find_localizer
 from cl_graft.localization.region_search import rank_task
@@ -369,7 +369,10 @@ class Bench:
     def tuned_answers(self, label: int, run: DenseRun, *, split: str = "test") -> Answers:
         """Answer with the densely fine-tuned model."""
         task = self.problem(label)
-        with holding(task.parameters, run.tuned), holding(task.head, run.head):
+        with (
+            replace_parameters(task.parameters, run.tuned),
+            replace_parameters(task.head, run.head),
+        ):
             return self.answers(label, split=split)
 
     def graft_answers(
@@ -383,7 +386,7 @@ class Bench:
     def carrying(self, label: int, graft: Graft, head: Parameters) -> Iterator[None]:
         """Have a graft on the base, and a task's head, for a `with` block."""
         task = self.problem(label)
-        with grafted(task.model, graft), holding(task.head, head):
+        with grafted(task.model, graft), replace_parameters(task.head, head):
             yield
 
     def cut(self, run: DenseRun, region: Region) -> Graft:

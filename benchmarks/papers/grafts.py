@@ -13,8 +13,8 @@ from typing import Any
 from cl_graft.experiments.localized_task import DENSITIES
 from cl_graft.experiments.schedule import converging
 from cl_graft.grafts.anatomy import anatomy
-from cl_graft.grafts.lottery_ticket import only
-from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.lottery_ticket import lottery_ticket
+from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Region
 from cl_graft.localization.density_sweep import sparsity_sweep
 from cl_graft.metrics import agreement, top_probability_histogram
@@ -125,7 +125,10 @@ def lottery_tickets(bench: Bench) -> Iterator[Reading]:
         task = bench.problem(label)
         for share in shares:
             region = bench.first(ranking, share)
-            with holding(task.head, run.head), only(task.model, run.tuned, region):
+            with (
+                replace_parameters(task.head, run.head),
+                lottery_ticket(task.model, run.tuned, region),
+            ):
                 ticket = bench.answers(label)
             graft = bench.graft_answers(label, bench.cut(run, region), run.head)
             yield Reading(name, "0 outside (lottery ticket)", "score", ticket.score, share)
@@ -274,7 +277,7 @@ def _swept(
         most = len(Region.of(bench.layout, ranking.order) - without)
     sizes = sorted({min(most, bench.size(share)) for share in DENSITIES})
     task = bench.problem(label)
-    with holding(task.head, run.head):
+    with replace_parameters(task.head, run.head):
         found = sparsity_sweep(
             task.model,
             run.tuned,

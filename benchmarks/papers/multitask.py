@@ -20,7 +20,7 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.schedule import converging
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.hashing import hash_tensors
-from cl_graft.grafts.model_state import holding, keeping, only_training
+from cl_graft.grafts.model_state import preserve_parameters, replace_parameters, train_only
 from cl_graft.grafts.region import Region, top_k, union
 from cl_graft.localization.gates import gated
 from cl_graft.localization.learned_mask import learned_mask
@@ -231,7 +231,7 @@ def _joint(bench: Bench, schedule: FineTuning) -> tuple[DenseRun, list[dict[str,
     together = {**shared, **heads}
 
     def learned() -> Outcome:
-        with keeping(together) as before:
+        with preserve_parameters(together) as before:
             fine_tune(
                 first.model,
                 together,
@@ -291,10 +291,10 @@ def _purified(
     )
     losses = _losses(bench, labels, batches, derive(bench.seed, "purify"))
     with ExitStack() as stack:
-        stack.enter_context(only_training(model))
+        stack.enter_context(train_only(model))
         stack.enter_context(grafted(model, gather(run.tuned, region)))
         for label in labels:
-            stack.enter_context(holding(bench.problem(label).head, heads[label]))
+            stack.enter_context(replace_parameters(bench.problem(label).head, heads[label]))
         live = stack.enter_context(RegionParameters(model, region))
         kind = torch.optim.AdamW if schedule.optimizer == "adamw" else torch.optim.SGD
         optimizer = kind([live.vector], lr=schedule.lr, weight_decay=0.0)
@@ -322,9 +322,9 @@ def _scores(
 ) -> list[float]:
     """Ask every task of the model as it is now, or of a run, through the heads of the joint run."""
     found: list[float] = []
-    tuned = holding(bench.problem(0).parameters, run.tuned) if run else nullcontext()
+    tuned = replace_parameters(bench.problem(0).parameters, run.tuned) if run else nullcontext()
     with tuned:
         for label, head in enumerate(heads):
-            with holding(bench.problem(label).head, head):
+            with replace_parameters(bench.problem(label).head, head):
                 found.append(bench.answers(label, split=split).score)
     return found

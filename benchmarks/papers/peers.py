@@ -20,7 +20,7 @@ from torch import nn
 from cl_graft.errors import InputError
 from cl_graft.experiments.schedule import converging
 from cl_graft.grafts.hashing import hash_tensors
-from cl_graft.grafts.model_state import holding, keeping
+from cl_graft.grafts.model_state import preserve_parameters, replace_parameters
 from cl_graft.models import TaskModel
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.methods.isolation.adapters import (
@@ -161,13 +161,13 @@ def trained(
     seed = derive(bench.seed, task.content, "peer", f"{settings.lr:g}")
 
     def made() -> Outcome:
-        with keeping(parts):
+        with preserve_parameters(parts):
             found = task.fine_tune(parts, settings, seed=seed, phase="training")
         return task.to_cache(found.tensors), {"dev": found.dev}
 
     recipe = {**asdict(settings), "size": size, "what": what}
     kept, _ = bench.remembered("peer", task.identity, recipe, made, anew=anew)
-    with holding(parts, task.from_cache(kept, parts)):
+    with replace_parameters(parts, task.from_cache(kept, parts)):
         yield own
 
 
@@ -185,7 +185,7 @@ def _chosen_plan(bench: Bench, label: int, peer: Peer) -> Mapping[str, Any]:
 def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]:
     """Go through fine-tuning, grafts and peers, each as a bench that carries it."""
     run, task = bench.dense(label), bench.problem(label)
-    with holding(task.parameters, run.tuned), holding(task.head, run.head):
+    with replace_parameters(task.parameters, run.tuned), replace_parameters(task.head, run.head):
         yield "fine-tuning", None, bench
     depth = bench.size(DENSITIES[-1])
     ranking = bench.ranking(label, bench.config.grafting.localizer, dense=run, depth=depth)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from cl_graft.grafts.graft import copy_, gather, snapshot, write_
-from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Region, top_k
 from cl_graft.localization import find_localizer
 from cl_graft.metrics.loss import task_loss
@@ -243,7 +243,11 @@ def _mixed_late(bench: Bench, label: int) -> Answers:
     """Answer with the tuned model, whose weights fall back to the base by chance."""
     task, run = bench.problem(label), bench.dense(label)
     mixed = mixed_evaluation(task.parameters, snapshot(task.parameters), p=_MIXED, seed=bench.seed)
-    with holding(task.parameters, run.tuned), holding(task.head, run.head), mixed:
+    with (
+        replace_parameters(task.parameters, run.tuned),
+        replace_parameters(task.head, run.head),
+        mixed,
+    ):
         return bench.answers(label)
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from cl_graft.grafts.model_state import keeping_modes
+from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning import FineTuning
@@ -47,7 +47,7 @@ def along(
         del phase, steps
         if step not in at:
             return
-        with keeping_modes(task.model):
+        with preserve_modes(task.model):
             task.model.eval()
             visit(step)
 

@@ -14,7 +14,7 @@ import torch
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.interpolation import interpolated
-from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Region
 from cl_graft.metrics.stability import without_a_share
 from cl_graft.runtime.seeding import derive
@@ -88,7 +88,7 @@ def out_of_distribution(bench: Bench) -> Iterator[Reading]:
         everything = Region.full(bench.layout)
         ways["fine-tuning"] = (gather(run.tuned, everything), run.head)
         for method, (graft, head) in ways.items():
-            with grafted(task.model, graft), holding(task.head, head):
+            with grafted(task.model, graft), replace_parameters(task.head, head):
                 yield from elsewhere(bench, source, targets, method)
 
 
@@ -107,7 +107,7 @@ def wise(bench: Bench) -> Iterator[Reading]:
             for step in range(6):
                 alpha = step / 5
                 moved = interpolated(task.model, run.tuned, alpha=alpha, region=inside)
-                with moved, holding(task.head, run.head):
+                with moved, replace_parameters(task.head, run.head):
                     yield from elsewhere(bench, source, targets, method, x=alpha)
 
 
@@ -138,7 +138,7 @@ def _followed(bench: Bench, label: int) -> Iterator[Reading]:
     gaps = {step: _gap(bench, label, at) for step, at in seen.items()}
     checkpoint = parting(gaps, apart=_APART)
     run = seen[checkpoint]
-    with holding(task.parameters, run.tuned), holding(task.head, run.head):
+    with replace_parameters(task.parameters, run.tuned), replace_parameters(task.head, run.head):
         labelled = self_labelled(task)
     shares = {method: min(1.0, n * bench.density) for method, n in _FOLLOWED.items()}
     localizer, depth = bench.config.grafting.localizer, bench.size(max(shares.values()))

@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.inference.mixed_batches import mixed
+from cl_graft.inference.mixed_batches import mixed_batch
 from cl_graft.inference.task_switch import Switch
 
 INPUTS, OUTPUTS, ROWS, COORDINATES = 768, 3072, 32, 236
@@ -79,9 +79,9 @@ def row(model: nn.Module, switch: Switch, tasks: int, tokens: int, rounds: int) 
     x = torch.randn(ROWS, tokens // ROWS, INPUTS).to(dtype)
     owners = [place * tasks // ROWS for place in range(ROWS)]
     one = _seconds(lambda: model(x), rounds)
-    with mixed(switch, owners, how="add") as adding:
+    with mixed_batch(switch, owners, method="add") as adding:
         add = _seconds(lambda: adding(x), rounds)
-    with mixed(switch, owners, how="in_turn") as turning:
+    with mixed_batch(switch, owners, method="by_task") as turning:
         in_turn = _seconds(lambda: turning(x), rounds)
     start = owners[(ROWS - 1) // 2]  # a mixed batch begins at its middle row's task
     differences = sum(abs(task - start) * COORDINATES * tokens // tasks for task in range(tasks))

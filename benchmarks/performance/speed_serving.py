@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.inference.mixed_batches import mixed
+from cl_graft.inference.mixed_batches import mixed_batch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.training.region_parameters import RegionParameters
 
@@ -96,7 +96,7 @@ def steps_of_a_stream(shape: Shape, *, repeats: int, tasks: int = 100) -> Values
         switch = Switch(model, bank)
         if tasks_before:
             switch.to(tasks_before - 1)
-        free = bank.free(bank_of(shape, model, tasks_before + 1).entries[-1].claimed)
+        free = bank.free(bank_of(shape, model, tasks_before + 1).entries[-1].region)
         live = RegionParameters(model, free)
         loss = loss_of(shape, model)
         optimizer = torch.optim.SGD([live.vector, *model.get_submodule("head").parameters()], 1e-3)
@@ -135,7 +135,7 @@ def mixed_batches(shape: Shape, *, repeats: int, tasks: int = 8) -> Values:
 
     @torch.inference_mode()
     def together() -> Tensor:
-        with mixed(switch, owners) as model:
+        with mixed_batch(switch, owners) as model:
             return answer(model, ids)
 
     @torch.inference_mode()

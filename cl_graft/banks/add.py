@@ -32,7 +32,7 @@ from cl_graft.grafts.bank import GraftBank
 from cl_graft.metrics import score
 from cl_graft.results.data_report import data_lines, data_report
 from cl_graft.runtime.devices import pick_device
-from cl_graft.runtime.error_context import about_task, in_phase
+from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.runtime.progress import Progress, silent
 from cl_graft.storage import append_entry, load_bank
 from cl_graft.storage.cache_folder import DirectoryCache
@@ -155,7 +155,7 @@ def add_task(
         metadata = task_metadata(text_task, config, seed=seed)
         known = [p for p, entry in enumerate(bank.entries) if entry.task == text_task.name]
         new = not (known and is_recorded(metadata, by=bank.entries[known[-1]].metadata))
-        with about_task(text_task.name):
+        with in_task(text_task.name):
             if new:
                 reporter = Reporter(progress, strategy="grafting", seed=seed)
                 reporter.task = text_task.name

@@ -20,7 +20,7 @@ from cl_graft.models import (
     head_of,
     load_model,
 )
-from cl_graft.storage.files import valid
+from cl_graft.storage.files import report_damage
 
 __all__ = ["check_base", "check_hashes", "load_base"]
 
@@ -119,7 +119,7 @@ def _check_entry(entry: Entry, loaded: Loaded, *, name: str) -> None:
         DamagedFile: If its head or recorded batch does not fit the model, or its values are NaN or
             infinite: nothing that was learned is.
     """
-    with valid(name):
+    with report_damage(name):
         if not bool(entry.owned.values.isfinite().all()):
             raise ValueError("its values are NaN or infinite")
         check_head(entry.head, loaded.model)

@@ -148,7 +148,7 @@ def capacity(
         raise InputError(f"samples must be at least 1, got {samples}")
     where = bank_folder(folder)
     bank = load_bank(where)
-    regions = [entry.claimed for entry in bank.entries]
+    regions = [entry.region for entry in bank.entries]
     filled = [region for region in regions if len(region)]
     counts = claim_counts(filled) if bank.mode == "prefix" else {}
     basis, scores = _scores(where, bank)
@@ -184,15 +184,15 @@ def _room(
     expected: float,
 ) -> TaskRoom:
     entry = bank.entries[place]
-    before = bank.claimed(upto=place)
+    before = bank.covered(upto=place)
     score, reference = scored or (None, None)
     return TaskRoom(
         position=place,
         task=entry.task,
         claimed=entry.size,
         owned=len(entry.owned),
-        overlap=before.overlap(entry.claimed) or 0.0,
-        lost=entry.share_lost,
+        overlap=before.overlap(entry.region) or 0.0,
+        lost=entry.share_owned_before,
         expected_lost=expected,
         score=score,
         reference=reference,

@@ -129,7 +129,7 @@ def inspect_bank(folder: Path | str) -> Inspection:
         _facts(bank, position, entry, size)
         for position, (entry, size) in enumerate(zip(bank.entries, sizes, strict=True))
     )
-    regions = [entry.claimed for entry in bank.entries]
+    regions = [entry.region for entry in bank.entries]
     return Inspection(
         bank=where,
         model=bank.base.model,
@@ -199,7 +199,7 @@ def _facts(bank: GraftBank, position: int, entry: Entry, size: int) -> Inspected
         claimed=entry.size,
         owned=len(entry.owned),
         density=entry.density,
-        lost=entry.share_lost,
+        lost=entry.share_owned_before,
         bytes=size,
         head_bytes=sum(tensor.nbytes for tensor in entry.head.values()),
         recorded_rows=len(entry.recorded_batch.inputs) if entry.recorded_batch else 0,

@@ -24,7 +24,7 @@ from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.experiments.base_model import base_hashes, load_base_model
 from cl_graft.experiments.folders import CHECKPOINTS, is_run
 from cl_graft.grafts.bank import GraftBank, RecordedBatch, find_entries
-from cl_graft.grafts.graft import named
+from cl_graft.grafts.graft import find_parameters
 from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.results.run_results import RESULTS, RunResult, read_bank_record, read_result
 
@@ -207,7 +207,7 @@ def _check(opened: OpenBank, position: int, hashes: Mapping[str, Mapping[str, st
     opened.carry(position)
     weights: Outcome = "not recorded"
     if entry.weights_sha256:
-        found = hash_tensors(named(opened.loaded.model, bank.layout))
+        found = hash_tensors(find_parameters(opened.loaded.model, bank.layout))
         weights = "same bits" if found == entry.weights_sha256 else "differs"
     run: Outcome = "not recorded"
     # A run learns a task once; a later entry of its name was added since.

@@ -125,7 +125,7 @@ def inspect_command(
     if repair:
         repaired = repair_folder(path)
         output.result(repaired, *_repaired(repaired))
-        if repaired.lost:
+        if repaired.faults:
             raise typer.Exit(1)
         return
     if path.is_file():
@@ -249,7 +249,7 @@ def _repaired(found: Repaired) -> list[str]:
         lines.append("bank.json was written anew from the entries that are whole.")
     if found.removed:
         lines.append(f"Moved to {found.bank}/removed: {', '.join(found.removed)}")
-    lines += [f"LOST: {sentence}" for sentence in found.lost]
+    lines += [f"LOST: {sentence}" for sentence in found.faults]
     if not (found.deleted or found.rebuilt):
         lines.append("Nothing had to be done.")
     return lines

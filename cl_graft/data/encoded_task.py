@@ -19,7 +19,7 @@ from torch import Tensor
 from cl_graft.data.encoding import Family, encode_rows, label_token_ids
 from cl_graft.data.prompts import Prompt
 from cl_graft.data.text_task import Row, TextTask
-from cl_graft.runtime.batching import by_length, text_lengths
+from cl_graft.runtime.batching import sort_by_length, text_lengths
 from cl_graft.runtime.cache import Cache, cache_key
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def encode_task(
         lengths = text_lengths(inputs[name])
         order = torch.arange(len(rows))
         if name != "train" and lengths is not None:
-            order = by_length(lengths)
+            order = sort_by_length(lengths)
         targets = torch.tensor([row.label for row in rows], dtype=kind)
         splits[name] = inputs[name][order], targets[order]
         numbers[name] = order

@@ -26,7 +26,7 @@ from cl_graft.figures.heatmaps import heatmaps
 from cl_graft.figures.style import png
 from cl_graft.grafts.anatomy import anatomy
 from cl_graft.grafts.graft import Graft, gather, grafted, snapshot
-from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.localization import Ranking, find_localizer
 from cl_graft.localization.region_search import find_region, rank_task
@@ -135,7 +135,10 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
     ranking = alone.ranking(run)
     region = alone.region(run)
     graft = gather(run.tuned, region)
-    with holding(alone.task.parameters, run.tuned), holding(alone.task.head, run.head):
+    with (
+        replace_parameters(alone.task.parameters, run.tuned),
+        replace_parameters(alone.task.head, run.head),
+    ):
         tuned = alone.logits()
     kept = alone.answers(region, run)
     with alone.carrying(*alone.retrained(region)):
@@ -159,7 +162,7 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
         for size in sorted(sizes)
     }
     shares = dict(_shares(region))
-    with holding(alone.task.head, run.head):
+    with replace_parameters(alone.task.head, run.head):
         head = head_state(alone.task.model, 0)
     plain = {method: found["score"] for method, found in scores.items()}
     metadata = {"labels": list(alone.label_names), "scores": plain}
@@ -305,7 +308,7 @@ class _Alone:
 
     @contextmanager
     def carrying(self, graft: Graft, head: Parameters) -> Iterator[None]:
-        with grafted(self.task.model, graft), holding(self.task.head, head):
+        with grafted(self.task.model, graft), replace_parameters(self.task.head, head):
             yield
 
     def answers(self, region: Region, run: DenseRun, *, split: str = "test") -> Tensor:

@@ -12,9 +12,9 @@ from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.memory_estimate import PlanSettings
-from cl_graft.grafts.model_state import keeping_modes
+from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.models import TaskModel, make_head
-from cl_graft.runtime.batching import by_length, text_lengths
+from cl_graft.runtime.batching import sort_by_length, text_lengths
 from cl_graft.runtime.seeding import seeded
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.training.activation_memory import activation_bytes
@@ -82,14 +82,14 @@ def measure_memory(model: TaskModel, stream: TextStream, settings: FineTuning) -
     task, lengths = max(
         ((task, _lengths(task)) for task in stream.tasks), key=lambda pair: int(pair[1].max())
     )
-    rows = by_length(lengths)[:count]
+    rows = sort_by_length(lengths)[:count]
     inputs, targets = (tensor[rows].to(model.device) for tensor in task.splits["train"])
     head = make_head(
         model, classes=task.task.num_classes, label_token_ids=task.label_tokens, seed=0
     )
     model.add_head(_LABEL, head)
     try:
-        with keeping_modes(model), seeded(0, "memory"):
+        with preserve_modes(model), seeded(0, "memory"):
             model.train()
             activations = activation_bytes(
                 model, lambda: nn.functional.cross_entropy(model(inputs, _LABEL), targets)

@@ -109,7 +109,7 @@ def result_of(
         metrics=record.metrics,
         baseline=baseline,
         coordinates=_coordinates(bank),
-        overlap=overlap_matrix([e.claimed for e in bank.entries]) if bank else None,
+        overlap=overlap_matrix([e.region for e in bank.entries]) if bank else None,
         bytes=record.bytes,
         seconds=record.seconds,
         seconds_saved=record.seconds_saved,
@@ -244,7 +244,7 @@ def _coordinates(bank: GraftBank | None) -> dict[str, dict[str, float]]:
             "claimed": entry.size,
             "owned": len(entry.owned),
             "density": entry.density,
-            "lost": entry.share_lost,
+            "lost": entry.share_owned_before,
         }
         for entry in (bank.entries if bank else ())
     }

@@ -46,12 +46,12 @@ from cl_graft.grafts.bank import GraftBank
 from cl_graft.reporting.markdown import write_run_summary
 from cl_graft.results.data_report import cut_note
 from cl_graft.results.run_results import RunResult, command, write_result
-from cl_graft.runtime.checkpoints import State, Unkept
+from cl_graft.runtime.checkpoints import NoCheckpoints, State
 from cl_graft.runtime.devices import pick_device
-from cl_graft.runtime.error_context import about_task, in_phase
+from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.runtime.progress import Progress, Step, silent
 from cl_graft.runtime.signals import Stop
-from cl_graft.storage import append_entry, load_bank, only_writer, told_of_full_disks
+from cl_graft.storage import append_entry, explain_full_disk, load_bank, only_writer
 from cl_graft.storage.bank_folder import holds_entry
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.checkpoint_files import FileCheckpoints
@@ -125,7 +125,7 @@ def run(
     folder = run_folder(out, strategy, seed)
     stop = stop or Stop()
     own = imposed(row, config)
-    with only_writer(folder), folders.told_how_to_go_on(folder, config), told_of_full_disks(folder):
+    with only_writer(folder), folders.told_how_to_go_on(folder, config), explain_full_disk(folder):
         if (done := folders.finished(folder, config)) is not None:
             folders.finish(folder)
             progress(Step("reused", 1, 1, "", strategy, seed))
@@ -241,12 +241,12 @@ class _Run:
         self.passes.take()
         started = time.perf_counter()
         phase = "region training" if self.row.trains == "region" else "training"
-        with about_task(name), in_phase(phase):
+        with in_task(name), in_phase(phase):
             strategy.train(experience, eval_streams=[])
         trained = time.perf_counter() - started
         counted = self.passes.take()
         started = time.perf_counter()
-        with about_task(name), in_phase("evaluation"):
+        with in_task(name), in_phase("evaluation"):
             strategy.eval(asked)
         answered = self.passes.take()
         rows = sum(len(other.dataset) for other in asked)
@@ -328,7 +328,7 @@ class _Run:
                     metric=setup.metadata[label].metric,
                     seed=setup.seed,
                 )
-                with about_task(name):
+                with in_task(name):
                     chosen[label] = choose(
                         problem,
                         grid,
@@ -381,7 +381,7 @@ class _Run:
             bank=self.bank,
             checkpoints=self.checkpoints
             if self.row.is_resumable
-            else Unkept(self.checkpoints.poll),
+            else NoCheckpoints(self.checkpoints.poll),
             extra_state=lambda: {"log": self.curves.position(), "standing": self.stands},
             on_entry=self._keep_entry,
             progress=self.reporter.phase,

@@ -93,7 +93,7 @@ class Entry:
         label: The task label that the entry answers.
         owned: The part that was free of the region γ_n that localization chose, and the values
             trained there.
-        lost: The rest of γ_n, which earlier tasks own.
+        owned_before: The rest of γ_n, which earlier tasks own.
         head: State of the task's head, names relative to the head; empty for prompts.
         standalone: Optionally the whole γ_n with the values of the independent run.
         weights_sha256: Hash of the graftable weights that answer the task.
@@ -104,7 +104,7 @@ class Entry:
     task: str
     label: int
     owned: Graft
-    lost: Region
+    owned_before: Region
     head: Mapping[str, Tensor] = field(default_factory=dict)
     standalone: Graft | None = None
     weights_sha256: str = ""
@@ -112,8 +112,8 @@ class Entry:
     metadata: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if both := len(self.lost & self.owned.region):
-            raise ValueError(f"entry {self.task!r} owns {both} coordinates that it has lost")
+        if both := len(self.owned_before & self.owned.region):
+            raise ValueError(f"entry {self.task!r} owns {both} coordinates that earlier tasks own")
 
     def __repr__(self) -> str:
         return (
@@ -124,22 +124,22 @@ class Entry:
     @property
     def size(self) -> int:
         """Number of coordinates of γ_n."""
-        return len(self.owned) + len(self.lost)
+        return len(self.owned) + len(self.owned_before)
 
     @property
     def density(self) -> float:
         """Those over all coordinates, in [0, 1]; 0 where there are none."""
-        return self.size / self.lost.layout.total if self.size else 0.0
+        return self.size / self.owned_before.layout.total if self.size else 0.0
 
     @property
-    def share_lost(self) -> float:
-        """Those of γ_n that were lost over all of it, in [0, 1]; 0 where it is empty."""
-        return len(self.lost) / self.size if self.size else 0.0
+    def share_owned_before(self) -> float:
+        """Share of γ_n that earlier tasks own, in [0, 1]; 0 for an empty region."""
+        return len(self.owned_before) / self.size if self.size else 0.0
 
     @property
-    def claimed(self) -> Region:
+    def region(self) -> Region:
         """The whole region γ_n, put together anew at every call."""
-        return self.owned.region | self.lost
+        return self.owned.region | self.owned_before
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,7 @@ class GraftBank:
             ValueError: If the entry has another layout or, in prefix mode, owns a coordinate
                 that an earlier entry owns.
         """
-        if entry.lost.layout != self.layout:
+        if entry.owned_before.layout != self.layout:
             raise ValueError(f"entry {entry.task!r} belongs to a model with other parameters")
         if self.mode == "prefix" and len(taken := entry.owned.region & self.owned()):
             raise ValueError(
@@ -202,7 +202,7 @@ class GraftBank:
             ValueError: Where `append` raises it.
         """
         grown = replace(self, entries=(*self.entries, *entries))
-        same = all(entry.lost.layout == self.layout for entry in entries)
+        same = all(entry.owned_before.layout == self.layout for entry in entries)
         owned = sum(len(entry.owned) for entry in grown.entries)
         if same and (self.mode == "isolated" or len(grown.owned()) == owned):
             return grown
@@ -215,10 +215,12 @@ class GraftBank:
         """Return the coordinates owned by the first `upto` entries; None means by all."""
         return union((e.owned.region for e in self.entries[:upto]), layout=self.layout)
 
-    def claimed(self, *, upto: int | None = None) -> Region:
+    def covered(self, *, upto: int | None = None) -> Region:
         """Return the union of the regions γ of the first `upto` entries; None means of all."""
         entries = self.entries[:upto]
-        return union((r for e in entries for r in (e.owned.region, e.lost)), layout=self.layout)
+        return union(
+            (r for e in entries for r in (e.owned.region, e.owned_before)), layout=self.layout
+        )
 
     def free(self, region: Region) -> Region:
         """Return what a new task may train: in prefix mode `region` minus what is owned."""

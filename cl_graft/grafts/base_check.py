@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import WrongBase
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
-from cl_graft.grafts.graft import Graft, extract, named
+from cl_graft.grafts.graft import Graft, extract, find_parameters
 from cl_graft.grafts.hashing import fingerprint_of, hash_tensors, model_sha256
 
 __all__ = ["TensorVersions", "check_base", "identify"]
@@ -138,7 +138,7 @@ def _gives_latest_answer(model: nn.Module, bank: GraftBank) -> bool | None:
     """
     if not bank.entries or not bank.entries[-1].weights_sha256:
         return None
-    tensors = _with(dict(named(model, bank.layout)), bank.answer(len(bank) - 1))
+    tensors = _with(dict(find_parameters(model, bank.layout)), bank.answer(len(bank) - 1))
     return hash_tensors(tensors) == bank.entries[-1].weights_sha256
 
 

@@ -23,11 +23,11 @@ __all__ = [
     "Graft",
     "copy_",
     "extract",
+    "find_parameters",
     "gather",
     "grafted",
     "load_",
     "merge",
-    "named",
     "snapshot",
     "write_",
 ]
@@ -80,7 +80,7 @@ class Graft:
         )
 
 
-def named(model: nn.Module, layout: Layout) -> dict[str, nn.Parameter]:
+def find_parameters(model: nn.Module, layout: Layout) -> dict[str, nn.Parameter]:
     """Find a layout's parameters in a model.
 
     Raises:
@@ -109,7 +109,7 @@ def extract(model: nn.Module, region: Region) -> Graft:
         >>> extract(model, region).values.equal(torch.stack([model.weight[0, 0], model.bias[0]]))
         True
     """
-    return gather(named(model, region.layout), region)
+    return gather(find_parameters(model, region.layout), region)
 
 
 def gather(parameters: Parameters, region: Region) -> Graft:
@@ -133,7 +133,7 @@ def write_(model: nn.Module, graft: Graft) -> None:
         >>> model.weight[0, 1].item()
         0.5
     """
-    parameters = named(model, graft.region.layout)
+    parameters = find_parameters(model, graft.region.layout)
     for name, inside, place in graft.region.by_parameter():
         flat = parameters[name].detach().view(-1)
         flat[inside.to(flat.device)] = graft.values[place].to(flat.device, flat.dtype)

@@ -13,22 +13,22 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from cl_graft.grafts.graft import copy_, named
-from cl_graft.grafts.model_state import keeping
+from cl_graft.grafts.graft import copy_, find_parameters
+from cl_graft.grafts.model_state import preserve_parameters
 from cl_graft.grafts.region import Parameters, Region
 
-__all__ = ["only"]
+__all__ = ["lottery_ticket"]
 
 
 @contextmanager
-def only(model: nn.Module, tuned: Parameters, region: Region) -> Iterator[nn.Module]:
+def lottery_ticket(model: nn.Module, tuned: Parameters, region: Region) -> Iterator[nn.Module]:
     """Let a model have its tuned values on a region and 0 outside for a `with` block.
 
     Parameters beyond the region's layout (embeddings, heads) keep their values; everything is put
     back bit for bit.
     """
-    parameters = named(model, region.layout)
-    with keeping(parameters):
+    parameters = find_parameters(model, region.layout)
+    with preserve_parameters(parameters):
         for name, mask in region.masks().items():
             inside = mask.to(tuned[name].device)
             copy_(parameters, {name: torch.where(inside, tuned[name], 0)})

@@ -11,20 +11,20 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.grafts.region import Parameters
-from cl_graft.runtime.forward_override import current_forward, other_forward
+from cl_graft.runtime.forward_override import current_forward, override_forward
 
 __all__ = [
-    "holding",
-    "keeping",
-    "keeping_flags",
-    "keeping_modes",
-    "only_training",
+    "preserve_modes",
+    "preserve_parameters",
+    "preserve_requires_grad",
+    "replace_parameters",
+    "train_only",
     "without_nested_tensors",
 ]
 
 
 @contextmanager
-def keeping(parameters: Parameters) -> Iterator[dict[str, Tensor]]:
+def preserve_parameters(parameters: Parameters) -> Iterator[dict[str, Tensor]]:
     """Put parameters back to their values, bit for bit, after a `with` block that changes them.
 
     Yields:
@@ -38,20 +38,20 @@ def keeping(parameters: Parameters) -> Iterator[dict[str, Tensor]]:
 
 
 @contextmanager
-def holding(parameters: Parameters, values: Parameters) -> Iterator[None]:
+def replace_parameters(parameters: Parameters, values: Parameters) -> Iterator[None]:
     """Give parameters other values for a `with` block, and their own back, bit for bit.
 
     Args:
         parameters: By name, or buffers; those in `values` are changed.
         values: What they hold meanwhile.
     """
-    with keeping({name: parameters[name] for name in values}):
+    with preserve_parameters({name: parameters[name] for name in values}):
         copy_(parameters, values)
         yield
 
 
 @contextmanager
-def keeping_flags(model: nn.Module) -> Iterator[None]:
+def preserve_requires_grad(model: nn.Module) -> Iterator[None]:
     """Give the parameters of a model their `requires_grad` back after a `with` block.
 
     Gradients are freed there.
@@ -66,9 +66,9 @@ def keeping_flags(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
-def only_training(model: nn.Module, parameters: Iterable[Tensor] = ()) -> Iterator[None]:
+def train_only(model: nn.Module, parameters: Iterable[Tensor] = ()) -> Iterator[None]:
     """Let some parameters of a model require gradients for a `with` block, and no others."""
-    with keeping_flags(model), without_nested_tensors(model):
+    with preserve_requires_grad(model), without_nested_tensors(model):
         model.requires_grad_(False)
         for parameter in parameters:
             parameter.requires_grad_(True)
@@ -85,7 +85,7 @@ def without_nested_tensors(model: nn.Module) -> Iterator[None]:
     with ExitStack() as block:
         for module in model.modules():
             if isinstance(module, nn.TransformerEncoder) and module.use_nested_tensor:
-                block.enter_context(other_forward(module, _padded(current_forward(module))))
+                block.enter_context(override_forward(module, _padded(current_forward(module))))
         yield
 
 
@@ -103,7 +103,7 @@ def _padded(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 @contextmanager
-def keeping_modes(model: nn.Module) -> Iterator[None]:
+def preserve_modes(model: nn.Module) -> Iterator[None]:
     """Put every module of a model back into train or eval mode after a `with` block."""
     modes = [(module, module.training) for module in model.modules()]
     try:

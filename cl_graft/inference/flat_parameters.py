@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from cl_graft.grafts.graft import named
+from cl_graft.grafts.graft import find_parameters
 from cl_graft.grafts.region import Layout
 
 __all__ = ["flat_buffer", "flatten_", "unflatten_"]
@@ -37,7 +37,7 @@ def flatten_(model: nn.Module, layout: Layout) -> Tensor:
         ValueError: If parameters differ in dtype or device, or one shares memory with another
             parameter or buffer of the model.
     """
-    parameters = named(model, layout)
+    parameters = find_parameters(model, layout)
     buffer = flat_buffer(parameters)
     if buffer is not None:
         return buffer
@@ -57,7 +57,7 @@ def flatten_(model: nn.Module, layout: Layout) -> Tensor:
 
 def unflatten_(model: nn.Module, layout: Layout) -> None:
     """Give every parameter of a layout memory of its own again."""
-    for parameter in named(model, layout).values():
+    for parameter in find_parameters(model, layout).values():
         parameter.data = parameter.detach().clone()
 
 

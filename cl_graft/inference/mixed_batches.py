@@ -1,4 +1,4 @@
-"""Serving: one forward pass over a batch whose rows belong to different tasks.
+"""Mixed batches: one forward pass over a batch whose rows belong to different tasks.
 
 Where the parameters of a module differ between the tasks of a batch, the module either goes
 through its rows task by task with the weights of each (`row_groups`), or, if it is a matrix,
@@ -16,26 +16,26 @@ from typing import Any, Literal
 
 from torch import Tensor, nn
 
+from cl_graft.inference.entry_writes import TensorWrites
 from cl_graft.inference.row_differences import RowDifferences, cheaper_to_add
-from cl_graft.inference.row_groups import Step, in_turn, middle, steps_of
+from cl_graft.inference.row_groups import RowGroup, compute_by_group, group_rows, median_entry
 from cl_graft.inference.task_switch import Switch
-from cl_graft.inference.write_plans import Plan
-from cl_graft.runtime.forward_override import current_forward, other_forward
+from cl_graft.runtime.forward_override import current_forward, override_forward
 from cl_graft.runtime.tensor_names import modules_by_path
 from cl_graft.training.linear_layers import is_linear
 
-__all__ = ["How", "mixed"]
+__all__ = ["MatrixMethod", "mixed_batch"]
 
-How = Literal["fastest", "add", "in_turn"]
+MatrixMethod = Literal["fastest", "add", "compute_by_group"]
 
 
 @contextmanager
-def mixed(
-    switch: Switch, positions: Sequence[int | None], *, how: How = "fastest"
+def mixed_batch(
+    switch: Switch, positions: Sequence[int | None], *, method: MatrixMethod = "fastest"
 ) -> Iterator[nn.Module]:
     """Answer each row of the batches in a `with` block with an entry of its own.
 
-        with mixed(switch, [0, 0, 3, None]) as model, torch.no_grad():
+        with mixed_batch(switch, [0, 0, 3, None]) as model, torch.no_grad():
             outputs = model(batch)  # four rows
 
     Answers equal those of switching task by task up to float tolerance: x·W + x·ΔW is not bitwise
@@ -46,8 +46,8 @@ def mixed(
     Args:
         switch: The switch of the model, which must be in eval mode.
         positions: The entry that answers each row, None for the bare base.
-        how: What matrices do: ``"add"`` differences to one product, go through the rows
-            ``"in_turn"`` with the very weights of switching, or the ``"fastest"`` of the two.
+        method: What matrices do: ``"add"`` differences to one product, go through the rows
+            ``"by_task"`` with the very weights of switching, or the ``"fastest"`` of the two.
 
     Raises:
         ValueError: If an entry cannot be answered, or the model is in training mode. In the block,
@@ -64,8 +64,8 @@ def mixed(
         raise ValueError("mixed batches are answered in eval mode, the model is in training mode")
     prefix = switch.bank.mode == "prefix"
     same = len(set(positions)) == 1
-    carried = middle(positions) if prefix or same else None
-    layers = [] if same else _layers(switch, positions, prefix=prefix, how=how)
+    carried = median_entry(positions) if prefix or same else None
+    layers = [] if same else _layers(switch, positions, prefix=prefix, method=method)
     with switch.holding(carried) as model, ExitStack() as stack:
         for layer in layers:
             stack.enter_context(layer.by_row())
@@ -80,7 +80,7 @@ def mixed(
 
 
 def _layers(
-    switch: Switch, positions: Sequence[int | None], *, prefix: bool, how: How
+    switch: Switch, positions: Sequence[int | None], *, prefix: bool, method: MatrixMethod
 ) -> list[_Layer]:
     """Return the modules in which the entries of a batch differ.
 
@@ -88,7 +88,7 @@ def _layers(
         RuntimeError: If one of their parameters belongs to another module too.
     """
     device = next(switch.model.parameters()).device
-    steps = steps_of(positions, prefix=prefix, device=device)
+    steps = group_rows(positions, prefix=prefix, device=device)
     owners: dict[int, list[str]] = {}
     modules = modules_by_path(switch.model)
     for path, module in modules.items():
@@ -109,7 +109,7 @@ def _layers(
                 )
             tensors[key] = (tensor, plan)
         if tensors:
-            layers.append(_Layer(path, module, tensors, steps, how))
+            layers.append(_Layer(path, module, tensors, steps, method))
     return layers
 
 
@@ -122,15 +122,15 @@ class _Layer:
         module: The module.
         tensors: Its parameters with grafts, flat, and what entries write into them, by name.
         steps: The groups of the batch.
-        how: What a matrix does.
+        method: What a matrix does.
         calls: How often the module was called.
     """
 
     path: str
     module: nn.Module
-    tensors: dict[str, tuple[Tensor, Plan]]
-    steps: list[Step]
-    how: How
+    tensors: dict[str, tuple[Tensor, TensorWrites]]
+    steps: list[RowGroup]
+    method: MatrixMethod
     calls: int = 0
 
     @property
@@ -145,7 +145,7 @@ class _Layer:
         def forward(_: nn.Module, *args: Any, **settings: Any) -> Tensor:
             return self._forward(whole, args, settings)
 
-        with other_forward(self.module, forward):
+        with override_forward(self.module, forward):
             yield
 
     def _forward(
@@ -163,12 +163,12 @@ class _Layer:
                 return made
             raise self._refusal(f"which makes {_shapes([made])} of {len(rows)} rows")
 
-        return in_turn(some, x, self.steps, list(self.tensors.values()))
+        return compute_by_group(some, x, self.steps, list(self.tensors.values()))
 
     def _adds(self, x: Tensor) -> bool:
-        if self.how == "in_turn" or not is_linear(self.module):
+        if self.method == "compute_by_group" or not is_linear(self.module):
             return False
-        if self.how == "add" or "weight" not in self.tensors:
+        if self.method == "add" or "weight" not in self.tensors:
             return True
         weight = self.module.get_parameter("weight")
         plan = self.tensors["weight"][1]

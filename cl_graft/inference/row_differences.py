@@ -17,8 +17,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cl_graft.inference.row_groups import Step
-from cl_graft.inference.write_plans import Plan
+from cl_graft.inference.entry_writes import TensorWrites
+from cl_graft.inference.row_groups import RowGroup
 from cl_graft.training.linear_layers import is_conv1d
 
 __all__ = ["RowDifferences", "cheaper_to_add"]
@@ -72,7 +72,7 @@ class RowDifferences:
         of_bias: Which of `bias`.
     """
 
-    steps: Sequence[Step]
+    steps: Sequence[RowGroup]
     weight: Differences
     bias: Differences
     of_weight: Sequence[slice]
@@ -80,7 +80,7 @@ class RowDifferences:
 
     @classmethod
     def of(
-        cls, module: nn.Module, plans: Mapping[str, Plan], steps: Sequence[Step]
+        cls, module: nn.Module, plans: Mapping[str, TensorWrites], steps: Sequence[RowGroup]
     ) -> RowDifferences:
         """Lay out what sets the tasks of a batch apart from what the module carries.
 
@@ -126,7 +126,7 @@ def _width(module: nn.Module) -> int:
 
 
 def _differences(
-    plan: Plan | None, steps: Sequence[Step], module: nn.Module, *, width: int
+    plan: TensorWrites | None, steps: Sequence[RowGroup], module: nn.Module, *, width: int
 ) -> tuple[Differences, list[slice]]:
     """Return what entries change in a tensor of rows of a width, and which of it is each step's."""
     spans = [plan.part(*step.apart) or slice(0, 0) for step in steps] if plan else []

@@ -2,7 +2,8 @@
 
 What the next task changes is written into the module's weights, the task's rows are computed, and
 in the end the weights are put back: the weights are those of switching, bit for bit. In prefix mode
-a batch begins and ends at its middle row's task (`middle`), from which the others differ least.
+a batch begins and ends at the entry of its middle row (`median_entry`), from which the others
+differ least.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cl_graft.inference.write_plans import Plan
+from cl_graft.inference.entry_writes import TensorWrites
 
-__all__ = ["Rows", "Span", "Step", "in_turn", "middle", "steps_of"]
+__all__ = ["RowGroup", "Rows", "Span", "compute_by_group", "group_rows", "median_entry"]
 
 Rows = slice | Tensor
 """Some rows of a batch: a slice where they stand together, else their numbers."""
@@ -25,8 +26,8 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
-    """What a module does for the rows of one task.
+class RowGroup:
+    """The rows of one task in a batch, and what a module writes for them.
 
     Attributes:
         rows: The rows.
@@ -49,7 +50,7 @@ class Step:
         return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
-def middle(positions: Sequence[int | None]) -> int | None:
+def median_entry(positions: Sequence[int | None]) -> int | None:
     """Return the entry of the row in the middle, once rows are in the order of their entries.
 
     Of two it is the earlier one: to add differences rounds less than to take them away.
@@ -57,18 +58,20 @@ def middle(positions: Sequence[int | None]) -> int | None:
     return sorted(positions, key=_count)[(len(positions) - 1) // 2]
 
 
-def steps_of(positions: Sequence[int | None], *, prefix: bool, device: torch.device) -> list[Step]:
+def group_rows(
+    positions: Sequence[int | None], *, prefix: bool, device: torch.device
+) -> list[RowGroup]:
     """Gather the rows of each entry: the base's first, then those of the entries in order.
 
-    In prefix mode the module carries the `middle` entry, the way begins by undoing what the first
-    group lacks, and every step adds to those before it; in isolated mode it begins at the base and
-    every step undoes the one before.
+    In prefix mode the module carries the `median_entry`. The first group undoes the entries that it
+    lacks, and every later group adds entries to those before it. In isolated mode every group
+    undoes the one before, starting from the base.
     """
     found: dict[int, list[int]] = {}
     for row, position in enumerate(positions):
         found.setdefault(_count(position), []).append(row)
-    here = _count(middle(positions))
-    steps: list[Step] = []
+    here = _count(median_entry(positions))
+    steps: list[RowGroup] = []
     for count, rows in sorted(found.items()):
         together = rows[-1] - rows[0] + 1 == len(rows)
         where = slice(rows[0], rows[-1] + 1) if together else torch.tensor(rows, device=device)
@@ -77,18 +80,18 @@ def steps_of(positions: Sequence[int | None], *, prefix: bool, device: torch.dev
             undo = (0, 0) if steps else (count, here)
             write = before[1] if steps else count, count
             apart, sign = ((here, count), 1) if count > here else ((count, here), -1)
-            steps.append(Step(where, undo, write, apart, sign))
+            steps.append(RowGroup(where, undo, write, apart, sign))
         else:
             write = max(count - 1, 0), count
-            steps.append(Step(where, before, write, write))
+            steps.append(RowGroup(where, before, write, write))
     return steps
 
 
-def in_turn(
+def compute_by_group(
     whole: Callable[[Tensor], Tensor],
     x: Tensor,
-    steps: Sequence[Step],
-    tensors: Sequence[tuple[Tensor, Plan]],
+    steps: Sequence[RowGroup],
+    tensors: Sequence[tuple[Tensor, TensorWrites]],
 ) -> Tensor:
     """Compute the rows group by group, with each one's weights, and put the weights back.
 
@@ -119,10 +122,10 @@ def in_turn(
         for step in steps:
             write_(step.write, base=True)
         write_(steps[0].undo, base=False)
-    return _joined(parts, [step.rows for step in steps], rows=len(x))
+    return _join_parts(parts, [step.rows for step in steps], rows=len(x))
 
 
-def _joined(parts: list[Tensor], places: list[Rows], *, rows: int) -> Tensor:
+def _join_parts(parts: list[Tensor], places: list[Rows], *, rows: int) -> Tensor:
     """Put the parts of a batch where their rows stand."""
     starts = [place.start for place in places if isinstance(place, slice)]
     if len(starts) == len(parts):

@@ -18,7 +18,7 @@ from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.grafts.base_check import TensorVersions, check_base
 from cl_graft.grafts.graft import Graft, extract, write_
 from cl_graft.grafts.hashing import model_sha256
-from cl_graft.inference.write_plans import Plans
+from cl_graft.inference.entry_writes import EntryWrites
 
 __all__ = ["Switch"]
 
@@ -83,9 +83,9 @@ class Switch:
         self.dropped: frozenset[int] = frozenset()
         self._flat = flat
         self._held = False
-        self._plans = Plans(model, bank.layout, flat=flat)
+        self._plans = EntryWrites(model, bank.layout, flat=flat)
         self._plans.add([entry.owned for entry in bank.entries])
-        self._apart: Plans | None = None  # a flat switch's plans by parameter, once asked for
+        self._apart: EntryWrites | None = None  # a flat switch's plans by parameter, once asked for
         self._hold()
 
     @property
@@ -234,13 +234,13 @@ class Switch:
         if position in self.dropped:
             raise ValueError(f"entry {position} was dropped")
 
-    def plans(self) -> Plans:
+    def plans(self) -> EntryWrites:
         """Return what entries write, by parameter also where storage is flat."""
         if not self._flat:
             return self._plans
         if self._apart is None:
             with self.carrying(None):
-                self._apart = Plans(self.model, self.bank.layout)
+                self._apart = EntryWrites(self.model, self.bank.layout)
                 self._apart.add([entry.owned for entry in self.bank.entries])
             if self.bank.mode == "isolated":
                 for position in self.dropped:
@@ -301,7 +301,7 @@ class Switch:
         if self._held:
             raise RuntimeError("the model is answering a mixed batch; move the switch after it")
 
-    def _all_plans(self) -> list[Plans]:
+    def _all_plans(self) -> list[EntryWrites]:
         return [self._plans] if self._apart is None else [self._plans, self._apart]
 
 

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from cl_graft.grafts.bank import Entry
 from cl_graft.grafts.graft import Graft
-from cl_graft.storage.files import pack, read_file, replace_file, unpack, valid
+from cl_graft.storage.files import pack, read_file, replace_file, report_damage, unpack
 
 __all__ = ["OVERLAY", "Overlay", "read_overlay", "write_overlay"]
 
@@ -78,7 +78,7 @@ def read_overlay(path: Path | str) -> Overlay:
     path = Path(path)
     name = str(path)
     record, tensors = unpack(read_file(path, format=OVERLAY), format=OVERLAY, name=name)
-    with valid(name):
+    with report_damage(name):
         head = {k.removeprefix("head."): t for k, t in tensors.items() if k.startswith("head.")}
         changes: dict[str, tuple[Tensor, Tensor]] = {}
         for key in tensors:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError, WrongBase
 from cl_graft.grafts.graft import Graft, extract, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
-from cl_graft.grafts.model_state import holding, keeping_modes, only_training
+from cl_graft.grafts.model_state import preserve_modes, replace_parameters, train_only
 from cl_graft.grafts.region import Layout, Parameters
 from cl_graft.localization import LocalizerInputs, find_localizer, localize
 from cl_graft.localization.registry import Score
@@ -65,7 +65,7 @@ class Skill:
             WrongBase: If the model is not the base that the skill was found on.
         """
         self._check(model)
-        with holding(model_tensors(model), self.rest), grafted(model, self.graft):
+        with replace_parameters(model_tensors(model), self.rest), grafted(model, self.graft):
             yield model
 
     def _check(self, model: nn.Module) -> None:
@@ -167,9 +167,9 @@ def localize_skill(
     allowed = row.allowed(base, parameters) if row.allowed else None
     k = min(max(1, round(density * total)), total if allowed is None else len(allowed))
     with (
-        holding(here, rest),
-        keeping_modes(base),
-        only_training(base, parameters.values()),
+        replace_parameters(here, rest),
+        preserve_modes(base),
+        train_only(base, parameters.values()),
     ):
         base.eval()
         inputs = LocalizerInputs(

@@ -31,7 +31,7 @@ from cl_graft.integrations.overlay import write_overlay
 from cl_graft.integrations.sequence_classifier import as_classifier
 from cl_graft.integrations.shira import Rest, write_shira
 from cl_graft.models.quiet import quiet
-from cl_graft.storage import load_bank, only_writer, told_of_full_disks, writing
+from cl_graft.storage import explain_full_disk, explain_write_errors, load_bank, only_writer
 from cl_graft.storage.files import is_partial
 
 __all__ = ["FORMATS", "Exported", "export_task"]
@@ -149,7 +149,7 @@ def _appearing(out: Path) -> Iterator[Path]:
                     pass
                 shutil.rmtree(left)
     aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
-    with writing(out), told_of_full_disks(out):
+    with explain_write_errors(out), explain_full_disk(out):
         aside.mkdir(parents=True)
         try:
             with only_writer(aside):

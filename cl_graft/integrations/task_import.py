@@ -27,7 +27,7 @@ from cl_graft.experiments.base_model import base_identity, load_base_model
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import writing_to
 from cl_graft.grafts.bank import Entry, GraftBank
-from cl_graft.grafts.graft import Graft, gather, grafted, named
+from cl_graft.grafts.graft import Graft, find_parameters, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Layout, Region, top_k
 from cl_graft.integrations.import_sources import Source, Tuned, find_source, read_source
@@ -139,12 +139,12 @@ def import_task(
     names = tuple(label_names) or tuple(told.get("label_names", ())) or tuned.label_names
     names, head = _head(loaded, tuned, prompt, names, path=found.path)
     with grafted(loaded.model, graft):
-        weights = hash_tensors(named(loaded.model, held.layout))
+        weights = hash_tensors(find_parameters(loaded.model, held.layout))
     entry = Entry(
         task=task,
         label=task_label(held, task, names),
         owned=graft,
-        lost=Region.empty(held.layout),
+        owned_before=Region.empty(held.layout),
         head=head,
         weights_sha256=weights,
         metadata={

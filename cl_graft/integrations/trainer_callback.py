@@ -18,7 +18,7 @@ from transformers import (
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import snapshot
-from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.integrations.skill import Skill, localize_skill, model_tensors
 from cl_graft.localization import find_localizer
 from cl_graft.localization.registry import Score
@@ -102,7 +102,7 @@ class GraftCallback(TrainerCallback):
         batches = [_on(device, batch) for batch in islice(loader, self._batches)]
         tensors = model_tensors(model)
         tuned = snapshot(tensors)
-        with holding(tensors, self._base):
+        with replace_parameters(tensors, self._base):
             self.skill = localize_skill(model, tuned, batches=batches, **self._settings)
 
 

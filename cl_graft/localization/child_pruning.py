@@ -11,7 +11,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from cl_graft.grafts.graft import copy_
-from cl_graft.grafts.model_state import keeping
+from cl_graft.grafts.model_state import preserve_parameters
 from cl_graft.grafts.region import Parameters
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
 from cl_graft.localization.ranking import rank_by_tensor
@@ -44,7 +44,7 @@ def child_pruning(
     def descend(name: str, gradient: Tensor) -> None:
         moved[name].sub_(gradient.float(), alpha=lr)
 
-    with keeping(inputs.parameters) as base:
+    with preserve_parameters(inputs.parameters) as base:
         for step in remaining_steps(inputs, moved, steps=steps):
             if step:
                 _project_(moved, k)

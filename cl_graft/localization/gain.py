@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cl_graft.grafts.model_state import keeping
+from cl_graft.grafts.model_state import preserve_parameters
 from cl_graft.grafts.region import Parameters
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
 from cl_graft.localization.registry import register_localizer
@@ -40,7 +40,7 @@ def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) ->
         for _ in own
     ]
     carried: int | None = None
-    with keeping(inputs.parameters) as base:
+    with preserve_parameters(inputs.parameters) as base:
         for step in remaining_steps(inputs, gain, steps=steps):
             point, own = owner[step]
             if point != carried:

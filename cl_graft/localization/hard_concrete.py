@@ -17,7 +17,12 @@ from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.localization.gates import gate_gradient
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.registry import register_localizer
-from cl_graft.runtime.checkpoints import joined, load_optimizer_, optimizer_state, part_of
+from cl_graft.runtime.checkpoints import (
+    join_tensors,
+    load_optimizer_,
+    optimizer_state,
+    select_tensors,
+)
 from cl_graft.runtime.seeding import generator
 
 __all__ = ["diff_pruning", "diff_pruning_sam"]
@@ -81,8 +86,8 @@ def _learn_(
     optimizer = torch.optim.Adam(list(alpha.values()), lr=_LR)
     first, left = 0, inputs.checkpoint.load()
     if left is not None:
-        copy_(alpha, part_of(left[0], "alpha"))
-        load_optimizer_(optimizer, part_of(left[0], "adam"), left[1]["adam"])
+        copy_(alpha, select_tensors(left[0], "alpha"))
+        load_optimizer_(optimizer, select_tensors(left[0], "adam"), left[1]["adam"])
         first = left[1]["step"]
     for step in range(first, steps):
         soft = {name: _soft(inputs, name, value, step) for name, value in alpha.items()}
@@ -96,7 +101,7 @@ def _learn_(
             value.grad += price * chance * (1 - chance)
         optimizer.step()
         moments, numbers = optimizer_state(optimizer)
-        state = joined(alpha=alpha, adam=moments), {"adam": numbers, "step": step + 1}
+        state = join_tensors(alpha=alpha, adam=moments), {"adam": numbers, "step": step + 1}
         inputs.checkpoint.offer(lambda state=state: state)
 
 

@@ -36,7 +36,7 @@ from cl_graft.localization.gain import add_gain_
 from cl_graft.localization.gates import gated
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, unscale_
 from cl_graft.localization.registry import register_localizer
-from cl_graft.runtime.checkpoints import Checkpoint, State, joined, part_of
+from cl_graft.runtime.checkpoints import Checkpoint, State, join_tensors, select_tensors
 from cl_graft.training.region_parameters import RegionParameters
 
 __all__ = ["add_gains_", "learned_mask", "score_candidates_by_learned_mask"]
@@ -147,7 +147,7 @@ def _grow_(
 
 def _state(gain: Parameters, done: int, opened: Region | None) -> State:
     region = {} if opened is None else {"opened": opened.index}
-    return joined(gain=gain, region=region), {"step": done}
+    return join_tensors(gain=gain, region=region), {"step": done}
 
 
 def _resume_(gain: dict[str, Tensor], checkpoint: Checkpoint) -> tuple[int, Region | None] | None:
@@ -156,8 +156,8 @@ def _resume_(gain: dict[str, Tensor], checkpoint: Checkpoint) -> tuple[int, Regi
     if left is None:
         return None
     tensors, values = left
-    copy_(gain, part_of(tensors, "gain"))
-    opened = part_of(tensors, "region").get("opened")
+    copy_(gain, select_tensors(tensors, "gain"))
+    opened = select_tensors(tensors, "region").get("opened")
     return values["step"], None if opened is None else Region.of(Layout.of(gain), opened)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from cl_graft.errors import DivergedError
 from cl_graft.grafts.graft import copy_
 from cl_graft.grafts.region import Layout, Parameters
-from cl_graft.runtime.checkpoints import NOWHERE, Checkpoint
+from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 
 __all__ = ["LocalizerInputs", "add_gradient_", "gradient_hooks", "remaining_steps", "unscale_"]
 
@@ -52,7 +52,7 @@ class LocalizerInputs:
     seed: int
     path: Parameters = field(default_factory=dict)
     loss_scale: float = 1.0
-    checkpoint: Checkpoint = NOWHERE
+    checkpoint: Checkpoint = NO_CHECKPOINT
     answers: Callable[[int], Sequence[Callable[[], tuple[Tensor, Tensor]]]] | None = None
 
     @property

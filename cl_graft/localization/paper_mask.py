@@ -18,7 +18,7 @@ from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
 from cl_graft.localization.movement import movement
 from cl_graft.localization.registry import register_localizer
-from cl_graft.runtime.checkpoints import joined, part_of
+from cl_graft.runtime.checkpoints import join_tensors, select_tensors
 from cl_graft.runtime.seeding import generator
 
 __all__ = ["paper_mask", "rounded"]
@@ -61,8 +61,8 @@ def paper_mask(
     best, kept, first = 0.0, snapshot(scores), 0
     left = inputs.checkpoint.load()
     if left is not None:
-        copy_(scores, part_of(left[0], "scores"))
-        copy_(kept, part_of(left[0], "kept"))
+        copy_(scores, select_tensors(left[0], "scores"))
+        copy_(kept, select_tensors(left[0], "kept"))
         best, first = left[1]["best"], left[1]["step"]
     for step in range(first, steps):
         gradients = inputs.zeros()
@@ -84,7 +84,7 @@ def paper_mask(
             score = inputs.train_score() + inputs.dev_score()
         if score > best:
             best, kept = score, snapshot(scores)
-        state = joined(scores=scores, kept=kept), {"best": best, "step": step + 1}
+        state = join_tensors(scores=scores, kept=kept), {"best": best, "step": step + 1}
         inputs.checkpoint.offer(lambda state=state: state)
     return _logits(kept, start, bias)
 

@@ -24,14 +24,14 @@ from torch import Tensor
 from cl_graft.errors import DivergedError
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.hashing import hash_tensors
-from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.ranking import Ranking, localize
 from cl_graft.localization.registry import Localizer, find_localizer
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.runtime.cache import Cache, cache_key
-from cl_graft.runtime.checkpoints import NOWHERE, Checkpoint, Checkpoints, State
+from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint, Checkpoints, State
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import (
@@ -201,7 +201,9 @@ def rank_task(
         counter.passes += Passes(**found[1])
         return Ranking(layout, found[0]["order"].to(torch.int64))
     checkpoint = (
-        _CountedCheckpoint(checkpoints.at(key), counter) if checkpoints is not None else NOWHERE
+        _CountedCheckpoint(checkpoints.at(key), counter)
+        if checkpoints is not None
+        else NO_CHECKPOINT
     )
     with (
         _localization_by(localizer.name),
@@ -310,7 +312,7 @@ def _choose(
             return region, task.dev_score()
 
     task.model.eval()
-    with holding(task.head, dense.head):
+    with replace_parameters(task.head, dense.head):
         region, score = measure(sizes[0])
         for size in sizes[1:]:
             if score >= wanted:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from cl_graft.grafts.model_state import keeping_modes
+from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.seeding import seeded
@@ -74,7 +74,7 @@ def _summed(
         def add(name: str, part: Tensor, into: dict[str, Tensor] = gradient) -> None:
             into[name] += part
 
-        with seeded(inputs.seed, "dropout", step), keeping_modes(inputs.model):
+        with seeded(inputs.seed, "dropout", step), preserve_modes(inputs.model):
             inputs.model.train()
             freeze_statistics(inputs.model)
             add_gradient_(inputs, step, into=add)

@@ -19,7 +19,12 @@ from cl_graft.localization.gates import gate_gradient
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.ranking import rank_by_tensor
 from cl_graft.localization.registry import register_localizer
-from cl_graft.runtime.checkpoints import joined, load_optimizer_, optimizer_state, part_of
+from cl_graft.runtime.checkpoints import (
+    join_tensors,
+    load_optimizer_,
+    optimizer_state,
+    select_tensors,
+)
 from cl_graft.runtime.seeding import generator
 
 __all__ = ["straight_through"]
@@ -48,8 +53,8 @@ def straight_through(
     optimizer = torch.optim.Adam(list(scores.values()), lr=lr)
     first, left = 0, inputs.checkpoint.load()
     if left is not None:
-        copy_(scores, part_of(left[0], "scores"))
-        load_optimizer_(optimizer, part_of(left[0], "adam"), left[1]["adam"])
+        copy_(scores, select_tensors(left[0], "scores"))
+        load_optimizer_(optimizer, select_tensors(left[0], "adam"), left[1]["adam"])
         first = left[1]["step"]
     for step in range(first, steps):
         sizes = {name: tensor.abs() for name, tensor in scores.items()}
@@ -60,7 +65,7 @@ def straight_through(
             tensor.grad = gradients[name] * tensor.sign()
         optimizer.step()
         moments, numbers = optimizer_state(optimizer)
-        state = joined(scores=scores, adam=moments), {"adam": numbers, "step": step + 1}
+        state = join_tensors(scores=scores, adam=moments), {"adam": numbers, "step": step + 1}
         inputs.checkpoint.offer(lambda state=state: state)
     return {name: tensor.abs() for name, tensor in scores.items()}
 

@@ -13,10 +13,10 @@ from functools import partial
 from torch import Tensor
 
 from cl_graft.errors import DivergedError
-from cl_graft.grafts.model_state import holding, only_training
+from cl_graft.grafts.model_state import replace_parameters, train_only
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.settings import GraftingSettings
-from cl_graft.runtime.checkpoints import NOWHERE, Checkpoint
+from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 from cl_graft.runtime.seeding import BatchOrder, derive
 from cl_graft.training.dense_run import DenseRun, Measure, Progress, silent, unmeasured
 from cl_graft.training.dropout import without_dropout
@@ -44,7 +44,7 @@ def localizer_inputs(
     dense: DenseRun,
     *,
     counter: RowCounter,
-    checkpoint: Checkpoint = NOWHERE,
+    checkpoint: Checkpoint = NO_CHECKPOINT,
     progress: Progress = silent,
     measure: Measure = unmeasured,
 ) -> Iterator[LocalizerInputs]:
@@ -64,8 +64,8 @@ def localizer_inputs(
     """
     source = _TaskGradients(task, settings, dense, counter, progress, measure)
     with ExitStack() as until_done:
-        until_done.enter_context(holding(task.head, dense.head))
-        until_done.enter_context(only_training(task.model, task.parameters.values()))
+        until_done.enter_context(replace_parameters(task.head, dense.head))
+        until_done.enter_context(train_only(task.model, task.parameters.values()))
         task.model.eval()
         if task.recomputes:  # gradient checkpointing acts in train mode alone
             until_done.enter_context(without_dropout(task.model))

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from torch import nn
 
-from cl_graft.runtime.forward_override import own_class
+from cl_graft.runtime.forward_override import original_class
 from cl_graft.runtime.tensor_names import parameters_by_name, plain_name
 
 __all__ = ["block_stacks", "graftable_parameters"]
@@ -85,7 +85,7 @@ def _stacks(module: nn.Module, path: str) -> Iterator[str]:
 def _is_stack(module: nn.Module) -> bool:
     if not isinstance(module, nn.ModuleList) or len(module) == 0:
         return False
-    return len({own_class(element) for element in module}) == 1 and all(map(_is_block, module))
+    return len({original_class(element) for element in module}) == 1 and all(map(_is_block, module))
 
 
 def _is_block(module: nn.Module) -> bool:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import GraftBank, find_entry
-from cl_graft.inference.mixed_batches import How, mixed
+from cl_graft.inference.mixed_batches import MatrixMethod, mixed_batch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.models.heads import head_of
 from cl_graft.models.task_model import TaskModel
@@ -40,7 +40,7 @@ class TaskServer:
         self._heads: dict[int, nn.Module] = {}
 
     def answer(
-        self, x: Tensor, tasks: Sequence[int | str], *, how: How = "fastest"
+        self, x: Tensor, tasks: Sequence[int | str], *, method: MatrixMethod = "fastest"
     ) -> list[Tensor]:
         """Answer each row with an entry of the bank, through that entry's head.
 
@@ -48,7 +48,7 @@ class TaskServer:
             x: A batch as `TaskModel.forward` takes it.
             tasks: What answers each row: an entry's position, or a task's name, whose latest entry
                 answers.
-            how: As in `mixed`.
+            method: As in `mixed_batch`.
 
         Returns:
             The logits of each row, of shape (classes of its task,), fp32.
@@ -56,7 +56,7 @@ class TaskServer:
         Raises:
             InputError: If there is no such task.
             ValueError: If an entry was dropped, there is not one a row, or the model cannot answer
-                mixed batches (see `mixed`).
+                mixed batches (see `mixed_batch`).
         """
         if len(tasks) != len(x):
             raise ValueError(f"expected a task for each of {len(x)} rows, got {len(tasks)}")
@@ -68,7 +68,9 @@ class TaskServer:
             answers = self._model.answer_rows(
                 x[order],
                 heads,
-                carry=lambda rows: mixed(self.switch, [asked[row] for row in rows], how=how),
+                carry=lambda rows: mixed_batch(
+                    self.switch, [asked[row] for row in rows], method=method
+                ),
             )
         by_row = dict(zip(order, answers, strict=True))
         return [by_row[row] for row in range(len(x))]

@@ -134,5 +134,5 @@ def _read_anatomies(runs: Sequence[StoredRun]) -> dict[str, dict[str, Anatomy]]:
             bank = load_bank(run.bank)
         except BankError as error:
             raise type(error)(f"{run.bank}: {error}") from None
-        found[run.result.strategy] = {e.task: anatomy(e.claimed) for e in bank.entries}
+        found[run.result.strategy] = {e.task: anatomy(e.region) for e in bank.entries}
     return found

@@ -21,7 +21,7 @@ from cl_graft.grafts.hashing import environment, file_sha256
 from cl_graft.results.formatting import html_table, points
 from cl_graft.storage.bank_index import INDEX, bank_sha256
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
-from cl_graft.storage.files import VERSION, check_json, replace_file, valid
+from cl_graft.storage.files import VERSION, check_json, replace_file, report_damage
 from cl_graft.storage.metadata_schema import check_name
 from cl_graft.storage.serialization import part
 from cl_graft.training.passes import Passes, total_passes
@@ -267,7 +267,7 @@ def read_bank_record(folder: Path) -> dict[str, Any] | None:
     path = folder / RESULTS
     record = _read(path).get("bank")
     if record is not None:
-        with valid(str(path)):
+        with report_damage(str(path)):
             for one in (record, record.get("coming", record)):
                 for key, kind in (("sha256", str), ("entries", int)):
                     part(one, key, kind)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["WINDOW", "by_length", "grouped", "text_lengths"]
+__all__ = ["WINDOW", "group_by_length", "sort_by_length", "text_lengths"]
 
 WINDOW = 16
 """Batches whose rows are exchanged when training batches are grouped by length."""
@@ -32,7 +32,7 @@ def text_lengths(inputs: Tensor) -> Tensor | None:
     return (inputs[:, 1] != 0).sum(1)
 
 
-def by_length(lengths: Tensor) -> Tensor:
+def sort_by_length(lengths: Tensor) -> Tensor:
     """Order rows from the longest to the shortest; of equal ones the earlier comes first.
 
     The longest come first so that whatever memory a pass needs, its first batch asks for.
@@ -46,7 +46,7 @@ def by_length(lengths: Tensor) -> Tensor:
     return torch.argsort(lengths, descending=True, stable=True)
 
 
-def grouped(
+def group_by_length(
     order: Tensor, lengths: Tensor, *, batch_size: int, generator: torch.Generator
 ) -> Tensor:
     """Regroup a shuffled order into batches of similar length, and shuffle the batches.
@@ -66,6 +66,6 @@ def grouped(
     """
     whole = len(order) // batch_size * batch_size
     windows = order[:whole].split(WINDOW * batch_size)
-    batches = torch.cat([w[by_length(lengths[w])] for w in windows]).view(-1, batch_size)
+    batches = torch.cat([w[sort_by_length(lengths[w])] for w in windows]).view(-1, batch_size)
     shuffled = batches[torch.randperm(len(batches), generator=generator)]
     return torch.cat([shuffled.flatten(), order[whole:]])

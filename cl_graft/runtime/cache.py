@@ -1,4 +1,7 @@
-"""What a cache is: outcomes kept under a name of all that determines them."""
+"""The protocol of a cache, and the key of a result in it.
+
+The protocol is apart from `storage.cache_folder`, so that training and localization know no files.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +18,27 @@ __all__ = ["Cache", "cache_key"]
 
 
 class Cache(Protocol):
-    """Keeps outcomes by the content that determines them."""
+    """Results of long computations, by a key that all their inputs determine."""
 
     def get(self, key: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return what was put under a key, or None."""
+        """Return the tensors and values of a key; None if there are none."""
         ...
 
     def put(self, key: str, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Keep tensors and JSON facts under a key."""
+        """Keep tensors, and values that JSON can hold, under a key."""
         ...
 
 
 def cache_key(phase: str, identity: str, recipe: Mapping[str, Any], seed: int) -> str:
-    """Name the outcome of a phase by all that determines it.
+    """Return the key of a phase's result: the phase's name and a hash of all its inputs.
 
-    This package's version is part of it: another one may compute it in another way.
+    The version of this package is one of the inputs: another version may compute another result.
+
+    Args:
+        phase: Name of the phase, without hyphens.
+        identity: Hash of the model and the data.
+        recipe: Settings that the result depends on; JSON values only.
+        seed: Seed of the run.
     """
     text = json.dumps([cl_graft.__version__, phase, identity, recipe, seed], sort_keys=True)
     return f"{phase}-{hashlib.sha256(text.encode()).hexdigest()[:40]}"

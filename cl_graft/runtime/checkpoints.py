@@ -1,10 +1,9 @@
-"""Taking up a phase in its middle.
+"""Protocols of checkpoints, and the state of a phase that is interrupted and resumed.
 
-A phase (a dense run, a localization, a strategy's own loop) asks once for the state in which it was
-left and offers its state after every step. What becomes of an offer is decided elsewhere: most are
-passed over, and where nothing is kept `NOWHERE` stands. As every random choice is a function of
-(seed, task, phase, step), a state needs no random states: step s of a phase taken up is step s of
-the phase that was never left.
+A phase (a dense run, a localization, a strategy's own loop) loads its state once, when it begins,
+and offers its state after every step. A `Checkpoint` decides whether an offer is kept, so training
+knows no files; `NO_CHECKPOINT` keeps nothing. Every random choice is a function of (seed, task,
+phase, step), so a state holds no states of random generators.
 """
 
 from __future__ import annotations
@@ -16,65 +15,66 @@ import torch
 from torch import Tensor
 
 __all__ = [
-    "NOWHERE",
+    "NO_CHECKPOINT",
     "Checkpoint",
     "Checkpoints",
+    "NoCheckpoints",
     "Resumable",
     "State",
-    "Unkept",
-    "joined",
+    "join_tensors",
     "load_optimizer_",
     "optimizer_state",
-    "part_of",
+    "select_tensors",
 ]
 
 State = tuple[Mapping[str, Tensor], Mapping[str, Any]]
-"""Tensors by name, and facts that JSON can hold."""
+"""Tensors by name, and values that JSON can hold."""
 
 
 class Checkpoint(Protocol):
-    """Where one phase is kept while it goes on."""
+    """The place where the state of one phase is kept."""
 
     def load(self) -> State | None:
-        """Return the state in which the phase was left; None if it has to begin."""
+        """Return the state in which the phase was interrupted; None if there is none."""
         ...
 
     def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
-        """Keep what `state` returns, if it is time to.
+        """Keep the state that a function returns, if it is time to.
 
         Args:
-            state: Its tensors are the live ones: they are read at once and never changed.
-            last: Whether the phase is over but for what is not offered.
+            state: Returns the state. Its tensors may be those that train: they are read at once
+                and never changed.
+            last: Whether this is the last offer of the phase.
         """
         ...
 
 
 class Checkpoints(Protocol):
-    """Where the phases of a run are kept."""
+    """The places where the states of a run's phases are kept."""
 
     def at(self, key: str) -> Checkpoint:
-        """Return the place of a phase, named by its kind, a hyphen and what determines it."""
+        """Return the place of a phase; the key is its kind, a hyphen and a hash of its inputs."""
         ...
 
     def poll(self) -> None:
-        """Stop the process here, where nothing can be kept, if it was asked to stop."""
+        """Stop the process if it was asked to stop; nothing is kept here."""
         ...
 
 
 @runtime_checkable
 class Resumable(Protocol):
-    """A plugin with a state of its own in the middle of a strategy's loop."""
+    """A plugin whose state a checkpoint of the strategy's loop includes."""
 
     def loop_state(self) -> State:
         """Return the state."""
         ...
 
     def load_loop_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Take a state over, when the loop is about to start."""
+        """Load a state, before the loop starts."""
         ...
 
 
-class _Nowhere:
+class _NoCheckpoint:
     """Keeps nothing."""
 
     def load(self) -> State | None:
@@ -84,12 +84,12 @@ class _Nowhere:
         del state, last
 
 
-NOWHERE: Checkpoint = _Nowhere()
+NO_CHECKPOINT: Checkpoint = _NoCheckpoint()
 """The checkpoint of a phase that is not kept."""
 
 
-class Unkept:
-    """Checkpoints of a run that cannot be taken up: nothing is kept, but the process may stop.
+class NoCheckpoints:
+    """Checkpoints of a run that cannot be resumed: nothing is kept, but the process may stop.
 
     Args:
         poll: Stops the process if it was asked to stop.
@@ -101,22 +101,22 @@ class Unkept:
     def at(self, key: str) -> Checkpoint:
         """Return a place that keeps nothing."""
         del key
-        return NOWHERE
+        return NO_CHECKPOINT
 
 
-def joined(**parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Put named groups of tensors into one; `part_of` takes them out again."""
-    return {f"{group}/{name}": t for group, held in parts.items() for name, t in held.items()}
+def join_tensors(**groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Join groups of tensors under ``group/name``; `select_tensors` returns a group again."""
+    return {f"{group}/{name}": t for group, held in groups.items() for name, t in held.items()}
 
 
-def part_of(tensors: Mapping[str, Tensor], group: str) -> dict[str, Tensor]:
-    """Return the tensors that `joined` put in under a name."""
+def select_tensors(tensors: Mapping[str, Tensor], group: str) -> dict[str, Tensor]:
+    """Return one of the groups that `join_tensors` joined."""
     start = f"{group}/"
     return {name[len(start) :]: t for name, t in tensors.items() if name.startswith(start)}
 
 
 def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
-    """Return what an optimiser knows of the parameters that it holds, by their places."""
+    """Return the state of an optimiser; its parameters are named by their positions."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
     for place, parameter in enumerate(_held(optimizer)):
@@ -131,7 +131,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
 def load_optimizer_(
     optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], values: Mapping[str, Any]
 ) -> None:
-    """Give an optimiser the state that `optimizer_state` returned of one that holds the same."""
+    """Load what `optimizer_state` returned of an optimiser with the same parameters."""
     held = _held(optimizer)
     for key, value in {**tensors, **values["numbers"]}.items():
         place, name = key.split("/", 1)

@@ -9,7 +9,7 @@ import torch
 
 from cl_graft.errors import DivergedError, NotFinite, OutOfMemory
 
-__all__ = ["about_task", "in_phase"]
+__all__ = ["in_phase", "in_task"]
 
 _LOWER = {
     "loading": "take a smaller model, or run where there is more memory",
@@ -68,7 +68,7 @@ def in_phase(phase: str) -> Iterator[None]:
 
 
 @contextmanager
-def about_task(task: str) -> Iterator[None]:
+def in_task(task: str) -> Iterator[None]:
     """Let errors of training in a `with` block name the task, unless one is named already."""
     try:
         yield

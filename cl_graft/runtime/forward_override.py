@@ -15,14 +15,14 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["current_forward", "has_other_forward", "other_forward", "own_class"]
+__all__ = ["current_forward", "has_forward_override", "original_class", "override_forward"]
 
 _OTHER, _OWN = "_other_forward", "_own_forward"
 """Where a module keeps the function meanwhile, and a forward that stood on the instance."""
 
 
 @contextmanager
-def other_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+def override_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     """Let a module compute by another function for a `with` block; its hooks run as before.
 
     Blocks may stand inside each other: the innermost function is called.
@@ -37,7 +37,7 @@ def other_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[No
     if set_on_instance is not None:
         state[_OWN] = set_on_instance
     state[_OTHER] = forward
-    module.__class__ = _subclass(own_class(module))
+    module.__class__ = _subclass(original_class(module))
     try:
         yield
     finally:
@@ -47,24 +47,24 @@ def other_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[No
         if set_on_instance is not None:
             state["forward"] = set_on_instance
         if _OTHER not in before:
-            module.__class__ = own_class(module)
+            module.__class__ = original_class(module)
 
 
 def current_forward(module: nn.Module) -> Callable[..., Any]:
-    """Return what the module computes now, which a later `other_forward` does not change."""
+    """Return what the module computes now, which a later `override_forward` does not change."""
     state = vars(module)
     if "forward" in state or _OTHER not in state:
         return module.forward
     return partial(state[_OTHER], module)
 
 
-def has_other_forward(module: nn.Module) -> bool:
-    """Tell whether a module is in a block of `other_forward`."""
+def has_forward_override(module: nn.Module) -> bool:
+    """Tell whether a module is in a block of `override_forward`."""
     return _OTHER in vars(module)
 
 
-def own_class(module: nn.Module) -> type[nn.Module]:
-    """Return the class of a module, in a block of `other_forward` the one it has outside."""
+def original_class(module: nn.Module) -> type[nn.Module]:
+    """Return the class of a module, in a block of `override_forward` the one it has outside."""
     kind = type(module)
     return kind.__base__ if kind.__dict__.get("_stands_in") else kind  # pyright: ignore
 

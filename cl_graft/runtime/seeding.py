@@ -14,16 +14,16 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from cl_graft.runtime.batching import grouped
+from cl_graft.runtime.batching import group_by_length
 
 __all__ = [
     "BatchOrder",
     "derive",
     "generator",
     "global_generators",
-    "hold_generators",
-    "keeping_generators",
     "permutation",
+    "preserve_generators",
+    "save_generators",
     "seeded",
 ]
 
@@ -55,7 +55,7 @@ def global_generators() -> list[torch.Generator]:
     return found
 
 
-def hold_generators() -> Callable[[], None]:
+def save_generators() -> Callable[[], None]:
     """Return a function that puts torch's global generators back to their states of now."""
     states = [(each, each.get_state()) for each in global_generators()]
 
@@ -67,9 +67,9 @@ def hold_generators() -> Callable[[], None]:
 
 
 @contextmanager
-def keeping_generators() -> Iterator[None]:
+def preserve_generators() -> Iterator[None]:
     """Put torch's global generators back to their states after a `with` block."""
-    put_back = hold_generators()
+    put_back = save_generators()
     try:
         yield
     finally:
@@ -83,7 +83,7 @@ def seeded(seed: int, *keys: str | int) -> Iterator[None]:
     Dropout can only draw from the global generators; this is how its draws become a function of
     the step.
     """
-    with keeping_generators():
+    with preserve_generators():
         torch.manual_seed(derive(seed, *keys))
         yield
 
@@ -139,5 +139,7 @@ class BatchOrder:
         # The rows that fill the last batch of the epoch before stand first.
         begun = min(-epoch * self.rows % self.batch_size, self.rows)
         draws = generator(self._seed, *self._keys, "groups", epoch)
-        rest = grouped(order[begun:], self._lengths, batch_size=self.batch_size, generator=draws)
+        rest = group_by_length(
+            order[begun:], self._lengths, batch_size=self.batch_size, generator=draws
+        )
         return torch.cat([order[:begun], rest])

@@ -14,7 +14,7 @@ __all__ = [
     "parameters_by_name",
     "plain_name",
     "tensors_by_name",
-    "uncompiled",
+    "unwrap_compiled",
 ]
 
 _WRAPPED = "_orig_mod"
@@ -43,6 +43,6 @@ def modules_by_path(model: nn.Module) -> dict[str, nn.Module]:
     return {plain_name(path): module for path, module in model.named_modules()}
 
 
-def uncompiled(model: nn.Module) -> nn.Module:
+def unwrap_compiled(model: nn.Module) -> nn.Module:
     """Return the module inside a compiled one, or the module itself."""
     return model._modules.get(_WRAPPED) or model

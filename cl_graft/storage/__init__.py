@@ -7,7 +7,7 @@ package, or made for another model is refused, each with its own error of `cl_gr
 """
 
 from cl_graft.storage.bank_folder import append_entry, load_bank, save_bank
-from cl_graft.storage.disk_errors import free_bytes, told_of_full_disks, writing
+from cl_graft.storage.disk_errors import explain_full_disk, explain_write_errors, free_bytes
 from cl_graft.storage.graft_file import StoredGraft, load_graft, save_graft
 from cl_graft.storage.locks import LOCK, OWNER, only_writer
 
@@ -16,12 +16,12 @@ __all__ = [
     "OWNER",
     "StoredGraft",
     "append_entry",
+    "explain_full_disk",
+    "explain_write_errors",
     "free_bytes",
     "load_bank",
     "load_graft",
     "only_writer",
     "save_bank",
     "save_graft",
-    "told_of_full_disks",
-    "writing",
 ]

@@ -33,7 +33,7 @@ from cl_graft.storage.bank_index import (
     write_once,
 )
 from cl_graft.storage.entry_file import pack_entry, unpack_entry
-from cl_graft.storage.files import sync_folder, valid
+from cl_graft.storage.files import report_damage, sync_folder
 from cl_graft.storage.graft_file import StoredGraft, pack_graft, unpack_graft
 from cl_graft.storage.locks import only_writer
 from cl_graft.storage.serialization import check_base, check_layout, part
@@ -197,7 +197,7 @@ def load_bank(
     check_layout(bank.layout, layout, name=str(folder))
     check_base(bank.base, expect, name=str(folder))
     try:
-        with valid(str(folder / INDEX)):
+        with report_damage(str(folder / INDEX)):
             if (folder / DESCRIPTION).is_file():
                 read_description(folder)
             records = enumerate(index["entries"])

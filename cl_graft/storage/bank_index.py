@@ -18,15 +18,15 @@ from typing import Any, get_args
 from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError, TruncatedFile
 from cl_graft.grafts.bank import GraftBank, Mode
 from cl_graft.storage.checksums import BLANK, JSON_START, checksum, has_right_checksum
-from cl_graft.storage.disk_errors import writing
+from cl_graft.storage.disk_errors import explain_write_errors
 from cl_graft.storage.files import (
     VERSION,
     check_json,
     check_version_1,
     is_partial,
     replace_file,
+    report_damage,
     to_json,
-    valid,
 )
 from cl_graft.storage.locks import LOCK, OWNER
 from cl_graft.storage.serialization import base_record, layout_record, part, read_base, read_layout
@@ -87,7 +87,7 @@ def read_index(folder: Path) -> tuple[dict[str, Any], GraftBank]:
     if not (folder / INDEX).is_file():
         raise ForeignFile(f"{folder} is not a bank: it holds no {INDEX}")
     index, bank = _read(folder / INDEX, format=_FORMAT)
-    with valid(str(folder / INDEX)):
+    with report_damage(str(folder / INDEX)):
         records = part(index, "entries", list)
         for record in records:
             for listed in (record, *([record["standalone"]] if "standalone" in record else [])):
@@ -119,7 +119,7 @@ def _read(path: Path, *, format: str) -> tuple[dict[str, Any], GraftBank]:
     if path.stat().st_size > _LARGEST_INDEX:
         raise ForeignFile(f"{path} is not a file of cl_graft: it has {path.stat().st_size} bytes")
     values = _parse(path.read_bytes(), format=format, name=str(path))
-    with valid(str(path)):
+    with report_damage(str(path)):
         mode = part(values, "mode", str)
         if mode not in get_args(Mode):
             raise ValueError(f"no mode is called {mode!r}")
@@ -269,7 +269,7 @@ def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
         if is_partial(path) or (FILE.fullmatch(name) and name not in listed):
             left.append(path)
     for path in left:
-        with writing(path):
+        with explain_write_errors(path):
             path.unlink(missing_ok=True)
     for kind in KINDS:
         with suppress(OSError):  # it is not empty, or not there

@@ -18,8 +18,8 @@ from typing import Any
 from torch import Tensor
 
 from cl_graft.errors import BankError, CannotWrite
-from cl_graft.storage import writing
-from cl_graft.storage.files import pack, read_file, replace_file, unpack, valid
+from cl_graft.storage import explain_write_errors
+from cl_graft.storage.files import pack, read_file, replace_file, report_damage, unpack
 from cl_graft.storage.serialization import part
 
 __all__ = ["DirectoryCache"]
@@ -71,7 +71,7 @@ class DirectoryCache:
         data = pack(tensors, content, format=_FORMAT)
         path = self._path(key)
         try:
-            with writing(self.folder):
+            with explain_write_errors(self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
             replace_file(path, data, spare=self.spare)
         except CannotWrite as error:
@@ -85,7 +85,7 @@ class DirectoryCache:
             return None, {}
         try:
             head, tensors = unpack(read_file(path, format=_FORMAT), format=_FORMAT, name=str(path))
-            with valid(str(path)):
+            with report_damage(str(path)):
                 for name, kind in (("facts", dict), ("seconds", float)):
                     part(head, name, kind)
                 if (found := part(head, "key", str)) != key:

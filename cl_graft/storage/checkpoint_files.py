@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import BankError
-from cl_graft.runtime.checkpoints import Checkpoint, State, joined, part_of
+from cl_graft.runtime.checkpoints import Checkpoint, State, join_tensors, select_tensors
 from cl_graft.runtime.signals import Stop
 from cl_graft.storage.files import pack, read_file, replace_file, to_json, unpack
 
@@ -188,13 +188,13 @@ class _Phase:
 def _with_values(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Tensor]:
     """Put facts beside tensors as one more: they grow with a stream, and headers are bounded."""
     text = torch.frombuffer(bytearray(to_json(values), "ascii"), dtype=torch.uint8)
-    return joined(state=tensors, facts={"json": text})
+    return join_tensors(state=tensors, facts={"json": text})
 
 
 def _without_values(tensors: Mapping[str, Tensor]) -> State:
     """Return what `_with_values` was given."""
-    text = part_of(tensors, "facts")["json"]
-    return part_of(tensors, "state"), json.loads(text.numpy().tobytes())
+    text = select_tensors(tensors, "facts")["json"]
+    return select_tensors(tensors, "state"), json.loads(text.numpy().tobytes())
 
 
 def _kind(key: str) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cl_graft.errors import CannotWrite
 
-__all__ = ["free_bytes", "told_of_full_disks", "writing"]
+__all__ = ["explain_full_disk", "explain_write_errors", "free_bytes"]
 
 _FULL = {
     errno.ENOSPC: "no space is left there",
@@ -28,7 +28,9 @@ _DENIED = {
 
 
 @contextmanager
-def writing(path: Path | str, *, size: int | None = None, spare: int = 0) -> Iterator[None]:
+def explain_write_errors(
+    path: Path | str, *, size: int | None = None, spare: int = 0
+) -> Iterator[None]:
     """Turn what a full or closed disk raises in a `with` block into `CannotWrite`.
 
     Args:
@@ -41,7 +43,7 @@ def writing(path: Path | str, *, size: int | None = None, spare: int = 0) -> Ite
         CannotWrite: It names the path, the reason, the bytes needed and those free.
     """
     path = Path(path)
-    with _told(path, size, _FULL | _DENIED):
+    with _explain_errors(path, size, _FULL | _DENIED):
         free = free_bytes(path) if size is not None and spare else None
         if size is not None and free is not None and size + spare > free:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -49,18 +51,18 @@ def writing(path: Path | str, *, size: int | None = None, spare: int = 0) -> Ite
 
 
 @contextmanager
-def told_of_full_disks(folder: Path | str) -> Iterator[None]:
+def explain_full_disk(folder: Path | str) -> Iterator[None]:
     """Turn what a full disk raises in a `with` block into `CannotWrite`, whoever wrote there.
 
     It is for writers that are not ours, such as TensorBoard's: they do not name what they wrote.
     """
     folder = Path(folder)
-    with _told(folder, None, _FULL):
+    with _explain_errors(folder, None, _FULL):
         yield
 
 
 @contextmanager
-def _told(path: Path, size: int | None, reasons: Mapping[int, str]) -> Iterator[None]:
+def _explain_errors(path: Path, size: int | None, reasons: Mapping[int, str]) -> Iterator[None]:
     """Turn the errors that have one of the reasons into `CannotWrite`."""
     try:
         yield
@@ -70,7 +72,7 @@ def _told(path: Path, size: int | None, reasons: Mapping[int, str]) -> Iterator[
         number = error.errno if isinstance(error, OSError) else _number_in(error)
         if number is None or number not in reasons:
             raise
-        raise _explained(number, path, size) from error
+        raise _describe_error(number, path, size) from error
 
 
 def free_bytes(path: Path | str) -> int | None:
@@ -91,7 +93,7 @@ def _number_in(error: Exception) -> int | None:
     return int(found[1]) if found else None
 
 
-def _explained(number: int, path: Path, size: int | None) -> CannotWrite:
+def _describe_error(number: int, path: Path, size: int | None) -> CannotWrite:
     reason = (_FULL | _DENIED)[number]
     free = free_bytes(path)
     amounts = [

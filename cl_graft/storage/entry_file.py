@@ -5,7 +5,7 @@ from __future__ import annotations
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.graft import Graft
-from cl_graft.storage.files import pack, unpack, valid
+from cl_graft.storage.files import pack, report_damage, unpack
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.storage.serialization import (
     check_dtype,
@@ -54,7 +54,7 @@ def pack_entry(
         "position": position,
         "claimed": entry.size,
         "owned": region_record(entry.owned.region, "owned", tensors),
-        "lost": region_record(entry.lost, "lost", tensors),
+        "lost": region_record(entry.owned_before, "lost", tensors),
         "density": entry.density,
         "base_fingerprint": bank.base.fingerprint,
         "layout_sha256": layout_sha256(bank.layout),
@@ -81,7 +81,7 @@ def unpack_entry(data: bytes, bank: GraftBank, *, name: str, position: int) -> E
         BankError: Its subclasses say why the file is refused.
     """
     head, tensors = unpack(data, format=ENTRY_FORMAT, name=name, known=True)
-    with valid(name):
+    with report_damage(name):
         if part(head, "layout_sha256", str) != layout_sha256(bank.layout):
             raise WrongArchitecture(f"{name} belongs to another architecture than its bank")
         if part(head, "base_fingerprint", str) != bank.base.fingerprint:
@@ -104,7 +104,7 @@ def unpack_entry(data: bytes, bank: GraftBank, *, name: str, position: int) -> E
             task=part(head, "task", str),
             label=part(head, "label", int),
             owned=Graft(owned, tensors["owned.values"]),
-            lost=lost,
+            owned_before=lost,
             head=read_head(tensors),
             weights_sha256=part(head, "weights_sha256", str),
             recorded_batch=read_recorded_batch(part(head, "canary", dict), tensors)
@@ -132,6 +132,6 @@ def read_place(data: bytes, *, name: str) -> tuple[int, str | None] | None:
     head, _ = unpack(data, format=ENTRY_FORMAT, name=name)
     if head["version"] < 3:
         return None
-    with valid(name):
+    with report_damage(name):
         standalone = part(head, "standalone_sha256", str) if "standalone_sha256" in head else None
         return part(head, "position", int), standalone

@@ -24,7 +24,7 @@ from torch import Tensor
 from cl_graft.errors import BankError, DamagedFile, ForeignFile, FutureVersion, TruncatedFile
 from cl_graft.grafts.hashing import hash_tensors, tensor_bytes
 from cl_graft.storage.checksums import BLANK, checksum, has_right_checksum
-from cl_graft.storage.disk_errors import writing
+from cl_graft.storage.disk_errors import explain_write_errors
 
 __all__ = [
     "VERSION",
@@ -34,10 +34,10 @@ __all__ = [
     "pack",
     "read_file",
     "replace_file",
+    "report_damage",
     "sync_folder",
     "to_json",
     "unpack",
-    "valid",
 ]
 
 VERSION = 3
@@ -166,7 +166,7 @@ def check_version_1(
 
 
 @contextmanager
-def valid(name: str) -> Iterator[None]:
+def report_damage(name: str) -> Iterator[None]:
     """Turn what unexpected content raises inside the block into `DamagedFile`.
 
     The errors of `cl_graft.errors` pass as they are.
@@ -198,7 +198,7 @@ def replace_file(path: Path, data: bytes, *, spare: int = 0) -> None:
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with writing(path, size=len(data), spare=spare):
+        with explain_write_errors(path, size=len(data), spare=spare):
             with temporary.open("xb") as file:
                 file.write(data)
                 file.flush()
@@ -254,7 +254,7 @@ def _header(
             raise DamagedFile(f"{name} is damaged: its header cannot be read") from None
         raise ForeignFile(f"{name} is not a file of cl_graft: expected a {format} file") from None
     check_json(head, format=format, name=name)
-    with valid(name):
+    with report_damage(name):
         ends = [int(end) for _, end in (row["data_offsets"] for row in _rows(header).values())]
     declared = 8 + length + max(ends, default=0)
     if size < declared:

@@ -12,7 +12,7 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout
-from cl_graft.storage.files import pack, read_file, replace_file, unpack, valid
+from cl_graft.storage.files import pack, read_file, replace_file, report_damage, unpack
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.storage.serialization import (
     base_record,
@@ -111,12 +111,12 @@ def unpack_graft(
 ) -> StoredGraft:
     """Read the bytes of a graft file; `known` as for `unpack`."""
     head, tensors = unpack(data, format=GRAFT_FORMAT, name=name, known=known)
-    with valid(name):
+    with report_damage(name):
         base = read_base(part(head, "base", dict))
         found = read_layout(part(head, "layout", dict))
     check_layout(found, layout, name=name)
     check_base(base, expect, name=name)
-    with valid(name):
+    with report_damage(name):
         region = read_region(part(head, "count", int), "graft", tensors, layout or found)
         graft = Graft(region, tensors["graft.values"])
         check_task_metadata(task=head["task"], metadata=head["facts"])

@@ -29,7 +29,7 @@ from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 
 from cl_graft.errors import InputError, InUse
 from cl_graft.runtime.escaping import for_terminal
-from cl_graft.storage.disk_errors import writing
+from cl_graft.storage.disk_errors import explain_write_errors
 from cl_graft.storage.files import is_partial, replace_file
 
 __all__ = ["LOCK", "OWNER", "only_writer"]
@@ -89,7 +89,7 @@ def only_writer(folder: Path | str) -> Iterator[None]:
     folder = Path(folder)
     made: list[Path] = []
     try:
-        with writing(folder / LOCK):
+        with explain_write_errors(folder / LOCK):
             made += _make(folder)
             place = os.getpid(), threading.get_ident(), folder.resolve()
             lock = None if place in _held else _acquire(folder)

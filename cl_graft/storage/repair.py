@@ -28,7 +28,7 @@ from cl_graft.storage.bank_index import (
     write_description,
 )
 from cl_graft.storage.entry_file import ENTRY_FORMAT, read_place, unpack_entry
-from cl_graft.storage.files import read_file, sync_folder, valid
+from cl_graft.storage.files import read_file, report_damage, sync_folder
 from cl_graft.storage.graft_file import GRAFT_FORMAT
 from cl_graft.storage.locks import only_writer
 
@@ -44,7 +44,7 @@ class Repaired:
         entries: How many entries the bank has now.
         deleted: Files that killed writers left, by their names in the folder.
         removed: Files that were moved to `removed/`, by their names before.
-        lost: Why an entry is no longer listed, a sentence each.
+        faults: Why an entry is no longer listed, a sentence each.
         rebuilt: Whether `bank.json` was written anew.
     """
 
@@ -52,7 +52,7 @@ class Repaired:
     entries: int
     deleted: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
-    lost: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
     rebuilt: bool = False
 
 
@@ -116,19 +116,21 @@ def _list_whole(
 ) -> Repaired:
     """Write `bank.json` with the entries that are whole, and move the files of others away."""
     whole: list[_Slot] = []
-    lost: list[str] = []
+    faults: list[str] = []
     expected = 0
     for slot in slots:
         gap = slot.position != expected
         if slot.entry is None:
-            lost.append(slot.fault)
-        elif bank.mode == "prefix" and (gap or lost):
-            lost.append(f"entry {slot.position} was trained on top of entries of which one is lost")
+            faults.append(slot.fault)
+        elif bank.mode == "prefix" and (gap or faults):
+            faults.append(
+                f"entry {slot.position} was trained on top of entries of which one is lost"
+            )
         else:
             whole.append(slot)
             expected = slot.position + 1
     entries = [slot.entry for slot in whole if slot.entry is not None]
-    with valid(str(folder)):
+    with report_damage(str(folder)):
         repaired = replace(bank, entries=()).extend(entries)
     needed = {name for slot in whole for name in list_files(slot.record)}
     removed = [name for name in old if name not in needed and (folder / name).is_file()]
@@ -138,14 +140,16 @@ def _list_whole(
         os.replace(folder / name, target)
         sync_folder(target.parent)
     write_entries(repaired, folder, kept=[slot.record for slot in whole])
-    return Repaired(folder, len(repaired), removed=tuple(removed), lost=tuple(lost), rebuilt=True)
+    return Repaired(
+        folder, len(repaired), removed=tuple(removed), faults=tuple(faults), rebuilt=True
+    )
 
 
 def _listed(records: Iterable[Mapping[str, Any]], folder: Path, bank: GraftBank) -> Iterator[_Slot]:
     """Yield the entries that `bank.json` lists."""
     for position, record in enumerate(records):
         try:
-            with valid(str(folder / record["file"])):
+            with report_damage(str(folder / record["file"])):
                 entry = read_entry(record, folder, bank, position=position)
             yield _Slot(position, record, entry)
         except BankError as error:
@@ -184,7 +188,7 @@ def _slot(name: str, names: Sequence[str], folder: Path, bank: GraftBank) -> _Sl
         BankError: If one is missing, damaged or another bank's.
     """
     data = read_file(folder / name, format=ENTRY_FORMAT)
-    with valid(str(folder / name)):
+    with report_damage(str(folder / name)):
         place = read_place(data, name=str(folder / name))
         # Before version 3 the position and the name of the standalone graft stood in the name.
         position = int(name.partition("/")[2].partition("-")[0]) if place is None else place[0]

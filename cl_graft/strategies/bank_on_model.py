@@ -17,7 +17,7 @@ from torch import nn
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.base_check import identify
-from cl_graft.grafts.graft import Graft, named
+from cl_graft.grafts.graft import Graft, find_parameters
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.inference.task_switch import Switch
@@ -165,7 +165,9 @@ def _in_layout(model: nn.Module, bank: GraftBank, layout: Layout, base: BaseIden
     hashed = []
     for position, entry in enumerate(entries):
         with switch.carrying(position):
-            hashed.append(replace(entry, weights_sha256=hash_tensors(named(model, layout))))
+            hashed.append(
+                replace(entry, weights_sha256=hash_tensors(find_parameters(model, layout)))
+            )
     switch.bank = replace(switch.bank, entries=tuple(hashed))
     return switch
 
@@ -179,7 +181,7 @@ def _on(entry: Entry, layout: Layout) -> Entry:
     return replace(
         entry,
         owned=graft(entry.owned),
-        lost=Region(layout, entry.lost.index),
+        owned_before=Region(layout, entry.owned_before.index),
         standalone=graft(entry.standalone) if entry.standalone is not None else None,
     )
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from cl_graft.errors import WrongArchitecture
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.models import TaskModel, graftable_parameters, head_of
-from cl_graft.runtime.tensor_names import modules_by_path, parameters_by_name, uncompiled
+from cl_graft.runtime.tensor_names import modules_by_path, parameters_by_name, unwrap_compiled
 from cl_graft.strategies.multi_head import MultiTaskText
 
 __all__ = [
@@ -78,7 +78,7 @@ class Head:
 
 def unwrap_model(model: nn.Module) -> nn.Module:
     """Return the module whose parameters a bank names: the `TaskModel` inside, or the model."""
-    model = uncompiled(model)
+    model = unwrap_compiled(model)
     return model.task_model if isinstance(model, MultiTaskText) else model
 
 

@@ -29,7 +29,7 @@ from cl_graft.localization.region_search import find_region
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
-from cl_graft.runtime.error_context import about_task
+from cl_graft.runtime.error_context import in_task
 from cl_graft.strategies.bank_on_model import extend_bank, open_bank
 from cl_graft.strategies.experience_entries import ExperienceEntries
 from cl_graft.strategies.experience_tasks import ExperienceTasks
@@ -170,7 +170,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         # Curves of phases that a checkpoint or the cache answers would have gaps: a run that goes
         # on must end with the curves of one that was never interrupted.
         measure = unmeasured if self._checkpoints is not None else reports.measure
-        with about_task(name):
+        with in_task(name):
             found = find_region(
                 task,
                 settings,
@@ -224,7 +224,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     def after_update(self, strategy: Any, **kwargs: Any) -> None:
         """Write the region's new values into the frozen weights, if the loss was finite."""
         if self._training is not None:
-            with about_task(self._name(self._training.label)):
+            with in_task(self._name(self._training.label)):
                 check_loss(strategy, phase="region training")
             self._training.write_()
 
@@ -232,7 +232,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """Look at dev where the settings ask for it."""
         if self._training is not None:
             self._home()
-            with about_task(self._name(self._training.label)):
+            with in_task(self._name(self._training.label)):
                 self._training.end_step(rows=len(strategy.mb_y))
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
@@ -243,7 +243,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._home()
         self._training = None
         metadata = self._metadata.get(training.label, TaskMetadata(self._name(training.label)))
-        with about_task(metadata.name):
+        with in_task(metadata.name):
             self.bank = training.commit(metadata)
         self._own.add(strategy.experience, label=training.label, position=len(self.bank) - 1)
         self.seconds[training.label] = training.seconds

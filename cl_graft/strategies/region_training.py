@@ -18,17 +18,17 @@ from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError, InputError
 from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch
-from cl_graft.grafts.graft import copy_, extract, gather, named, snapshot, write_
+from cl_graft.grafts.graft import copy_, extract, find_parameters, gather, snapshot, write_
 from cl_graft.grafts.hashing import environment, hash_tensors
-from cl_graft.grafts.model_state import keeping_modes, only_training
+from cl_graft.grafts.model_state import preserve_modes, train_only
 from cl_graft.grafts.region import Region
 from cl_graft.inference.task_switch import Switch
 from cl_graft.localization import find_localizer
 from cl_graft.localization.region_search import FoundRegion
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.metrics import fit_temperature
-from cl_graft.runtime.checkpoints import State, joined, part_of
-from cl_graft.runtime.seeding import derive, hold_generators
+from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
+from cl_graft.runtime.seeding import derive, save_generators
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.strategies.heads import HeldHeads, head_paths, head_state
@@ -111,8 +111,8 @@ class RegionTraining:
         copy_(task.head, found.dense.head)
         self._until_closed = ExitStack()
         # No open `with` block: one that is forgotten ends, and seeds, when memory is freed.
-        self._until_closed.callback(hold_generators())
-        self._until_closed.enter_context(only_training(strategy.model))
+        self._until_closed.callback(save_generators())
+        self._until_closed.enter_context(train_only(strategy.model))
         if not settings.dropout:
             self._until_closed.enter_context(dropout_off(strategy.model))
         self._live = self._until_closed.enter_context(RegionParameters(model, free))
@@ -151,7 +151,7 @@ class RegionTraining:
     def state(self) -> State:
         """Return what is held beside the values that the optimiser trains."""
         score, vector, head = self._best or (None, None, {})
-        tensors = joined(
+        tensors = join_tensors(
             best={"vector": vector} if vector is not None else {},
             head={str(place): tensor for place, tensor in enumerate(head.values())},
         )
@@ -163,8 +163,8 @@ class RegionTraining:
         self._steps = values["steps"]
         self.passes["region"] = Passes(**values["passes"])
         if values["score"] is not None:
-            vector = part_of(tensors, "best")["vector"].to(self._live.vector.device)
-            kept = part_of(tensors, "head")
+            vector = select_tensors(tensors, "best")["vector"].to(self._live.vector.device)
+            kept = select_tensors(tensors, "head")
             head = {
                 name: kept[str(place)].to(parameter.device)
                 for place, (name, parameter) in enumerate(self._task.head.items())
@@ -225,12 +225,12 @@ class RegionTraining:
             task=metadata.name,
             label=self.label,
             owned=owned,
-            lost=found.region - owned.region,
+            owned_before=found.region - owned.region,
             head=head_state(self._unwrapped, self.label),
             standalone=gather(found.dense.tuned, found.region)
             if self._settings.keep_standalone and found.dense.tuned
             else None,
-            weights_sha256=hash_tensors(named(self._unwrapped, layout)),
+            weights_sha256=hash_tensors(find_parameters(self._unwrapped, layout)),
             recorded_batch=self._recorded_batch(),
             metadata={
                 **metadata.metadata,
@@ -282,7 +282,7 @@ class RegionTraining:
         )
 
     def _remember(self) -> None:
-        with keeping_modes(self._model):
+        with preserve_modes(self._model):
             self._model.eval()
             score = self._task.dev_score()
         self._measure("region", "DevScore", self._steps, score)

@@ -19,7 +19,7 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import GraftBank
-from cl_graft.grafts.model_state import keeping_modes
+from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.inference.routing_by_features import ClassStatistics
 from cl_graft.models import TaskModel
 from cl_graft.strategies.heads import unwrap_model
@@ -164,7 +164,7 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
         order, size = rows.sort_by_length(range(len(rows))), strategy.eval_mb_size
         batches = [rows.batch(order[first : first + size]) for first in range(0, len(order), size)]
         strategy.carry(None)
-        with keeping_modes(strategy.model), torch.no_grad():
+        with preserve_modes(strategy.model), torch.no_grad():
             strategy.model.eval()
             features = [
                 self._features(strategy, inputs.to(strategy.device)) for inputs, _ in batches

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.runtime.cache import Cache, cache_key
-from cl_graft.runtime.checkpoints import NOWHERE, Checkpoints
+from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoints
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.fine_tuning import FineTuning
@@ -117,7 +117,7 @@ def fine_tune_task(
                     anchor={name: before[name] for name in task.parameters},
                     on_step=after_step,
                     on_evaluation=partial(measure, "dense", "DevScore"),
-                    checkpoint=checkpoints.at(own) if checkpoints else NOWHERE,
+                    checkpoint=checkpoints.at(own) if checkpoints else NO_CHECKPOINT,
                 )
         finally:
             copy_(trained, before)

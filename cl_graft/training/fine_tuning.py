@@ -23,16 +23,16 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 
 from cl_graft.errors import DivergedError, NotFinite
 from cl_graft.grafts.graft import copy_, snapshot
-from cl_graft.grafts.model_state import only_training
+from cl_graft.grafts.model_state import train_only
 from cl_graft.grafts.region import Parameters
 from cl_graft.runtime.checkpoints import (
-    NOWHERE,
+    NO_CHECKPOINT,
     Checkpoint,
     State,
-    joined,
+    join_tensors,
     load_optimizer_,
     optimizer_state,
-    part_of,
+    select_tensors,
 )
 from cl_graft.runtime.seeding import seeded
 from cl_graft.runtime.settings import settings_class
@@ -154,7 +154,7 @@ def fine_tune(
     dev_score: Callable[[], float] | None = None,
     on_step: Callable[[int, float], None] | None = None,
     on_evaluation: Callable[[int, float], None] | None = None,
-    checkpoint: Checkpoint = NOWHERE,
+    checkpoint: Checkpoint = NO_CHECKPOINT,
     through: Iterable[nn.Parameter] = (),
     linear_decay: bool | None = None,
     phase: str = "dense fine-tuning",
@@ -201,7 +201,7 @@ def fine_tune(
         best, losses = _resume_(left, parameters, optimizer, walked, scale)
     with ExitStack() as after:
         after.callback(model.eval)
-        after.enter_context(only_training(model, [*parameters.values(), *through]))
+        after.enter_context(train_only(model, [*parameters.values(), *through]))
         for step in range(len(losses), settings.steps):
             model.train()
             freeze_statistics(model)
@@ -303,7 +303,7 @@ def _state(
 ) -> State:
     """Return all that the next step of a run depends on, and what it has found so far."""
     moments, rates = optimizer_state(optimizer)
-    tensors = joined(
+    tensors = join_tensors(
         now={name: parameter.detach() for name, parameter in parameters.items()},
         optimizer=moments,
         walked=walked.total if walked is not None else {},
@@ -328,17 +328,17 @@ def _resume_(
 ) -> tuple[FineTuned | None, list[float]]:
     """Put a run into the state that `_state` returned; return the best point and the losses."""
     tensors, values = state
-    copy_(parameters, part_of(tensors, "now"))
-    load_optimizer_(optimizer, part_of(tensors, "optimizer"), values["optimizer"])
+    copy_(parameters, select_tensors(tensors, "now"))
+    load_optimizer_(optimizer, select_tensors(tensors, "optimizer"), values["optimizer"])
     if walked is not None:
-        copy_(walked.total, part_of(tensors, "walked"))
+        copy_(walked.total, select_tensors(tensors, "walked"))
     if scale is not None:
         scale.load_state_(values["scale"])
     if values["best"] is None:
         return None, list(values["losses"])
     device = next(iter(parameters.values())).device
     tuned, path = (
-        {name: tensor.to(device) for name, tensor in part_of(tensors, group).items()}
+        {name: tensor.to(device) for name, tensor in select_tensors(tensors, group).items()}
         for group in ("best", "path")
     )
     return FineTuned(tuned, **values["best"], path=path), list(values["losses"])

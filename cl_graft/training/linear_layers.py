@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from cl_graft.runtime.forward_override import own_class
+from cl_graft.runtime.forward_override import original_class
 
 __all__ = ["is_conv1d", "is_linear"]
 
@@ -14,10 +14,10 @@ def is_linear(module: nn.Module) -> bool:
 
     A subclass may compute otherwise, or, as in `nn.MultiheadAttention`, never be called.
     """
-    return own_class(module) is nn.Linear or is_conv1d(module)
+    return original_class(module) is nn.Linear or is_conv1d(module)
 
 
 def is_conv1d(module: nn.Module) -> bool:
     """Tell whether a module is the Conv1D of GPT-2, whose weight is stored as (in, out)."""
-    kind = own_class(module)
+    kind = original_class(module)
     return kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.grafts.graft import copy_
-from cl_graft.grafts.model_state import keeping
+from cl_graft.grafts.model_state import preserve_parameters
 from cl_graft.grafts.region import Parameters
 from cl_graft.runtime.seeding import generator
 
@@ -50,7 +50,7 @@ def mixed_training(
         raise ValueError(f"p must be in [0, 1), got {p}")
     own = {name: parameters[name] for name in base}
     kept = {name: _drawn(value, 1 - p, seed, step, name) for name, value in base.items()}
-    with keeping(own) as before:
+    with preserve_parameters(own) as before:
         for name, value in base.items():
             moved = (before[name] - value) * kept[name] / (1 - p)
             copy_(own, {name: value + moved})
@@ -74,7 +74,7 @@ def mixed_evaluation(
     if not 0 <= p <= 1:
         raise ValueError(f"p must be in [0, 1], got {p}")
     own = {name: parameters[name] for name in base}
-    with keeping(own) as before:
+    with preserve_parameters(own) as before:
         for name, value in base.items():
             fallen = _drawn(value, p, seed, 0, name)
             copy_(own, {name: torch.where(fallen, value, before[name])})

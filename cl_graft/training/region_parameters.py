@@ -22,10 +22,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cl_graft.grafts.graft import Graft, extract, named
+from cl_graft.grafts.graft import Graft, extract, find_parameters
 from cl_graft.grafts.model_state import without_nested_tensors
 from cl_graft.grafts.region import Region
-from cl_graft.runtime.forward_override import has_other_forward, other_forward
+from cl_graft.runtime.forward_override import has_forward_override, override_forward
 from cl_graft.training.coordinate_gradient import Coordinates, region_linear
 from cl_graft.training.linear_layers import is_conv1d, is_linear
 
@@ -78,7 +78,7 @@ class RegionParameters:
             )
         self.region = region
         self._model = model
-        self._parameters = named(model, region.layout)
+        self._parameters = find_parameters(model, region.layout)
         start = extract(model, region).values
         device = next((p.device for p in self._parameters.values()), start.device)
         wide = torch.promote_types(start.dtype, torch.float32)
@@ -119,12 +119,12 @@ class RegionParameters:
             rows, columns = weight.shape
             where = Coordinates.of(inside, (rows, columns), transposed=is_conv1d(layers[0]))
             for layer in layers:
-                if has_other_forward(layer):
+                if has_forward_override(layer):
                     raise RuntimeError(
                         "a region of this model is open already, or a mixed batch is being "
                         "answered: its gradient would be lost; close that first"
                     )
-                undo.enter_context(other_forward(layer, _region_forward(handle, where)))
+                undo.enter_context(override_forward(layer, _region_forward(handle, where)))
 
     def _gatherer(self, inside: Tensor, place: slice) -> Callable[[Tensor], None]:
         def gather(parameter: Tensor) -> None:
@@ -252,7 +252,7 @@ def _linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
 
 
 def _region_forward(handle: Tensor, where: Coordinates) -> Callable[..., Tensor]:
-    """Return the forward of a linear layer whose weight learns at `where`, for `other_forward`."""
+    """Return the forward of a linear layer whose weight learns at `where`, for `override_forward`."""
 
     def compute(layer: Any, x: Tensor) -> Tensor:
         if torch.is_autocast_enabled(x.device.type):

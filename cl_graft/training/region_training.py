@@ -13,7 +13,7 @@ from dataclasses import replace
 from torch import Tensor
 
 from cl_graft.grafts.graft import Graft, extract, write_
-from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Parameters, Region
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import derive
@@ -57,7 +57,7 @@ def train_region(
     with ExitStack() as until_done:
         until_done.enter_context(in_phase("region training"))
         until_done.callback(write_, task.model, base)
-        until_done.enter_context(holding(task.head, head))
+        until_done.enter_context(replace_parameters(task.head, head))
         live = until_done.enter_context(RegionParameters(task.model, region))
         found = task.fine_tune(
             {_VECTOR: live.vector, **task.head},

@@ -48,7 +48,7 @@ def test_a_new_task_takes_coordinates_that_nobody_owns(bank):
 def test_what_is_not_said_is_as_in_the_banks_own_run(bank):
     added = add_task(bank, "paraphrase")
     entry = load_bank(bank).entries[added.position]
-    assert entry.claimed.density == pytest.approx(0.01, abs=1e-4)
+    assert entry.region.density == pytest.approx(0.01, abs=1e-4)
     assert entry.metadata["shots"] == 8
     assert entry.metadata["max_length"] == 24
     assert added.test_rows == 20

@@ -48,8 +48,8 @@ def test_shares_are_those_of_the_regions(tmp_path):
     found = capacity(planted(tmp_path))
     bank = load_bank(tmp_path)
     for task, entry in zip(found.tasks, bank.entries, strict=True):
-        before = bank.claimed(upto=task.position)
-        assert (task.claimed, task.owned) == (SIZE, len(entry.claimed - before))
+        before = bank.covered(upto=task.position)
+        assert (task.claimed, task.owned) == (SIZE, len(entry.region - before))
         assert task.lost == pytest.approx(1 - task.owned / SIZE)
         assert task.overlap == pytest.approx(task.lost)
     assert found.owned == sum(task.owned for task in found.tasks)
@@ -64,7 +64,7 @@ def test_the_task_that_drops_is_predicted_from_overlaps_and_from_the_tasks_that_
     lost = [task.lost for task in found.tasks]
     assert told.threshold is not None
     assert max(x for x in lost if x <= 0.4) < told.threshold < min(x for x in lost if x > 0.4)
-    counts = claim_counts([entry.claimed for entry in load_bank(tmp_path).entries])
+    counts = claim_counts([entry.region for entry in load_bank(tmp_path).entries])
     assert told.drops_at == task_that_loses(told.threshold, counts, 8)
     assert next(task.position + 1 for task in found.tasks if task.dropped) == told.drops_at
     assert "own dense run" in told.basis

@@ -23,8 +23,8 @@ def test_counts_are_those_of_the_bank(run):
     assert found.owned == sum(entry.owned for entry in found.entries) == len(bank.owned())
     for entry, facts in zip(bank.entries, found.entries, strict=True):
         assert (facts.task, facts.label) == (entry.task, entry.label)
-        assert (facts.claimed, facts.owned) == (len(entry.claimed), len(entry.owned))
-        assert facts.density == entry.claimed.density
+        assert (facts.claimed, facts.owned) == (len(entry.region), len(entry.owned))
+        assert facts.density == entry.region.density
         assert facts.label_names == tuple(entry.metadata["label_names"])  # type: ignore[arg-type]
 
 

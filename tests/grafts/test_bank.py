@@ -24,9 +24,9 @@ def test_every_coordinate_has_one_owner_the_first_task_that_claimed_it(
     for _ in range(data.draw(st.integers(0, 4))):
         bank = grow(bank, data.draw(regions(LAYOUT)))
     assert sum(len(entry.owned) for entry in bank.entries) == len(bank.owned())
-    assert bank.owned() == bank.claimed()
+    assert bank.owned() == bank.covered()
     for position, entry in enumerate(bank.entries):
-        assert entry.owned.region == entry.claimed - bank.claimed(upto=position)
+        assert entry.owned.region == entry.region - bank.covered(upto=position)
 
 
 @quick
@@ -115,10 +115,10 @@ def test_an_entry_of_another_model_is_refused() -> None:
 def test_what_an_entry_owns_and_what_it_lost_lie_apart_and_make_up_what_it_claims() -> None:
     owned = Graft(Region.of(LAYOUT, [1, 2]), torch.zeros(2))
     entry = Entry("x", 1, owned, Region.of(LAYOUT, [0, 3]))
-    assert entry.claimed == Region.of(LAYOUT, range(4))
-    assert (entry.size, entry.density) == (4, entry.claimed.density)
-    assert entry.share_lost == 0.5
-    with pytest.raises(ValueError, match="'x' owns 1 coordinates that it has lost"):
+    assert entry.region == Region.of(LAYOUT, range(4))
+    assert (entry.size, entry.density) == (4, entry.region.density)
+    assert entry.share_owned_before == 0.5
+    with pytest.raises(ValueError, match="'x' owns 1 coordinates that earlier tasks own"):
         Entry("x", 1, owned, Region.of(LAYOUT, [0, 1]))
 
 

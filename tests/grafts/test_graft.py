@@ -11,7 +11,16 @@ from hypothesis import strategies as st
 from region_strategies import FRAGILE, TwoLayers, bits, model_bits, quick, regions, use_bits_
 from torch import nn
 
-from cl_graft.grafts.graft import Graft, extract, grafted, load_, merge, named, snapshot, write_
+from cl_graft.grafts.graft import (
+    Graft,
+    extract,
+    find_parameters,
+    grafted,
+    load_,
+    merge,
+    snapshot,
+    write_,
+)
 from cl_graft.grafts.region import Layout, Region
 
 DTYPES = list(FRAGILE)
@@ -130,9 +139,9 @@ def test_a_graft_needs_one_value_a_coordinate() -> None:
 
 def test_a_model_with_other_parameters_is_refused() -> None:
     with pytest.raises(ValueError, match="no parameter 'gone'"):
-        named(TwoLayers(), Layout(("gone",), ((3,),)))
+        find_parameters(TwoLayers(), Layout(("gone",), ((3,),)))
     with pytest.raises(ValueError, match=r"first\.bias must have shape \(7,\), got \(6,\)"):
-        named(TwoLayers(), Layout(("first.bias",), ((7,),)))
+        find_parameters(TwoLayers(), Layout(("first.bias",), ((7,),)))
 
 
 def test_parameters_that_are_not_contiguous_are_refused() -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import nn
 from two_layer_banks import LAYOUT
 
-from cl_graft.grafts.graft import named
+from cl_graft.grafts.graft import find_parameters
 from cl_graft.grafts.region import Layout
 from cl_graft.inference.flat_parameters import flat_buffer, flatten_, unflatten_
 
@@ -63,7 +63,7 @@ def test_what_moves_a_parameter_ends_the_flatness(change: str) -> None:
         model.bfloat16()
     else:
         model.load_state_dict(TwoLayers().state_dict(), assign=True)
-    assert flat_buffer(named(model, LAYOUT)) is None
+    assert flat_buffer(find_parameters(model, LAYOUT)) is None
 
 
 def test_safetensors_saves_and_loads_a_flat_model(tmp_path) -> None:
@@ -74,7 +74,7 @@ def test_safetensors_saves_and_loads_a_flat_model(tmp_path) -> None:
     flatten_(loaded, LAYOUT)
     loaded.load_state_dict(load_file(tmp_path / "model.safetensors"))
     assert _same(loaded, TwoLayers())
-    assert flat_buffer(named(loaded, LAYOUT)) is not None
+    assert flat_buffer(find_parameters(loaded, LAYOUT)) is not None
 
 
 def test_a_model_that_is_flat_no_more_is_saved_in_every_way(tmp_path) -> None:
@@ -83,7 +83,7 @@ def test_a_model_that_is_flat_no_more_is_saved_in_every_way(tmp_path) -> None:
     with pytest.raises(RuntimeError, match="None is covering the entire storage"):
         save_model(model, str(tmp_path / "model.safetensors"))
     unflatten_(model, LAYOUT)
-    assert flat_buffer(named(model, LAYOUT)) is None
+    assert flat_buffer(find_parameters(model, LAYOUT)) is None
     save_model(model, str(tmp_path / "model.safetensors"))
     loaded = TwoLayers(seed=1)
     load_model(loaded, str(tmp_path / "model.safetensors"))

@@ -18,7 +18,7 @@ from two_layer_banks import LAYOUT, empty_bank, grow, stream
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, Mode
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.inference.mixed_batches import How, mixed
+from cl_graft.inference.mixed_batches import MatrixMethod, mixed_batch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.models import graftable_parameters, load_model
 
@@ -58,8 +58,8 @@ def test_rows_of_different_tasks_are_answered_as_by_switching(data: st.DataObjec
     before, position = model_bits(model), switch.position
     rows = torch.randn(len(positions), 4, generator=torch.Generator().manual_seed(0))
     expected = _switching(switch, rows, positions)
-    how: How = data.draw(st.sampled_from(["fastest", "add", "in_turn"]))
-    with mixed(switch, positions, how=how) as serving, torch.no_grad():
+    method: MatrixMethod = data.draw(st.sampled_from(["fastest", "add", "by_task"]))
+    with mixed_batch(switch, positions, method=method) as serving, torch.no_grad():
         answers = serving(rows)
     torch.testing.assert_close(answers, expected, rtol=1e-4, atol=1e-4)
     assert switch.position == position
@@ -84,11 +84,15 @@ def _real_bank(model: nn.Module, mode: Mode, dtype: torch.dtype) -> GraftBank:
 
 
 @MODES
-@pytest.mark.parametrize("how", ["add", "in_turn"])
+@pytest.mark.parametrize("method", ["add", "by_task"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("family", ["tiny_bert", "tiny_roberta", "tiny_gpt2"])
 def test_transformers_answer_mixed_batches_as_by_switching(
-    family: str, dtype: torch.dtype, mode: Mode, how: How, request: pytest.FixtureRequest
+    family: str,
+    dtype: torch.dtype,
+    mode: Mode,
+    method: MatrixMethod,
+    request: pytest.FixtureRequest,
 ) -> None:
     from transformers import AutoModel
 
@@ -99,7 +103,7 @@ def test_transformers_answer_mixed_batches_as_by_switching(
     ids = torch.randint(5, 90, (6, 7), generator=torch.Generator().manual_seed(1))
     mask = torch.ones_like(ids)
     mask[2, 4:] = 0
-    with mixed(switch, positions, how=how), torch.no_grad():
+    with mixed_batch(switch, positions, method=method), torch.no_grad():
         answers = model(input_ids=ids, attention_mask=mask).last_hidden_state
     assert _unchanged(model, before)
     with torch.no_grad():
@@ -112,17 +116,17 @@ def test_transformers_answer_mixed_batches_as_by_switching(
             assert not torch.allclose(answers[~mine], expected[~mine], rtol=0.1, atol=0.1)
 
 
-@pytest.mark.parametrize("how", ["add", "in_turn", "fastest"])
+@pytest.mark.parametrize("method", ["add", "by_task", "fastest"])
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_mixed_batches_are_answered_in_the_precision_of_the_model(
-    tiny_bert: Path, precision: str, how: How
+    tiny_bert: Path, precision: str, method: MatrixMethod
 ) -> None:
     model = load_model(str(tiny_bert), precision=precision).model
     switch = Switch(model, _real_bank(model, "prefix", torch.float32))
     ids = torch.randint(5, 90, (4, 7), generator=torch.Generator().manual_seed(1))
     positions = [2, 0, 0, 2]
     with torch.no_grad():
-        with mixed(switch, positions, how=how):
+        with mixed_batch(switch, positions, method=method):
             answers = model.features(ids, torch.ones_like(ids))
         for position in (0, 2):
             with switch.carrying(position):
@@ -132,14 +136,14 @@ def test_mixed_batches_are_answered_in_the_precision_of_the_model(
             assert not torch.allclose(answers[~mine], expected[~mine], rtol=0.1, atol=0.1)
 
 
-@pytest.mark.parametrize("how", ["add", "in_turn"])
-def test_a_cache_of_cast_weights_is_no_harm(how: How) -> None:
+@pytest.mark.parametrize("method", ["add", "by_task"])
+def test_a_cache_of_cast_weights_is_no_harm(method: MatrixMethod) -> None:
     model = TwoLayers().eval()
     switch = Switch(model, stream("prefix"))
     rows = torch.randn(4, 4)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, cache_enabled=True):
         model(rows)
-        with mixed(switch, [0, 3, 0, 3], how=how):
+        with mixed_batch(switch, [0, 3, 0, 3], method=method):
             answers = model(rows)
         for position, mine in ((0, [0, 2]), (3, [1, 3])):
             with switch.carrying(position):
@@ -152,7 +156,7 @@ def test_an_exception_in_the_block_leaves_the_model_as_it_was() -> None:
     switch = Switch(model, stream("prefix"))
     switch.to(2)
     before = model_bits(model)
-    with suppress(KeyError), mixed(switch, [0, 3]):
+    with suppress(KeyError), mixed_batch(switch, [0, 3]):
         raise KeyError("stop")
     assert switch.position == 2
     assert _unchanged(model, before)
@@ -174,7 +178,7 @@ def test_an_exception_in_the_middle_of_a_layer_leaves_the_model_as_it_was(mode: 
     model.second.forward = fail
     switch = Switch(model, stream(mode))
     before = model_bits(model)
-    with suppress(KeyError), mixed(switch, [0, 1, 3]), torch.no_grad():
+    with suppress(KeyError), mixed_batch(switch, [0, 1, 3]), torch.no_grad():
         model(torch.randn(3, 4))
     assert calls == [1, 1]
     assert switch.position is None
@@ -211,7 +215,7 @@ def test_blocks_of_which_some_answer_row_by_row_are_a_stack_of_blocks() -> None:
     for task in range(2):
         graft = Graft(Region.of(layout, [task]), torch.tensor([2.0]))
         bank = bank.append(Entry(f"t{task}", task, graft, Region.empty(layout)))
-    with mixed(Switch(model, bank), [0, 1]) as serving, torch.no_grad():
+    with mixed_batch(Switch(model, bank), [0, 1]) as serving, torch.no_grad():
         serving(torch.ones(2, 4))
         assert type(model.blocks[0]) is not type(model.blocks[1])
         assert list(graftable_parameters(model)) == list(before)
@@ -223,7 +227,7 @@ def test_a_copy_made_in_the_block_is_a_plain_model_that_answers_by_itself(mode: 
     model = TwoLayers().eval()
     switch = Switch(model, stream(mode))
     rows = torch.randn(3, 4)
-    with mixed(switch, [0, 1, 3]) as serving, torch.no_grad():
+    with mixed_batch(switch, [0, 1, 3]) as serving, torch.no_grad():
         for made in (copy.deepcopy(serving), pickle.loads(pickle.dumps(serving))):
             assert [type(m) for m in made.modules()] == [type(m) for m in TwoLayers().modules()]
             for parameter in made.parameters():
@@ -239,7 +243,7 @@ def test_an_added_task_is_answered_and_a_dropped_one_refused(mode: Mode) -> None
     model = TwoLayers().eval()
     switch = Switch(model, first)
     rows = torch.randn(4, 4)
-    with mixed(switch, [0, 1, 2, 2]), torch.no_grad():
+    with mixed_batch(switch, [0, 1, 2, 2]), torch.no_grad():
         early = model(rows)
     switch.to(1)
     switch.add(whole)
@@ -247,11 +251,11 @@ def test_an_added_task_is_answered_and_a_dropped_one_refused(mode: Mode) -> None
     switch.to(None)
     expected = _switching(Switch(model, whole), rows, [0, 3, 2, 3])
     switch.drop(1)
-    with mixed(switch, [0, 3, 2, 3]), torch.no_grad():
+    with mixed_batch(switch, [0, 3, 2, 3]), torch.no_grad():
         late = model(rows)
     torch.testing.assert_close(late, expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(late[[0, 2]], early[[0, 2]], rtol=1e-4, atol=1e-4)
-    for refused in (lambda: switch.to(1), lambda: mixed(switch, [0, 1]).__enter__()):
+    for refused in (lambda: switch.to(1), lambda: mixed_batch(switch, [0, 1]).__enter__()):
         with pytest.raises(ValueError, match="entry 1 was dropped"):
             refused()
 
@@ -262,11 +266,11 @@ def test_a_flat_switch_adds_and_drops_as_well(mode: Mode) -> None:
     model = TwoLayers().eval()
     switch = Switch(model, GraftBank(LAYOUT, whole.base, mode, whole.entries[:2]), flat=True)
     rows = torch.randn(3, 4)
-    with mixed(switch, [0, 1, 1]), torch.no_grad():
+    with mixed_batch(switch, [0, 1, 1]), torch.no_grad():
         model(rows)
     switch.add(whole)
     switch.drop(0)
-    with mixed(switch, [1, 3, 2]), torch.no_grad():
+    with mixed_batch(switch, [1, 3, 2]), torch.no_grad():
         answers = model(rows)
     expected = _switching(Switch(TwoLayers().eval(), whole), rows, [1, 3, 2])
     torch.testing.assert_close(answers, expected, rtol=1e-4, atol=1e-4)
@@ -294,18 +298,18 @@ def test_the_carried_entry_is_not_dropped() -> None:
 
 def test_the_switch_is_not_moved_while_a_mixed_batch_is_answered() -> None:
     switch = Switch(TwoLayers().eval(), stream("prefix"))
-    with mixed(switch, [0, 1]) as model, torch.no_grad():
+    with mixed_batch(switch, [0, 1]) as model, torch.no_grad():
         with pytest.raises(RuntimeError, match="answering a mixed batch"):
             switch.to(3)
         with pytest.raises(RuntimeError, match="answering a mixed batch"):
-            mixed(switch, [0, 2]).__enter__()
+            mixed_batch(switch, [0, 2]).__enter__()
         model(torch.randn(2, 4))
     switch.to(3)
 
 
 def test_a_batch_in_prefix_mode_is_answered_from_its_middle_row_on() -> None:
     switch = Switch(TwoLayers().eval(), stream("prefix"))
-    with mixed(switch, [0, 3, None, 2, 2]) as model, torch.no_grad():
+    with mixed_batch(switch, [0, 3, None, 2, 2]) as model, torch.no_grad():
         model(torch.randn(5, 4))
         assert switch.position == 2
 
@@ -360,7 +364,7 @@ def test_shared_parameters_are_refused() -> None:
     switch = Switch(Shared().eval(), _any_bank(Shared()))
     with (
         pytest.raises(RuntimeError, match="weight of 'first' is a parameter of 'second' too"),
-        mixed(switch, [0, 1]),
+        mixed_batch(switch, [0, 1]),
     ):
         pass
     assert switch.position is None
@@ -371,7 +375,7 @@ def test_a_model_that_does_not_call_a_layer_is_refused() -> None:
     switch = Switch(model, _any_bank(model))
     with (
         pytest.raises(RuntimeError, match=r"1 of the 2 modules.*'second' first"),
-        mixed(switch, [0, 1]),
+        mixed_batch(switch, [0, 1]),
     ):
         model(torch.randn(2, 4))
 
@@ -382,7 +386,7 @@ def test_a_layer_that_does_not_see_the_batch_row_by_row_is_refused() -> None:
     before = model_bits(model)
     with (
         pytest.raises(ValueError, match=r"'first' \(Linear\), which is called with .*\(4, 4\)"),
-        mixed(switch, [0, 1]),
+        mixed_batch(switch, [0, 1]),
     ):
         model(torch.randn(2, 4))
     assert _unchanged(model, before)
@@ -392,21 +396,21 @@ def test_attention_that_reads_its_projections_itself_is_refused() -> None:
     attention = nn.MultiheadAttention(4, 2, batch_first=True).eval()
     switch = Switch(attention, _any_bank(attention))
     x = torch.randn(2, 3, 4)
-    with pytest.raises(ValueError, match="MultiheadAttention"), mixed(switch, [0, 1]):
+    with pytest.raises(ValueError, match="MultiheadAttention"), mixed_batch(switch, [0, 1]):
         attention(x, x, x)
 
 
 def test_a_model_in_training_mode_and_an_empty_batch_are_refused() -> None:
     switch = Switch(TwoLayers(), stream("prefix"))
     with pytest.raises(ValueError, match="the model is in training mode"):
-        mixed(switch, [0, 1]).__enter__()
+        mixed_batch(switch, [0, 1]).__enter__()
     with pytest.raises(ValueError, match="at least one row"):
-        mixed(switch, []).__enter__()
+        mixed_batch(switch, []).__enter__()
 
 
 def test_gradients_through_a_mixed_batch_are_refused_by_autograd() -> None:
     model = TwoLayers().eval()
-    with mixed(Switch(model, stream("prefix")), [0, 1], how="in_turn"):
+    with mixed_batch(Switch(model, stream("prefix")), [0, 1], method="by_task"):
         loss = model(torch.randn(2, 4)).sum()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()

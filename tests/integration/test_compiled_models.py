@@ -13,7 +13,7 @@ from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.graft import Graft, extract
 from cl_graft.grafts.hashing import model_fingerprint
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.inference.mixed_batches import mixed
+from cl_graft.inference.mixed_batches import mixed_batch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.integrations.skill import localize_skill
 from cl_graft.models import graftable_parameters
@@ -106,11 +106,11 @@ def test_mixed_batches_and_switches_work_on_a_compiled_model(compiled, flat):
         graft = Graft(region, torch.full((len(region),), 0.5 + task))
         bank = bank.append(Entry(f"t{task}", task, graft, Region.empty(layout)))
     rows = torch.randn(3, 12, generator=torch.Generator().manual_seed(0))
-    with torch.no_grad(), mixed(Switch(plain, bank), [0, 1, 1]) as serving:
+    with torch.no_grad(), mixed_batch(Switch(plain, bank), [0, 1, 1]) as serving:
         expected = serving(rows)
     switch = Switch(other, bank, flat=flat)
     for _ in range(2):
-        with torch.no_grad(), mixed(switch, [0, 1, 1]) as serving:
+        with torch.no_grad(), mixed_batch(switch, [0, 1, 1]) as serving:
             torch.testing.assert_close(serving(rows), expected)
 
 

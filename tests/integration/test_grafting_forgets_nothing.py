@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny_streams import TASKS, bits, learner, quick, text_learner, vector_stream
 
-from cl_graft.grafts.graft import named
+from cl_graft.grafts.graft import find_parameters
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import backward_transfer, forgetting
 
@@ -35,7 +35,7 @@ def test_every_answer_has_the_weights_that_were_recorded_with_its_entry(learned)
     layout = learned.plugin.bank.layout
     for position, entry in enumerate(learned.plugin.bank.entries):
         learned.plugin.carry(learned.model, position)
-        assert hash_tensors(named(learned.unwrapped, layout)) == entry.weights_sha256
+        assert hash_tensors(find_parameters(learned.unwrapped, layout)) == entry.weights_sha256
 
 
 def test_without_its_bank_the_model_is_its_base_again(learned, tiny_bert):

@@ -8,7 +8,7 @@ from tiny_streams import base_tensors, text_learner, vector_stream
 from tiny_streams import learner as vector_learner
 from torch import nn
 
-from cl_graft.grafts.graft import named
+from cl_graft.grafts.graft import find_parameters
 
 
 class Watch(SupervisedPlugin):
@@ -162,7 +162,7 @@ def test_a_frozen_model_stays_frozen():
     model[0].bias.requires_grad_(False)
     run = vector_learner(model, vector_stream(labels=[0, 1, 2])).learn()
     assert [p.requires_grad for p in model.parameters()] == [True, False, True, True]
-    assert all(p.grad is None for p in named(model, run.plugin.bank.layout).values())
+    assert all(p.grad is None for p in find_parameters(model, run.plugin.bank.layout).values())
 
 
 def test_a_schedule_moves_the_rate_of_the_region(tiny_bert):

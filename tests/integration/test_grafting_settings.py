@@ -88,7 +88,7 @@ def test_refill_keeps_late_tasks_at_their_whole_budget():
             settings=quick(density=0.3, avoid_owned=avoid_owned),
         )
         run.strategy.train(run.train_stream)
-        regions[avoid_owned] = [(len(e.claimed), len(e.owned)) for e in run.plugin.bank.entries]
+        regions[avoid_owned] = [(len(e.region), len(e.owned)) for e in run.plugin.bank.entries]
     k = round(0.3 * run.plugin.bank.layout.total)
     assert regions[True] == [(k, k)] * 3
     assert [claimed for claimed, _ in regions[False]] == [k] * 3
@@ -137,7 +137,7 @@ def test_a_standalone_graft_covers_the_whole_claimed_region(keep):
     run.strategy.train(run.train_stream)
     for entry in run.plugin.bank.entries:
         if keep:
-            assert entry.standalone.region == entry.claimed
+            assert entry.standalone.region == entry.region
         else:
             assert entry.standalone is None
 
@@ -153,7 +153,7 @@ def test_auto_density_takes_the_smallest_budget_that_keeps_the_wanted_share(shar
     entry = run.plugin.bank.entries[0]
     metadata = entry.metadata
     if chosen is not None:
-        assert len(entry.claimed) == round(chosen * run.plugin.bank.layout.total)
+        assert len(entry.region) == round(chosen * run.plugin.bank.layout.total)
     assert metadata["graft_dev"] >= share * metadata["dense_dev"]
 
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from cl_graft import load_bank, save_bank
 from cl_graft.errors import WrongArchitecture
-from cl_graft.grafts.graft import named
+from cl_graft.grafts.graft import find_parameters
 from cl_graft.grafts.hashing import hash_tensors
 
 DIFFERENT = [(0, 1), (2, 3), (4, 5)]
@@ -109,7 +109,7 @@ def test_new_parameters_in_the_middle_of_a_model_are_trained_and_kept(mode, tmp_
     assert "more.weight" in touched
     for position, entry in enumerate(bank.entries):
         run.plugin.carry(run.model, position)
-        assert hash_tensors(named(run.model, bank.layout)) == entry.weights_sha256
+        assert hash_tensors(find_parameters(run.model, bank.layout)) == entry.weights_sha256
     save_bank(bank, tmp_path / "bank")
     opened = {"bank": load_bank(tmp_path / "bank")}
     again = learner(built(deep=True), benchmark, settings=settings, grafting=opened, train_epochs=4)

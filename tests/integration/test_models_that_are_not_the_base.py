@@ -17,7 +17,7 @@ from torch import nn
 from cl_graft import GraftBank, load_bank, save_bank
 from cl_graft.errors import WrongBase
 from cl_graft.grafts.bank import BaseIdentity
-from cl_graft.grafts.graft import named, write_
+from cl_graft.grafts.graft import find_parameters, write_
 from cl_graft.grafts.hashing import hash_tensors, model_sha256
 from cl_graft.inference.task_switch import Switch
 from cl_graft.strategies.heads import unwrap_model
@@ -350,9 +350,9 @@ def test_banks_of_old_formats_are_refused_on_a_model_that_does_not_give_their_we
     with pytest.raises(WrongBase, match="carries the values of entry 1"):
         Switch(model, bank)
     write_(model, bank.entries[0].owned)
-    made = hash_tensors(named(model, bank.layout))
+    made = hash_tensors(find_parameters(model, bank.layout))
     with torch.no_grad():
         model.block.weight.view(-1)[bank.entries[0].owned.region.index[0]] += 1  # some other base
     fitting = replace(bank, entries=(replace(bank.entries[0], weights_sha256=made),))
     with Switch(model, fitting).carrying(0):
-        assert hash_tensors(named(model, bank.layout)) == made
+        assert hash_tensors(find_parameters(model, bank.layout)) == made

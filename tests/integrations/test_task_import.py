@@ -91,7 +91,7 @@ def test_a_density_keeps_what_moved_most(tiny_roberta, tmp_path):
     assert len(bank.entries[0].owned) == round(0.002 * bank.layout.total) < imported.moved
     sizes = torch.cat([d.abs().flatten() for d in moved.values()])
     least = sizes.topk(imported.coordinates).values[-1]
-    for name, inside, _ in bank.entries[0].claimed.by_parameter():
+    for name, inside, _ in bank.entries[0].region.by_parameter():
         kept = moved[name.replace("backbone.", "roberta.")].flatten()[inside].abs()
         assert bool((kept >= least).all())
 

@@ -15,7 +15,7 @@ from small_tasks import make_task
 from cl_graft.grafts.anatomy import anatomy
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.interpolation import interpolated, wise_curve
-from cl_graft.grafts.lottery_ticket import only
+from cl_graft.grafts.lottery_ticket import lottery_ticket
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import localize
 from cl_graft.localization.density_sweep import sparsity_sweep
@@ -97,7 +97,7 @@ def test_a_sweep_measures_the_grafts_of_nested_regions():
 def test_a_lottery_ticket_is_tuned_inside_and_zero_outside():
     inputs, planted = planted_inputs()
     before, masks = snapshot(inputs.parameters), planted.masks()
-    with only(inputs.model, inputs.tuned, planted):
+    with lottery_ticket(inputs.model, inputs.tuned, planted):
         for name, value in inputs.parameters.items():
             assert torch.equal(value[masks[name]], inputs.tuned[name][masks[name]])
             assert not value[~masks[name]].any()

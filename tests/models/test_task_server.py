@@ -76,14 +76,14 @@ def _server(
     return TaskServer(Switch(model, bank)), x
 
 
-@pytest.mark.parametrize("how", ["add", "in_turn", "fastest"])
+@pytest.mark.parametrize("how", ["add", "by_task", "fastest"])
 @pytest.mark.parametrize(("kind", "family"), FAMILIES)
 def test_every_row_gets_the_answer_of_its_task_through_its_head(request, kind, family, how):
     server, x = _server(request, kind, family)
     model = server.switch.model
     assert isinstance(model, TaskModel)
     positions = [2, 0, 1, 1, 2, 0]
-    answers = server.answer(x, positions, how=how)
+    answers = server.answer(x, positions, method=how)
     assert server.switch.position is None
     for row, position in enumerate(positions):
         with server.switch.carrying(position), torch.no_grad():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from region_strategies import quick
 from torch.utils.data import TensorDataset
 
-from cl_graft.runtime.batching import WINDOW, by_length, grouped, text_lengths
+from cl_graft.runtime.batching import WINDOW, group_by_length, sort_by_length, text_lengths
 from cl_graft.runtime.seeding import BatchOrder, generator
 from cl_graft.training.examples import Examples
 
@@ -41,7 +41,7 @@ def test_what_is_no_encoded_text_has_no_lengths() -> None:
 @quick
 @given(LENGTHS)
 def test_rows_by_length_fall_and_equal_ones_keep_their_order(lengths: list[int]) -> None:
-    order = by_length(torch.tensor(lengths)).tolist()
+    order = sort_by_length(torch.tensor(lengths)).tolist()
     assert order == sorted(range(len(lengths)), key=lambda row: -lengths[row])
 
 
@@ -52,7 +52,9 @@ def test_grouped_batches_hold_every_row_once_and_are_a_function_of_the_generator
 ) -> None:
     order = torch.randperm(len(lengths), generator=generator(seed))
     first, again = (
-        grouped(order, torch.tensor(lengths), batch_size=batch_size, generator=generator(seed))
+        group_by_length(
+            order, torch.tensor(lengths), batch_size=batch_size, generator=generator(seed)
+        )
         for _ in range(2)
     )
     assert sorted(first.tolist()) == list(range(len(lengths)))
@@ -67,7 +69,9 @@ def test_batches_of_one_window_do_not_overlap_in_length(
     rows = batches * batch_size
     lengths = torch.randint(1, 50, (rows,), generator=generator(seed, "lengths"))
     order = torch.randperm(rows, generator=generator(seed))
-    done = grouped(order, lengths, batch_size=batch_size, generator=generator(seed, "groups"))
+    done = group_by_length(
+        order, lengths, batch_size=batch_size, generator=generator(seed, "groups")
+    )
     spans = sorted((lengths[b].min(), lengths[b].max()) for b in done.split(batch_size))
     assert all(a[1] <= b[0] for a, b in pairwise(spans))
 

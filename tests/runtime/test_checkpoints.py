@@ -9,7 +9,7 @@ from torch import nn
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.localization.region_search import find_region
-from cl_graft.runtime.checkpoints import NOWHERE, load_optimizer_, optimizer_state
+from cl_graft.runtime.checkpoints import NO_CHECKPOINT, load_optimizer_, optimizer_state
 from cl_graft.runtime.seeding import BatchOrder
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning, fine_tune
@@ -57,7 +57,7 @@ def assert_same_bits(one, other):
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
 @pytest.mark.parametrize("step", range(1, STEPS + 1))
 def test_a_dense_run_interrupted_after_any_step_ends_on_the_same_bits(plan, step):
-    undisturbed = dense(plan, NOWHERE)
+    undisturbed = dense(plan, NO_CHECKPOINT)
     phases = KeptPhases(trip_after=step)
     with pytest.raises(Trip):
         dense(plan, phases.at("dense-x"))
@@ -73,7 +73,7 @@ def test_a_loss_scale_goes_on_where_it_stood():
     plan = PLANS["sgd"]
     # 2¹⁴⁰ overflows in fp32, so first steps are skipped and the scale is halved.
     whole, first, second = (LossScale(2.0**132, growth_every=2) for _ in range(3))
-    undisturbed = dense(plan, NOWHERE, scale=whole)
+    undisturbed = dense(plan, NO_CHECKPOINT, scale=whole)
     phases = KeptPhases(trip_after=4)
     with pytest.raises(Trip):
         dense(plan, phases.at("dense-x"), scale=first)

@@ -13,7 +13,7 @@ from cl_graft.errors import DivergedError, InputError, NotFinite, OutOfMemory
 from cl_graft.grafts.graft import snapshot
 from cl_graft.localization import LOCALIZERS
 from cl_graft.localization.region_search import find_region
-from cl_graft.runtime.error_context import about_task, in_phase
+from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.training.learnable_task import LearnableTask
 
 # The small task has no LayerNorm.
@@ -45,7 +45,7 @@ def at(task: LearnableTask, call: int, happens) -> LearnableTask:
 def test_running_out_of_memory_names_the_phase_and_what_to_lower(error):
     with (
         pytest.raises(OutOfMemory, match="out of memory in localization") as told,
-        about_task("topic"),
+        in_task("topic"),
         in_phase("region training"),
         in_phase("localization"),
     ):
@@ -62,19 +62,19 @@ def test_running_out_of_memory_names_the_phase_and_what_to_lower(error):
 
 @pytest.mark.parametrize("error", [RuntimeError("shapes"), OSError("gone"), InputError("typo")])
 def test_other_errors_pass_as_they_are(error):
-    with pytest.raises(type(error)) as told, about_task("topic"), in_phase("evaluation"):
+    with pytest.raises(type(error)) as told, in_task("topic"), in_phase("evaluation"):
         raise error
     assert told.value is error
 
 
 def test_the_innermost_name_of_a_task_stays_and_so_does_the_kind_of_error():
-    with pytest.raises(NotFinite) as told, about_task("outer"), about_task("inner"):
+    with pytest.raises(NotFinite) as told, in_task("outer"), in_task("inner"):
         raise NotFinite("scores")
     assert str(told.value) == "task 'inner': scores"
 
 
 def test_answers_that_cannot_be_scored_name_the_phase():
-    with pytest.raises(NotFinite) as told, about_task("topic"), in_phase("evaluation"):
+    with pytest.raises(NotFinite) as told, in_task("topic"), in_phase("evaluation"):
         raise NotFinite("logits hold NaN")
     assert str(told.value) == "task 'topic': evaluation: logits hold NaN"
 

@@ -17,7 +17,7 @@ from transformers.pytorch_utils import Conv1D
 
 from cl_graft.grafts.graft import extract
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.runtime.forward_override import current_forward, other_forward, own_class
+from cl_graft.runtime.forward_override import current_forward, original_class, override_forward
 from cl_graft.training.region_parameters import RegionParameters
 
 X = torch.randn(4, 6, generator=torch.Generator().manual_seed(5))
@@ -243,11 +243,11 @@ class _Scaled(nn.Module):
 def test_blocks_inside_each_other_call_the_innermost_function() -> None:
     module = _Scaled()
     own = current_forward(module)
-    with other_forward(module, lambda module, x: own(x) + 1):
+    with override_forward(module, lambda module, x: own(x) + 1):
         outer = current_forward(module)
-        with other_forward(module, lambda module, x: outer(x) * 10):
+        with override_forward(module, lambda module, x: outer(x) * 10):
             assert module(torch.ones(1)).item() == 30
-            assert own_class(module) is _Scaled
+            assert original_class(module) is _Scaled
         assert module(torch.ones(1)).item() == 3
         made = copy.deepcopy(module)
         assert type(made) is _Scaled
@@ -260,7 +260,7 @@ def test_hooks_of_a_module_run_around_its_other_forward() -> None:
     module, seen = nn.Linear(2, 2), []
     module.register_forward_pre_hook(lambda *_: seen.append("before"))
     module.register_forward_hook(lambda *_: seen.append("after"))
-    with other_forward(module, lambda module, x: seen.append("inside") or x):
+    with override_forward(module, lambda module, x: seen.append("inside") or x):
         module(torch.ones(1, 2))
     assert seen == ["before", "inside", "after"]
 
@@ -269,7 +269,7 @@ def test_copies_keep_a_forward_of_the_instance_and_so_does_the_module() -> None:
     module = nn.Linear(2, 2)
     add_hook_to_module(module, _Doubling())
     own = module.forward
-    with other_forward(module, lambda module, x: torch.zeros(1)):
+    with override_forward(module, lambda module, x: torch.zeros(1)):
         assert module(torch.ones(1, 2)).item() == 0
         made = copy.deepcopy(module)
     made(torch.ones(1, 2))
@@ -280,7 +280,7 @@ def test_copies_keep_a_forward_of_the_instance_and_so_does_the_module() -> None:
 
 def test_an_interrupted_block_puts_the_module_back() -> None:
     module = nn.Linear(2, 2)
-    with pytest.raises(KeyError), other_forward(module, lambda *_: torch.zeros(1)):
+    with pytest.raises(KeyError), override_forward(module, lambda *_: torch.zeros(1)):
         raise KeyError
     assert type(module) is nn.Linear
     assert module(torch.ones(1, 2)).shape == (1, 2)

@@ -13,7 +13,7 @@ import pytest
 from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
 
 from cl_graft.errors import CannotWrite, InputError
-from cl_graft.storage import append_entry, free_bytes, load_bank, save_bank, told_of_full_disks
+from cl_graft.storage import append_entry, explain_full_disk, free_bytes, load_bank, save_bank
 from cl_graft.storage.files import replace_file
 
 REASONS = {
@@ -50,10 +50,10 @@ def test_a_file_that_cannot_be_written_names_what_and_why(
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         replace_file(tmp_path / "nowhere" / "file", b"")
-    with pytest.raises(OSError, match="later") as told, told_of_full_disks(tmp_path):
+    with pytest.raises(OSError, match="later") as told, explain_full_disk(tmp_path):
         raise OSError(errno.EACCES, "later")
     assert not isinstance(told.value, CannotWrite)
-    with pytest.raises(CannotWrite, match="bytes are free"), told_of_full_disks(tmp_path):
+    with pytest.raises(CannotWrite, match="bytes are free"), explain_full_disk(tmp_path):
         raise OSError(errno.ENOSPC, "full")
 
 

@@ -109,7 +109,7 @@ def test_the_card_says_what_the_bank_is_and_how_to_load_it(bank, hub):
     assert data["library_name"] == "cl-graft"
     assert f"`org/model` at revision `{'c' * 40}`" in text
     row = next(line for line in text.splitlines() if line.startswith("| sst2"))
-    density = f"{bank.entries[2].claimed.density:.4%}"
+    density = f"{bank.entries[2].region.density:.4%}"
     owned = str(len(bank.entries[2].owned))
     calibration = "7.1 → 2.5 points (temperature 1.5)"
     cells = ["sst2", "no, yes\\|maybe", owned, density, "0.875 accuracy", calibration]

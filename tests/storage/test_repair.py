@@ -32,7 +32,7 @@ def test_a_whole_bank_keeps_every_byte(tmp_path: Path) -> None:
     save_bank(bank_of(), tmp_path)
     before = content(tmp_path)
     repaired = repair_bank(tmp_path)
-    assert (repaired.entries, repaired.deleted, repaired.lost) == (3, (), ())
+    assert (repaired.entries, repaired.deleted, repaired.faults) == (3, (), ())
     assert not repaired.rebuilt
     assert content(tmp_path) == before
 
@@ -68,7 +68,7 @@ def test_a_lost_index_is_made_again_from_the_entries(tmp_path: Path, mode: str, 
     if index != "gone":
         path.write_bytes(text[: len(text) // 2] if index == "cut" else b"{}")
     repaired = repair_bank(tmp_path)
-    assert (repaired.entries, repaired.lost, repaired.rebuilt) == (3, (), True)
+    assert (repaired.entries, repaired.faults, repaired.rebuilt) == (3, (), True)
     shutil.rmtree(tmp_path / "removed", ignore_errors=True)
     assert content(tmp_path) == before
 
@@ -88,8 +88,8 @@ def test_where_entries_stand_alone_only_the_damaged_one_is_lost(
         load_bank(tmp_path)
     repaired = repair_bank(tmp_path)
     assert same_bank(load_bank(tmp_path), numbered(bank, 0, 2))
-    assert len(repaired.lost) == 1
-    assert "ag_news" in repaired.lost[0]
+    assert len(repaired.faults) == 1
+    assert "ag_news" in repaired.faults[0]
     moved = [p.name for p in (tmp_path / "removed").rglob("*") if p.is_file()]
     assert len(moved) == (2 if damage == "cut" else 1)  # its standalone graft, too
 
@@ -103,10 +103,10 @@ def test_later_entries_of_a_prefix_go_with_the_one_they_were_trained_on_and_are_
     file_of(tmp_path, "ag_news").unlink()
     repaired = repair_bank(tmp_path)
     assert same_bank(load_bank(tmp_path), numbered(bank, 0))
-    assert "was trained on top of" in repaired.lost[1]
+    assert "was trained on top of" in repaired.faults[1]
     (kept,) = (tmp_path / "removed" / "entries").glob("*-sst2.safetensors")
     assert kept.read_bytes() == last
-    assert repair_bank(tmp_path).lost == ()
+    assert repair_bank(tmp_path).faults == ()
 
 
 def test_entries_and_index_may_be_damaged_together(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_entries_and_index_may_be_damaged_together(tmp_path: Path) -> None:
     save_bank(bank, tmp_path)
     (tmp_path / "bank.json").unlink()
     file_of(tmp_path, "qnli").write_bytes(b"nothing")
-    assert len(repair_bank(tmp_path).lost) == 1
+    assert len(repair_bank(tmp_path).faults) == 1
     assert same_bank(load_bank(tmp_path), numbered(bank, 1, 2))
 
 

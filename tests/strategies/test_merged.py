@@ -5,7 +5,7 @@ import torch
 
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.grafts.graft import extract, named
+from cl_graft.grafts.graft import extract, find_parameters
 from cl_graft.grafts.merging import merge_grafts, standalone_grafts
 from cl_graft.storage import load_bank
 from cl_graft.strategies.heads import unwrap_model
@@ -27,7 +27,7 @@ def test_what_is_merged_are_the_standalone_grafts_of_a_bank(kept_strategy, small
 def test_a_bank_is_merged_as_the_strategy_merges(kept_strategy, small_runs):
     strategy = kept_strategy("merging_by_ties", keep=0.5, coefficient=0.7)
     bank = load_bank(small_runs.folder("grafting", **STANDALONE) / "bank")
-    base = named(unwrap_model(strategy.model), bank.layout)
+    base = find_parameters(unwrap_model(strategy.model), bank.layout)
     found = merge_grafts(standalone_grafts(bank), base, rule="ties", coefficient=0.7, keep=0.5)
     assert found.same_bits(find_plugin(strategy, MergingPlugin).merged)
 

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 from transformers.pytorch_utils import Conv1D
 
-from cl_graft.grafts.model_state import only_training
+from cl_graft.grafts.model_state import train_only
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.training.coordinate_gradient import Coordinates, Kernel, pick_kernel, region_linear
 from cl_graft.training.region_parameters import RegionParameters
@@ -277,7 +277,7 @@ def test_an_encoder_of_torch_trains_on_padded_rows_whichever_layers_are_frozen(
     model.train(training)
     with torch.no_grad():
         before = model(WORDS)
-    with only_training(model), RegionParameters(model, region) as trained:
+    with train_only(model), RegionParameters(model, region) as trained:
         model(WORDS).square().sum().backward()
         with torch.no_grad():
             torch.testing.assert_close(model(WORDS), before, rtol=1e-12, atol=1e-12)

@@ -93,7 +93,7 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
         task="sentiment",
         label=0,
         owned=Graft(region, torch.zeros(1, dtype=dtype)),
-        lost=Region.empty(layout),
+        owned_before=Region.empty(layout),
         head=state,
         weights_sha256="0" * 64,
         recorded_batch=RecordedBatch(inputs, torch.zeros(_RECORDED_ROWS, classes), environment()),

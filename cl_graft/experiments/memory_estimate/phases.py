@@ -21,7 +21,7 @@ from torch import Tensor
 from cl_graft.experiments.memory_estimate.fake_model import FakeModel
 from cl_graft.experiments.memory_estimate.memory_tracker import MemoryTracker
 from cl_graft.grafts.graft import snapshot
-from cl_graft.grafts.model_state import keeping_flags
+from cl_graft.grafts.model_state import preserve_requires_grad
 from cl_graft.localization.base_gradient import base_gradient
 from cl_graft.localization.learned_mask import score_candidates_by_learned_mask
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
@@ -115,7 +115,7 @@ def measure_phase(phase: Phase, fake: FakeModel, work: Workload) -> PhaseMemory:
     """
     tracker = MemoryTracker(fake.tensors())
     try:
-        with keeping_flags(fake.model), tracker:
+        with preserve_requires_grad(fake.model), tracker:
             kept = phase.run(fake, work, tracker)
     finally:
         fake.model.eval()

@@ -13,7 +13,7 @@ from avalanche.core import SupervisedPlugin
 from torch import Tensor
 
 from cl_graft.grafts.graft import copy_, snapshot
-from cl_graft.grafts.model_state import keeping_modes
+from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.runtime.checkpoints import State
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.training.fine_tuning import beats, evaluated_steps
@@ -118,7 +118,7 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
             return
         if not (last or step in asked):
             return
-        with keeping_modes(strategy.model):
+        with preserve_modes(strategy.model):
             strategy.model.eval()
             scores = [self._tasks.dev_score(strategy, label) for label in self.labels]
         score = sum(scores) / len(scores)

@@ -11,14 +11,14 @@ from avalanche.core import SupervisedPlugin
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import copy_
 from cl_graft.runtime.checkpoints import (
-    NOWHERE,
+    NO_CHECKPOINT,
     Checkpoints,
     Resumable,
     State,
-    joined,
+    join_tensors,
     load_optimizer_,
     optimizer_state,
-    part_of,
+    select_tensors,
 )
 from cl_graft.strategies.loop.text_batches import BatchLoader
 
@@ -50,7 +50,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         super().__init__()
         self._checkpoints = checkpoints
         self._extra_state = extra_state
-        self._checkpoint = NOWHERE
+        self._checkpoint = NO_CHECKPOINT
         self._clock: dict[str, int] | None = None
         self._moved = False
 
@@ -60,7 +60,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         Raises:
             InputError: If it was left with other plugins.
         """
-        self._clock, self._moved, self._checkpoint = None, False, NOWHERE
+        self._clock, self._moved, self._checkpoint = None, False, NO_CHECKPOINT
         if not isinstance(strategy.dataloader, BatchLoader):
             return
         self._checkpoint = self._checkpoints.at(loop_key(strategy.clock.train_exp_counter))
@@ -69,8 +69,10 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
             return
         tensors, values = left
         held = {str(place): tensor for place, tensor in enumerate(_held(strategy))}
-        copy_(held, part_of(tensors, "held"))
-        load_optimizer_(strategy.optimizer, part_of(tensors, "optimizer"), values["optimizer"])
+        copy_(held, select_tensors(tensors, "held"))
+        load_optimizer_(
+            strategy.optimizer, select_tensors(tensors, "optimizer"), values["optimizer"]
+        )
         plugins = dict(_resumable(strategy))
         if set(plugins) != set(values["plugins"]):
             raise InputError(
@@ -79,7 +81,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
                 "one, or choose another output folder"
             )
         for place, plugin in plugins.items():
-            plugin.load_loop_state_(part_of(tensors, place), values["plugins"][place])
+            plugin.load_loop_state_(select_tensors(tensors, place), values["plugins"][place])
         clock = values["clock"]
         strategy.dataloader.skip_(clock["train_exp_iterations"])
         strategy.train_epochs -= clock["train_exp_epochs"]
@@ -113,7 +115,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
     def _state(self, strategy: Any, *, over: bool) -> State:
         moments, rates = optimizer_state(strategy.optimizer)
         plugins = {place: plugin.loop_state() for place, plugin in _resumable(strategy)}
-        tensors = joined(
+        tensors = join_tensors(
             held={str(place): tensor for place, tensor in enumerate(_held(strategy))},
             optimizer=moments,
             **{place: state[0] for place, state in plugins.items()},

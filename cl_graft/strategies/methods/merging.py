@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
-from cl_graft.grafts.graft import Graft, copy_, extract, gather, named, write_
+from cl_graft.grafts.graft import Graft, copy_, extract, find_parameters, gather, write_
 from cl_graft.grafts.merging import MERGES, merge_grafts
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import find_localizer
@@ -160,14 +160,14 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
                 task=str(label),
                 label=label,
                 owned=graft,
-                lost=Region.empty(layout),
+                owned_before=Region.empty(layout),
                 head=head_state(model, label),
                 standalone=graft,
             )
         )
         with torch.no_grad():
             grafts = [entry.owned for entry in self.bank.entries]
-            self.merged = self._rule(grafts, named(model, layout))
+            self.merged = self._rule(grafts, find_parameters(model, layout))
         self.seconds[label] = dict(found.seconds)
         self.passes[label] = dict(found.passes)
 

@@ -8,7 +8,7 @@ from papers.multitask import _joint, _learn_all, _purified, _scores, grown
 from smoke_benches import smoke_bench
 
 from cl_graft.grafts.graft import gather, grafted, snapshot
-from cl_graft.grafts.model_state import holding
+from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import union
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.metrics.loss import task_loss
@@ -30,7 +30,7 @@ def test_purifying_a_union_lowers_its_tasks_losses_and_moves_nothing_else(
         with grafted(bench.problem(0).model, gather(carried.tuned, group)):
             total = 0.0
             for label in labels:
-                with holding(bench.problem(label).head, heads[label]):
+                with replace_parameters(bench.problem(label).head, heads[label]):
                     answers = bench.answers(label, split="train")
                     total += float(task_loss(answers.logits, answers.targets))
         return total

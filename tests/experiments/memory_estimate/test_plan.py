@@ -42,7 +42,7 @@ def test_coordinates_and_region_are_those_of_the_bank(learned):
     bank, plan = load_bank(learned[0]), learned[1]
     assert plan.graftable == bank.layout.total
     assert plan.graftable_tensors == len(bank.layout.names)
-    assert plan.region == len(bank.entries[0].claimed)
+    assert plan.region == len(bank.entries[0].region)
     assert plan.tasks == bank.layout.total // plan.region == 3
 
 

@@ -15,7 +15,7 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.grafts.graft import load_, snapshot
-from cl_graft.runtime.checkpoints import joined, part_of
+from cl_graft.runtime.checkpoints import join_tensors, select_tensors
 from cl_graft.strategies.heads import heads_of, unwrap_model
 from cl_graft.strategies.method import setting
 from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
@@ -133,7 +133,7 @@ def own_value_state(strategy: SupervisedTemplate) -> dict[str, Tensor]:
     values = find_plugin(strategy, OwnValues).values
     model = unwrap_model(strategy.model)
     heads = {name: p.detach() for name, p in model.named_parameters() if "heads." in name}
-    return joined(heads=heads, **{str(label): own for label, own in values.items()})
+    return join_tensors(heads=heads, **{str(label): own for label, own in values.items()})
 
 
 def load_own_values_(
@@ -143,10 +143,10 @@ def load_own_values_(
     plugin = find_plugin(strategy, OwnValues)
     model = unwrap_model(strategy.model)
     plugin._start = snapshot(dict(plugin.choose(model)))
-    load_(model, part_of(tensors, "heads"))
+    load_(model, select_tensors(tensors, "heads"))
     for experience in experiences:
         label = int(experience.task_label)
-        plugin.values[label] = part_of(tensors, str(label))
+        plugin.values[label] = select_tensors(tensors, str(label))
 
 
 def optimizer_setting() -> Any:

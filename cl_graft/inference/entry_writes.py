@@ -17,18 +17,18 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import increment_version
 
-from cl_graft.grafts.graft import Graft, named
+from cl_graft.grafts.graft import Graft, find_parameters
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.inference.flat_parameters import flatten_
 from cl_graft.runtime.tensor_names import modules_by_path
 
-__all__ = ["Plan", "Plans"]
+__all__ = ["EntryWrites", "TensorWrites"]
 
 _REMEMBERED = 64
 """Jumps whose views are kept: making them takes as long as the writing."""
 
 
-class Plans:
+class EntryWrites:
     """The plans of a model, by the name of the parameter; of a flat one under ``""``.
 
     Parameters may move after the plans were made (`.to(…)`, `load_state_dict(assign=True)`): the
@@ -45,7 +45,7 @@ class Plans:
         self.entries = 0
         self._model = model
         self._flat = flat
-        self._plans: dict[str, Plan] = {}
+        self._plans: dict[str, TensorWrites] = {}
         self._writes: dict[tuple[int, int, bool], list[tuple[Tensor, Tensor, Tensor]]] = {}
         self._bound = self._bind()
 
@@ -76,7 +76,7 @@ class Plans:
                 chunks[name].append((number, inside, graft.values[place], below))
         for name, parts in chunks.items():
             if name not in self._plans:
-                self._plans[name] = Plan.empty(tensors[name])
+                self._plans[name] = TensorWrites.empty(tensors[name])
             numbers, inside, values, below = zip(*parts, strict=True)
             index = torch.cat(inside).to(tensors[name].device)
             under = tensors[name][index] if base is None else torch.cat(below)
@@ -121,10 +121,10 @@ class Plans:
         what = torch.cat(values) if values else torch.empty(0)
         return Graft(Region(self.layout, where[first]), what[order[first]])
 
-    def by_module(self) -> dict[str, list[tuple[str, Tensor, Plan]]]:
+    def by_module(self) -> dict[str, list[tuple[str, Tensor, TensorWrites]]]:
         """Return each module's own parameters with plans, by path: name, flat tensor and plan."""
         tensors = self.follow().tensors
-        found: dict[str, list[tuple[str, Tensor, Plan]]] = defaultdict(list)
+        found: dict[str, list[tuple[str, Tensor, TensorWrites]]] = defaultdict(list)
         for name, plan in self._plans.items():
             path, _, key = name.rpartition(".")
             found[path].append((key, tensors[name], plan))
@@ -143,7 +143,7 @@ class Plans:
     def _bind(self) -> _Bound:
         self._writes.clear()
         tensors = {"": flatten_(self._model, self.layout)} if self._flat else {}
-        parameters = named(self._model, self.layout)
+        parameters = find_parameters(self._model, self.layout)
         if not self._flat:
             tensors = {name: p.detach().view(-1) for name, p in parameters.items()}
         for name, plan in self._plans.items():
@@ -183,7 +183,7 @@ class _Bound:
 
 
 @dataclass(eq=False)
-class Plan:
+class TensorWrites:
     """What all entries write into one tensor, entry after entry.
 
     Attributes:
@@ -199,7 +199,7 @@ class Plan:
     cuts: list[int]
 
     @classmethod
-    def empty(cls, tensor: Tensor) -> Plan:
+    def empty(cls, tensor: Tensor) -> TensorWrites:
         """Return the plan that writes nothing into a tensor."""
         index = torch.empty(0, dtype=torch.int64, device=tensor.device)
         return cls(index, tensor.new_empty(0), tensor.new_empty(0), [0])
