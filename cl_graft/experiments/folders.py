@@ -20,7 +20,13 @@ from cl_graft.experiments.old_configs import from_flat
 from cl_graft.results.run_results import BANK, RESULTS, RunResult, read_result
 from cl_graft.storage import LOCK, OWNER, only_writer
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
-from cl_graft.storage.files import VERSION, check_json, is_partial, replace_file
+from cl_graft.storage.files import (
+    VERSION,
+    check_json,
+    delete_partial_files,
+    is_partial,
+    replace_file,
+)
 from cl_graft.strategies.registry import STRATEGIES
 
 __all__ = [
@@ -94,8 +100,6 @@ def writing_to(bank: Path | str) -> Iterator[None]:
     with ExitStack() as held:
         if (bank.parent / CONFIG).is_file():
             held.enter_context(only_writer(bank.parent))
-            for left in [path for path in bank.parent.glob(".*") if is_partial(path)]:
-                left.unlink()  # by a process that was killed while it wrote the run's results
         held.enter_context(only_writer(bank))
         yield
 
@@ -103,8 +107,7 @@ def writing_to(bank: Path | str) -> Iterator[None]:
 def sweep(folder: Path) -> None:
     """Remove what writes that were killed left in a run's folder, where no other process writes."""
     if folder.is_dir():
-        for path in [path for path in folder.rglob(".*") if is_partial(path)]:
-            path.unlink()
+        delete_partial_files(folder.rglob(".*"))
         if any((folder / BANK / name).exists() for name in (LOCK, OWNER)):
             with only_writer(folder / BANK):
                 """Take the lock of a killed writer over, and give it back."""

@@ -1,4 +1,4 @@
-"""Graft banks: what a frozen model has learned, task after task.
+"""Graft banks: the grafts of all learned tasks of one frozen model, in their order.
 
 A bank is an ordered list of entries, one a learned task. In *prefix* mode (the paper's, App. C.3)
 a coordinate has one owner, the first task that trained it, and task n is answered by the base

@@ -1,4 +1,4 @@
-"""How much room a bank has: what tasks lose to one another, in this order, in others, and later on.
+"""Estimates of how many coordinates a task loses to others: now, in other orders, and later on.
 
 Where a coordinate has one owner, a task loses of its region γ what earlier tasks claimed. How often
 coordinates are claimed says how much a later task will lose: if tasks are alike, the share of a

@@ -1,4 +1,4 @@
-"""Fingerprints: which model, which data, which bits.
+"""Hashes of tensors, models, files, and of the environment that bits depend on.
 
 Hashes go over names, dtypes, shapes and raw bytes, so two models have one fingerprint exactly if
 they hold the same bits under the same names.

@@ -1,4 +1,7 @@
-"""What a model stands at (values, gradient flags, modes), kept for a `with` block and put back."""
+"""Blocks that change a model's values, gradient flags or modes and restore them afterwards.
+
+They are apart because localization, training and inference share them.
+"""
 
 from __future__ import annotations
 

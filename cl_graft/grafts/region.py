@@ -1,4 +1,4 @@
-"""Regions: where a task lives.
+"""Regions: sets of coordinates of a model's graftable parameters.
 
 A region is a set of coordinates of a model's graftable parameters (the mask γ of Panigrahi et
 al., 2023, https://arxiv.org/abs/2302.06600, written as the list of its ones). Coordinates are

@@ -1,7 +1,12 @@
-"""How a bank answers: switching between tasks, batches of several tasks, routing."""
+"""Inference with a bank: switching between tasks, batches of several tasks, routing."""
 
-from cl_graft.inference.routing_by_answers import least_energy, least_entropy
-from cl_graft.inference.routing_by_features import ClassStatistics, discriminant, nearest_prototype
+from cl_graft.inference.routing import (
+    ClassStatistics,
+    discriminant,
+    least_energy,
+    least_entropy,
+    nearest_prototype,
+)
 
 __all__ = [
     "ClassStatistics",

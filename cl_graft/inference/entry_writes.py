@@ -1,9 +1,9 @@
-"""What the entries of a bank write into a model, laid out for writing.
+"""The values that the entries of a bank write into a model, stacked entry after entry.
 
-For every tensor that is written into (a parameter, or the one buffer of a flat model) a plan holds
-the coordinates of all entries, entry after entry, with their values in the bank and at the base.
-So what lies between two entries is one contiguous part of a plan, and moving a model from one to
-the other is one `index_copy_` a tensor.
+A model is written into through tensors: its parameters, or the one buffer of a flat model. For
+each, `TensorWrites` holds the coordinates of all entries, entry after entry, with their values in
+the bank and at the base. So what lies between two entries is one contiguous part, and moving a
+model from one to the other is one `index_copy_` a tensor.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _REMEMBERED = 64
 
 
 class EntryWrites:
-    """The plans of a model, by the name of the parameter; of a flat one under ``""``.
+    """What the entries write into a model, by parameter; of a flat one under the name ``""``.
 
-    Parameters may move after the plans were made (`.to(…)`, `load_state_dict(assign=True)`): the
+    Parameters may move afterwards (`.to(…)`, `load_state_dict(assign=True)`): the
     next write follows them.
 
     Args:
@@ -45,9 +45,9 @@ class EntryWrites:
         self.entries = 0
         self._model = model
         self._flat = flat
-        self._plans: dict[str, TensorWrites] = {}
-        self._writes: dict[tuple[int, int, bool], list[tuple[Tensor, Tensor, Tensor]]] = {}
-        self._bound = self._bind()
+        self._by_tensor: dict[str, TensorWrites] = {}
+        self._jumps: dict[tuple[int, int, bool], list[tuple[Tensor, Tensor, Tensor]]] = {}
+        self._places = self._locate()
 
     @property
     def model(self) -> nn.Module:
@@ -57,7 +57,7 @@ class EntryWrites:
     @model.setter
     def model(self, model: nn.Module) -> None:
         self._model = model
-        self._bound = None
+        self._places = None
 
     def add(self, owned: Sequence[Graft], *, base: Graft | None = None) -> None:
         """Lay out what further entries write.
@@ -66,8 +66,8 @@ class EntryWrites:
             owned: The values of each entry.
             base: The base's values wherever the entries write; None reads them from the model.
         """
-        tensors = self.follow().tensors
-        self._writes.clear()
+        tensors = self.locate_tensors().tensors
+        self._jumps.clear()
         chunks: dict[str, list[tuple[int, Tensor, Tensor, Tensor | None]]] = defaultdict(list)
         for number, graft in enumerate(owned, self.entries):
             under = None if base is None else base.on(graft.region).values
@@ -75,46 +75,48 @@ class EntryWrites:
                 below = None if under is None else under[place]
                 chunks[name].append((number, inside, graft.values[place], below))
         for name, parts in chunks.items():
-            if name not in self._plans:
-                self._plans[name] = TensorWrites.empty(tensors[name])
+            if name not in self._by_tensor:
+                self._by_tensor[name] = TensorWrites.empty(tensors[name])
             numbers, inside, values, below = zip(*parts, strict=True)
             index = torch.cat(inside).to(tensors[name].device)
             under = tensors[name][index] if base is None else torch.cat(below)
-            self._plans[name].append(numbers, [*map(len, inside)], index, torch.cat(values), under)
+            self._by_tensor[name].append(
+                numbers, [*map(len, inside)], index, torch.cat(values), under
+            )
         self.entries += len(owned)
 
     def drop(self, number: int) -> None:
         """Forget what an entry writes; the numbers of the others stay."""
-        self._writes.clear()
-        for plan in self._plans.values():
-            plan.drop(number)
+        self._jumps.clear()
+        for writes in self._by_tensor.values():
+            writes.drop(number)
 
     def write_(self, low: int, high: int, *, base: bool) -> None:
         """Write the values of entries `low` <= i < `high`, or those of the base below them."""
-        bound = self.follow()
+        places = self.locate_tensors()
         key = (low, high, base)
-        if key not in self._writes:
-            if len(self._writes) == _REMEMBERED:
-                self._writes.clear()
-            self._writes[key] = [
-                (bound.tensors[name], *plan.views(part, base=base))
-                for name, plan in self._plans.items()
-                if (part := plan.part(low, high)) is not None
+        if key not in self._jumps:
+            if len(self._jumps) == _REMEMBERED:
+                self._jumps.clear()
+            self._jumps[key] = [
+                (places.tensors[name], *writes.views(part, base=base))
+                for name, writes in self._by_tensor.items()
+                if (part := writes.part(low, high)) is not None
             ]
-        for tensor, index, values in self._writes[key]:
+        for tensor, index, values in self._jumps[key]:
             tensor.index_copy_(0, index, values)
         torch.clear_autocast_cache()  # of casts of the old weights
         if self._flat:
-            increment_version(bound.parameters)
+            increment_version(places.parameters)
 
-    def base(self) -> Graft:
+    def base_values(self) -> Graft:
         """Return the base's values wherever an entry writes."""
         starts = {"": 0, **dict(zip(self.layout.names, self.layout.starts, strict=False))}
         index, values = [torch.empty(0, dtype=torch.int64)], []
-        for name, plan in self._plans.items():
-            end = plan.cuts[-1]
-            index.append(plan.index[:end].cpu() + starts[name])
-            values.append(plan.base[:end].cpu())
+        for name, writes in self._by_tensor.items():
+            end = writes.cuts[-1]
+            index.append(writes.index[:end].cpu() + starts[name])
+            values.append(writes.base[:end].cpu())
         where, order = torch.cat(index).sort(stable=True)
         first = torch.ones_like(where, dtype=torch.bool)
         first[1:] = where[1:] != where[:-1]  # entries in isolated mode may share coordinates
@@ -122,46 +124,46 @@ class EntryWrites:
         return Graft(Region(self.layout, where[first]), what[order[first]])
 
     def by_module(self) -> dict[str, list[tuple[str, Tensor, TensorWrites]]]:
-        """Return each module's own parameters with plans, by path: name, flat tensor and plan."""
-        tensors = self.follow().tensors
+        """Return the parameters that entries write into, by module: name, flat tensor, writes."""
+        tensors = self.locate_tensors().tensors
         found: dict[str, list[tuple[str, Tensor, TensorWrites]]] = defaultdict(list)
-        for name, plan in self._plans.items():
+        for name, writes in self._by_tensor.items():
             path, _, key = name.rpartition(".")
-            found[path].append((key, tensors[name], plan))
+            found[path].append((key, tensors[name], writes))
         return found
 
-    def follow(self) -> _Bound:
-        """Return where to write, found anew if a parameter is not where it was."""
-        if self._bound is None or not self._bound.holds():
-            self._bound = self._bind()
-        return self._bound
+    def locate_tensors(self) -> _Places:
+        """Return the tensors to write into, found again if a parameter has moved."""
+        if self._places is None or not self._places.are_current():
+            self._places = self._locate()
+        return self._places
 
     def _parts(self, region: Region) -> Iterable[tuple[str, Tensor, slice]]:
         """Walk the tensors that a region touches, as `Region.by_parameter` does."""
         return [("", region.index, slice(None))] if self._flat else region.by_parameter()
 
-    def _bind(self) -> _Bound:
-        self._writes.clear()
+    def _locate(self) -> _Places:
+        self._jumps.clear()
         tensors = {"": flatten_(self._model, self.layout)} if self._flat else {}
         parameters = find_parameters(self._model, self.layout)
         if not self._flat:
             tensors = {name: p.detach().view(-1) for name, p in parameters.items()}
-        for name, plan in self._plans.items():
-            plan.move_(tensors[name])
+        for name, writes in self._by_tensor.items():
+            writes.move_(tensors[name])
         slots, modules = [], modules_by_path(self._model)
         for name, parameter in parameters.items():
             path, _, key = name.rpartition(".")
             slots.append((modules[path]._parameters, key, parameter.data_ptr()))
-        return _Bound(tensors, list(parameters.values()), slots)
+        return _Places(tensors, list(parameters.values()), slots)
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the views: in a copy they would not be views of the copied model."""
-        return self.__dict__ | {"_bound": None, "_writes": {}}
+        return self.__dict__ | {"_places": None, "_jumps": {}}
 
 
 @dataclass(frozen=True, eq=False)
-class _Bound:
-    """Where a model's parameters are now.
+class _Places:
+    """The places of a model's parameters in memory.
 
     Attributes:
         tensors: What to write into, flat views of parameters by name or the buffer.
@@ -173,8 +175,8 @@ class _Bound:
     parameters: list[nn.Parameter]
     slots: list[tuple[dict[str, nn.Parameter | None], str, int]]
 
-    def holds(self) -> bool:
-        """Tell whether every parameter is where it was; the views keep its memory in use."""
+    def are_current(self) -> bool:
+        """Tell whether no parameter has moved; the views keep its memory in use."""
         for owner, key, place in self.slots:
             parameter = owner.get(key)
             if parameter is None or parameter.data_ptr() != place:
@@ -200,7 +202,7 @@ class TensorWrites:
 
     @classmethod
     def empty(cls, tensor: Tensor) -> TensorWrites:
-        """Return the plan that writes nothing into a tensor."""
+        """Return the writes of no entry into a tensor."""
         index = torch.empty(0, dtype=torch.int64, device=tensor.device)
         return cls(index, tensor.new_empty(0), tensor.new_empty(0), [0])
 

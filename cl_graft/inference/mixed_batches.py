@@ -66,7 +66,7 @@ def mixed_batch(
     same = len(set(positions)) == 1
     carried = median_entry(positions) if prefix or same else None
     layers = [] if same else _layers(switch, positions, prefix=prefix, method=method)
-    with switch.holding(carried) as model, ExitStack() as stack:
+    with switch.locked(carried) as model, ExitStack() as stack:
         for layer in layers:
             stack.enter_context(layer.by_row())
         yield model
@@ -88,18 +88,18 @@ def _layers(
         RuntimeError: If one of their parameters belongs to another module too.
     """
     device = next(switch.model.parameters()).device
-    steps = group_rows(positions, prefix=prefix, device=device)
+    groups = group_rows(positions, prefix=prefix, device=device)
     owners: dict[int, list[str]] = {}
     modules = modules_by_path(switch.model)
     for path, module in modules.items():
         for parameter in module._parameters.values():
             owners.setdefault(id(parameter), []).append(path)
     layers = []
-    for path, plans in switch.plans().by_module().items():
+    for path, all_writes in switch.writes_by_parameter().by_module().items():
         module = modules[path]
         tensors = {}
-        for key, tensor, plan in plans:
-            if not any(plan.part(*step.write) for step in steps):
+        for key, tensor, writes in all_writes:
+            if not any(writes.part(*group.write) for group in groups):
                 continue
             homes = owners[id(module._parameters[key])]
             if len(homes) > 1:
@@ -107,9 +107,9 @@ def _layers(
                     f"{key} of {path!r} is a parameter of {homes[-1]!r} too: what is shared cannot "
                     "differ between the rows of a batch; switch task by task"
                 )
-            tensors[key] = (tensor, plan)
+            tensors[key] = (tensor, writes)
         if tensors:
-            layers.append(_Layer(path, module, tensors, steps, method))
+            layers.append(_Layer(path, module, tensors, groups, method))
     return layers
 
 
@@ -121,7 +121,7 @@ class _Layer:
         path: Where it stands in the model.
         module: The module.
         tensors: Its parameters with grafts, flat, and what entries write into them, by name.
-        steps: The groups of the batch.
+        groups: The groups of the batch.
         method: What a matrix does.
         calls: How often the module was called.
     """
@@ -129,13 +129,13 @@ class _Layer:
     path: str
     module: nn.Module
     tensors: dict[str, tuple[Tensor, TensorWrites]]
-    steps: list[RowGroup]
+    groups: list[RowGroup]
     method: MatrixMethod
     calls: int = 0
 
     @property
     def _rows(self) -> int:
-        return sum(step.size for step in self.steps)
+        return sum(group.size for group in self.groups)
 
     @contextmanager
     def by_row(self) -> Iterator[None]:
@@ -154,8 +154,8 @@ class _Layer:
         self.calls += 1
         x = self._input(args, settings)
         if self._adds(x):
-            plans = {key: plan for key, (_, plan) in self.tensors.items()}
-            return RowDifferences.of(self.module, plans, self.steps).add_(whole(x), x)
+            all_writes = {key: writes for key, (_, writes) in self.tensors.items()}
+            return RowDifferences.of(self.module, all_writes, self.groups).add_(whole(x), x)
 
         def some(rows: Tensor) -> Tensor:
             made = whole(rows, *args[1:], **settings)
@@ -163,7 +163,7 @@ class _Layer:
                 return made
             raise self._refusal(f"which makes {_shapes([made])} of {len(rows)} rows")
 
-        return compute_by_group(some, x, self.steps, list(self.tensors.values()))
+        return compute_by_group(some, x, self.groups, list(self.tensors.values()))
 
     def _adds(self, x: Tensor) -> bool:
         if self.method == "compute_by_group" or not is_linear(self.module):
@@ -171,13 +171,13 @@ class _Layer:
         if self.method == "add" or "weight" not in self.tensors:
             return True
         weight = self.module.get_parameter("weight")
-        plan = self.tensors["weight"][1]
+        writes = self.tensors["weight"][1]
         tokens = x[0].numel() // x.shape[-1]
         differences = 0
-        for step in self.steps:
-            part = plan.part(*step.apart) or slice(0, 0)
-            differences += (part.stop - part.start) * step.size * tokens
-        return cheaper_to_add(weight, differences=differences, tasks=len(self.steps))
+        for group in self.groups:
+            part = writes.part(*group.difference) or slice(0, 0)
+            differences += (part.stop - part.start) * group.size * tokens
+        return cheaper_to_add(weight, differences=differences, tasks=len(self.groups))
 
     def _input(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:
         tensors = [x for x in (*args, *settings.values()) if isinstance(x, Tensor)]

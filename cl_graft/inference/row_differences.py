@@ -1,4 +1,4 @@
-"""Rows of a batch with weights of their own: x·(W + ΔW) as x·W + x·ΔW.
+"""Products of each row of a batch with its own task's weights: x·(W + ΔW) as x·W + x·ΔW.
 
 For matrices only, and with ΔW at the coordinates that set a task apart from what the module
 carries: for the rows of each task, the columns of x that they touch are gathered, multiplied by the
@@ -65,14 +65,14 @@ class RowDifferences:
     """What a matrix module adds for the rows of each task.
 
     Attributes:
-        steps: The groups of the batch.
+        groups: The groups of the batch.
         weight: The differences of weights, of all tasks.
         bias: Those of the bias.
         of_weight: Which of `weight` the rows of each task get.
         of_bias: Which of `bias`.
     """
 
-    steps: Sequence[RowGroup]
+    groups: Sequence[RowGroup]
     weight: Differences
     bias: Differences
     of_weight: Sequence[slice]
@@ -80,20 +80,22 @@ class RowDifferences:
 
     @classmethod
     def of(
-        cls, module: nn.Module, plans: Mapping[str, TensorWrites], steps: Sequence[RowGroup]
+        cls, module: nn.Module, all_writes: Mapping[str, TensorWrites], groups: Sequence[RowGroup]
     ) -> RowDifferences:
         """Lay out what sets the tasks of a batch apart from what the module carries.
 
         Args:
             module: A linear layer.
-            plans: What entries write, by ``"weight"`` and ``"bias"``.
-            steps: The groups of the batch.
+            all_writes: What entries write, by ``"weight"`` and ``"bias"``.
+            groups: The groups of the batch.
         """
-        weight, of_weight = _differences(plans.get("weight"), steps, module, width=_width(module))
+        weight, of_weight = _differences(
+            all_writes.get("weight"), groups, module, width=_width(module)
+        )
         if is_conv1d(module):
             weight = Differences(weight.places, weight.columns, weight.values)
-        bias, of_bias = _differences(plans.get("bias"), steps, module, width=1)
-        return cls(steps, weight, bias, of_weight, of_bias)
+        bias, of_bias = _differences(all_writes.get("bias"), groups, module, width=1)
+        return cls(groups, weight, bias, of_weight, of_bias)
 
     def add_(self, y: Tensor, x: Tensor) -> Tensor:
         """Add x·ΔW + Δb of each row to y = x·W + b, in place.
@@ -102,8 +104,8 @@ class RowDifferences:
             y: Shape (rows, …, outputs).
             x: Shape (rows, …, inputs); under autocast of another dtype than y.
         """
-        for step, inside, of_bias in zip(self.steps, self.of_weight, self.of_bias, strict=True):
-            rows, sign = step.rows, step.sign
+        for group, inside, of_bias in zip(self.groups, self.of_weight, self.of_bias, strict=True):
+            rows, sign = group.rows, group.sign
             own = y[rows]  # a view where the rows stand together
             # Indexing the last of three dimensions takes 5 times as long.
             flat = own.view(-1, y.shape[-1])
@@ -126,18 +128,18 @@ def _width(module: nn.Module) -> int:
 
 
 def _differences(
-    plan: TensorWrites | None, steps: Sequence[RowGroup], module: nn.Module, *, width: int
+    writes: TensorWrites | None, groups: Sequence[RowGroup], module: nn.Module, *, width: int
 ) -> tuple[Differences, list[slice]]:
-    """Return what entries change in a tensor of rows of a width, and which of it is each step's."""
-    spans = [plan.part(*step.apart) or slice(0, 0) for step in steps] if plan else []
+    """Return what entries change in a tensor of rows of a width, and each group's part of it."""
+    spans = [writes.part(*group.difference) or slice(0, 0) for group in groups] if writes else []
     found = [span for span in spans if span.stop > span.start]
-    if plan is None or not found:
+    if writes is None or not found:
         like = module.get_parameter("weight")
         none = like.new_empty(0, dtype=torch.int64)
-        return Differences(none, none, like.new_empty(0)), [slice(0, 0)] * len(steps)
+        return Differences(none, none, like.new_empty(0)), [slice(0, 0)] * len(groups)
     first = min(span.start for span in found)
     whole = slice(first, max(span.stop for span in found))
-    index = plan.index[whole]
-    made = Differences(index % width, index // width, plan.values[whole] - plan.base[whole])
+    index = writes.index[whole]
+    made = Differences(index % width, index // width, writes.values[whole] - writes.base[whole])
     moved = [slice(max(s.start - first, 0), max(s.stop - first, 0)) for s in spans]
     return made, moved

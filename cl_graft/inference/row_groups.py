@@ -1,4 +1,4 @@
-"""Rows of a batch task by task: a module computes each with the weights of its own task.
+"""The rows of a batch, grouped by task and computed with the weights of each.
 
 What the next task changes is written into the module's weights, the task's rows are computed, and
 in the end the weights are put back: the weights are those of switching, bit for bit. In prefix mode
@@ -33,14 +33,14 @@ class RowGroup:
         rows: The rows.
         undo: The entries whose coordinates go back to the base first.
         write: The entries whose values are written then.
-        apart: The entries that set the rows apart from what the module carries.
+        difference: The entries in which the rows differ from what the module carries.
         sign: 1 if the rows have them and the module does not; -1 if it is the other way round.
     """
 
     rows: Rows
     undo: Span
     write: Span
-    apart: Span
+    difference: Span
     sign: int = 1
 
     @property
@@ -71,26 +71,26 @@ def group_rows(
     for row, position in enumerate(positions):
         found.setdefault(_count(position), []).append(row)
     here = _count(median_entry(positions))
-    steps: list[RowGroup] = []
+    groups: list[RowGroup] = []
     for count, rows in sorted(found.items()):
         together = rows[-1] - rows[0] + 1 == len(rows)
         where = slice(rows[0], rows[-1] + 1) if together else torch.tensor(rows, device=device)
-        before = steps[-1].write if steps else (0, 0)
+        before = groups[-1].write if groups else (0, 0)
         if prefix:
-            undo = (0, 0) if steps else (count, here)
-            write = before[1] if steps else count, count
-            apart, sign = ((here, count), 1) if count > here else ((count, here), -1)
-            steps.append(RowGroup(where, undo, write, apart, sign))
+            undo = (0, 0) if groups else (count, here)
+            write = before[1] if groups else count, count
+            difference, sign = ((here, count), 1) if count > here else ((count, here), -1)
+            groups.append(RowGroup(where, undo, write, difference, sign))
         else:
             write = max(count - 1, 0), count
-            steps.append(RowGroup(where, before, write, write))
-    return steps
+            groups.append(RowGroup(where, before, write, write))
+    return groups
 
 
 def compute_by_group(
     whole: Callable[[Tensor], Tensor],
     x: Tensor,
-    steps: Sequence[RowGroup],
+    groups: Sequence[RowGroup],
     tensors: Sequence[tuple[Tensor, TensorWrites]],
 ) -> Tensor:
     """Compute the rows group by group, with each one's weights, and put the weights back.
@@ -98,7 +98,7 @@ def compute_by_group(
     Args:
         whole: What the module computes of some rows: one tensor, rows first.
         x: Its input, rows first.
-        steps: The groups and what is written for them.
+        groups: The groups and what is written for them.
         tensors: The module's parameters, flat, and what entries write into them.
 
     Returns:
@@ -106,23 +106,23 @@ def compute_by_group(
     """
 
     def write_(span: Span, *, base: bool) -> None:
-        for tensor, plan in tensors:
-            plan.write_(tensor, *span, base=base)
+        for tensor, writes in tensors:
+            writes.write_(tensor, *span, base=base)
 
     parts: list[Tensor] = []
     cache = torch.is_autocast_cache_enabled()
     torch.set_autocast_cache_enabled(False)  # it would keep the first task's weights
     try:
-        for step in steps:
-            write_(step.undo, base=True)
-            write_(step.write, base=False)
-            parts.append(whole(x[step.rows]))
+        for group in groups:
+            write_(group.undo, base=True)
+            write_(group.write, base=False)
+            parts.append(whole(x[group.rows]))
     finally:
         torch.set_autocast_cache_enabled(cache)
-        for step in steps:
-            write_(step.write, base=True)
-        write_(steps[0].undo, base=False)
-    return _join_parts(parts, [step.rows for step in steps], rows=len(x))
+        for group in groups:
+            write_(group.write, base=True)
+        write_(groups[0].undo, base=False)
+    return _join_parts(parts, [group.rows for group in groups], rows=len(x))
 
 
 def _join_parts(parts: list[Tensor], places: list[Rows], *, rows: int) -> Tensor:

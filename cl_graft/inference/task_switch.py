@@ -1,4 +1,4 @@
-"""Switching: from the answer of one task to that of another, in place and bit for bit.
+"""The switch that moves a model between the tasks of a bank, in place and bit for bit.
 
 A jump writes the coordinates in which two answers differ and nothing else, so its cost follows
 their number and not the size of the model.
@@ -82,21 +82,21 @@ class Switch:
         self.position: int | None = None
         self.dropped: frozenset[int] = frozenset()
         self._flat = flat
-        self._held = False
-        self._plans = EntryWrites(model, bank.layout, flat=flat)
-        self._plans.add([entry.owned for entry in bank.entries])
-        self._apart: EntryWrites | None = None  # a flat switch's plans by parameter, once asked for
-        self._hold()
+        self._is_locked = False
+        self._writes = EntryWrites(model, bank.layout, flat=flat)
+        self._writes.add([entry.owned for entry in bank.entries])
+        self._parameter_writes: EntryWrites | None = None  # of a flat switch, once asked for
+        self._remember_model()
 
     @property
     def model(self) -> nn.Module:
         """The model; setting it goes on with a copy that carries what the old one carried."""
-        return self._plans.model
+        return self._writes.model
 
     @model.setter
     def model(self, model: nn.Module) -> None:
-        for plans in self._all_plans():
-            plans.model = model
+        for writes in self._all_writes():
+            writes.model = model
 
     def to(self, position: int | None) -> None:
         """Make the model carry the answer of entry `position`, None for the base.
@@ -107,20 +107,20 @@ class Switch:
             WrongBase: If something else changed the model so that no base is under its answers.
         """
         self.check(position)
-        self._settle()
+        self._check_model()
         if position == self.position:
             return
         self._check_free()
         if self.bank.mode == "prefix":
             now, then = _count(self.position), _count(position)
-            self._plans.write_(min(now, then), max(now, then), base=then < now)
+            self._writes.write_(min(now, then), max(now, then), base=then < now)
         else:
             if self.position is not None:
-                self._plans.write_(self.position, self.position + 1, base=True)
+                self._writes.write_(self.position, self.position + 1, base=True)
             if position is not None:
-                self._plans.write_(position, position + 1, base=False)
+                self._writes.write_(position, position + 1, base=False)
         self.position = position
-        self._wrote()
+        self._note_writes()
 
     def verify(self) -> None:
         """Put the model back to its base, and make sure by a hash that it is the base.
@@ -130,12 +130,12 @@ class Switch:
         """
         self.to(None)
         self._verify()
-        self._hold()
+        self._remember_model()
 
     @contextmanager
     def carrying(self, position: int | None) -> Iterator[nn.Module]:
         """Carry the answer of an entry for a `with` block, then go back."""
-        self._settle()
+        self._check_model()
         before = self.position
         self.to(position)
         try:
@@ -144,25 +144,25 @@ class Switch:
             self.to(before)
 
     @contextmanager
-    def holding(self, position: int | None) -> Iterator[nn.Module]:
+    def locked(self, position: int | None) -> Iterator[nn.Module]:
         """Carry the answer of an entry for a `with` block in which the switch cannot be moved."""
         self._check_free()
         with self.carrying(position) as model:
-            self._held = True
+            self._is_locked = True
             try:
                 yield model
             finally:
-                self._held = False
-                self.accept()
+                self._is_locked = False
+                self.accept_writes()
 
-    def accept(self) -> None:
-        """Take what was written into graftable parameters for this switch's own doing.
+    def accept_writes(self) -> None:
+        """Count what was written into graftable parameters since the last jump as this switch's.
 
-        For those who write there between two jumps, and put back what they found.
+        For code that writes there between two jumps and restores what it found.
         """
-        held = _HELD.get(self.model)
+        held = _KNOWN_MODELS.get(self.model)
         if held is not None and held.versions is not None:
-            held.versions.note(self._plans.follow().parameters)
+            held.versions.note(self._writes.locate_tensors().parameters)
 
     def extend(self, bank: GraftBank, *, base: Graft) -> None:
         """Take over a bank that has grown by one entry, whose values the model carries already.
@@ -173,11 +173,11 @@ class Switch:
         """
         if len(bank) != len(self.bank) + 1:
             raise ValueError(f"expected a bank of {len(self.bank) + 1} entries, got {len(bank)}")
-        for plans in self._all_plans():
-            plans.add([bank.entries[-1].owned], base=base)
+        for writes in self._all_writes():
+            writes.add([bank.entries[-1].owned], base=base)
         self.bank = bank
         self.position = len(bank) - 1
-        self._hold()
+        self._remember_model()
 
     def add(self, bank: GraftBank) -> None:
         """Take over a bank that has grown elsewhere; only its new entries are laid out.
@@ -200,8 +200,8 @@ class Switch:
             )
         _check_owners(bank)
         with self.carrying(None):
-            for plans in self._all_plans():
-                plans.add([entry.owned for entry in bank.entries[known:]])
+            for writes in self._all_writes():
+                writes.add([entry.owned for entry in bank.entries[known:]])
         self.bank = bank
 
     def drop(self, position: int) -> None:
@@ -218,8 +218,8 @@ class Switch:
             raise ValueError(f"the model carries entry {position}; switch away before dropping it")
         self.dropped |= {position}
         if self.bank.mode == "isolated":
-            for plans in self._all_plans():
-                plans.drop(position)
+            for writes in self._all_writes():
+                writes.drop(position)
 
     def check(self, position: int | None) -> None:
         """Refuse a position that cannot be answered.
@@ -234,29 +234,29 @@ class Switch:
         if position in self.dropped:
             raise ValueError(f"entry {position} was dropped")
 
-    def plans(self) -> EntryWrites:
+    def writes_by_parameter(self) -> EntryWrites:
         """Return what entries write, by parameter also where storage is flat."""
         if not self._flat:
-            return self._plans
-        if self._apart is None:
+            return self._writes
+        if self._parameter_writes is None:
             with self.carrying(None):
-                self._apart = EntryWrites(self.model, self.bank.layout)
-                self._apart.add([entry.owned for entry in self.bank.entries])
+                self._parameter_writes = EntryWrites(self.model, self.bank.layout)
+                self._parameter_writes.add([entry.owned for entry in self.bank.entries])
             if self.bank.mode == "isolated":
                 for position in self.dropped:
-                    self._apart.drop(position)
-        return self._apart
+                    self._parameter_writes.drop(position)
+        return self._parameter_writes
 
-    def _settle(self) -> None:
-        """Make sure that the model stands where this switch left it, or at its base."""
-        if self._held:
+    def _check_model(self) -> None:
+        """Make sure that the model is as this switch left it, or at its base."""
+        if self._is_locked:
             return
-        held = _HELD.get(self.model)
+        held = _KNOWN_MODELS.get(self.model)
         other = held.switch() if held is not None else None
         if other is not None and other is not self:
             other.to(None)
             self.position = None
-            held = _HELD[self.model]
+            held = _KNOWN_MODELS[self.model]
         known = (
             held is not None
             and other is not None
@@ -266,13 +266,13 @@ class Switch:
         if not known:
             self._verify()
         if not known or other is not self:
-            self._hold()
+            self._remember_model()
 
     def _verify(self) -> None:
         """Put the base's values under all entries, and compare all weights with the base."""
         if not self._sha256:
             return
-        under = self._plans.base()
+        under = self._writes.base_values()
         before = extract(self.model, under.region)
         write_(self.model, under)
         if model_sha256(self.model, exclude=self._heads) != self._sha256:
@@ -286,27 +286,31 @@ class Switch:
             )
         self.position = None
 
-    def _hold(self) -> None:
-        """Say that this switch knows what the model carries, as its tensors are now."""
+    def _remember_model(self) -> None:
+        """Remember that this switch moved the model last, and the versions of its tensors."""
         versions = TensorVersions(self.model, exclude=self._heads) if self._sha256 else None
-        _HELD[self.model] = _Held(ref(self), self._sha256, versions)
+        _KNOWN_MODELS[self.model] = _KnownModel(ref(self), self._sha256, versions)
 
-    def _wrote(self) -> None:
-        """Take what was written into the model for this switch's own doing."""
-        held = _HELD[self.model]
+    def _note_writes(self) -> None:
+        """Count the last writes into the model as this switch's own."""
+        held = _KNOWN_MODELS[self.model]
         if held.versions is not None:
             held.versions.note()
 
     def _check_free(self) -> None:
-        if self._held:
+        if self._is_locked:
             raise RuntimeError("the model is answering a mixed batch; move the switch after it")
 
-    def _all_plans(self) -> list[EntryWrites]:
-        return [self._plans] if self._apart is None else [self._plans, self._apart]
+    def _all_writes(self) -> list[EntryWrites]:
+        return (
+            [self._writes]
+            if self._parameter_writes is None
+            else [self._writes, self._parameter_writes]
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class _Held:
+class _KnownModel:
     """What is known of a model that a switch moves.
 
     Attributes:
@@ -320,7 +324,7 @@ class _Held:
     versions: TensorVersions | None
 
 
-_HELD: WeakKeyDictionary[nn.Module, _Held] = WeakKeyDictionary()
+_KNOWN_MODELS: WeakKeyDictionary[nn.Module, _KnownModel] = WeakKeyDictionary()
 
 
 def _at_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None) -> str:
@@ -332,14 +336,14 @@ def _at_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None) -> st
     try:
         return check_base(model, bank, base)
     except WrongBase:
-        for other in [held.switch() for held in list(_HELD.values())]:
+        for other in [held.switch() for held in list(_KNOWN_MODELS.values())]:
             if (
                 other is None
                 or other.bank.layout != bank.layout
                 or other.bank.base.fingerprint != bank.base.fingerprint
             ):
                 continue
-            under = other._plans.base()
+            under = other._writes.base_values()
             before = extract(model, under.region)
             write_(model, under)
             with suppress(WrongBase):

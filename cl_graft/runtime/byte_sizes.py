@@ -1,4 +1,7 @@
-"""Numbers of bytes as people write them."""
+"""Numbers of bytes as people read and write them, such as ``24GiB``.
+
+They are apart because settings, estimates and reports share the same spelling.
+"""
 
 from __future__ import annotations
 

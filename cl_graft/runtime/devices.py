@@ -1,4 +1,7 @@
-"""Where to run."""
+"""The device on which a run computes.
+
+It is apart because the command line, opened banks and benchmarks all take a device by its name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Trouble while running: in which phase and task it happened, and what to lower."""
+"""Context of errors in training: the phase, the task, and the setting to lower.
+
+It is apart from `errors` because it recognizes the errors of torch.
+"""
 
 from __future__ import annotations
 

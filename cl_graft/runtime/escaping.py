@@ -1,4 +1,4 @@
-"""Text of others, written so that it stays text: one function for each target.
+"""Escaping of text that others wrote, with one function for each target.
 
 Names of tasks, labels and models come from files that anybody may have written. Where such a text
 is shown or becomes part of a file, the target decides what would be read as more than text.

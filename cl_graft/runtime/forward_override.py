@@ -1,4 +1,4 @@
-"""Another forward for a module, for a while, of which copies of the module know nothing.
+"""A temporary forward for a module, which copies of the module do not take along.
 
 A function that is put on ``module.forward`` goes along into every copy (`copy.deepcopy`, `pickle`)
 and computes there with the weights of the original. So the module gets a subclass of its own class

@@ -1,4 +1,4 @@
-"""Freed memory that stays with the process, so that every training step finds it again.
+"""A setting of glibc's allocator: freed memory stays with the process for the next training step.
 
 glibc's malloc gives the free end of its heap back to the system, and memory of large tensors at
 once. A training step frees and takes the same tensors again and again, and the system then has to

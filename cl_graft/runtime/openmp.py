@@ -1,4 +1,4 @@
-"""OpenMP's waiting threads, which take the cores from other work while they spin.
+"""A limit on the spinning of OpenMP's waiting threads, which takes cores from other processes.
 
 Between two parallel loops libgomp's threads wait in a loop of their own, by default for millions of
 turns, so that the next loop starts at once. Where other processes want the cores, that waiting

@@ -1,4 +1,7 @@
-"""How an experiment says where it stands; the library itself shows nothing."""
+"""Progress of an experiment: the steps that are reported while it runs.
+
+The library only calls a function with each step; the command line decides what is shown.
+"""
 
 from __future__ import annotations
 

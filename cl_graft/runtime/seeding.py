@@ -1,4 +1,4 @@
-"""Random choices as functions of what they belong to.
+"""Seeds, generators and batch orders as functions of (seed, task, phase, step).
 
 Every random choice of a run (data order, dropout, initial heads) is a function of
 (seed, task, phase, step) and never of how often a global generator was used before. So a phase

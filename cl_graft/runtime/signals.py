@@ -1,4 +1,4 @@
-"""Stopping on Ctrl-C and SIGTERM: what was reached is saved first, and how to go on is told.
+"""Handling of Ctrl-C and SIGTERM: a run saves its state first and says how to resume it.
 
 A signal is noted, and the run stops where it next offers its state. A second one, or one that
 comes while there is nothing to save yet, stops at once: what is on disk is always whole.

@@ -1,4 +1,4 @@
-"""Let torchvision be imported where its compiled operators do not match the installed torch.
+"""A shim for torchvision whose compiled operators do not match the installed torch.
 
 Avalanche imports torchvision, and so does transformers wherever it finds it. A torchvision that
 was built for another torch (the CPU build of torch beside a registry's CUDA build of torchvision)

@@ -23,6 +23,7 @@ from cl_graft.storage.files import (
     VERSION,
     check_json,
     check_version_1,
+    delete_partial_files,
     is_partial,
     replace_file,
     report_damage,
@@ -263,14 +264,14 @@ def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
         listed: The files that its `bank.json` lists, by their names there.
     """
     refuse_links(folder)
-    left = [path for path in folder.glob(".*") if is_partial(path)]
-    for path in [path for kind in KINDS for path in (folder / kind).glob("*")]:
+    files = [path for kind in KINDS for path in (folder / kind).glob("*")]
+    left = delete_partial_files([*folder.glob(".*"), *files])
+    for path in files:
         name = f"{path.parent.name}/{path.name}"
-        if is_partial(path) or (FILE.fullmatch(name) and name not in listed):
+        if FILE.fullmatch(name) and name not in listed:
+            with explain_write_errors(path):
+                path.unlink(missing_ok=True)
             left.append(path)
-    for path in left:
-        with explain_write_errors(path):
-            path.unlink(missing_ok=True)
     for kind in KINDS:
         with suppress(OSError):  # it is not empty, or not there
             (folder / kind).rmdir()

@@ -1,4 +1,4 @@
-"""A folder that keeps tokens, dense runs and rankings by the content that determines them.
+"""A cache in a folder: tokens, dense runs and rankings, one file a key.
 
 A file says under which key it was kept; one under another name is not taken for another outcome.
 

@@ -1,4 +1,4 @@
-"""Checkpoints of a run in files: where its phases stand, so that a killed run can go on.
+"""Checkpoints of a run in files: the states of its phases, from which a killed run is resumed.
 
     DIR/dense-12.safetensors    the dense run, the 12th checkpoint; the 11th is kept beside it
     DIR/ranking-1.safetensors   localization

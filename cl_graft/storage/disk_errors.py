@@ -1,4 +1,7 @@
-"""What to tell when the disk takes no more: where, why, how much is needed and how much is free."""
+"""Errors of a full or closed disk, explained: path, reason, bytes needed and bytes free.
+
+They are apart because every writer uses them, also writers that are not ours.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The file of one entry: owned and lost coordinates, head and recorded batch."""
+"""The file of one entry: owned coordinates and values, head, recorded batch and metadata.
+
+It is apart from `graft_file` because an entry only makes sense inside its bank.
+"""
 
 from __future__ import annotations
 
@@ -101,16 +104,16 @@ def unpack_entry(data: bytes, bank: GraftBank, *, name: str, position: int) -> E
             metadata=head["facts"],
         )
         entry = Entry(
-            task=part(head, "task", str),
-            label=part(head, "label", int),
+            task=head["task"],
+            label=head["label"],
             owned=Graft(owned, tensors["owned.values"]),
             owned_before=lost,
             head=read_head(tensors),
-            weights_sha256=part(head, "weights_sha256", str),
+            weights_sha256=head["weights_sha256"],
             recorded_batch=read_recorded_batch(part(head, "canary", dict), tensors)
             if "canary" in head
             else None,
-            metadata=part(head, "facts", dict),
+            metadata=head["facts"],
         )
         check_dtype(entry.owned, bank.base, task=entry.task)
         return entry

@@ -1,4 +1,4 @@
-"""Files of ours: safetensors whose header says what they are, written atomically.
+"""Safetensors files with a checksum, a format and a version, written atomically.
 
 The header's metadata has one key, `cl-graft`, with a JSON object: a `checksum` of the whole file
 (`checksums`), the `format`, its `version`, what the format adds, and the SHA-256 of each tensor.
@@ -12,7 +12,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ __all__ = [
     "VERSION",
     "check_json",
     "check_version_1",
+    "delete_partial_files",
     "is_partial",
     "pack",
     "read_file",
@@ -283,6 +284,18 @@ def _altered(data: bytes, header: Mapping[str, Any], head: Mapping[str, Any]) ->
 def is_partial(path: Path) -> bool:
     """Tell by its name whether a file is what a killed `replace_file` left."""
     return _PARTIAL.fullmatch(path.name) is not None
+
+
+def delete_partial_files(paths: Iterable[Path]) -> list[Path]:
+    """Delete those of some files that a killed `replace_file` left, and return them.
+
+    The caller holds the lock of their folder, so no other process is writing them now.
+    """
+    partial = [path for path in paths if is_partial(path)]
+    for path in partial:
+        with explain_write_errors(path):
+            path.unlink(missing_ok=True)
+    return partial
 
 
 def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,4 +1,7 @@
-"""One graft in one file: to share, to merge, to take apart."""
+"""The file of one graft with its base model, head and metadata, to share or to merge.
+
+It is apart from `entry_file` because it needs no bank: it says itself which base it belongs to.
+"""
 
 from __future__ import annotations
 
@@ -120,6 +123,6 @@ def unpack_graft(
         region = read_region(part(head, "count", int), "graft", tensors, layout or found)
         graft = Graft(region, tensors["graft.values"])
         check_task_metadata(task=head["task"], metadata=head["facts"])
-        task = part(head, "task", str)
+        task = head["task"]
         check_dtype(graft, base, task=task)
-        return StoredGraft(graft, base, task, read_head(tensors), part(head, "facts", dict))
+        return StoredGraft(graft, base, task, read_head(tensors), head["facts"])

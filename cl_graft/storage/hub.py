@@ -1,4 +1,4 @@
-"""Saving, pushing and reading a bank in the manner of the Hugging Face hub.
+"""Banks on the Hugging Face hub: save, push, download and read them.
 
 A repository holds what a bank's folder holds, and a README. One push is one commit, so whoever
 reads sees the old bank or the new one; a revision pins it. A token is used for the requests and

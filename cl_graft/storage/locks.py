@@ -1,4 +1,4 @@
-"""One writer a folder: `filelock` keeps the others out, and a file beside its lock says who writes.
+"""The lock of a folder: one process writes, and a file beside the lock says which one.
 
 The lock ends with its process, however that ends: the kernel holds it, or, where a file system has
 no `flock`, its file names the process. The file beside it is read to say who holds a folder, and
@@ -30,7 +30,7 @@ from filelock import BaseFileLock, FileLock, SoftFileLock, Timeout
 from cl_graft.errors import InputError, InUse
 from cl_graft.runtime.escaping import for_terminal
 from cl_graft.storage.disk_errors import explain_write_errors
-from cl_graft.storage.files import is_partial, replace_file
+from cl_graft.storage.files import delete_partial_files, replace_file
 
 __all__ = ["LOCK", "OWNER", "only_writer"]
 
@@ -143,8 +143,7 @@ def _acquire(folder: Path) -> BaseFileLock:
         raise fault
     try:
         _refuse_or_take_over(folder, _read(folder))
-        for left in [path for path in folder.glob(".*") if is_partial(path)]:
-            left.unlink()  # a process was killed while it wrote the file
+        delete_partial_files(folder.glob(".*"))  # a process was killed while it wrote them
         replace_file(folder / OWNER, f"{json.dumps(asdict(_me()))}\n".encode())
     except BaseException:
         _unlock(folder, lock)

@@ -1,4 +1,7 @@
-"""The model card of a bank: what it belongs to, what it knows, how well, and how to load it."""
+"""The model card of a bank: its base, its tasks and their scores, and how to load it.
+
+It is apart from `hub` because it is text only and calls nothing.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting a bank's folder in order: what killed writers left goes, and what is whole is listed.
+"""The repair of a bank's folder: leftovers are deleted, and whole entries are listed again.
 
 It is apart from `banks` because nothing else reads a folder whose `bank.json` is not whole.
 """

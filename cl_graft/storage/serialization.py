@@ -1,4 +1,4 @@
-"""How regions, heads, recorded_batches, layouts and base models stand in a file, and back.
+"""Regions, heads, recorded batches, layouts and base models as tensors and JSON, and back.
 
 Each `…_record` function returns the JSON part of a thing and adds its tensors to a dictionary
 under names that begin with `key`; the function beside it reads them back, and raises
@@ -161,10 +161,10 @@ def read_base(record: Mapping[str, Any]) -> BaseIdentity:
     """Read an identity that `base_record` wrote."""
     check_base_metadata(record)
     return BaseIdentity(
-        fingerprint=part(record, "fingerprint", str),
-        model=part(record, "model", str),
-        dtype=part(record, "dtype", str),
-        metadata=part(record, "facts", dict),
+        fingerprint=record["fingerprint"],
+        model=record["model"],
+        dtype=record["dtype"],
+        metadata=record["facts"],
     )
 
 

@@ -184,7 +184,7 @@ class RegionTraining:
         self.read_()
         write_(self._unwrapped, self._base)
         if not foreign:
-            self.switch.accept()
+            self.switch.accept_writes()
         self._away = True
 
     def home(self) -> None:

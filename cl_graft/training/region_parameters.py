@@ -252,7 +252,7 @@ def _linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
 
 
 def _region_forward(handle: Tensor, where: Coordinates) -> Callable[..., Tensor]:
-    """Return the forward of a linear layer whose weight learns at `where`, for `override_forward`."""
+    """Return the forward, for `override_forward`, of a linear layer that learns at `where`."""
 
     def compute(layer: Any, x: Tensor) -> Tensor:
         if torch.is_autocast_enabled(x.device.type):

@@ -159,8 +159,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.data.synthetic.divided",
     ),
     "Routing and merging": (
-        "cl_graft.inference.routing_by_features",
-        "cl_graft.inference.routing_by_answers",
+        "cl_graft.inference.routing",
         "cl_graft.grafts.merging.registry",
         "cl_graft.grafts.merging.rules",
         "cl_graft.grafts.merging.task_vectors",

@@ -75,8 +75,13 @@ def left_behind(folder: Path, **changed: Any) -> None:
     (folder / OWNER).write_text(copy)
 
 
-def no_flock(*_: object) -> None:
-    raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+def break_flock(monkeypatch: pytest.MonkeyPatch, code: int = errno.ENOSYS) -> None:
+    """Let `flock` fail in this process as on a file system without it."""
+
+    def flock(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
 
 
 def test_the_second_process_stops_and_is_told_who_the_first_is(tmp_path: Path) -> None:
@@ -135,7 +140,7 @@ def test_a_number_that_another_process_has_by_now_does_not_hold_a_folder(
 ) -> None:
     left_behind(tmp_path, pid=os.getppid())
     if not flock:
-        monkeypatch.setattr(fcntl, "flock", no_flock)
+        break_flock(monkeypatch)
     with only_writer(tmp_path):
         assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
 
@@ -148,7 +153,7 @@ def test_the_lock_of_another_host_is_never_taken_over(
     left_behind(tmp_path, **changed)
     before = (tmp_path / OWNER).read_bytes()
     if not flock:
-        monkeypatch.setattr(fcntl, "flock", no_flock)
+        break_flock(monkeypatch)
     with pytest.raises(InUse) as told, only_writer(tmp_path):
         pass
     assert "cannot be seen from here; if it does not, delete " in str(told.value)
@@ -158,7 +163,7 @@ def test_the_lock_of_another_host_is_never_taken_over(
 def test_without_flock_a_living_writer_keeps_others_out_and_a_dead_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fcntl, "flock", no_flock)
+    break_flock(monkeypatch)
     with holder(tmp_path, flock=False) as first:
         with pytest.raises(InUse, match=f"process {first.pid} on "), only_writer(tmp_path):
             pass
@@ -173,12 +178,31 @@ def test_without_flock_a_living_writer_keeps_others_out_and_a_dead_one_does_not(
 def test_a_file_system_whose_locks_do_not_work_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def no_locks(*_: object) -> None:
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", no_locks)
+    break_flock(monkeypatch, errno.ENOLCK)
     with pytest.raises(InputError, match="a file system without locks"), only_writer(tmp_path):
         pass
+
+
+def plant(kind: str, planted: Path, precious: Path) -> None:
+    """Put something that is no file of ours in a place in a new folder."""
+    precious.write_text("three years")
+    planted.parent.mkdir()
+    if kind == "link":
+        planted.symlink_to(precious)
+    elif kind == "dangling":
+        planted.symlink_to(precious.parent / "nowhere")
+    elif kind == "hard link":
+        planted.hardlink_to(precious)
+    elif kind == "fifo":
+        os.mkfifo(planted)
+    elif kind == "folder":
+        planted.mkdir()
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(planted))
+    else:
+        with planted.open("wb") as file:
+            file.truncate(2**40)
 
 
 @pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "fifo", "folder", "socket"])
@@ -186,23 +210,8 @@ def test_nothing_in_the_place_of_a_lock_is_followed_written_or_waited_for(
     tmp_path: Path, kind: str
 ) -> None:
     precious, folder = tmp_path / "thesis.tex", tmp_path / "run"
-    precious.write_text("three years")
-    folder.mkdir()
     planted = folder / LOCK
-    if kind == "link":
-        planted.symlink_to(precious)
-    elif kind == "dangling":
-        planted.symlink_to(tmp_path / "nowhere")
-    elif kind == "hard link":
-        planted.hardlink_to(precious)
-    elif kind == "fifo":
-        os.mkfifo(planted)
-    elif kind == "folder":
-        planted.mkdir()
-    else:
-        server = socket.socket(socket.AF_UNIX)
-        server.bind(str(planted))
-        server.close()
+    plant(kind, planted, precious)
     began = time.monotonic()
     with pytest.raises(InputError) as told, only_writer(folder):
         pass
@@ -219,20 +228,8 @@ def test_nothing_in_the_place_of_an_owners_name_is_followed_or_waited_for(
     tmp_path: Path, kind: str
 ) -> None:
     precious, folder = tmp_path / "thesis.tex", tmp_path / "run"
-    precious.write_text("three years")
-    folder.mkdir()
     planted = folder / OWNER
-    if kind == "link":
-        planted.symlink_to(precious)
-    elif kind == "dangling":
-        planted.symlink_to(tmp_path / "nowhere")
-    elif kind == "hard link":
-        planted.hardlink_to(precious)
-    elif kind == "fifo":
-        os.mkfifo(planted)
-    else:
-        with planted.open("wb") as file:
-            file.truncate(2**40)
+    plant(kind, planted, precious)
     with only_writer(folder):
         assert json.loads(planted.read_text())["pid"] == os.getpid()
         assert not planted.is_symlink()

@@ -1,4 +1,7 @@
-"""The rules of merging in one table, and merging itself: grafts in, one graft out."""
+"""The table of merging rules, and the merging of grafts by one of them.
+
+It is apart from the rules, which know only vectors.
+"""
 
 from __future__ import annotations
 
