@@ -20,7 +20,7 @@ SECONDS = 60.0
 EXPECTED = {
     "missing config": "nowhere.yaml: cannot read the config: No such file",
     "config that is no mapping": "expected 'name: value' lines",
-    "unknown key": "unknown key 'densty'; did you mean 'density'?",
+    "unknown key": "unknown key 'grafting.densty'; did you mean 'density'?",
     "missing data": "there is no such file or folder",
     "unknown column": "'wrong'",
     "label outside": "'maybe'",
@@ -40,7 +40,7 @@ EXPECTED = {
     "foreign bank": "is not a bank",
     "missing bank": "there is no folder",
     "run in the way": "holds a run with another config (",
-    "comparison in the way": "holds a comparison with another config (shots 8 there, 9 here)",
+    "comparison in the way": "holds a comparison with another config (stream.shots 8 there, 9 here)",
     "something in the way": "is not empty and holds no comparison",
     "unknown device": "no device 'abacus' here",
     "bank: unknown column": "'wrong'",
