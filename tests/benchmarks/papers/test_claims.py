@@ -17,15 +17,14 @@ from papers.stored import Stored, read_stored, store
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import dotted
-from cl_graft.experiments.old_configs import MOVED
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "benchmarks" / "results"
 
 
 SETTINGS = {
-    "model": "minilm", "family": "encoder", "shots": 64, "steps": 9, "density": 0.003,
-    "tasks": ["x", "y"],
+    "model.name": "minilm", "model.family": "encoder", "stream.tasks": ["x", "y"],
+    "stream.shots": 64, "fine_tuning.steps": 9, "grafting.density": 0.003,
 }  # fmt: skip
 
 
@@ -170,8 +169,7 @@ def test_the_pages_are_what_the_stored_results_say():
 def test_a_stored_result_was_run_with_what_its_command_asks_for_now(file):
     stored = json.loads(file.read_text())
     words = shlex.split(stored["command"])
-    given = [value.partition("=") for word, value in pairwise(words) if word == "--set"]
-    sets = [f"{MOVED.get(name, name)}={value}" for name, _, value in given]
+    sets = [value for word, value in pairwise(words) if word == "--set"]
     config = experiment_config(EXPERIMENTS[stored["experiment"]], stored["scale"], sets=sets)
     asked = _without_unset(dotted(config.values()))
     others = {

@@ -32,7 +32,7 @@ def test_an_experiment_runs_at_smoke_scale_and_leaves_json_table_and_picture(
     name, folder, tiny_bert, tiny_gpt2
 ):
     experiment = EXPERIMENTS[name]
-    model = tiny_gpt2 if experiment.settings.get("family") == "causal_lm" else tiny_bert
+    model = tiny_gpt2 if experiment.settings.get("model.family") == "causal_lm" else tiny_bert
     seeds = [0, 1, 2] if experiment.conclude is not None else [0]
     outcome = run_experiment(
         name, out=folder, scale="smoke", seeds=seeds, sets=[f"model.name={model}"]
@@ -280,7 +280,7 @@ def test_the_settings_of_every_scale_are_a_config(name, scale):
             20_000,
         )
     if scale == "paper" and config.model.family == "causal_lm":
-        assert (config.model, config.stream.max_length) == ("gpt2", 256)
+        assert (config.model.name, config.stream.max_length) == ("gpt2", 256)
     elif scale == "paper":
         assert config.stream.max_length is None  # that of the tasks
 
