@@ -138,7 +138,9 @@ class StreamSettings:
     def _expand_streams(cls, given: Any) -> Any:
         """Put the tasks of a stream in place of its name, and take the settings of its protocol."""
         values = given.kwargs if isinstance(given, ArgsKwargs) else given
-        names = _at_commas(values.get("tasks")) if isinstance(values, Mapping) else None
+        if not isinstance(values, Mapping):
+            return given
+        names = _at_commas(values.get("tasks"))
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             return given
         tasks, protocol = expand_streams(names, given=values)

@@ -23,6 +23,7 @@ from cl_graft.reporting.report_data import ReportData, read_report_data
 from cl_graft.reporting.sections import Picture, Section, sections_of
 from cl_graft.reporting.tables import latex
 from cl_graft.runtime.escaping import for_terminal
+from cl_graft.storage import only_writer
 from cl_graft.storage.files import replace_file
 
 __all__ = ["PAGE", "Written", "make_report"]
@@ -63,21 +64,22 @@ def make_report(folders: Sequence[Path | str], *, out: Path | str) -> Written:
         InputError: If a folder holds no finished run, or the runs are not of the same tasks and
             model.
         BankError: If a file is altered.
+        InUse: If another process writes to `out`.
     """
     out = Path(out)
     data = read_report_data([Path(folder) for folder in folders])
     sections = sections_of(data)
-    drawn, figures = _figures(sections, out / "figures")
-    page = _page(data, sections, drawn).encode()
-    tables = _tables(sections, out / "tables")
-    replace_file(out / PAGE, page)
+    with only_writer(out), only_writer(out / "figures"), only_writer(out / "tables"):
+        drawn, figures = _figures(sections, out / "figures")
+        page = _page(data, sections, drawn).encode()
+        tables = _tables(sections, out / "tables")
+        replace_file(out / PAGE, page)
     names, runs = tuple(data.strategies), len(data.runs)
     return Written(out / PAGE, len(page), figures, tables, names, runs)
 
 
 def _figures(sections: Sequence[Section], folder: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
     """Draw all figures: for the page, by name, and as files."""
-    folder.mkdir(parents=True, exist_ok=True)
     drawn: dict[str, str] = {}
     made: list[Path] = []
     for section in sections:
@@ -100,7 +102,6 @@ def _inline(text: str, picture: Picture) -> str:
 
 
 def _tables(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:
-    folder.mkdir(parents=True, exist_ok=True)
     named = [pair for section in sections for pair in section.tables]
     named += [
         (picture.name, picture.table)

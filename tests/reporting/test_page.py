@@ -12,7 +12,7 @@ from tiny_runs import cl_graft, file_hashes
 
 from cl_graft import InputError
 from cl_graft.cli.report import report_command
-from cl_graft.reporting.page import make_report
+from cl_graft.reporting.page import PAGE, make_report
 from cl_graft.reporting.report_data import read_report_data
 from cl_graft.reporting.tables import Cell, Table, comparison, latex
 from cl_graft.results.run_results import read_result, write_result
@@ -108,6 +108,18 @@ def test_figures_and_tables_are_files_too(report):
 def test_a_report_is_made_the_same_twice(compared, report, tmp_path):
     make_report([compared], out=tmp_path)
     assert file_hashes(tmp_path) == file_hashes(report)
+
+
+def test_half_files_of_a_killed_report_go_with_the_next(compared, tmp_path):
+    left = [
+        tmp_path / folder / f".{name}.0123abcd.tmp"
+        for folder, name in (("", PAGE), ("figures", "R.svg"), ("tables", "costs.tex"))
+    ]
+    for path in left:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("half")
+    make_report([compared], out=tmp_path)
+    assert not list(tmp_path.rglob(".*"))
 
 
 def test_the_comparison_states_intervals_significance_and_the_best(compared):

@@ -23,7 +23,7 @@ __all__ = ["localize_ahead", "wait_for_first"]
 _DENSE, _RANKED = "independent", "grafting_without_retraining"
 """The strategies that make a dense run, or a ranking beside it, and do little more."""
 
-_Kind = tuple[int, str, str, float | str]
+_Kind = tuple[int, str, object, float | str]
 """What such a run depends on beside the task: seed, strategy, localizer, density."""
 
 
