@@ -28,7 +28,7 @@ from cl_graft.storage.bank_index import (
     write_description,
 )
 from cl_graft.storage.entry_file import ENTRY_FORMAT, read_place, unpack_entry
-from cl_graft.storage.files import read_file, report_damage, sync_folder
+from cl_graft.storage.files import is_partial, read_file, report_damage, sync_folder
 from cl_graft.storage.graft_file import GRAFT_FORMAT
 from cl_graft.storage.locks import only_writer
 
@@ -83,21 +83,29 @@ def repair_bank(folder: Path | str) -> Repaired:
     folder = Path(folder)
     if not folder.is_dir():
         read_index(folder)  # says so
+    # Whoever takes the lock deletes these.
+    partial = [path.name for path in sorted(folder.glob(".*")) if is_partial(path)]
     with only_writer(folder):
-        refuse_links(folder)
-        try:
-            index, bank = read_index(folder)
-        except FutureVersion:
-            raise
-        except BankError:
-            return _rebuild(folder)
-        slots = list(_listed(index["entries"], folder, bank))
-        if all(slot.entry is not None for slot in slots):
-            write_description(bank, folder)
-            listed = {name for slot in slots for name in list_files(slot.record)}
-            return Repaired(folder, len(slots), tuple(delete_unlisted(folder, listed)))
-        old = [name for slot in slots for name in list_files(slot.record)]
-        return _list_whole(folder, bank, slots, old=old)
+        repaired = _repair(folder)
+    return replace(repaired, deleted=(*partial, *repaired.deleted))
+
+
+def _repair(folder: Path) -> Repaired:
+    """Do it; this process is the folder's only writer."""
+    refuse_links(folder)
+    try:
+        index, bank = read_index(folder)
+    except FutureVersion:
+        raise
+    except BankError:
+        return _rebuild(folder)
+    slots = list(_listed(index["entries"], folder, bank))
+    if all(slot.entry is not None for slot in slots):
+        write_description(bank, folder)
+        listed = {name for slot in slots for name in list_files(slot.record)}
+        return Repaired(folder, len(slots), tuple(delete_unlisted(folder, listed)))
+    old = [name for slot in slots for name in list_files(slot.record)]
+    return _list_whole(folder, bank, slots, old=old)
 
 
 def _rebuild(folder: Path) -> Repaired:
