@@ -47,7 +47,7 @@ def texts_of(opened: OpenBank, asked: list[InputText], **settings: int) -> list[
 
 
 def test_the_recorded_texts_get_the_recorded_logits_bit_for_bit(run, opened):
-    task = load_tasks(recorded_config(run, read_result(run)), seed=0)[0]
+    task = load_tasks(recorded_config(run, read_result(run)).stream, seed=0)[0]
     recorded_batch = opened.bank.entries[0].recorded_batch
     rows = {}
     for row in task.dev:

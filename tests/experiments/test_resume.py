@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 import pytest
-from configs import changed, config_with
+from configs import changed, config_with, settings
 from interrupted import KILLED_WRITER, Trip, outcome_of, points_of
 from tiny_runs import cl_graft, cl_graft_started
 
@@ -465,7 +465,7 @@ def test_a_signal_stops_at_once_where_nothing_can_be_saved_and_when_it_comes_twi
 def test_the_command_line_stops_with_the_code_of_the_signal_and_goes_on(tmp_path, base):
     config, out = tmp_path / "stream.yaml", tmp_path / "out"
     values = {**base, "tasks": ["sentiment"], "strategies": ["naive"], "steps": 300}
-    config.write_text(json.dumps(values))
+    config.write_text(json.dumps(settings(values)))
     process = cl_graft_started("run", config, "--out", out)
     assert process.stderr is not None
     for line in process.stderr:

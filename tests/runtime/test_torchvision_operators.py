@@ -11,7 +11,7 @@ import pytest
 import torch
 
 ROOT = Path(__file__).parents[2]
-MODULE = ROOT / "cl_graft" / "torchvision_ops.py"
+MODULE = ROOT / "cl_graft" / "runtime" / "torchvision_operators.py"
 # The module alone: importing the package would have declared everything already.
 DECLARE = f"""
 import importlib.util

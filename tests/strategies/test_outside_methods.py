@@ -3,11 +3,11 @@
 import sys
 
 import pytest
+from configs import config_with
 from small_runs import SMALL
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.config import config_from
 from cl_graft.strategies.registry import STRATEGIES, list_available
 
 METHOD = """
@@ -62,10 +62,10 @@ def installed(tmp_path, monkeypatch):
 def test_a_method_of_another_package_runs_in_a_comparison(installed, still_bert, tmp_path):
     own = {"shrink": {"strength": 0.5}}
     asked = {"strategies": ["naive", "shrink"], "strategy_settings": own, "seeds": [0]}
-    config = config_from(SMALL | asked | {"model": str(still_bert)})
+    config = config_with(SMALL | asked | {"model": str(still_bert)})
     found = compare(config, out=tmp_path / "out")
     (naive,), (shrunk,) = (
-        [run for run in found.cells if run.strategy == name] for name in ("naive", "shrink")
+        [run for run in found.runs if run.strategy == name] for name in ("naive", "shrink")
     )
     assert shrunk.settings == {"strength": 0.5}
     assert shrunk.logit_hashes != naive.logit_hashes
@@ -76,9 +76,9 @@ def test_it_is_listed_and_checked_like_any_other(installed):
     assert "shrink" in list_available()
     assert "shrink" not in list_available(scenario="class")
     with pytest.raises(InputError, match=r"shrink\.strength must be at least 0, got -1"):
-        config_from({"tasks": ["sentiment"], "strategy_settings": {"shrink": {"strength": -1}}})
+        config_with({"tasks": ["sentiment"], "strategy_settings": {"shrink": {"strength": -1}}})
 
 
 def test_an_entry_point_that_cannot_be_loaded_is_named(installed):
     with pytest.raises(InputError, match=r"unknown strategy 'stretch'.*shrinking\.nowhere"):
-        config_from({"tasks": ["sentiment"], "strategies": ["stretch"]})
+        config_with({"tasks": ["sentiment"], "strategies": ["stretch"]})

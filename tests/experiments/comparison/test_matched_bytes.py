@@ -127,7 +127,7 @@ def test_a_comparison_at_equal_bytes_tells_sizes_stored_bytes_and_refusals(tmp_p
 
 def test_bytes_are_written_with_their_unit(config, tmp_path):
     sized = config_with({"tasks": ["sentiment"], "bytes_per_task": "100kB"})
-    assert sized.bytes_per_task == 100_000
+    assert sized.comparison.bytes_per_task == 100_000
     with pytest.raises(InputError, match="cl-graft compare takes them"):
         run(sized, strategy="naive", seed=0, out=tmp_path)
     with pytest.raises(InputError, match="no size of memory: 'much'"):

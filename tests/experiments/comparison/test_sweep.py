@@ -25,7 +25,7 @@ def config(orders, tasks="a,b,c"):
 
 def test_orders_begin_with_the_given_one_and_are_all_different():
     assert draw_orders(config(1)) == [["a", "b", "c"]]
-    assert config("3").orders == 3  # as the command line gives it
+    assert config("3").comparison.orders == 3  # as the command line gives it
     every = draw_orders(config("all"))
     assert every[0] == ["a", "b", "c"]
     assert len({tuple(order) for order in every}) == 6

@@ -138,7 +138,7 @@ def test_values_that_diverge_are_passed_over(tmp_path, config, monkeypatch, capl
     config = changed(config, {"strategies": ["der"]})
 
     def diverge(given, **more):
-        if given.strategy_settings["der"]["beta"] == 0.5:
+        if given.comparison.strategy_settings["der"]["beta"] == 0.5:
             raise DivergedError("the loss is NaN")
         return run(given, **more)
 
