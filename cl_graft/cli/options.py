@@ -189,7 +189,9 @@ def with_settings(
         more: Further ones by panel.
     """
     panels = {**_SHARED, **(more or {})}
-    places = {name: place for own in panels.values() for name, place in own.items()}
+    places = {
+        name: place for own in panels.values() for name, place in own.items() if name not in without
+    }
 
     def give(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
@@ -242,7 +244,8 @@ def _options(
 
 
 def _option(name: str, field: Any, panel: str) -> inspect.Parameter:
-    kind, metavar = _kind(field.annotation)
+    # A size may be given with its unit.
+    kind, metavar = (str, "BYTES") if name == "bytes_per_task" else _kind(field.annotation)
     default = None if field.is_required() else field.get_default(call_default_factory=True)
     shown = "" if default in (None, False, [], {}) else f" Default: {_shown(default)}."
     option = typer.Option(

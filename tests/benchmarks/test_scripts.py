@@ -9,7 +9,11 @@ from papers.stored import read_stream
 
 
 def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):
-    sets = ["tasks=[sentiment,question_type]", f"model={tiny_bert}", "max_length=24"]
+    sets = [
+        "stream.tasks=[sentiment,question_type]",
+        f"model.name={tiny_bert}",
+        "stream.max_length=24",
+    ]
     asked = ["--scale", "smoke", "--out", "runs", "--results", "results"]
     asked += [word for value in sets for word in ("--set", value)]
     run_script("table4.py", *asked, folder=tmp_path)
@@ -26,7 +30,7 @@ def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):
 
 
 def test_every_training_is_answered_with_its_last_and_its_best_step(tiny_bert, tmp_path):
-    sets = ["tasks=[sentiment,topic]", f"model={tiny_bert}", "max_length=24"]
+    sets = ["stream.tasks=[sentiment,topic]", f"model.name={tiny_bert}", "stream.max_length=24"]
     asked = ["--scale", "smoke", "--out", "runs", "--results", "results"]
     asked += [word for value in sets for word in ("--set", value)]
     tables = [run_script("last_step.py", *asked, folder=tmp_path).stdout for _ in range(2)]

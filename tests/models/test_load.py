@@ -165,7 +165,7 @@ PINNED = """
 from dataclasses import replace
 from cl_graft.experiments.base_model import base_identity, load_base_model
 from configs import config_with
-from cl_graft.experiments.rebuild import load_base
+from cl_graft.banks.bank_base import load_base
 from cl_graft.models import load_model
 
 old, new = "0" * 40, "1" * 40
@@ -184,7 +184,9 @@ def test_a_bank_records_the_revision_of_its_base_and_loads_that_one(tiny_bert, t
         shutil.copytree(tiny_bert, tmp_path / "models--owner--tiny" / "snapshots" / (digit * 40))
     (tmp_path / "models--owner--tiny" / "refs").mkdir()
     (tmp_path / "models--owner--tiny" / "refs" / "main").write_text("1" * 40)
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     subprocess.run([sys.executable, "-c", PINNED], env=environment, check=True)
 
 

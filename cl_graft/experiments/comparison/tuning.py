@@ -210,8 +210,14 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
     try:
         values = load_with_checksum(path.read_bytes(), name=str(path))
         check_json(values, format=_FORMAT, name=str(path))
-        chosen = {MOVED.get(name, name): value for name, value in values["chosen"].items()}
-        return Tuning(values["grid"], values["tasks"], values["scores"], chosen)
+        names = {one.name for one in find_strategy(strategy).settings}
+
+        def place(name: str) -> str:
+            return name if name in names else MOVED.get(name, name)
+
+        grid = {place(name): tried for name, tried in values["grid"].items()}
+        chosen = {place(name): value for name, value in values["chosen"].items()}
+        return Tuning(grid, values["tasks"], values["scores"], chosen)
     except BankError:
         raise
     except (ValueError, KeyError) as error:
