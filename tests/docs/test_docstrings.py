@@ -32,6 +32,7 @@ WITH_EXAMPLES = {
     "localize_skill": "cl_graft.integrations.skill",
     "overlap_matrix": "cl_graft.grafts.region",
     "register_localizer": "cl_graft.localization.registry",
+    "register_metric": "cl_graft.metrics.task_score",
     "register_stream": "cl_graft.data.streams",
     "top_k": "cl_graft.grafts.region",
     "union": "cl_graft.grafts.region",
