@@ -1,0 +1,39 @@
+"""Options are made from the settings, and are the same in every command that trains."""
+
+import pytest
+import typer
+
+from cl_graft.cli import app
+from cl_graft.experiments.config_parts import PARTS
+from cl_graft.runtime.settings import fields_of
+
+COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+ELSEWHERE = {
+    "add": {"--tasks"},
+    "localize": {"--tasks"},
+    "plan": {"--tasks", "--model"},
+}
+"""Options that are arguments of these commands, or have another name there."""
+
+
+def options_of(command: str) -> dict[str, str]:
+    return {
+        name: option.help or ""
+        for option in COMMANDS[command].params
+        for name in option.opts
+        if name.startswith("--")
+    }
+
+
+@pytest.mark.parametrize("command", ["compare", "demo", "add", "localize", "plan"])
+def test_every_command_that_trains_has_the_options_of_run(command):
+    own = {"--strategy", "--seed", "--resume", "--out", "--quiet", "--json", "--help", "--set"}
+    shared = set(options_of("run")) - own
+    assert shared - ELSEWHERE.get(command, set()) <= set(options_of(command))
+    assert "--set" in options_of(command)
+
+
+def test_an_option_says_what_the_setting_says():
+    said = options_of("run")["--density"]
+    field = fields_of(PARTS["grafting"])["density"]
+    assert said == f"{field.description} Default: {field.default}."
