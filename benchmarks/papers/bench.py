@@ -336,7 +336,7 @@ class Bench:
             localizer: How; None means the config's.
             anew: As in `ranking`.
         """
-        k, localizer = self.size(self.density), localizer or self.config.grafting.localizer
+        k, localizer = self.size(self.density), localizer or str(self.config.grafting.localizer)
         ranking = self.ranking(label, localizer, dense=dense, depth=k, anew=anew)
         return self.first(ranking, self.density)
 

@@ -90,7 +90,7 @@ def densities(bench: Bench) -> Iterator[Reading]:
         run = bench.dense(label)
         yield from _read(name, "fine-tuning", bench.tuned_answers(label, run))
         depth = bench.size(bench.density)
-        ranking = bench.ranking(label, bench.config.grafting.localizer, dense=run, depth=depth)
+        ranking = bench.ranking(label, str(bench.config.grafting.localizer), dense=run, depth=depth)
         for share in (bench.density / 4, bench.density / 2, bench.density):
             graft = bench.cut(run, bench.first(ranking, share))
             answers = bench.graft_answers(label, graft, run.head)
@@ -100,7 +100,7 @@ def densities(bench: Bench) -> Iterator[Reading]:
 def regions_by_density(bench: Bench) -> Iterator[Reading]:
     """Sweep the density of learned, most moved and random regions (Figs. 2 and 3)."""
     for label in range(len(bench.names)):
-        for localizer in (bench.config.grafting.localizer, "movement", "random"):
+        for localizer in (str(bench.config.grafting.localizer), "movement", "random"):
             yield from _swept(bench, label, localizer, method=localizer)
         yield _tuned(bench, label, "fine-tuning")
 
@@ -109,9 +109,11 @@ def bias_grafts(bench: Bench) -> Iterator[Reading]:
     """Sweep grafts of biases alone against grafts of anything (Fig. 4a)."""
     for label in range(len(bench.names)):
         others = Region.full(bench.layout) - bench.biases(label)
-        yield from _swept(bench, label, bench.config.grafting.localizer, method="any parameter")
         yield from _swept(
-            bench, label, bench.config.grafting.localizer, method="biases only", without=others
+            bench, label, str(bench.config.grafting.localizer), method="any parameter"
+        )
+        yield from _swept(
+            bench, label, str(bench.config.grafting.localizer), method="biases only", without=others
         )
         yield _tuned(bench, label, "fine-tuning")
 
@@ -121,7 +123,7 @@ def lottery_tickets(bench: Bench) -> Iterator[Reading]:
     shares = (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
-        ranking = bench.ranking(label, bench.config.grafting.localizer, dense=run)
+        ranking = bench.ranking(label, str(bench.config.grafting.localizer), dense=run)
         task = bench.problem(label)
         for share in shares:
             region = bench.first(ranking, share)
@@ -154,7 +156,7 @@ def optimizers(bench: Bench) -> Iterator[Reading]:
         }
         for method, changes in plans.items():
             yield from _swept(
-                bench, label, bench.config.grafting.localizer, method=method, **changes
+                bench, label, str(bench.config.grafting.localizer), method=method, **changes
             )
             yield _tuned(bench, label, f"{method}: fine-tuning", **changes)
         constant = bench.tuned_answers(label, bench.dense(label)).best_constant
@@ -183,10 +185,10 @@ def fisher_masks(bench: Bench) -> Iterator[Reading]:
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
         depth = bench.size(shares[-1])
-        learned = bench.ranking(label, bench.config.grafting.localizer, dense=run, depth=depth)
+        learned = bench.ranking(label, str(bench.config.grafting.localizer), dense=run, depth=depth)
         batches = max(1, _FISH_ROWS // bench.config.grafting.mask_batch)
         rankings = {
-            bench.config.grafting.localizer: learned,
+            str(bench.config.grafting.localizer): learned,
             "fish": bench.ranking(label, "fish", dense=run, depth=depth, steps=batches),
             "random": bench.ranking(label, "random", dense=run, depth=depth),
         }

@@ -99,7 +99,7 @@ class _Learned:
 
     @classmethod
     def of(cls, bench: Bench, *, base_share: float = 0.0) -> _Learned:
-        if base_share and bench.config.grafting.localizer not in _FROM_A_BASE:
+        if base_share and str(bench.config.grafting.localizer) not in _FROM_A_BASE:
             raise InputError(
                 f"{bench.config.grafting.localizer} does not start from a γ_base: choose one of "
                 f"{', '.join(_FROM_A_BASE)}"
@@ -150,7 +150,7 @@ class _Learned:
 
 def _region(bench: Bench, label: int, run: DenseRun, base_share: float) -> Region:
     """Find a task's region in the multi-task model, from a base of the most moved coordinates."""
-    if not base_share and bench.config.grafting.localizer != "paper_mask":
+    if not base_share and str(bench.config.grafting.localizer) != "paper_mask":
         return bench.region(label, run)
     return grown(bench, label, run, base=base_share * bench.density)
 
@@ -164,7 +164,7 @@ def grown(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Region:
         dense: Tuned values and head.
         base: The share of coordinates, those that moved most, whose gates are open at first.
     """
-    task, localizer = bench.problem(label), bench.config.grafting.localizer
+    task, localizer = bench.problem(label), str(bench.config.grafting.localizer)
     k, steps = bench.size(bench.density), bench.config.grafting.mask_steps
 
     def published() -> Outcome:

@@ -188,7 +188,7 @@ def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]
     with replace_parameters(task.parameters, run.tuned), replace_parameters(task.head, run.head):
         yield "fine-tuning", None, bench
     depth = bench.size(DENSITIES[-1])
-    ranking = bench.ranking(label, bench.config.grafting.localizer, dense=run, depth=depth)
+    ranking = bench.ranking(label, str(bench.config.grafting.localizer), dense=run, depth=depth)
     for density in DENSITIES:
         graft = bench.cut(run, bench.first(ranking, density))
         with bench.carrying(label, graft, run.head):

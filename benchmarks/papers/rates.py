@@ -46,7 +46,12 @@ def region_rates(bench: Bench) -> Iterator[Reading]:
         yield Reading(name, "fine-tuning", "score", full.score)
         yield Reading(name, "fine-tuning", "ECE", full.ece)
         regions: dict[str, Region] = {}
-        for localizer in (bench.config.grafting.localizer, "movement", "path_integral", "random"):
+        for localizer in (
+            str(bench.config.grafting.localizer),
+            "movement",
+            "path_integral",
+            "random",
+        ):
             regions[localizer] = bench.region(label, run, localizer=localizer)
         regions["base_gradient"] = bench.region(
             label, _warmed_up(bench, label), localizer="base_gradient"

@@ -97,7 +97,9 @@ def wise(bench: Bench) -> Iterator[Reading]:
     for source, targets in [*pairs(bench), *near(bench)]:
         run, task = bench.dense(source), bench.problem(source)
         depth = bench.size(_GRAFTS[-1])
-        ranking = bench.ranking(source, bench.config.grafting.localizer, dense=run, depth=depth)
+        ranking = bench.ranking(
+            source, str(bench.config.grafting.localizer), dense=run, depth=depth
+        )
         region = bench.first(ranking, bench.density)
         for share in _GRAFTS:
             graft = bench.cut(run, bench.first(ranking, share))
@@ -141,7 +143,7 @@ def _followed(bench: Bench, label: int) -> Iterator[Reading]:
     with replace_parameters(task.parameters, run.tuned), replace_parameters(task.head, run.head):
         labelled = self_labelled(task)
     shares = {method: min(1.0, n * bench.density) for method, n in _FOLLOWED.items()}
-    localizer, depth = bench.config.grafting.localizer, bench.size(max(shares.values()))
+    localizer, depth = str(bench.config.grafting.localizer), bench.size(max(shares.values()))
     ranking = bench.ranking(label, localizer, dense=run, task=labelled, depth=depth)
     yield Reading(name, "checkpoint", "step", float(checkpoint))
     for step, at in seen.items():
