@@ -100,7 +100,7 @@ def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, tmp_path):
 
 
 def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_path):
-    strategies = ["independent", "naive", "grafting_movement", "grafting"]
+    strategies = ["independent", "naive", "grafting_averaged_gain", "grafting"]
     quick = {"mask_steps": 2, "mask_batch": 8, "density": 0.01}
     config = config_with(settings | quick | {"strategies": strategies})
     compare(config, out=tmp_path / "here")
@@ -117,16 +117,16 @@ def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_pa
         saved = {name: set(phases) for name, phases in cell.seconds_saved.items()}
         wanted = {
             "naive": set(),
-            "grafting_movement": {"dense", "localize"},
+            "grafting_averaged_gain": {"dense", "localize"},
         }.get(cell.strategy, {"dense"})
         assert saved == {"sentiment": wanted, "topic": wanted}, cell.strategy
     over = [str(step.job) for step in seen if step.phase == "over"]
-    assert len(over) == len(set(over)) == 4 + 2 * len({"movement", "dense"})
-    assert over.index("movement 0.01, seed 0, task 1 ahead") < over.index(
-        "grafting_movement, seed 0"
+    assert len(over) == len(set(over)) == 4 + 2 * len({"averaged_gain", "dense"})
+    assert over.index("averaged_gain 0.01, seed 0, task 1 ahead") < over.index(
+        "grafting_averaged_gain, seed 0"
     )
     assert over.index("dense, seed 0, task 0 ahead") < over.index("grafting, seed 0")
-    assert over.index("movement 0.01, seed 0, task 0 ahead") < over.index("independent, seed 0")
+    assert over.index("averaged_gain 0.01, seed 0, task 0 ahead") < over.index("independent, seed 0")
 
 
 def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, tmp_path):
