@@ -35,11 +35,12 @@ QUICK: dict[str, Any] = {
 """Settings under which a tiny checkpoint learns a task in a fraction of a second."""
 
 _EACH = """
-import contextlib, io, json, sys, time
+import contextlib, io, json, logging, sys, time
 from cl_graft.cli import main
 told = []
 for arguments in json.load(sys.stdin):
     sys.argv = ["cl-graft", *arguments]
+    logging.getLogger().handlers.clear()  # as in a process of its own
     out, err = io.StringIO(), io.StringIO()
     code, started = 0, time.perf_counter()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):

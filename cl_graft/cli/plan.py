@@ -63,7 +63,7 @@ def plan_command(
 
       cl-graft plan meta-llama/Llama-3.1-70B --family causal_lm --dtype bfloat16
     """
-    from cl_graft.experiments.config import density_note, load_config
+    from cl_graft.experiments.config import load_config
     from cl_graft.experiments.memory_check import plan_settings
     from cl_graft.experiments.memory_estimate import make_plan
     from cl_graft.runtime.byte_sizes import parse_bytes, readable_bytes
@@ -79,8 +79,6 @@ def plan_command(
         origins=chosen.options,
         under={"stream": {"tasks": ["any"]}},
     )
-    if note := density_note(config.grafting.density):
-        output.note(note)
     settings = plan_settings(config, classes=classes, budget=budget)
     there_is = parse_bytes(memory) if memory is not None else None
     with apart(), meter(output) as progress:
