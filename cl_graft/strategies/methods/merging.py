@@ -8,6 +8,7 @@ every text of every task is answered with.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
@@ -185,10 +186,11 @@ def build_merged(method: Any, inputs: StrategyInputs) -> SupervisedTemplate:
             f"merging needs the values of a dense run, and the localizer {localizer.name!r} makes "
             "none; choose another localizer"
         )
+    of_heads = _settings_of_heads()
     of_rule = {
         field.name: getattr(method, field.name)
         for field in fields(method)
-        if field.name not in _OF_HEADS
+        if field.name not in of_heads
     }
     plugin = MergingPlugin(
         partial(merge_grafts, rule=method.rule, seed=inputs.seed, **of_rule),
@@ -228,119 +230,96 @@ def load_merged_state_(
     load_router_state_(strategy, experiences, tensors)
 
 
-_OF_HEADS = ("task", "shrinkage", "depth")
-
-
-def _task() -> Any:
-    return setting(
-        "given",
-        "Whose head answers: that of the task label given, or of the task that a router picks as "
-        "grafting_by_prototypes or grafting_by_discriminant does.",
-        choices=("given", "prototypes", "discriminant"),
-    )
+def _settings_of_heads() -> dict[str, Any]:
+    """Return the settings of every merging method beside those of its rule: fields by name."""
+    return {
+        "task": setting(
+            "given",
+            "Whose head answers: that of the task label given, or of the task that a router picks "
+            "as grafting_by_prototypes or grafting_by_discriminant does.",
+            choices=("given", "prototypes", "discriminant"),
+        ),
+        "shrinkage": shrinkage_setting(),
+        "depth": depth_setting(),
+    }
 
 
 def _coefficient(grid: tuple[float, ...] = (0.4, 0.7, 1.0, 1.4)) -> Any:
     return setting(1.0, "What the merged vector is multiplied by.", least=0, grid=grid)
 
 
-def _register(rule: str) -> Any:
-    return register_strategy(
-        f"merging_by_{rule}",
-        family="merging",
-        source=f"{MERGES[rule].source}; on standalone grafts",
-        trains="nothing",
-        adds="its head and its whole graft, with the values of the dense run",
-        unsupported=HEAD_PER_TASK,
-    )
+def register_merging(rule: str) -> Callable[[type], type]:
+    """Register the class that follows, whose fields are the settings of a rule of merging.
+
+    It gets the settings of the heads behind them, and all methods: rules differ in nothing else.
+
+    Args:
+        rule: A name in `cl_graft.grafts.merging.MERGES`.
+    """
+
+    def register(kind: type) -> type:
+        methods = {
+            "build": build_merged,
+            "storage_bytes": staticmethod(merged_bytes),
+            "state": staticmethod(router_state),
+            "load_state_": staticmethod(load_merged_state_),
+        }
+        of_heads = _settings_of_heads()
+        for name, value in {"rule": rule, **methods, **of_heads}.items():
+            setattr(kind, name, value)
+        kinds = {name: type(field.default) for name, field in of_heads.items()}
+        kind.__annotations__ = {**inspect.get_annotations(kind), **kinds}
+        return register_strategy(
+            f"merging_by_{rule}",
+            family="merging",
+            source=f"{MERGES[rule].source}; on standalone grafts",
+            trains="nothing",
+            adds="its head and its whole graft, with the values of the dense run",
+            unsupported=HEAD_PER_TASK,
+        )(kind)
+
+    return register
 
 
-@_register("average")
+@register_merging("average")
 class MergingByAverage:
     """Move the base by the mean of what all grafts move it by."""
 
-    rule = "average"
-    task: str = _task()
-    shrinkage: float = shrinkage_setting()
-    depth: float = depth_setting()
 
-    build = build_merged
-    storage_bytes = staticmethod(merged_bytes)
-    state = staticmethod(router_state)
-    load_state_ = staticmethod(load_merged_state_)
-
-
-@_register("task_arithmetic")
+@register_merging("task_arithmetic")
 class MergingByTaskArithmetic:
     """Move the base by the sum of what all grafts move it by, times a coefficient."""
 
-    rule = "task_arithmetic"
     coefficient: float = _coefficient()
-    task: str = _task()
-    shrinkage: float = shrinkage_setting()
-    depth: float = depth_setting()
-
-    build = build_merged
-    storage_bytes = staticmethod(merged_bytes)
-    state = staticmethod(router_state)
-    load_state_ = staticmethod(load_merged_state_)
 
 
-@_register("ties")
+@register_merging("ties")
 class MergingByTies:
     """Move the base by the mean of what has the elected sign, after trimming."""
 
-    rule = "ties"
     coefficient: float = _coefficient()
     keep: float = setting(1.0, "Share of each graft that trimming leaves.", least=1e-6, most=1)
-    task: str = _task()
-    shrinkage: float = shrinkage_setting()
-    depth: float = depth_setting()
-
-    build = build_merged
-    storage_bytes = staticmethod(merged_bytes)
-    state = staticmethod(router_state)
-    load_state_ = staticmethod(load_merged_state_)
 
 
-@_register("dare")
+@register_merging("dare")
 class MergingByDare:
     """Move the base by the sum of all grafts, with a part of each dropped at random."""
 
-    rule = "dare"
     coefficient: float = _coefficient()
     drop: float = setting(0.5, "Share of each graft that is dropped.", least=0, most=0.999)
-    task: str = _task()
-    shrinkage: float = shrinkage_setting()
-    depth: float = depth_setting()
-
-    build = build_merged
-    storage_bytes = staticmethod(merged_bytes)
-    state = staticmethod(router_state)
-    load_state_ = staticmethod(load_merged_state_)
 
 
-@_register("magmax")
+@register_merging("magmax")
 class MergingByMagMax:
     """Move each coordinate by the largest move of all grafts."""
 
-    rule = "magmax"
     coefficient: float = _coefficient()
-    task: str = _task()
-    shrinkage: float = shrinkage_setting()
-    depth: float = depth_setting()
-
-    build = build_merged
-    storage_bytes = staticmethod(merged_bytes)
-    state = staticmethod(router_state)
-    load_state_ = staticmethod(load_merged_state_)
 
 
-@_register("consensus")
+@register_merging("consensus")
 class MergingByConsensus:
     """Move the coordinates that enough tasks find important by the sum of all grafts."""
 
-    rule = "consensus"
     coefficient: float = _coefficient(grid=(0.4, 0.7, 1.0))
     threshold: float = setting(0.4, "How large a move must be beside those of others.", least=0)
     agree: int = setting(
@@ -350,26 +329,8 @@ class MergingByConsensus:
         least=1,
         grid=(1, 2),
     )
-    task: str = _task()
-    shrinkage: float = shrinkage_setting()
-    depth: float = depth_setting()
-
-    build = build_merged
-    storage_bytes = staticmethod(merged_bytes)
-    state = staticmethod(router_state)
-    load_state_ = staticmethod(load_merged_state_)
 
 
-@_register("localize_and_stitch")
+@register_merging("localize_and_stitch")
 class MergingByLocalizeAndStitch:
     """Move each coordinate by the mean over the grafts that hold it."""
-
-    rule = "localize_and_stitch"
-    task: str = _task()
-    shrinkage: float = shrinkage_setting()
-    depth: float = depth_setting()
-
-    build = build_merged
-    storage_bytes = staticmethod(merged_bytes)
-    state = staticmethod(router_state)
-    load_state_ = staticmethod(load_merged_state_)

@@ -126,7 +126,9 @@ def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_pa
         "grafting_averaged_gain, seed 0"
     )
     assert over.index("dense, seed 0, task 0 ahead") < over.index("grafting, seed 0")
-    assert over.index("averaged_gain 0.01, seed 0, task 0 ahead") < over.index("independent, seed 0")
+    assert over.index("averaged_gain 0.01, seed 0, task 0 ahead") < over.index(
+        "independent, seed 0"
+    )
 
 
 def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, tmp_path):
