@@ -4,36 +4,29 @@ from __future__ import annotations
 
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
-from cl_graft.strategies.methods.grafting.region_loop import ENTRY, REGION_RATES
+from cl_graft.strategies.method import StreamShape
+from cl_graft.strategies.methods.grafting.region_loop import ENTRY
 from cl_graft.strategies.methods.grafting.routed_loop import (
     build_routed,
     class_mean_bytes,
     depth_setting,
     load_router_state_,
     make_discriminant_router,
+    register_routed,
     router_bytes,
     router_state,
     shrinkage_setting,
 )
-from cl_graft.strategies.registry import register_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["GraftingByDiscriminant"]
 
 
-@register_strategy(
+@register_routed(
     "grafting_by_discriminant",
-    family="grafting",
     source="linear discriminant analysis of the base's features: Hayes and Kanan, 2020, "
     "https://arxiv.org/abs/1909.01520",
-    trains="region",
-    stored_as="entry",
     adds=f"{ENTRY}; the mean features of its classes; the first task their covariance",
-    config_grid=REGION_RATES,
-    unsupported=HEAD_PER_TASK,
-    encoders_only=True,
-    picks_task=True,
 )
 class GraftingByDiscriminant:
     """Learn as grafting does, and pick the task that is likeliest if features are normal."""

@@ -5,31 +5,19 @@ from __future__ import annotations
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.inference.routing import least_energy
-from cl_graft.strategies.method import HEAD_PER_TASK
 from cl_graft.strategies.methods.grafting.region_loop import (
-    ENTRY,
-    REGION_RATES,
     keep_bank_,
 )
-from cl_graft.strategies.methods.grafting.routed_loop import build_routed
-from cl_graft.strategies.registry import register_strategy
+from cl_graft.strategies.methods.grafting.routed_loop import build_routed, register_routed
 from cl_graft.strategies.routing import AnswerRouter
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["GraftingByEnergy"]
 
 
-@register_strategy(
+@register_routed(
     "grafting_by_energy",
-    family="grafting",
     source="the answer with the least energy: Liu et al., 2020, https://arxiv.org/abs/2010.03759",
-    trains="region",
-    stored_as="entry",
-    adds=ENTRY,
-    config_grid=REGION_RATES,
-    unsupported=HEAD_PER_TASK,
-    encoders_only=True,
-    picks_task=True,
 )
 class GraftingByEnergy:
     """Learn as grafting does, let every task answer, and keep the answer of the least energy."""

@@ -5,32 +5,20 @@ from __future__ import annotations
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.inference.routing import least_entropy
-from cl_graft.strategies.method import HEAD_PER_TASK
 from cl_graft.strategies.methods.grafting.region_loop import (
-    ENTRY,
-    REGION_RATES,
     keep_bank_,
 )
-from cl_graft.strategies.methods.grafting.routed_loop import build_routed
-from cl_graft.strategies.registry import register_strategy
+from cl_graft.strategies.methods.grafting.routed_loop import build_routed, register_routed
 from cl_graft.strategies.routing import AnswerRouter
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["GraftingByEntropy"]
 
 
-@register_strategy(
+@register_routed(
     "grafting_by_entropy",
-    family="grafting",
     source="the answer with the least entropy: Wortsman et al., 2020, "
     "https://arxiv.org/abs/2006.14769",
-    trains="region",
-    stored_as="entry",
-    adds=ENTRY,
-    config_grid=REGION_RATES,
-    unsupported=HEAD_PER_TASK,
-    encoders_only=True,
-    picks_task=True,
 )
 class GraftingByEntropy:
     """Learn as grafting does, let every task answer, and keep the answer of the least entropy."""

@@ -4,35 +4,28 @@ from __future__ import annotations
 
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
-from cl_graft.strategies.methods.grafting.region_loop import ENTRY, REGION_RATES
+from cl_graft.strategies.method import StreamShape
+from cl_graft.strategies.methods.grafting.region_loop import ENTRY
 from cl_graft.strategies.methods.grafting.routed_loop import (
     build_routed,
     class_mean_bytes,
     depth_setting,
     load_router_state_,
     make_prototype_router,
+    register_routed,
     router_bytes,
     router_state,
 )
-from cl_graft.strategies.registry import register_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["GraftingByPrototypes"]
 
 
-@register_strategy(
+@register_routed(
     "grafting_by_prototypes",
-    family="grafting",
     source="the task of the nearest class mean in the base's features: Rebuffi et al., 2017, "
     "https://arxiv.org/abs/1611.07725",
-    trains="region",
-    stored_as="entry",
     adds=f"{ENTRY}; the mean features of its classes",
-    config_grid=REGION_RATES,
-    unsupported=HEAD_PER_TASK,
-    encoders_only=True,
-    picks_task=True,
 )
 class GraftingByPrototypes:
     """Learn as grafting does, and pick the task whose class mean is at the smallest angle."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
 from cl_graft.inference.routing import discriminant, nearest_prototype
-from cl_graft.strategies.method import StreamShape, setting
+from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape, setting
 from cl_graft.strategies.methods.grafting.region_loop import (
+    ENTRY,
+    REGION_RATES,
     make_grafting_plugin,
     make_region_plugins,
 )
+from cl_graft.strategies.registry import register_strategy
 from cl_graft.strategies.routing import FeatureRouter, FeatureRule, RoutedText, Router
 from cl_graft.strategies.stored_bytes import count_bytes
 from cl_graft.strategies.strategy_inputs import StrategyInputs
@@ -26,10 +29,13 @@ __all__ = [
     "load_router_state_",
     "make_discriminant_router",
     "make_prototype_router",
+    "register_routed",
     "router_bytes",
     "router_state",
     "shrinkage_setting",
 ]
+
+_Kind = TypeVar("_Kind", bound=type)
 
 
 def depth_setting(grid: tuple[float, ...] = ()) -> Any:
@@ -50,6 +56,28 @@ def shrinkage_setting() -> Any:
         "Share of the covariance that is replaced by that of equally spread features.",
         least=1e-6,
         most=1,
+    )
+
+
+def register_routed(name: str, *, source: str, adds: str = ENTRY) -> Callable[[_Kind], _Kind]:
+    """Register a method that learns as grafting does and picks the task by a router.
+
+    Args:
+        name: The method's name.
+        source: Paper of the router.
+        adds: What a task adds to storage, in words.
+    """
+    return register_strategy(
+        name,
+        family="grafting",
+        source=source,
+        trains="region",
+        stored_as="entry",
+        adds=adds,
+        config_grid=REGION_RATES,
+        unsupported=HEAD_PER_TASK,
+        encoders_only=True,
+        picks_task=True,
     )
 
 
