@@ -108,9 +108,9 @@ def sweep(folder: Path) -> None:
     """Remove what writes that were killed left in a run's folder, where no other process writes."""
     if folder.is_dir():
         delete_partial_files(folder.rglob(".*"))
-        if any((folder / BANK / name).exists() for name in (LOCK, OWNER)):
+        if (folder / BANK).is_dir():
             with only_writer(folder / BANK):
-                """Take the lock of a killed writer over, and give it back."""
+                pass  # a lock that a killed writer left is taken over, and given back
 
 
 def write_config(config: ExperimentConfig, folder: Path, **more: Any) -> None:
@@ -302,17 +302,17 @@ def told_how_to_go_on(folder: Path, config: ExperimentConfig) -> Iterator[None]:
         raise
 
 
+def finish(folder: Path) -> None:
+    """Remove what only a run that is not finished needs."""
+    _delete(folder / CHECKPOINTS)
+
+
 def finish_if_killed(folder: Path) -> None:
-    """Finish a run whose process was killed after it wrote the results."""
+    """Finish a run that has its results, if its process was killed before it ended."""
     if any((folder / name).exists() for name in (LOCK, OWNER, CHECKPOINTS)):
         with only_writer(folder):
+            sweep(folder)
             finish(folder)
-
-
-def finish(folder: Path) -> None:
-    """Remove what only a run that is not finished needs, where no other process writes."""
-    sweep(folder)
-    _delete(folder / CHECKPOINTS)
 
 
 def _delete(path: Path) -> None:

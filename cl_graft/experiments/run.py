@@ -127,7 +127,7 @@ def run(
     own = imposed(row, config)
     with only_writer(folder), folders.told_how_to_go_on(folder, config), explain_full_disk(folder):
         if (done := folders.finished(folder, config)) is not None:
-            folders.finish(folder)
+            folders.finish_if_killed(folder)
             progress(Step("reused", 1, 1, "", strategy, seed))
             return done
         folders.refuse_links(folder)

@@ -257,7 +257,7 @@ def _delete_staged(folder: Path) -> list[Path]:
 def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
     """Delete what killed writers left in a bank's folder, and return the names.
 
-    The caller is the folder's only writer.
+    The caller is the folder's only writer, and took its lock, which deletes half files beside it.
 
     Args:
         folder: The bank's folder.
@@ -265,7 +265,7 @@ def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
     """
     refuse_links(folder)
     files = [path for kind in KINDS for path in (folder / kind).glob("*")]
-    left = delete_partial_files([*folder.glob(".*"), *files])
+    left = delete_partial_files(files)
     for path in files:
         name = f"{path.parent.name}/{path.name}"
         if FILE.fullmatch(name) and name not in listed:

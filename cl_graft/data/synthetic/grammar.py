@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-__all__ = ["a", "draw_other", "draw_two", "fill", "finish_sentence", "inflect"]
+__all__ = ["a", "draw_other", "fill", "finish_sentence", "inflect"]
 
 
 def fill(rng: random.Random, frames: Sequence[str], **phrases: str) -> str:
@@ -27,12 +27,6 @@ def a(noun: str) -> str:
 def draw_other(rng: random.Random, taken: int, count: int) -> int:
     """Draw an index below `count` that is not `taken`."""
     return (taken + rng.randrange(1, count)) % count
-
-
-def draw_two(rng: random.Random, phrases: Sequence[str]) -> tuple[str, str]:
-    """Draw two different phrases."""
-    first, second = rng.sample(phrases, 2)
-    return first, second
 
 
 def inflect(phrase: str) -> tuple[str, str, str]:
