@@ -39,11 +39,11 @@ from scales import (
 )
 from torch import nn
 
-from cl_graft import text_stream
-from cl_graft.experiments.base_model import base_identity, load_base_model
+from cl_graft.experiments.base_model import base_identity
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.schedule import schedule_of
+from cl_graft.experiments.setup import load_stream
 from cl_graft.grafts.graft import load_
 from cl_graft.metrics import score
 from cl_graft.models import graftable_parameters
@@ -116,11 +116,8 @@ class Stream:
     def __init__(self, config: ExperimentConfig, seed: int) -> None:
         self.config, self.seed = config, seed
         self.tasks = load_tasks(config.stream, seed=seed)
-        self.loaded = load_base_model(config.model)
+        self.loaded, self.stream = load_stream(config, self.tasks)
         self.identity = base_identity(self.loaded, config, seed=seed)
-        self.stream = text_stream(
-            self.tasks, self.loaded.tokenizer, family="encoder", max_length=config.stream.max_length
-        )
 
     def model(self) -> MultiTaskText:
         """Return a model at the base, with the heads of all tasks."""

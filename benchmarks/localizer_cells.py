@@ -10,17 +10,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from cl_graft.experiments.base_model import base_identity, load_base_model
+from cl_graft.experiments.base_model import base_identity
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.schedule import schedule_of
+from cl_graft.experiments.setup import load_stream
 from cl_graft.experiments.task_metadata import task_metadata
 from cl_graft.grafts.graft import copy_, gather, grafted
 from cl_graft.grafts.region import Region
 from cl_graft.metrics import score
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, text_model
-from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
@@ -37,14 +37,7 @@ class Bench:
         self.config, self.seed, self.cache = config, seed, cache
         self.device = torch.device("cpu")
         self.tasks = load_tasks(config.stream, seed=seed)
-        self.loaded = load_base_model(config.model)
-        self.stream: TextStream = text_stream(
-            self.tasks,
-            self.loaded.tokenizer,
-            family=config.model.family,
-            max_length=config.stream.max_length,
-            cache=cache,
-        )
+        self.loaded, self.stream = load_stream(config, self.tasks, cache=cache)
         self.identity = base_identity(self.loaded, config, seed=seed)
 
     def dense(self) -> dict[str, Any]:

@@ -15,11 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cl_graft.experiments.base_model import base_identity, load_base_model
+from cl_graft.experiments.base_model import base_identity
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.config_tasks import check_tasks, load_tasks
+from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.localized_task import refuse_stream_settings
 from cl_graft.experiments.schedule import choose, grid_of
+from cl_graft.experiments.setup import load_stream
 from cl_graft.grafts.graft import Graft, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import replace_parameters
@@ -35,7 +36,6 @@ from cl_graft.runtime.cache import cache_key
 from cl_graft.runtime.devices import pick_device
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import text_model
-from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning
@@ -83,15 +83,7 @@ class Bench:
         self.seed, self.cell, self._cache = config.comparison.seeds[0], cell, cache
         self.device = pick_device(config.model.device)
         tasks = load_tasks(self.config.stream, seed=self.seed, regressions=regressions)
-        loaded = load_base_model(self.config.model)
-        check_tasks(tasks, loaded, self.config.stream)
-        self.stream: TextStream = text_stream(
-            tasks,
-            loaded.tokenizer,
-            family=config.model.family,
-            max_length=config.stream.max_length,
-            cache=cache,
-        )
+        loaded, self.stream = load_stream(self.config, tasks, cache=cache)
         self.identity = base_identity(loaded, self.config, seed=self.seed)
         self.model = text_model(loaded, self.stream, seed=self.seed).to(self.device)
         self.names = self.stream.names

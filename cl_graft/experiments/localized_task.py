@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.base_model import base_identity, load_base_model
+from cl_graft.experiments.base_model import base_identity
 from cl_graft.experiments.config import ExperimentConfig, config_from, dotted
-from cl_graft.experiments.config_tasks import check_tasks, load_tasks
+from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.schedule import choose, converging, grid_of
+from cl_graft.experiments.setup import load_stream
 from cl_graft.figures.curves import Score, curves
 from cl_graft.figures.diagrams import reliability_diagram
 from cl_graft.figures.heatmaps import heatmaps
@@ -39,7 +40,6 @@ from cl_graft.storage import StoredGraft, only_writer, save_graft
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies import text_model
-from cl_graft.strategies.benchmark import text_stream
 from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.heads import head_state
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
@@ -225,15 +225,7 @@ class _Alone:
         self.config = config.changed({"stream.tasks": config.stream.tasks[:1]})
         self.device = pick_device(config.model.device)
         tasks = load_tasks(self.config.stream, seed=self.seed)
-        loaded = load_base_model(self.config.model)
-        check_tasks(tasks, loaded, self.config.stream)
-        stream = text_stream(
-            tasks,
-            loaded.tokenizer,
-            family=config.model.family,
-            max_length=config.stream.max_length,
-            cache=cache,
-        )
+        loaded, stream = load_stream(self.config, tasks, cache=cache)
         self.identity = base_identity(loaded, self.config, seed=self.seed)
         (self.name,), (encoded,) = stream.names, stream.tasks
         self._splits, self.label_names = encoded.splits, encoded.task.label_names

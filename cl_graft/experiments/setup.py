@@ -16,9 +16,10 @@ from cl_graft.experiments.memory_check import measure_memory
 from cl_graft.experiments.recording import Record
 from cl_graft.experiments.task_metadata import task_metadata
 from cl_graft.grafts.bank import BaseIdentity
-from cl_graft.models import graftable_parameters
+from cl_graft.models import Loaded, graftable_parameters
 from cl_graft.results.data_report import data_report
 from cl_graft.results.run_results import machine, versions
+from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, TaskMetadata, text_model
@@ -71,6 +72,32 @@ def imposed(row: Method, config: ExperimentConfig) -> ExperimentConfig:
     return config.changed(row.fixed_config) if row.fixed_config else config
 
 
+def load_stream(
+    config: ExperimentConfig, tasks: Sequence[TextTask], *, cache: Cache | None = None
+) -> tuple[Loaded, TextStream]:
+    """Load the base of a config and encode tasks for it.
+
+    Args:
+        config: The settings.
+        tasks: The tasks, as `load_tasks` returns them.
+        cache: Keeps token ids.
+
+    Raises:
+        InputError: If the model cannot be used, or a task does not fit it.
+    """
+    loaded = load_base_model(config.model)
+    check_tasks(tasks, loaded, config.stream)
+    stream = text_stream(
+        tasks,
+        loaded.tokenizer,
+        family=config.model.family,
+        max_length=config.stream.max_length,
+        one_head=config.stream.scenario != "task",
+        cache=cache,
+    )
+    return loaded, stream
+
+
 def set_up(
     config: ExperimentConfig,
     row: Method,
@@ -86,16 +113,7 @@ def set_up(
         InputError: If model or data cannot be used.
     """
     check_strategy(row, config)
-    loaded = load_base_model(config.model)
-    check_tasks(tasks, loaded, config.stream)
-    stream = text_stream(
-        tasks,
-        loaded.tokenizer,
-        family=config.model.family,
-        max_length=config.stream.max_length,
-        one_head=config.stream.scenario != "task",
-        cache=cache,
-    )
+    loaded, stream = load_stream(config, tasks, cache=cache)
     length = stream.tasks[0].splits["train"][0].shape[-1]
     identity = base_identity(loaded, config, seed=seed)
     coordinates = sum(p.numel() for p in graftable_parameters(loaded.model).values())
