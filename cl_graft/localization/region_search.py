@@ -46,7 +46,7 @@ from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.linear_probe import fit_head
 from cl_graft.training.passes import Passes
 
-__all__ = ["FoundRegion", "find_region", "rank_task"]
+__all__ = ["FoundRegion", "find_region", "is_ranking_cached", "rank_task"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,8 +194,8 @@ def rank_task(
         "start": hash_tensors({**dense.tuned, **task.to_cache(dense.head)}),
     }
     key = cache_key("ranking", task.identity, recipe, settings.seed)
-    if not localizer.needs_gradients or identity is None:
-        cache = None  # computed as fast as read, or by code that may change
+    if not is_ranking_cached(localizer):
+        cache = None
     found = cache.get(key) if cache is not None else None
     if found is not None and found[0]["order"].numel() >= least:
         counter.passes += Passes(**found[1])
@@ -273,6 +273,15 @@ def _allowed(task: LearnableTask, localizer: Localizer) -> Region | None:
     if localizer.allowed is None:
         return None
     return localizer.allowed(task.model, task.parameters)
+
+
+def is_ranking_cached(localizer: Localizer) -> bool:
+    """Whether a cache keeps its rankings.
+
+    One without gradients is computed as fast as read, and one by code that may change unnoticed
+    could be wrong.
+    """
+    return localizer.needs_gradients and _identity(localizer) is not None
 
 
 def _identity(localizer: Localizer) -> str | None:

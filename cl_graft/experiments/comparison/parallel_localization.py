@@ -2,8 +2,9 @@
 
 A task's dense run depends on the base, the task's rows, the settings and the seed, and on no other
 task; and so does its ranking, unless a mask is learned on candidates alone, whose number grows with
-what earlier tasks own. So on several workers a stream of T tasks need not wait for T dense runs in
-a row, and runs that need the same one do not make it twice.
+what earlier tasks own. A ranking that no cache keeps is left to the runs. So on several workers a
+stream of T tasks need not wait for T dense runs in a row, and runs that need the same one do not
+make it twice.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from cl_graft.experiments.comparison.jobs import Job
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.setup import imposed
 from cl_graft.localization import find_localizer
+from cl_graft.localization.region_search import is_ranking_cached
 from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import find_strategy
 
@@ -105,7 +107,8 @@ def _strategy(row: Method, config: ExperimentConfig) -> str:
     on_candidates = (
         config.grafting.mask_candidates is not None and localizer.score_candidates is not None
     )
-    return _DENSE if grows and on_candidates else _RANKED
+    is_shared = is_ranking_cached(localizer) and not (grows and on_candidates)
+    return _RANKED if is_shared else _DENSE
 
 
 def _dense_runs(ahead: Mapping[_Kind, list[Job]], seed: int | None) -> list[Job]:
