@@ -234,12 +234,16 @@ def _misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         elif name in MOVED:
             yield name, f"{name!r} is now {MOVED[name]!r}"
         elif name in PARTS:
-            known = ", ".join(fields_of(PARTS[name]))
-            yield name, f"{name!r} is a part with settings of its own ({known}), got {value!r}"
+            yield name, _no_part(name, value)
         elif name not in fields_of(ExperimentConfig):
             near = get_close_matches(str(name), short, n=1)
             hint = f"did you mean {short[near[0]]!r}?" if near else nearest(str(name), PARTS)
             yield name, f"unknown key {name!r}; {hint}"
+
+
+def _no_part(name: str, value: object) -> str:
+    known = ", ".join(fields_of(PARTS[name]))
+    return f"{name!r} is a part with settings of its own ({known}), got {value!r}"
 
 
 def _misplaced_in(part: str, name: str) -> Iterator[tuple[str, str]]:
@@ -331,7 +335,12 @@ def put_(values: dict[str, Any], name: str, value: Any, *, told: str = "") -> No
     *outer, last = name.split(".")
     inner = values
     for key in outer:
-        inner = inner.setdefault(key, {})
-        if not isinstance(inner, dict):
-            raise InputError(f"{told or name}: {key!r} has no inner settings")
+        if inner.get(key) is None:
+            inner[key] = {}
+        found = inner[key]
+        if not isinstance(found, dict):
+            is_part = inner is values and key in PARTS
+            fault = _no_part(key, found) if is_part else f"{key!r} has no inner settings"
+            raise InputError(f"{told or name}: {fault}")
+        inner = found
     inner[last] = value

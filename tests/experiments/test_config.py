@@ -240,3 +240,17 @@ def test_a_large_density_is_warned_of(caplog):
     assert caplog.text == ""
     load_config(None, ["stream.tasks=[a]", "grafting.density=0.9"])
     assert "density 0.9 puts 90% of the weights into each task's region" in caplog.text
+
+
+def test_a_part_that_a_file_leaves_empty_takes_options(tmp_path):
+    path = tmp_path / "stream.yaml"
+    path.write_text("stream: {tasks: [sentiment]}\ngrafting:\n")
+    assert load_config(path, ["grafting.density=0.01"]).grafting.density == 0.01
+
+
+@pytest.mark.parametrize("sets", [[], ["stream.data=rows"]])
+def test_a_list_in_place_of_a_part_is_told_as_such(tmp_path, sets):
+    path = tmp_path / "stream.yaml"
+    path.write_text("stream: [mine]\n")
+    with pytest.raises(InputError, match=r"'stream' is a part with settings of its own .*mine"):
+        load_config(path, sets)

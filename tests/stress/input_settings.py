@@ -64,9 +64,7 @@ def _configs() -> list[Case]:
         ),
         case("number as a name", "stream: {tasks: [7]}\n", r"tasks\.0: .*got 7 .*quotes"),
         case("mapping as a list", "stream: {tasks: {mine: 1}}\n", "tasks: .*valid list"),
-        case(
-            "list as a part", "stream: [mine]\n", "'stream' (is a part with|has no inner) settings"
-        ),
+        case("list as a part", "stream: [mine]\n", "'stream' is a part with settings of its own"),
         case("list as a preset", start + "preset: [paper]\n", "preset: "),
         case(
             "learning rate that is no number",
