@@ -124,6 +124,18 @@ def pytest_terminal_summary(terminalreporter) -> None:
     terminalreporter.write_line(f"real data: {len(ran)} tests ran, {len(skipped)} skipped{because}")
 
 
+@pytest.fixture
+def own_registries(monkeypatch: pytest.MonkeyPatch):
+    """What a test registers is gone after it."""
+    from cl_graft.data.streams import STREAMS
+    from cl_graft.localization.registry import LOCALIZERS
+    from cl_graft.metrics.task_score import METRICS
+    from cl_graft.strategies.registry import STRATEGIES
+
+    for registry in (LOCALIZERS, METRICS, STRATEGIES, STREAMS):
+        monkeypatch.setattr(registry, "_entries", dict(registry))
+
+
 @pytest.fixture(scope="session")
 def tiny_config(tiny_bert: Path):
     from configs import config_with

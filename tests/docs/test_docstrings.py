@@ -102,7 +102,7 @@ def test_every_name_of_the_package_is_documented_itself():
 
 
 @pytest.mark.parametrize("name", sorted(WITH_EXAMPLES))
-def test_the_examples_of_a_docstring_do_what_they_say(name):
+def test_the_examples_of_a_docstring_do_what_they_say(name, own_registries):
     thing = getattr(importlib.import_module(WITH_EXAMPLES[name]), name)
     scope = dict(vars(importlib.import_module(thing.__module__)))
     found = doctest.DocTestFinder(recurse=False).find(thing, name, globs=scope)

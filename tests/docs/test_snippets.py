@@ -16,11 +16,7 @@ import yaml
 from docs.pages import ROOT, blocks, name_of, pages, prose, typed_commands
 
 from cl_graft.cli import app
-from cl_graft.data.streams import STREAMS
 from cl_graft.experiments.config import config_from
-from cl_graft.localization.registry import LOCALIZERS
-from cl_graft.metrics.task_score import METRICS
-from cl_graft.strategies.registry import STRATEGIES
 
 PAGES = pages()
 ELSEWHERE = {"docs/howto/transformers.md"}
@@ -32,13 +28,8 @@ GROUP: Any = typer.main.get_command(app)
 
 
 @pytest.fixture
-def reader(tmp_path, monkeypatch, tiny_bert, tiny_roberta, tiny_gpt2):
-    """An empty folder with tiny checkpoints, as the reader's working directory.
-
-    What a page registers is gone afterwards.
-    """
-    for registry in (LOCALIZERS, STRATEGIES, STREAMS, METRICS):
-        monkeypatch.setattr(registry, "_entries", dict(registry))
+def reader(tmp_path, monkeypatch, own_registries, tiny_bert, tiny_roberta, tiny_gpt2):
+    """An empty folder with tiny checkpoints, as the reader's working directory."""
     folders = {"bert": tiny_bert, "roberta": tiny_roberta, "gpt2": tiny_gpt2}
     for name, folder in folders.items():
         shutil.copytree(folder, tmp_path / "checkpoints" / name)
