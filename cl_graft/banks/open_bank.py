@@ -246,6 +246,7 @@ class OpenBank:
     def _answer(self, texts: Sequence[InputText], batch_size: int) -> list[Answer]:
         """Answer checked texts in their order; a batch of one task is computed by switching."""
         positions = [find_entry(self.bank, one.task) for one in texts]
+        server = TaskServer(self.switch)
         answers: list[Answer] = []
         for first in range(0, len(texts), batch_size):
             rows, asked = texts[first : first + batch_size], positions[first : first + batch_size]
@@ -253,16 +254,18 @@ class OpenBank:
                 logits = self.logits(self._encode(rows, asked[0]), asked[0])
                 answers += _answers(logits, self.bank.entries[asked[0]], asked[0])
             else:
-                answers += self._answer_mixed(rows, asked)
+                answers += self._answer_mixed(rows, asked, server)
         return answers
 
-    def _answer_mixed(self, rows: Sequence[InputText], positions: Sequence[int]) -> list[Answer]:
+    def _answer_mixed(
+        self, rows: Sequence[InputText], positions: Sequence[int], server: TaskServer
+    ) -> list[Answer]:
         """Answer a batch whose rows belong to different entries."""
         model = self.loaded.model.eval()
         encoded = [self._encode([row], at) for row, at in zip(rows, positions, strict=True)]
         longest = max(one.shape[-1] for one in encoded)
         x = torch.cat([F.pad(one, (0, longest - one.shape[-1])) for one in encoded])
-        found = TaskServer(self.switch).answer(x.to(model.device), positions)
+        found = server.answer(x.to(model.device), positions)
         return [
             _answers(logits[None].cpu(), self.bank.entries[at], at)[0]
             for logits, at in zip(found, positions, strict=True)
