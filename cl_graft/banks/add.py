@@ -16,7 +16,7 @@ from typing import Any, cast
 import torch
 from avalanche.logging import BaseLogger
 from avalanche.training.plugins import EvaluationPlugin
-from torch import nn
+from torch import Tensor, nn
 
 from cl_graft.banks.bank_of_run import bank_folder, changing_bank
 from cl_graft.banks.open_bank import OpenBank, open_bank
@@ -25,7 +25,7 @@ from cl_graft.experiments.base_model import config_of
 from cl_graft.experiments.config import ExperimentConfig, density_note, merged, override_
 from cl_graft.experiments.config_tasks import check_tasks, load_tasks
 from cl_graft.experiments.folders import CACHE, run_of, writing_to
-from cl_graft.experiments.schedule import choose, grid_of
+from cl_graft.experiments.schedule import choose, grid_of, input_settings
 from cl_graft.experiments.strategy_host import Reporter
 from cl_graft.experiments.task_metadata import is_recorded, task_metadata
 from cl_graft.grafts.bank import GraftBank
@@ -256,13 +256,7 @@ def _learn(
     inputs = StrategyInputs(
         model=model,
         stream=stream,
-        fine_tuning=dense,
-        grafting=config.grafting.of_task(dense, seed=seed),
-        region_lr=config.grafting.lr,
-        region_decay=config.grafting.lr_decay,
-        clip=config.loop_clip,
-        seed=seed,
-        eval_batch=config.training.eval_batch,
+        **input_settings(config, {label: dense}, seed=seed),
         evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
         plugins=(reporter,),
         metadata={label: metadata},
@@ -276,8 +270,7 @@ def _learn(
     reporter.steps = dense.steps
     with in_phase("region training"):
         strategy.train(experience)
-    with in_phase("evaluation"):
-        return strategy.grafting, _test_score(model, stream, batch=config.training.eval_batch)
+    return strategy.grafting, _score_model(model, stream, batch=config.training.eval_batch)
 
 
 def _find_cache(bank: Path) -> DirectoryCache | None:
@@ -305,18 +298,22 @@ def _problem(
 
 def _score_entry(opened: OpenBank, stream: TextStream, position: int, *, batch: int) -> float:
     """Score an entry of a bank on the test rows of the stream's only task."""
+    return _test_score(lambda rows: opened.logits(rows, position), stream, batch=batch)
+
+
+def _score_model(model: MultiTaskText, stream: TextStream, *, batch: int) -> float:
+    """Score a model as it is on the test rows of the stream's only task."""
+    task_model = model.task_model.eval()
+
+    def answer(rows: Tensor) -> Tensor:
+        with torch.no_grad():
+            return task_model(rows.to(task_model.device), stream.first_label).cpu()
+
+    return _test_score(answer, stream, batch=batch)
+
+
+def _test_score(answer: Callable[[Tensor], Tensor], stream: TextStream, *, batch: int) -> float:
     inputs, targets = stream.tasks[0].splits["test"]
     with in_phase("evaluation"):
-        logits = torch.cat([opened.logits(part, position) for part in inputs.split(batch)])
+        logits = torch.cat([answer(rows) for rows in inputs.split(batch)])
     return score(logits, targets, stream.tasks[0].task.scored_by)
-
-
-def _test_score(model: MultiTaskText, stream: TextStream, *, batch: int) -> float:
-    inputs, targets = stream.tasks[0].splits["test"]
-    task_model = model.task_model.eval()
-    with torch.no_grad():
-        parts = [
-            task_model(part.to(task_model.device), stream.first_label).cpu()
-            for part in inputs.split(batch)
-        ]
-    return score(torch.cat(parts), targets, stream.tasks[0].task.scored_by)

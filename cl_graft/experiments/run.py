@@ -39,7 +39,7 @@ from cl_graft.experiments.run_state import (
     standing_facts,
     take_up_,
 )
-from cl_graft.experiments.schedule import choose, grid_of
+from cl_graft.experiments.schedule import choose, grid_of, input_settings
 from cl_graft.experiments.setup import Setup, imposed, set_up
 from cl_graft.experiments.strategy_host import Reporter
 from cl_graft.grafts.bank import GraftBank
@@ -359,16 +359,7 @@ class _Run:
             stream=setup.stream,
             metadata=setup.metadata,
             identity=setup.identity,
-            grafting={
-                label: config.grafting.of_task(schedule, seed=setup.seed)
-                for label, schedule in dense.items()
-            },
-            fine_tuning=dense,
-            region_lr=config.grafting.lr,
-            region_decay=config.grafting.lr_decay,
-            clip=config.loop_clip,
-            seed=setup.seed,
-            eval_batch=config.training.eval_batch,
+            **input_settings(config, dense, seed=setup.seed),
             device=setup.device,
             evaluator=EvaluationPlugin(
                 self.scores,

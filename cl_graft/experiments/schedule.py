@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from cl_graft.errors import DivergedError
 from cl_graft.experiments.config import ExperimentConfig
@@ -29,6 +29,7 @@ __all__ = [
     "choose",
     "converging",
     "grid_of",
+    "input_settings",
     "schedule_of",
 ]
 
@@ -45,6 +46,30 @@ def schedule_of(config: ExperimentConfig, task: TextTask) -> FineTuning:
     shots = config.stream.shots or math.ceil(len(task.train) / task.num_classes)
     steps = 16 * task.num_classes * min(shots, PAPER_MOST_SHOTS)
     return replace(config.fine_tuning, steps=steps)
+
+
+def input_settings(
+    config: ExperimentConfig, schedules: Mapping[int, FineTuning], *, seed: int
+) -> dict[str, Any]:
+    """Return what a config says of a strategy's training, as arguments of `StrategyInputs`.
+
+    Args:
+        config: The settings.
+        schedules: The dense schedule of each task, by task label.
+        seed: The run's.
+    """
+    return {
+        "fine_tuning": schedules,
+        "grafting": {
+            label: config.grafting.of_task(schedule, seed=seed)
+            for label, schedule in schedules.items()
+        },
+        "region_lr": config.grafting.lr,
+        "region_decay": config.grafting.lr_decay,
+        "clip": config.loop_clip,
+        "eval_batch": config.training.eval_batch,
+        "seed": seed,
+    }
 
 
 def grid_of(config: ExperimentConfig, task: TextTask) -> tuple[FineTuning, ...]:
