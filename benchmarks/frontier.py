@@ -135,7 +135,7 @@ def write_summary(config: ExperimentConfig, out: Path, stem: Path, command: str)
     stem.with_suffix(".json").write_text(json.dumps(stored, indent=1) + "\n")
     table = table_of(rows)
     stem.with_suffix(".md").write_text(table)
-    picture_of(rows).savefig(stem.with_suffix(".png"), dpi=150)
+    figure_of(rows).savefig(stem.with_suffix(".png"), dpi=150)
     sys.stdout.write(table)
 
 
@@ -199,7 +199,7 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def picture_of(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def figure_of(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw accuracy against passes, one panel a measure."""
     figure = Figure(figsize=(13, 4.2), layout="constrained")
     FigureCanvasAgg(figure)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.random import Generator
 from papers.bound import variance_bound
-from papers.readings import Reading, summarize
+from papers.measurements import Measurement, summarize
 from papers.sam import differences, ranks
 from scipy import stats
 
@@ -254,14 +254,14 @@ def _correlation(draw: Generator, *, pairs: int) -> bool:
     return rho is not None and p is not None and p <= _LEVEL
 
 
-def _cells(draw: Generator) -> list[list[Reading]]:
+def _cells(draw: Generator) -> list[list[Measurement]]:
     """Return three cells of the SAM paper's experiments, with ten equally good methods."""
     methods = ["SAM", *(f"method{number}" for number in range(9))]
     names = [f"task{number}" for number in range(5)]
     values = draw.normal(0.7, 0.02, (3, len(names), len(methods)))
     return [
         [
-            Reading(name, method, "score", float(cell[place, number]))
+            Measurement(name, method, "score", float(cell[place, number]))
             for place, name in enumerate(names)
             for number, method in enumerate(methods)
         ]

@@ -17,7 +17,7 @@ from typing import Annotated
 
 import typer
 from papers import EXPERIMENTS, run_experiment
-from papers.readings import table_cells
+from papers.measurements import table_cells
 
 from cl_graft.cli.app import main
 from cl_graft.cli.options import As_json, Data, Model, Quiet, Sets

@@ -22,7 +22,7 @@ from cl_graft.metrics.loss import task_loss
 from papers.answers import Answers
 from papers.bench import Bench
 from papers.bound import generalization_bound, variance_bound
-from papers.readings import Reading
+from papers.measurements import Measurement
 from papers.retraining import bitfit, retrained
 
 __all__ = [
@@ -47,7 +47,7 @@ _FISH_ROWS = 1024
 """Of which FISH takes gradients, one by one (Sung et al., 2021)."""
 
 
-def graft_and_peers(bench: Bench) -> Iterator[Reading]:
+def graft_and_peers(bench: Bench) -> Iterator[Measurement]:
     """Compare fine-tuning, the graft, its re-training and BitFit (Table 1)."""
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
@@ -62,7 +62,7 @@ def graft_and_peers(bench: Bench) -> Iterator[Reading]:
         yield from _read(name, "BitFit", bench.graft_answers(label, *bitfit(bench, label)))
 
 
-def calibrated_grafts(bench: Bench) -> Iterator[Reading]:
+def calibrated_grafts(bench: Bench) -> Iterator[Measurement]:
     """Compare fine-tuning and the graft in score, calibration and answers (Tables 2 and 9)."""
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
@@ -71,20 +71,20 @@ def calibrated_grafts(bench: Bench) -> Iterator[Reading]:
         graft = bench.graft_answers(label, bench.cut(run, region), run.head)
         yield from _read(name, "fine-tuning", tuned)
         yield from _read(name, "grafting", graft)
-        yield Reading(name, "grafting", "agreement", agreement(graft.logits, tuned.logits))
+        yield Measurement(name, "grafting", "agreement", agreement(graft.logits, tuned.logits))
 
 
-def memorized(bench: Bench) -> Iterator[Reading]:
+def memorized(bench: Bench) -> Iterator[Measurement]:
     """The same, and how well fine-tuning knows its training rows."""
     yield from calibrated_grafts(bench)
     for label, name in enumerate(bench.names):
         seen = bench.tuned_answers(label, bench.dense(label), split="train")
         loss = float(task_loss(seen.logits, seen.targets))
-        yield Reading(name, "fine-tuning", "training loss", loss)
-        yield Reading(name, "fine-tuning", "train score", seen.score)
+        yield Measurement(name, "fine-tuning", "training loss", loss)
+        yield Measurement(name, "fine-tuning", "train score", seen.score)
 
 
-def densities(bench: Bench) -> Iterator[Reading]:
+def densities(bench: Bench) -> Iterator[Measurement]:
     """Compare grafts of a quarter, half and all of the density with fine-tuning (Table 5)."""
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
@@ -97,7 +97,7 @@ def densities(bench: Bench) -> Iterator[Reading]:
             yield from _read(name, "grafting", answers, x=share)
 
 
-def regions_by_density(bench: Bench) -> Iterator[Reading]:
+def regions_by_density(bench: Bench) -> Iterator[Measurement]:
     """Sweep the density of learned, most moved and random regions (Figs. 2 and 3)."""
     for label in range(len(bench.names)):
         for localizer in (str(bench.config.grafting.localizer), "movement", "random"):
@@ -105,7 +105,7 @@ def regions_by_density(bench: Bench) -> Iterator[Reading]:
         yield _tuned(bench, label, "fine-tuning")
 
 
-def bias_grafts(bench: Bench) -> Iterator[Reading]:
+def bias_grafts(bench: Bench) -> Iterator[Measurement]:
     """Sweep grafts of biases alone against grafts of anything (Fig. 4a)."""
     for label in range(len(bench.names)):
         others = Region.full(bench.layout) - bench.biases(label)
@@ -118,7 +118,7 @@ def bias_grafts(bench: Bench) -> Iterator[Reading]:
         yield _tuned(bench, label, "fine-tuning")
 
 
-def lottery_tickets(bench: Bench) -> Iterator[Reading]:
+def lottery_tickets(bench: Bench) -> Iterator[Measurement]:
     """Keep tuned values inside a region and 0 outside, or the base's outside (Fig. 4b)."""
     shares = (0.001, 0.01, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
     for label, name in enumerate(bench.names):
@@ -133,11 +133,11 @@ def lottery_tickets(bench: Bench) -> Iterator[Reading]:
             ):
                 ticket = bench.answers(label)
             graft = bench.graft_answers(label, bench.cut(run, region), run.head)
-            yield Reading(name, "0 outside (lottery ticket)", "score", ticket.score, share)
-            yield Reading(name, "base outside (graft)", "score", graft.score, share)
+            yield Measurement(name, "0 outside (lottery ticket)", "score", ticket.score, share)
+            yield Measurement(name, "base outside (graft)", "score", graft.score, share)
 
 
-def optimizers(bench: Bench) -> Iterator[Reading]:
+def optimizers(bench: Bench) -> Iterator[Measurement]:
     """Sweep grafts of runs by SGD, AdamW, and AdamW with L1 on the movement (Fig. 5).
 
     AdamW's learning rate is the one that dev chooses.
@@ -160,10 +160,10 @@ def optimizers(bench: Bench) -> Iterator[Reading]:
             )
             yield _tuned(bench, label, f"{method}: fine-tuning", **changes)
         constant = bench.tuned_answers(label, bench.dense(label)).best_constant
-        yield Reading(name, "best constant answer", "score", constant)
+        yield Measurement(name, "best constant answer", "score", constant)
 
 
-def top_probabilities(bench: Bench) -> Iterator[Reading]:
+def top_probabilities(bench: Bench) -> Iterator[Measurement]:
     """Count rows by the probability of the answer, of fine-tuning and of the graft (Fig. 6)."""
     bins = 10
     for label, name in enumerate(bench.names):
@@ -176,10 +176,10 @@ def top_probabilities(bench: Bench) -> Iterator[Reading]:
         for method, answers in models.items():
             counts = top_probability_histogram(answers.probabilities, bins=bins).double()
             for place, share in enumerate((counts / counts.sum()).tolist()):
-                yield Reading(name, method, "share of rows", share, (place + 0.5) / bins)
+                yield Measurement(name, method, "share of rows", share, (place + 0.5) / bins)
 
 
-def fisher_masks(bench: Bench) -> Iterator[Reading]:
+def fisher_masks(bench: Bench) -> Iterator[Measurement]:
     """Graft on FISH's and on random regions; their IoU with the learned one (Table 8)."""
     shares = (1e-4, 1e-3, 1e-2)
     for label, name in enumerate(bench.names):
@@ -198,26 +198,26 @@ def fisher_masks(bench: Bench) -> Iterator[Reading]:
                 answers = bench.graft_answers(label, bench.cut(run, region), run.head)
                 yield from _read(name, localizer, answers, x=share)
                 both = region.jaccard(bench.first(learned, share))
-                yield Reading(name, localizer, "IoU with the learned region", both, share)
+                yield Measurement(name, localizer, "IoU with the learned region", both, share)
 
 
-def layers(bench: Bench) -> Iterator[Reading]:
+def layers(bench: Bench) -> Iterator[Measurement]:
     """Say in which layers a region lies (Fig. 9)."""
     for name, region in _regions(bench):
         found = anatomy(region)
         for layer, share in zip(found.layers, found.by_layer.tolist(), strict=True):
-            yield Reading(name, "region", "share of the region", share, float(layer))
+            yield Measurement(name, "region", "share of the region", share, float(layer))
 
 
-def kinds(bench: Bench) -> Iterator[Reading]:
+def kinds(bench: Bench) -> Iterator[Measurement]:
     """Say in which kinds of parameters a region lies (Fig. 10)."""
     for name, region in _regions(bench):
         found = anatomy(region)
         for kind, share in zip(found.kinds, found.by_kind.tolist(), strict=True):
-            yield Reading(name, kind, "share of the region", share)
+            yield Measurement(name, kind, "share of the region", share)
 
 
-def train_test_gaps(bench: Bench) -> Iterator[Reading]:
+def train_test_gaps(bench: Bench) -> Iterator[Measurement]:
     """Measure the gap between train and test, and what Theorems D.2 and D.4 allow (App. D).
 
     The bound is of fp32 values and of a region that the training set chose; it leaves out the bias
@@ -240,9 +240,9 @@ def train_test_gaps(bench: Bench) -> Iterator[Reading]:
         scores = {m: (answer("train").score, answer("test").score) for m, answer in models.items()}
         total, most = bench.layout.total, scores["re-trained graft"][0]
         for method, (train, test) in scores.items():
-            yield Reading(name, method, "train score", train)
-            yield Reading(name, method, "test score", test)
-            yield Reading(name, method, "gap", train - test)
+            yield Measurement(name, method, "train score", train)
+            yield Measurement(name, method, "test score", test)
+            yield Measurement(name, method, "gap", train - test)
             whole = method == "fine-tuning"
             variance = variance_bound(
                 size=total if whole else len(region),
@@ -254,7 +254,7 @@ def train_test_gaps(bench: Bench) -> Iterator[Reading]:
             )
             fit = max(0.0, most - train) if method == "grafting" else 0.0
             bound = generalization_bound(variance, fit=fit)
-            yield Reading(name, method, "bound of the excess, without bias", bound)
+            yield Measurement(name, method, "bound of the excess, without bias", bound)
 
 
 def _regions(bench: Bench) -> Iterator[tuple[str, Region]]:
@@ -270,7 +270,7 @@ def _swept(
     method: str,
     without: Region | None = None,
     **changes: Any,
-) -> Iterator[Reading]:
+) -> Iterator[Measurement]:
     """Score grafts of growing regions on one dense run."""
     name, run = bench.names[label], bench.dense(label, **changes)
     ranking = bench.ranking(label, localizer, dense=run)
@@ -289,17 +289,19 @@ def _swept(
             without=without,
         )
     for size, answers in found:
-        yield Reading(name, method, "score", answers.score, size / bench.layout.total)
+        yield Measurement(name, method, "score", answers.score, size / bench.layout.total)
 
 
-def _tuned(bench: Bench, label: int, method: str, **changes: Any) -> Reading:
+def _tuned(bench: Bench, label: int, method: str, **changes: Any) -> Measurement:
     """Score the whole dense run, at density 1."""
     answers = bench.tuned_answers(label, bench.dense(label, **changes))
-    return Reading(bench.names[label], method, "score", answers.score, 1.0)
+    return Measurement(bench.names[label], method, "score", answers.score, 1.0)
 
 
-def _read(name: str, method: str, answers: Answers, *, x: float | None = None) -> Sequence[Reading]:
+def _read(
+    name: str, method: str, answers: Answers, *, x: float | None = None
+) -> Sequence[Measurement]:
     return (
-        Reading(name, method, "score", answers.score, x),
-        Reading(name, method, "ECE", answers.ece, x),
+        Measurement(name, method, "score", answers.score, x),
+        Measurement(name, method, "ECE", answers.ece, x),
     )

@@ -33,7 +33,7 @@ from cl_graft.training.passes import Passes
 from cl_graft.training.precision import loss_scale
 from cl_graft.training.region_parameters import RegionParameters
 from papers.bench import Bench, Outcome
-from papers.readings import Reading
+from papers.measurements import Measurement
 
 __all__ = [
     "GROUPS",
@@ -57,7 +57,7 @@ named in its picture alone)."""
 _JOINT_STEPS = 10
 
 
-def regions_and_unions(bench: Bench) -> Iterator[Reading]:
+def regions_and_unions(bench: Bench) -> Iterator[Measurement]:
     """Overlap and gains of regions, γ_base empty, and gains of unions, purified or not (Fig. 8)."""
     learned = _Learned.of(bench)
     yield from learned.read()
@@ -67,12 +67,12 @@ def regions_and_unions(bench: Bench) -> Iterator[Reading]:
 _FROM_A_BASE = ("learned_mask", "paper_mask")
 
 
-def task_regions(bench: Bench) -> Iterator[Reading]:
+def task_regions(bench: Bench) -> Iterator[Measurement]:
     """Overlap and gains of regions, γ_base empty (Figs. 13 and 14, by other optimisers)."""
     yield from _Learned.of(bench).read()
 
 
-def from_a_small_base(bench: Bench) -> Iterator[Reading]:
+def from_a_small_base(bench: Bench) -> Iterator[Measurement]:
     """The same with γ_base of the most moved coordinates, a tenth of the region's size (Fig. 11).
 
     That is the paper's 0.001 % for regions of 0.01 %.
@@ -80,7 +80,7 @@ def from_a_small_base(bench: Bench) -> Iterator[Reading]:
     yield from _Learned.of(bench, base_share=0.1).read()
 
 
-def from_a_large_base(bench: Bench) -> Iterator[Reading]:
+def from_a_large_base(bench: Bench) -> Iterator[Measurement]:
     """The same with γ_base as large as the region, the paper's 0.01 % (Fig. 12)."""
     yield from _Learned.of(bench, base_share=1.0).read()
 
@@ -112,20 +112,20 @@ class _Learned:
         base, full = _scores(bench, heads), _scores(bench, heads, run=run)
         return cls(bench, schedule, run, heads, regions, base, full)
 
-    def read(self) -> Iterator[Reading]:
+    def read(self) -> Iterator[Measurement]:
         """Read base and whole model, and every region's overlaps and gains."""
         names = self.bench.names
         for method, scores in (("base", self.base), ("whole model", self.full)):
             for name, score in zip(names, scores, strict=True):
-                yield Reading(name, method, "score", score)
+                yield Measurement(name, method, "score", score)
         for name, region in zip(names, self.regions, strict=True):
             yield from self._gains(self.run, region, f"region of {name}")
             for other, beside in zip(names, self.regions, strict=True):
                 share = region.overlap(beside)
                 if share is not None:
-                    yield Reading(other, f"region of {name}", "overlap", share)
+                    yield Measurement(other, f"region of {name}", "overlap", share)
 
-    def unions(self) -> Iterator[Reading]:
+    def unions(self) -> Iterator[Measurement]:
         """Read the gains of unions of groups, as they are and purified."""
         names = self.bench.names
         for members in _groups(names):
@@ -135,7 +135,7 @@ class _Learned:
             purified = _purified(self.bench, self.schedule, self.run, group, members, self.heads)
             yield from self._gains(purified, group, f"{called}, purified")
 
-    def _gains(self, run: DenseRun, region: Region, method: str) -> Iterator[Reading]:
+    def _gains(self, run: DenseRun, region: Region, method: str) -> Iterator[Measurement]:
         """Ask every task of a graft, and say what part of the full model's gain it has (Eq. 5)."""
         with grafted(self.bench.problem(0).model, gather(run.tuned, region)):
             scores = _scores(self.bench, self.heads)
@@ -143,9 +143,9 @@ class _Learned:
             self.bench.names, scores, self.base, self.full, strict=True
         ):
             gain = relative_gain(score, base=low, full=high)
-            yield Reading(name, method, "score", score)
+            yield Measurement(name, method, "score", score)
             if gain is not None:
-                yield Reading(name, method, "relative gain", gain)
+                yield Measurement(name, method, "relative gain", gain)
 
 
 def _region(bench: Bench, label: int, run: DenseRun, base_share: float) -> Region:

@@ -12,8 +12,8 @@ from pathlib import Path
 from cl_graft.figures.style import png
 from cl_graft.storage.files import replace_file
 from papers.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Verdict, judge
-from papers.pictures import picture_of
-from papers.readings import square, sweep, table
+from papers.figures import figure_of
+from papers.measurements import square, sweep, table
 from papers.stored import Stored, read_stored, read_stream
 from papers.table import EXPERIMENTS
 
@@ -120,7 +120,7 @@ def write_pages(results: Mapping[str, Stored], docs: Path | str) -> list[Path]:
     }
     for name, result in results.items():
         if name in EXPERIMENTS:
-            drawn = picture_of(EXPERIMENTS[name], result.rows)
+            drawn = figure_of(EXPERIMENTS[name], result.rows)
             written[docs / "pictures" / f"{name}.png"] = png(drawn, dpi=100)
     (docs / "pictures").mkdir(parents=True, exist_ok=True)
     for file, content in written.items():
@@ -157,7 +157,7 @@ def _table_of(rows: Sequence[Sequence[str]]) -> str:
 
 
 def _tables(result: Stored, *, apart_from: Stored | None) -> list[str]:
-    """Return a table an experiment, or one a measure where there are places or squares.
+    """Return a table an experiment, or one a measure where there is an axis or a heat map.
 
     Args:
         result: Of the experiment.
@@ -167,7 +167,7 @@ def _tables(result: Stored, *, apart_from: Stored | None) -> list[str]:
     known = {row.measure for row in apart_from.rows} if apart_from else set()
     rows = [row for row in result.rows if row.measure not in known]
     measures = list(dict.fromkeys(row.measure for row in rows))
-    if experiment.squares:
+    if experiment.heatmaps:
         return [f"{m}:\n\n{square(rows, measure=m).strip()}" for m in measures]
     if not experiment.axis:
         return [table(rows, axis="x").strip()]

@@ -30,7 +30,7 @@ from cl_graft.strategies.methods.isolation.adapters import (
 )
 from cl_graft.strategies.methods.isolation.lora_layers import add_lora_, lora_parameters
 from papers.bench import Bench, Outcome
-from papers.readings import Reading
+from papers.measurements import Measurement
 from papers.retraining import bitfit, peer_plans
 from papers.transfer import elsewhere, pairs
 
@@ -99,17 +99,17 @@ LORA_EVERYWHERE = Peer(partial(_lora, everywhere=True), lora_parameters)
 """LoRA on all linear layers of the blocks, as the SAM paper's code has it."""
 
 
-def peers_and_densities(bench: Bench) -> Iterator[Reading]:
+def peers_and_densities(bench: Bench) -> Iterator[Measurement]:
     """Compare LoRA and adapters with grafts of growing density (Table 6)."""
     yield from _shares(bench)
     for label, name in enumerate(bench.names):
         for method, x, own in _ways(bench, label):
             answers = own.answers(label)
-            yield Reading(name, method, "score", answers.score, x)
-            yield Reading(name, method, "ECE", answers.ece, x)
+            yield Measurement(name, method, "score", answers.score, x)
+            yield Measurement(name, method, "ECE", answers.ece, x)
 
 
-def peers_elsewhere(bench: Bench) -> Iterator[Reading]:
+def peers_elsewhere(bench: Bench) -> Iterator[Measurement]:
     """Compare them out of distribution (Table 7)."""
     yield from _shares(bench)
     for source, targets in pairs(bench):
@@ -203,14 +203,14 @@ def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]
                 yield f"{name}, {peer.what} {size}", None, own
 
 
-def _shares(bench: Bench) -> Iterator[Reading]:
+def _shares(bench: Bench) -> Iterator[Measurement]:
     """Say which share of the graftable weights every method trains.
 
     It puts every peer into a copy of the model, which shows at once whether that can be done.
     """
-    yield Reading("any", "fine-tuning", "share tuned", 1.0)
-    yield Reading("any", "BitFit", "share tuned", bench.biases(0).density)
+    yield Measurement("any", "fine-tuning", "share tuned", 1.0)
+    yield Measurement("any", "BitFit", "share tuned", bench.biases(0).density)
     for name, peer in PEERS.items():
         for size in peer.sizes:
             share = share_of(bench, peer, size)
-            yield Reading("any", f"{name}, {peer.what} {size}", "share tuned", share)
+            yield Measurement("any", f"{name}, {peer.what} {size}", "share tuned", share)

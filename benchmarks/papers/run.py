@@ -26,8 +26,8 @@ from cl_graft.runtime.devices import pick_device
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from papers.bench import Bench
-from papers.pictures import picture_of
-from papers.readings import Reading, Summary, summarize, table
+from papers.figures import figure_of
+from papers.measurements import Measurement, Summary, summarize, table
 from papers.table import SCALES, VARIES, Experiment, find_experiment
 
 __all__ = ["Outcome", "experiment_config", "run_experiment"]
@@ -156,7 +156,7 @@ def _check_regions(experiment: Experiment, config: ExperimentConfig) -> None:
 class _Cell:
     """What a cell found, and the seconds it took; None if that is not known."""
 
-    readings: list[Reading]
+    measurements: list[Measurement]
     seconds: float | None
 
 
@@ -186,10 +186,10 @@ def _concluded(
     command: str,
 ) -> Outcome:
     shown = experiment.shown
-    readings = [cell.readings for cell in cells]
-    rows = [row for row in summarize(readings) if not shown or row.measure in shown]
+    measurements = [cell.measurements for cell in cells]
+    rows = [row for row in summarize(measurements) if not shown or row.measure in shown]
     if experiment.conclude is not None:
-        rows += summarize([list(experiment.conclude(readings, rows))])
+        rows += summarize([list(experiment.conclude(measurements, rows))])
     device = pick_device(config.model.device)
     drawn = f"{VARIES[experiment.varies]} {', '.join(map(str, seeds))}"
     text = f"# {experiment.title}\n\n{experiment.source}; {drawn}.\n\n"
@@ -211,7 +211,7 @@ def _concluded(
     }
     replace_file(folder / "results.json", json.dumps(stored, indent=1).encode())
     replace_file(folder / "table.md", text.encode())
-    replace_file(folder / "picture.png", png(picture_of(experiment, rows), dpi=120))
+    replace_file(folder / "picture.png", png(figure_of(experiment, rows), dpi=120))
     return Outcome(experiment, rows, text, folder)
 
 
@@ -258,9 +258,9 @@ def _kept(file: Path, own: dict[str, Any]) -> _Cell | None:
     try:
         if stored["cell"] != own["cell"]:
             raise ValueError(f"it is what cell {stored['cell']} gave")
-        readings = [Reading(**reading) for reading in stored["readings"]]
+        measurements = [Measurement(**one) for one in stored["measurements"]]
         seconds = stored["seconds"]
     except (ValueError, KeyError, TypeError) as error:
         logger.warning("%s does not fit (%r); it is computed again", file, error)
         return None
-    return _Cell(readings, seconds)
+    return _Cell(measurements, seconds)

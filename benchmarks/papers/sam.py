@@ -23,8 +23,8 @@ from cl_graft.training.mixout import mixed_evaluation
 from cl_graft.training.passes import Passes
 from papers.answers import Answers
 from papers.bench import Bench
+from papers.measurements import Measurement, Summary
 from papers.peers import LORA_EVERYWHERE, PEERS, Peer, share_of, sized, trained
-from papers.readings import Reading, Summary
 from papers.retraining import retrained
 from papers.trajectory import along
 
@@ -69,29 +69,29 @@ _MIXED = 0.9
 _BETWEEN_PROJECTIONS = 600
 
 
-def methods(bench: Bench) -> Iterator[Reading]:
+def methods(bench: Bench) -> Iterator[Measurement]:
     """Score and time every way to choose what trains (Tables 1 and 3).
 
     What looks at a dense run takes the time of one, too.
     """
     for label, name in enumerate(bench.names):
         for method, (score, seconds) in _measured(bench, label, anew=True).items():
-            yield Reading(name, method, "score", score)
-            yield Reading(name, method, "seconds", seconds)
-        yield Reading(name, "MixOut", MIXED_LATE, _mixed_late(bench, label).score)
+            yield Measurement(name, method, "score", score)
+            yield Measurement(name, method, "seconds", seconds)
+        yield Measurement(name, "MixOut", MIXED_LATE, _mixed_late(bench, label).score)
 
 
-def perturbed_data(bench: Bench) -> Iterator[Reading]:
+def perturbed_data(bench: Bench) -> Iterator[Measurement]:
     """Score them on nine tenths of the training rows, drawn anew in every cell (Tables 2, 6)."""
     for label, name in enumerate(bench.names):
         rows = len(bench.problem(label).train)
         kept = without_a_share(rows, share=0.1, seed=derive(bench.cell, name))
         with bench.fewer_rows(label, kept):
             for method, (score, _) in _measured(bench, label, anew=False).items():
-                yield Reading(name, method, "score", score)
+                yield Measurement(name, method, "score", score)
 
 
-def projections(bench: Bench) -> Iterator[Reading]:
+def projections(bench: Bench) -> Iterator[Measurement]:
     """Read the training loss before and after projections onto the most moved weights (Fig. 3).
 
     They come every 600 steps of a dense run, as in the paper, and five times in a shorter one, as
@@ -102,7 +102,7 @@ def projections(bench: Bench) -> Iterator[Reading]:
         yield from _projected(bench, label)
 
 
-def sparsities(bench: Bench) -> Iterator[Reading]:
+def sparsities(bench: Bench) -> Iterator[Measurement]:
     """Sweep the density of SAM's region (Fig. 5)."""
     shares = (2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1, 2e-1)
     for label, name in enumerate(bench.names):
@@ -114,23 +114,23 @@ def sparsities(bench: Bench) -> Iterator[Reading]:
             values, head = retrained(bench, label, region, **_plan(bench, label))
             for split, measure in (("test", "test score"), ("train", "train score")):
                 answers = bench.graft_answers(label, values, head, split=split)
-                yield Reading(name, "SAM", measure, answers.score, share)
+                yield Measurement(name, "SAM", measure, answers.score, share)
 
 
-def ratios(bench: Bench) -> Iterator[Reading]:
+def ratios(bench: Bench) -> Iterator[Measurement]:
     """Say which share of the graftable parameters each method tunes (Table 4)."""
     total = bench.layout.total
-    yield Reading("any", _FULL, "share tuned", 1.0)
-    yield Reading("any", "MixOut", "share tuned", 1.0)
-    yield Reading("any", "BitFit", "share tuned", bench.biases(0).density)
+    yield Measurement("any", _FULL, "share tuned", 1.0)
+    yield Measurement("any", "MixOut", "share tuned", 1.0)
+    yield Measurement("any", "BitFit", "share tuned", bench.biases(0).density)
     for method in METHODS:
-        yield Reading("any", method, "share tuned", bench.size(bench.density) / total)
+        yield Measurement("any", method, "share tuned", bench.size(bench.density) / total)
     for method, (peer, share) in INSERTED.items():
         size = sized(bench, peer, share=share)
-        yield Reading("any", method, "share tuned", share_of(bench, peer, size))
+        yield Measurement("any", method, "share tuned", share_of(bench, peer, size))
 
 
-def ranks(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> Iterator[Reading]:
+def ranks(cells: Sequence[Sequence[Measurement]], rows: Sequence[Summary]) -> Iterator[Measurement]:
     """Rank methods by deviation and by mean, and correlate the ranks (Fig. 4); 1 is the best.
 
     Methods are ranked on each task, so chance is that of orders of a task's methods.
@@ -143,15 +143,17 @@ def ranks(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> Iterat
         spread += [1.0 + sum(o.deviation < row.deviation for o in own) for row in own]
         means += [1.0 + sum(o.mean > row.mean for o in own) for row in own]
     for stable, good in sorted(zip(spread, means, strict=True)):
-        yield Reading("all", "any method", "performance rank", good, stable)
+        yield Measurement("all", "any method", "performance rank", good, stable)
     if len(means) >= 3:
         rho, p = spearman(spread, means, blocks=tasks)
         if rho is not None and p is not None:
-            yield Reading("all", "stability rank and performance rank", "Spearman's rho", rho)
-            yield Reading("all", "stability rank and performance rank", "p", p)
+            yield Measurement("all", "stability rank and performance rank", "Spearman's rho", rho)
+            yield Measurement("all", "stability rank and performance rank", "p", p)
 
 
-def differences(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> Iterator[Reading]:
+def differences(
+    cells: Sequence[Sequence[Measurement]], rows: Sequence[Summary]
+) -> Iterator[Measurement]:
     """Test SAM against every other method, pair by pair of cells (Tables 5 and 6).
 
     p is that of each pair alone, as in the paper; beside it stands p corrected after Holm for all
@@ -159,10 +161,12 @@ def differences(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> 
     cells, and methods that differ by the same in all, have none.
     """
     scores: dict[tuple[str, str], list[float]] = {}
-    for readings in cells:
-        for reading in readings:
-            if reading.measure == "score":
-                scores.setdefault((reading.task, reading.method), []).append(reading.value)
+    for measurements in cells:
+        for measurement in measurements:
+            if measurement.measure == "score":
+                scores.setdefault((measurement.task, measurement.method), []).append(
+                    measurement.value
+                )
     del rows
     found: dict[tuple[str, str], tuple[float, float | None, float | None]] = {}
     for (task, method), other in scores.items():
@@ -173,10 +177,10 @@ def differences(cells: Sequence[Sequence[Reading]], rows: Sequence[Summary]) -> 
     corrected = holm([1.0 if p is None else p for _, _, p in found.values()])
     for ((task, pair), (gap, t, p)), p_holm in zip(found.items(), corrected, strict=True):
         if t is not None and p is not None:
-            yield Reading(task, pair, "t", t)
-            yield Reading(task, pair, "p", p)
-            yield Reading(task, pair, "p corrected", p_holm)
-        yield Reading(task, pair, "mean difference", gap)
+            yield Measurement(task, pair, "t", t)
+            yield Measurement(task, pair, "p", p)
+            yield Measurement(task, pair, "p corrected", p_holm)
+        yield Measurement(task, pair, "mean difference", gap)
 
 
 def _measured(bench: Bench, label: int, *, anew: bool) -> dict[str, tuple[float, float]]:
@@ -198,10 +202,10 @@ def _measured(bench: Bench, label: int, *, anew: bool) -> dict[str, tuple[float,
     return {method: found[method] for method in (_FULL, *_OTHERS)}
 
 
-def _projected(bench: Bench, label: int) -> list[Reading]:
+def _projected(bench: Bench, label: int) -> list[Measurement]:
     task, schedule, name = bench.problem(label), bench.schedule(label), bench.names[label]
     base, k = snapshot(task.parameters), bench.size(bench.density)
-    read: list[Reading] = []
+    read: list[Measurement] = []
 
     def loss() -> float:
         answers = bench.answers(label, split="train")
@@ -214,10 +218,10 @@ def _projected(bench: Bench, label: int) -> list[Reading]:
         graft = gather(task.parameters, region)
         copy_(task.parameters, base)
         write_(task.model, graft)
-        read.append(Reading(name, "before a projection", "training loss", before, float(step)))
-        read.append(Reading(name, "after it", "training loss", loss(), float(step)))
+        read.append(Measurement(name, "before a projection", "training loss", before, float(step)))
+        read.append(Measurement(name, "after it", "training loss", loss(), float(step)))
 
-    read.append(Reading(name, "at the start", "training loss", loss(), 0.0))
+    read.append(Measurement(name, "at the start", "training loss", loss(), 0.0))
     marks = list(range(_BETWEEN_PROJECTIONS, schedule.steps, _BETWEEN_PROJECTIONS))
     if len(marks) < 5:
         marks = [max(1, schedule.steps * number // 6) for number in range(1, 6)]

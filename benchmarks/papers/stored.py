@@ -14,7 +14,7 @@ from cl_graft.experiments.old_configs import from_flat
 from cl_graft.storage.files import replace_file
 from cl_graft.training.fine_tuning import FineTuning
 from papers.claims import View
-from papers.readings import Reading, Summary, summarize
+from papers.measurements import Measurement, Summary, summarize
 
 __all__ = ["Stored", "read_stored", "read_stream", "store"]
 
@@ -164,8 +164,8 @@ def read_stream(file: Path | str) -> Stored:
         raise InputError(f"{file} is not a comparison of strategies ({error!r})") from None
 
 
-def _of_stream(strategies: Mapping[str, Any]) -> Iterator[Reading]:
+def _of_stream(strategies: Mapping[str, Any]) -> Iterator[Measurement]:
     for strategy, found in strategies.items():
         for task, score in found["final"].items():
-            yield Reading(task, strategy, "score at the end", score["mean"])
-        yield Reading("all", strategy, "forgetting", found["forgetting"]["mean"])
+            yield Measurement(task, strategy, "score at the end", score["mean"])
+        yield Measurement("all", strategy, "forgetting", found["forgetting"]["mean"])

@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 from cl_graft.errors import find
 from cl_graft.metrics.significance import LEAST_SAMPLES
-from papers import grafts, multitask, peers, rates, sam, transfer
+from papers import grafts, multitask, peers, region_rates, sam, transfer
 from papers.bench import Bench
-from papers.readings import Reading, Summary
+from papers.measurements import Measurement, Summary
 
 __all__ = ["EXPERIMENTS", "SCALES", "VARIES", "Experiment", "find_experiment"]
 
@@ -84,7 +84,7 @@ class Experiment:
         name: As the command line knows it.
         title: What it shows, in a line.
         source: Where in which paper.
-        run: From a bench to readings.
+        run: From a bench to measurements.
         tasks: Real tasks, for the scales cpu and paper.
         paper_tasks: Those of the paper, for the scale paper, where they are more.
         paper_cells: How many cells the scale paper has.
@@ -96,8 +96,8 @@ class Experiment:
         axis: What x is; empty where there is none.
         against: The measure along the picture's axis, where that is not x.
         logarithmic: Whether the axis is.
-        squares: Measures that are drawn as squares, methods against tasks, with their titles; what
-            is no curve and has too many bars to read.
+        heatmaps: Measures that are drawn as heat maps, each with its title; what is
+            no curve and has too many bars to read.
         regressions: Whether a task may be a regression: nothing but scores is measured.
         own_runs: Whether regions are those of tasks' own dense runs, along which the gains can be
             gathered that some localizers look at.
@@ -105,13 +105,13 @@ class Experiment:
             the model's seed; or, by the experiment's own draw, the rows of one sample.
         cells: The experiment whose cells these are; empty where it has its own.
         shown: Which measures of the cells it shows; empty for all.
-        conclude: From all cells and their summary to further readings.
+        conclude: From all cells and their summary to further measurements.
     """
 
     name: str
     title: str
     source: str
-    run: Callable[[Bench], Iterator[Reading]]
+    run: Callable[[Bench], Iterator[Measurement]]
     tasks: tuple[str, ...]
     paper_tasks: tuple[str, ...] = ()
     paper_cells: int = 5
@@ -123,14 +123,14 @@ class Experiment:
     axis: str = ""
     against: str = ""
     logarithmic: bool = False
-    squares: tuple[tuple[str, str], ...] = ()
+    heatmaps: tuple[tuple[str, str], ...] = ()
     regressions: bool = False
     own_runs: bool = True
     varies: Varies = "sample"
     cells: str = ""
     shown: tuple[str, ...] = ()
     conclude: (
-        Callable[[Sequence[Sequence[Reading]], Sequence[Summary]], Iterator[Reading]] | None
+        Callable[[Sequence[Sequence[Measurement]], Sequence[Summary]], Iterator[Measurement]] | None
     ) = None
 
     def asked(self, scale: str) -> tuple[str, ...]:
@@ -161,7 +161,7 @@ _SEVERAL: Mapping[str, Any] = {
     "built_in": _THREE,
     "measure": "overlap",
     "own_runs": False,
-    "squares": (("overlap", "overlap of regions"), ("relative gain", "relative gain (Eq. 5)")),
+    "heatmaps": (("overlap", "overlap of regions"), ("relative gain", "relative gain (Eq. 5)")),
 }
 _BY_ADAMW: Mapping[str, Any] = {"fine_tuning.optimizer": "adamw", "fine_tuning.lr": 1e-4}
 _FEWER_STEPS: Mapping[str, Any] = {"fine_tuning.steps": 200}
@@ -241,10 +241,10 @@ _ROWS = (
     _of("theorem_d2", "Train-test gap and bound", grafts.train_test_gaps, _FOUR,
         source="Panigrahi et al., 2023, Theorems D.2 and D.4", measure="gap"),
     _of("region_rates", "Is localization worth its cost once regions are trained again?",
-        rates.region_rates, _LARGE[:3], paper_tasks=_LARGE, source="this project",
+        region_rates.region_rates, _LARGE[:3], paper_tasks=_LARGE, source="this project",
         axis="learning rate of the region", cpu={"stream.max_test": 2000}, logarithmic=True),
     _of("majority_gain", "What re-trained grafts gain over the best constant answer",
-        rates.gains_over_the_majority, _THIRTEEN, source="this project"),
+        region_rates.gains_over_the_majority, _THIRTEEN, source="this project"),
     _of("memorized", "Calibration once fine-tuning knows its rows", grafts.memorized, _THIRTEEN,
         source="this project", settings={**_STANDARD, "stream.shots": 64}, measure="ECE"),
     _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM,

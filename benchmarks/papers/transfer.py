@@ -22,7 +22,7 @@ from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.passes import Passes
 from papers.answers import Answers
 from papers.bench import Bench
-from papers.readings import Reading
+from papers.measurements import Measurement
 from papers.retraining import bitfit, retrained
 from papers.trajectory import along, self_labelled
 
@@ -74,7 +74,7 @@ _APART = 0.05
 """Of the scores on train and dev: the paper's Fig. 15 takes the step where they part."""
 
 
-def out_of_distribution(bench: Bench) -> Iterator[Reading]:
+def out_of_distribution(bench: Bench) -> Iterator[Measurement]:
     """Learn a task and answer others (Table 3)."""
     for source, targets in pairs(bench):
         run = bench.dense(source)
@@ -92,7 +92,7 @@ def out_of_distribution(bench: Bench) -> Iterator[Reading]:
                 yield from elsewhere(bench, source, targets, method)
 
 
-def wise(bench: Bench) -> Iterator[Reading]:
+def wise(bench: Bench) -> Iterator[Measurement]:
     """Walk from the base to the tuned and to the grafted model, and along grafts (Fig. 7)."""
     for source, targets in [*pairs(bench), *near(bench)]:
         run, task = bench.dense(source), bench.problem(source)
@@ -113,7 +113,7 @@ def wise(bench: Bench) -> Iterator[Reading]:
                     yield from elsewhere(bench, source, targets, method, x=alpha)
 
 
-def more_rows(bench: Bench) -> Iterator[Reading]:
+def more_rows(bench: Bench) -> Iterator[Measurement]:
     """Learn more and more of a task's rows, and answer others (Fig. 7c)."""
     for source, targets in pairs(bench):
         bench.schedule(source)  # one for all, chosen on all rows
@@ -129,13 +129,13 @@ def more_rows(bench: Bench) -> Iterator[Reading]:
                         yield from elsewhere(bench, source, targets, method, x=float(len(kept)))
 
 
-def core_skills(bench: Bench) -> Iterator[Reading]:
+def core_skills(bench: Bench) -> Iterator[Measurement]:
     """Follow regions, found at an intermediate checkpoint, through the run (Fig. 15)."""
     for label in range(len(bench.names)):
         yield from _followed(bench, label)
 
 
-def _followed(bench: Bench, label: int) -> Iterator[Reading]:
+def _followed(bench: Bench, label: int) -> Iterator[Measurement]:
     name, task, seen = bench.names[label], bench.problem(label), _walked(bench, label)
     gaps = {step: _gap(bench, label, at) for step, at in seen.items()}
     checkpoint = parting(gaps, apart=_APART)
@@ -145,14 +145,14 @@ def _followed(bench: Bench, label: int) -> Iterator[Reading]:
     shares = {method: min(1.0, n * bench.density) for method, n in _FOLLOWED.items()}
     localizer, depth = str(bench.config.grafting.localizer), bench.size(max(shares.values()))
     ranking = bench.ranking(label, localizer, dense=run, task=labelled, depth=depth)
-    yield Reading(name, "checkpoint", "step", float(checkpoint))
+    yield Measurement(name, "checkpoint", "step", float(checkpoint))
     for step, at in seen.items():
         whole = bench.tuned_answers(label, at).score
-        yield Reading(name, "whole model", "score", whole, float(step))
+        yield Measurement(name, "whole model", "score", whole, float(step))
         for method, share in shares.items():
             graft = bench.cut(at, bench.first(ranking, share))
             alone = bench.graft_answers(label, graft, at.head).score
-            yield Reading(name, method, "score", alone, float(step))
+            yield Measurement(name, method, "score", alone, float(step))
 
 
 def _walked(bench: Bench, label: int) -> dict[int, DenseRun]:
@@ -218,14 +218,14 @@ def near(bench: Bench) -> list[tuple[int, list[int]]]:
 
 def elsewhere(
     bench: Bench, source: int, targets: Sequence[int], method: str, *, x: float | None = None
-) -> Iterator[Reading]:
+) -> Iterator[Measurement]:
     """Ask the model as it is now the task it learned, and others through the head of that one."""
     for target in targets:
         name = f"{bench.names[source]} → {bench.names[target]}"
-        yield Reading(name, method, "score in distribution", bench.answers(source).score, x)
+        yield Measurement(name, method, "score in distribution", bench.answers(source).score, x)
         answers = bench.answers(target, through=source)
         seen = _translated(bench, source, target, answers)
-        yield Reading(name, method, "accuracy out of distribution", seen, x)
+        yield Measurement(name, method, "accuracy out of distribution", seen, x)
 
 
 def _translated(bench: Bench, source: int, target: int, answers: Answers) -> float:

@@ -13,13 +13,13 @@ from types import MappingProxyType
 import yaml
 
 from papers.claims.rule import Claim, Rule, Verdict, judge
-from papers.claims.view import MissingReading, View
+from papers.claims.view import MissingMeasurement, View
 
 __all__ = [
     "CLAIMS",
     "CLAIMS_BY_SOURCE",
     "Claim",
-    "MissingReading",
+    "MissingMeasurement",
     "Rule",
     "Verdict",
     "View",

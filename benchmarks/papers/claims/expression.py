@@ -35,7 +35,7 @@ def number_of(expression: str, view: View) -> float:
 
     Raises:
         ValueError: If there is anything else in it.
-        MissingReading: If the view lacks a number.
+        MissingMeasurement: If the view lacks a number.
     """
     return float(_computed(ast.parse(expression, mode="eval").body, view))
 

@@ -1,4 +1,4 @@
-"""Numbers that claims compare and that are more than one reading, as functions of a view."""
+"""Numbers that claims compare and that are more than one measurement, as functions of a view."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from cl_graft.metrics.relative_gain import relative_gain
-from papers.claims.view import MissingReading, View
+from papers.claims.view import MissingMeasurement, View
 
 __all__ = [
     "best_peer_less_grafts",
@@ -61,7 +61,7 @@ _MANY_ROWS = 1000
 def share_of_ece_taken_away(view: View) -> float:
     """Return the share of the calibration error that a graft takes away which keeps the score."""
     if view("grafting") <= 0.95 * view("fine-tuning"):
-        raise MissingReading("task whose graft loses less than 5 % of the score")
+        raise MissingMeasurement("task whose graft loses less than 5 % of the score")
     return 1 - view("grafting", "ECE") / view("fine-tuning", "ECE")
 
 
@@ -69,7 +69,7 @@ def gap_of_many_rows(view: View) -> float:
     """Return the gap between train and test where a task has a few thousand rows."""
     shots = view.config.get("stream.shots")
     if shots is not None and shots < _MANY_ROWS:
-        raise MissingReading("task of a few thousand rows")
+        raise MissingMeasurement("task of a few thousand rows")
     return view("re-trained graft", "gap")
 
 
@@ -109,7 +109,7 @@ def share_in_three_kinds(view: View) -> float:
         if any(part in method for part in (".value.", "intermediate.", "LayerNorm"))
     ]
     if not names:
-        raise MissingReading("share of the region of such parameters")
+        raise MissingMeasurement("share of the region of such parameters")
     return sum(view(name, "share of the region") for name in names)
 
 
@@ -152,7 +152,7 @@ def _part_of_gain(score: float, *, base: float, full: float, what: str) -> float
     """Return the relative gain, of which little can be said where the whole gain is small."""
     gain = relative_gain(score, base=base, full=full)
     if gain is None or full - base < 0.02:
-        raise MissingReading(f"task where {what}")
+        raise MissingMeasurement(f"task where {what}")
     return gain
 
 
@@ -173,7 +173,7 @@ def best_points_less_wise(view: View) -> tuple[float, float]:
     """Return by how much the best point of grafts lies above WiSE-FT's, in and out of QNLI."""
     pair = replace(view, task="qnli → snli")
     if pair.task not in {one.task for one in view.tasks()}:
-        raise MissingReading("pair that starts at qnli")
+        raise MissingMeasurement("pair that starts at qnli")
     graft, line = (_best_point(pair, method) for method in ("grafts by density", "WiSE-FT"))
     return graft[0] - line[0], graft[1] - line[1]
 
@@ -181,7 +181,7 @@ def best_points_less_wise(view: View) -> tuple[float, float]:
 def wise_graft_less_wise(view: View) -> float:
     """Return by how much WiSE-Graft's best point lies above WiSE-FT's, where MPQA was learned."""
     if not str(view.task).startswith("mpqa →"):
-        raise MissingReading("pair that starts at mpqa")
+        raise MissingMeasurement("pair that starts at mpqa")
     return sum(_best_point(view, "WiSE-Graft")) / 2 - sum(_best_point(view, "WiSE-FT")) / 2
 
 
@@ -208,7 +208,7 @@ def mean_from(view: View, source: str, method: str, *, x: float | None = None) -
     own = [one for one in view.tasks() if str(one.task).startswith(f"{source} →")]
     found = [one(method, _OUT, x=x) for one in own]
     if not found:
-        raise MissingReading(f"pair that starts at {source}")
+        raise MissingMeasurement(f"pair that starts at {source}")
     return sum(found) / len(found)
 
 
@@ -244,10 +244,10 @@ def _having(pairs: Sequence[tuple[str, str]], of: Callable[[str, str], float]) -
     for i, j in pairs:
         try:
             found.append(of(i, j))
-        except MissingReading:
+        except MissingMeasurement:
             continue
     if not found:
-        raise MissingReading("number of such pairs of tasks")
+        raise MissingMeasurement("number of such pairs of tasks")
     return found
 
 
@@ -260,7 +260,7 @@ def gain(view: View, method: str, task: str, *, experiment: str | None = None) -
 
 
 def _groups(view: View, *, purified: bool) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the unions of groups, each with its members, as the readings' names have them."""
+    """Return the unions of groups, each with its members, as the measurements' names have them."""
     found: list[tuple[str, tuple[str, ...]]] = []
     for method in view.methods("relative gain"):
         members, comma, _ = method.partition(", purified")
@@ -360,7 +360,7 @@ def share_significant(view: View) -> float:
         for method in one.methods("p", like="SAM against ")
     ]
     if not found:
-        raise MissingReading("p of SAM against others")
+        raise MissingMeasurement("p of SAM against others")
     return sum(found) / len(found)
 
 
@@ -406,13 +406,13 @@ def tasks_of_high_gain(view: View) -> float:
         if one("fine-tuning") - one("best constant answer") >= 0.05
     ]
     if not found:
-        raise MissingReading("task where fine-tuning gains 5 points")
+        raise MissingMeasurement("task where fine-tuning gains 5 points")
     return float(sum(found))
 
 
 def ece_taken_away_by_heart(view: View) -> float:
     if view("fine-tuning", "training loss") >= 0.2:
-        raise MissingReading("training loss below 0.2")
+        raise MissingMeasurement("training loss below 0.2")
     return view("fine-tuning", "ECE") - view("grafting", "ECE")
 
 
@@ -421,7 +421,7 @@ def share_above_full(view: View, *, steadier: bool = False) -> float:
     number = {m: -view.deviation(m) if steadier else view(m) for m in view.methods()}
     found = [value for method, value in number.items() if method != _FULL]
     if not found:
-        raise MissingReading("number of other methods")
+        raise MissingMeasurement("number of other methods")
     return sum(value > number[_FULL] for value in found) / len(found)
 
 

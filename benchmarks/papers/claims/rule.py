@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from papers.claims.expression import number_of
-from papers.claims.view import MissingReading, View
+from papers.claims.view import MissingMeasurement, View
 
 __all__ = ["Claim", "Rule", "Verdict", "judge"]
 
@@ -81,7 +81,7 @@ class Claim:
         source: Where in the paper.
         text: The claim.
         paper: The paper's numbers.
-        experiments: Whose readings decide; the first one is meant where a rule names none.
+        experiments: Whose measurements decide; the first one is meant where a rule names none.
         rule: How.
     """
 
@@ -135,7 +135,7 @@ def judge(claim: Claim, results: Mapping[str, View]) -> Verdict:
     alike = len({results[name].config.get("cells") for name in claim.experiments}) == 1
     try:
         found = _decided(claim.rule, whole)
-    except MissingReading as missed:
+    except MissingMeasurement as missed:
         return Verdict(None, f"the stored result has no {missed}")
     return replace(found, alone=_alone(claim.rule, whole, found) if alike else None)
 
@@ -145,7 +145,7 @@ def _alone(rule: Rule, whole: View, found: Verdict) -> tuple[int, int] | None:
     seeds = whole.seeds()
     try:
         same = sum(_decided(rule, seed).holds == found.holds for seed in seeds)
-    except MissingReading:
+    except MissingMeasurement:
         return None
     return (same, len(seeds)) if len(seeds) > 1 else None
 
@@ -155,14 +155,14 @@ def _decided(rule: Rule, whole: View) -> Verdict:
         value = number_of(rule.number, whole)
         return Verdict(rule.met(value), rule.written(value))
     numbers: list[float] = []
-    lacking: MissingReading | None = None
+    lacking: MissingMeasurement | None = None
     for view in whole.tasks():
         try:
             numbers.append(number_of(rule.number, view))
-        except MissingReading as missed:
+        except MissingMeasurement as missed:
             lacking = missed
     if not numbers:
-        raise lacking or MissingReading("task")
+        raise lacking or MissingMeasurement("task")
     mean, span = sum(numbers) / len(numbers), rule.spanned(numbers)
     if rule.over == "mean":
         ours = rule.written(mean)

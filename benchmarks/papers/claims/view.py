@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from papers.readings import Summary
+from papers.measurements import Summary
 
-__all__ = ["MissingReading", "View"]
+__all__ = ["MissingMeasurement", "View"]
 
 
-class MissingReading(LookupError):
+class MissingMeasurement(LookupError):
     """A result does not have the number that a claim asks for."""
 
 
@@ -55,38 +55,38 @@ class View:
             experiment: Of which experiment; None means the first.
 
         Raises:
-            MissingReading: If there is none.
+            MissingMeasurement: If there is none.
         """
         own = self._at(x, self._of(measure, method, task=task, experiment=experiment))
         if not own:
             place = "" if x is None else f" at {x:g}"
-            raise MissingReading(f"{measure} of {method}{place}")
+            raise MissingMeasurement(f"{measure} of {method}{place}")
         return math.fsum(row.mean for row in own) / len(own)
 
     def curve(self, method: str, measure: str = "score") -> dict[float, float]:
         """Return the means of a method along the axis, from the least place up.
 
         Raises:
-            MissingReading: If there are none.
+            MissingMeasurement: If there are none.
         """
         places: dict[float, list[float]] = {}
         for row in self._of(measure, method):
             if row.x is not None:
                 places.setdefault(row.x, []).append(row.mean)
         if not places:
-            raise MissingReading(f"{measure} of {method}")
+            raise MissingMeasurement(f"{measure} of {method}")
         return {x: math.fsum(found) / len(found) for x, found in sorted(places.items())}
 
     def deviation(self, method: str, measure: str = "score", *, x: float | None = None) -> float:
         """Return a standard deviation over seeds, averaged over tasks; of what, see a call.
 
         Raises:
-            MissingReading: If there is none, or of one seed only.
+            MissingMeasurement: If there is none, or of one seed only.
         """
         own = self._at(x, self._of(measure, method))
         found = [row.deviation for row in own if row.seeds > 1]
         if not found:
-            raise MissingReading(f"{measure} of {method} over several seeds")
+            raise MissingMeasurement(f"{measure} of {method} over several seeds")
         return math.fsum(found) / len(found)
 
     def methods(self, measure: str = "score", *, like: str = "") -> list[str]:
@@ -99,10 +99,10 @@ class View:
         """Return the mean of a number over methods.
 
         Raises:
-            MissingReading: If there are no methods.
+            MissingMeasurement: If there are no methods.
         """
         if not methods:
-            raise MissingReading("any number of the methods compared")
+            raise MissingMeasurement("any number of the methods compared")
         return math.fsum(of(method) for method in methods) / len(methods)
 
     def tasks(self) -> list[View]:

@@ -11,8 +11,8 @@ import pytest
 from papers import EXPERIMENTS, experiment_config
 from papers.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Rule, View, judge, quantities
 from papers.claims.expression import number_of
+from papers.measurements import Measurement, summarize
 from papers.pages import claims_page, laboratory_page, read_results
-from papers.readings import Reading, summarize
 from papers.stored import Stored, read_stored, store
 
 from cl_graft.errors import InputError
@@ -36,20 +36,20 @@ def claim_on(**rule) -> Claim:
     )  # fmt: skip
 
 
-def result_of(readings, name="table1") -> Stored:
+def result_of(measurements, name="table1") -> Stored:
     return Stored(
         name=name, title="Title", source="Somewhere", command=f"python {name}",
         scale="cpu", config=SETTINGS, cells="data seeds 0",
-        rows=summarize([readings]), versions={"torch": "2"},
+        rows=summarize([measurements]), versions={"torch": "2"},
         machine={"system": "Linux", "cores": 2, "device": "cpu"},
     )  # fmt: skip
 
 
 TWO_TASKS = [
-    Reading("x", "a", "score", 0.9),
-    Reading("x", "b", "score", 0.8),
-    Reading("y", "a", "score", 0.5),
-    Reading("y", "b", "score", 0.6),
+    Measurement("x", "a", "score", 0.9),
+    Measurement("x", "b", "score", 0.8),
+    Measurement("y", "a", "score", 0.5),
+    Measurement("y", "b", "score", 0.6),
 ]
 
 
@@ -80,7 +80,7 @@ def test_numbers_that_are_missing_decide_nothing():
 
 
 def test_a_verdict_says_how_many_seeds_decide_alike_by_themselves():
-    other = [replace(reading, value=1 - reading.value) for reading in TWO_TASKS[:2]]
+    other = [replace(measurement, value=1 - measurement.value) for measurement in TWO_TASKS[:2]]
     rows = summarize([TWO_TASKS[:2], TWO_TASKS[:2], other])
     verdict = judge(claim_on(above=0.0), {"table1": View({"table1": rows})})
     assert (verdict.holds, verdict.alone) == (True, (2, 3))
@@ -91,8 +91,10 @@ def test_a_verdict_says_how_many_seeds_decide_alike_by_themselves():
 
 
 def test_a_place_on_the_axis_is_the_nearest_one():
-    readings = [Reading("x", "a", "score", v, x) for x, v in ((0.9, 0.1), (1.0, 0.2), (4e-4, 0.3))]
-    view = View({"fig2": summarize([readings])})
+    measurements = [
+        Measurement("x", "a", "score", v, x) for x, v in ((0.9, 0.1), (1.0, 0.2), (4e-4, 0.3))
+    ]
+    view = View({"fig2": summarize([measurements])})
     assert view("a", x=0.9) == 0.1
     assert view("a", x=5e-4) == 0.3
     with pytest.raises(LookupError, match=r"score of a at 0\.1"):
@@ -140,8 +142,8 @@ def test_a_page_has_one_row_a_claim_and_says_why_one_was_not_run():
 
 
 def test_tasks_are_columns_where_methods_are_asked_all_of_them():
-    readings = [Reading(j, f"region of {i}", "overlap", 0.5) for i in "xy" for j in "xy"]
-    shown = laboratory_page({"fig8": result_of(readings, "fig8")})
+    measurements = [Measurement(j, f"region of {i}", "overlap", 0.5) for i in "xy" for j in "xy"]
+    shown = laboratory_page({"fig8": result_of(measurements, "fig8")})
     assert "| method | x | y |" in shown
     assert "| region of y | 0.500 | 0.500 |" in shown
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from papers.rates import region_rates
+from papers.region_rates import region_rates
 from papers.retraining import retrained
 from smoke_benches import smoke_bench
 
@@ -60,10 +60,10 @@ def test_a_region_is_trained_again_once_and_then_answered_by_the_cache(
 
 def test_a_rate_at_which_a_region_diverges_is_passed_over(tiny_bert, tmp_path, monkeypatch):
     bench = smoke_bench("region_rates", tiny_bert, tmp_path)
-    monkeypatch.setattr("papers.rates.RATES", (0.1, 1e38))
-    readings = list(region_rates(bench))
-    assert {r.x for r in readings if r.measure == "score" and r.method == "random"} == {0.1}
-    monkeypatch.setattr("papers.rates.RATES", (1e38,))
+    monkeypatch.setattr("papers.region_rates.RATES", (0.1, 1e38))
+    measurements = list(region_rates(bench))
+    assert {r.x for r in measurements if r.measure == "score" and r.method == "random"} == {0.1}
+    monkeypatch.setattr("papers.region_rates.RATES", (1e38,))
     with pytest.raises(DivergedError):
         list(region_rates(bench))
 

@@ -26,7 +26,7 @@ def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(
     bench = smoke_bench("table3", tiny_bert, tmp_path / "cache", *sets, data=tmp_path / "data")
     run = bench.dense(0, steps=100, lr=0.3)
     with bench.carrying(0, bench.cut(run, Region.full(bench.layout)), run.head):
-        seen = [reading.value for reading in elsewhere(bench, 0, [1], "fine-tuning")]
+        seen = [measurement.value for measurement in elsewhere(bench, 0, [1], "fine-tuning")]
     assert min(seen) > 0.8  # rows of a label that the first task does not have are left out
     if set(second) == set(names["first"]):
         assert seen[0] == seen[1]  # the rows are the same, and so is their truth

@@ -1,4 +1,4 @@
-"""Readings: the numbers that an experiment finds, and their summary over seeds."""
+"""Measurements: the numbers that an experiment finds, and their summary over seeds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from cl_graft.metrics.stability import stability
 
-__all__ = ["Reading", "Summary", "square", "summarize", "sweep", "table", "table_cells"]
+__all__ = ["Measurement", "Summary", "square", "summarize", "sweep", "table", "table_cells"]
 
 
 @dataclass(frozen=True)
-class Reading:
+class Measurement:
     """One number.
 
     Attributes:
@@ -55,11 +55,11 @@ class Summary:
     values: tuple[float, ...]
 
 
-def summarize(cells: Iterable[Sequence[Reading]]) -> list[Summary]:
-    """Average the readings of several seeds; numbers that are not finite are left out."""
+def summarize(cells: Iterable[Sequence[Measurement]]) -> list[Summary]:
+    """Average the measurements of several seeds; numbers that are not finite are left out."""
     found: dict[tuple[str, str, str, float | None], list[float]] = {}
-    for readings in cells:
-        for r in readings:
+    for measurements in cells:
+        for r in measurements:
             if math.isfinite(r.value):
                 found.setdefault((r.task, r.method, r.measure, r.x), []).append(r.value)
     rows = []

@@ -18,7 +18,7 @@ from cl_graft.training.linear_probe import fit_head
 from cl_graft.training.passes import Passes
 from papers.answers import Answers
 from papers.bench import Bench
-from papers.readings import Reading
+from papers.measurements import Measurement
 from papers.retraining import retrained
 
 __all__ = ["RATES", "gains_over_the_majority", "region_rates"]
@@ -34,7 +34,7 @@ _ON_DEV = attrgetter("dev")
 _WARM_UP = 512
 
 
-def region_rates(bench: Bench) -> Iterator[Reading]:
+def region_rates(bench: Bench) -> Iterator[Measurement]:
     """Train regions of several localizers again, each over a grid of learning rates.
 
     ``base_gradient`` sees a head fitted to the base, as it would without a dense run; the others
@@ -43,8 +43,8 @@ def region_rates(bench: Bench) -> Iterator[Reading]:
     for label, name in enumerate(bench.names):
         run = bench.dense(label, path=True)
         full = bench.tuned_answers(label, run)
-        yield Reading(name, "fine-tuning", "score", full.score)
-        yield Reading(name, "fine-tuning", "ECE", full.ece)
+        yield Measurement(name, "fine-tuning", "score", full.score)
+        yield Measurement(name, "fine-tuning", "ECE", full.ece)
         regions: dict[str, Region] = {}
         for localizer in (
             str(bench.config.grafting.localizer),
@@ -58,11 +58,11 @@ def region_rates(bench: Bench) -> Iterator[Reading]:
         )
         for localizer, region in regions.items():
             graft = bench.graft_answers(label, bench.cut(run, region), run.head)
-            yield Reading(name, localizer, "score, not re-trained", graft.score)
+            yield Measurement(name, localizer, "score, not re-trained", graft.score)
             yield from _over_rates(bench, label, localizer, region)
 
 
-def gains_over_the_majority(bench: Bench) -> Iterator[Reading]:
+def gains_over_the_majority(bench: Bench) -> Iterator[Measurement]:
     """Say what part of fine-tuning's gain over the best constant answer a re-trained graft has.
 
     Its learning rate is the one that dev chooses, of 0.1 and 0.3. The graft before it is read, too,
@@ -75,19 +75,19 @@ def gains_over_the_majority(bench: Bench) -> Iterator[Reading]:
         graft = bench.graft_answers(label, bench.cut(run, region), run.head)
         again = max(_at_rates(bench, label, region, _COMMON_RATES), key=_ON_DEV).answers
         base = full.best_constant
-        yield Reading(name, "best constant answer", "score", base)
+        yield Measurement(name, "best constant answer", "score", base)
         seen = bench.tuned_answers(label, run, split="train")
-        yield Reading(name, "fine-tuning", "train score", seen.score)
+        yield Measurement(name, "fine-tuning", "train score", seen.score)
         for method, answers in (
             ("fine-tuning", full),
             ("grafting", graft),
             ("re-trained graft", again),
         ):
-            yield Reading(name, method, "score", answers.score)
-            yield Reading(name, method, "ECE", answers.ece)
+            yield Measurement(name, method, "score", answers.score)
+            yield Measurement(name, method, "ECE", answers.ece)
         gain = relative_gain(again.score, base=base, full=full.score)
         if gain is not None:
-            yield Reading(name, "re-trained graft", "relative gain", gain)
+            yield Measurement(name, "re-trained graft", "relative gain", gain)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,16 +112,16 @@ def _at_rates(bench: Bench, label: int, region: Region, rates: Sequence[float]) 
     return found
 
 
-def _over_rates(bench: Bench, label: int, method: str, region: Region) -> Iterator[Reading]:
+def _over_rates(bench: Bench, label: int, method: str, region: Region) -> Iterator[Measurement]:
     """Read a region at every rate, and at the one that dev would choose."""
     name = bench.names[label]
     found = _at_rates(bench, label, region, RATES)
     for one in found:
-        yield Reading(name, method, "score", one.answers.score, one.rate)
-        yield Reading(name, method, "ECE", one.answers.ece, one.rate)
+        yield Measurement(name, method, "score", one.answers.score, one.rate)
+        yield Measurement(name, method, "ECE", one.answers.ece, one.rate)
     best = max(found, key=_ON_DEV).answers
-    yield Reading(name, method, "score at the rate that dev chooses", best.score)
-    yield Reading(name, method, "ECE at the rate that dev chooses", best.ece)
+    yield Measurement(name, method, "score at the rate that dev chooses", best.score)
+    yield Measurement(name, method, "ECE at the rate that dev chooses", best.ece)
 
 
 def _warmed_up(bench: Bench, label: int) -> DenseRun:

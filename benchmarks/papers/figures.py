@@ -1,4 +1,4 @@
-"""Pictures of readings."""
+"""The figure of each experiment, drawn from the summary of its measurements."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from matplotlib.figure import Figure
 
 from cl_graft.figures.curves import Score, curves
 from cl_graft.figures.heatmaps import heatmaps
-from papers.readings import Summary
+from papers.measurements import Summary
 from papers.table import Experiment
 
-__all__ = ["picture_of"]
+__all__ = ["figure_of"]
 
 _SHARE = "share tuned"
 
 
-def picture_of(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
+def figure_of(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
     """Draw what an experiment's picture shows.
 
     Raises:
         ValueError: If nothing has its measure.
     """
-    if experiment.squares:
+    if experiment.heatmaps:
         panels = {
             title: {
                 (row.method.removeprefix("region of "), row.task): row.mean
                 for row in rows
                 if row.measure == measure
             }
-            for measure, title in experiment.squares
+            for measure, title in experiment.heatmaps
         }
         return heatmaps(panels, title=experiment.title, x_label="task j", y_label="region i")
     axis = experiment.axis
