@@ -19,7 +19,7 @@ help:
 	@echo "make golden        what commands answer on tiny models, compared with what was recorded"
 	@echo "make lint          ruff and pyright"
 	@echo "make docs          the documentation, into docs/_build/html"
-	@echo "make notebooks     run the notebooks of docs/tutorials again, and store what they show"
+	@echo "make notebooks     run the notebooks of docs/examples again, and store what they show"
 	@echo "make release-check build sdist and wheel, and try the wheel in an empty environment"
 	@echo "make oldest        a part of the tests with the oldest versions that are supported"
 	@echo "make torture       kill it, starve it, feed it rubbish; takes about an hour"
@@ -59,8 +59,8 @@ docs: $(STAMP)
 	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 notebooks: $(STAMP)
-	$(BIN)/jupyter-execute --inplace docs/tutorials/*.ipynb
-	$(BIN)/ruff format docs/tutorials
+	$(BIN)/jupyter-execute --inplace docs/examples/*.ipynb
+	$(BIN)/ruff format docs/examples
 
 # make release-check DEMO=1 also runs the demo from there, which takes minutes.
 release-check: $(STAMP)

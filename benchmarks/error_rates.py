@@ -5,7 +5,7 @@ Every interval and every test of `cl_graft.analysis`, `cl_graft.results.statisti
 share of simulations in which it is wrong is put beside the rate that it states. Two more tables say
 what goes wrong where samples are not independent, and what no interval of the package says. Results
 go with command, versions and machine to ``benchmarks/results/error_rates.json`` and ``.md``, which
-docs/metrics.md shows.
+docs/reference/metrics.md shows.
 
     python benchmarks/error_rates.py
     python benchmarks/error_rates.py --trials 200 --results OUT   # does it run?

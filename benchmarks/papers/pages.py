@@ -54,8 +54,8 @@ def claims_page(results: Mapping[str, Stored]) -> str:
     found = verdicts(results)
     parts = [
         "# Claims of the papers",
-        "Made by `make results` from the stored numbers alone; [the tables](laboratory.md) show "
-        "them and what they measure, and [results](../results.md) has Table 4, a stream. A rule on "
+        "Made by `make results` from the stored numbers alone; [the tables](paper_tables.md) show "
+        "them and what they measure, and [results](overview.md) has Table 4, a stream. A rule on "
         "the numbers decides each claim; where the paper gives no number its bound is this "
         "project's. Rules were written before their results, but some were mended afterwards, "
         "where they did not say what the paper says: "
@@ -87,7 +87,7 @@ def laboratory_page(results: Mapping[str, Stored]) -> str:
         "model does; relative gain what part of the gain from one model to another is kept (Eq. 5 "
         "of the grafting paper); overlap with a task what share of its region is in this one; IoU "
         "intersection over union. `masked_lm` and `causal_lm` are the models that "
-        "[`prompt_model.py`](../laboratory.md) trains.",
+        "[`prompt_model.py`](../guides/reproduce_the_papers.md) trains.",
     ]
     shown = {name: result for name, result in results.items() if name in EXPERIMENTS}
     if not shown:
@@ -116,7 +116,7 @@ def write_pages(results: Mapping[str, Stored], docs: Path | str) -> list[Path]:
     docs = Path(docs)
     written = {
         docs / "claims.md": claims_page(results).encode(),
-        docs / "laboratory.md": laboratory_page(results).encode(),
+        docs / "paper_tables.md": laboratory_page(results).encode(),
     }
     for name, result in results.items():
         if name in EXPERIMENTS:

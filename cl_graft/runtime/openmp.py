@@ -3,8 +3,8 @@
 Between two parallel loops libgomp's threads wait in a loop of their own, by default for millions of
 turns, so that the next loop starts at once. Where other processes want the cores, that waiting
 takes the very time that the work needs. A short spin costs nothing on an idle machine and most of
-the loss beside other work is gone (measured in docs/speed.md). libgomp reads its settings once,
-when torch is loaded, so the limit is set before.
+the loss beside other work is gone (measured in docs/guides/speed_and_memory.md). libgomp reads its
+settings once, when torch is loaded, so the limit is set before.
 """
 
 from __future__ import annotations

@@ -278,13 +278,13 @@ def help_texts() -> dict[str, str]:
 def decisions() -> str:
     """Links to the decisions, by number."""
     files = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-    return "\n".join(f"- [{_title(file)}](decisions/{file.name})" for file in files)
+    return "\n".join(f"- [{_title(file)}](../decisions/{file.name})" for file in files)
 
 
 def decision_pages() -> str:
     """The same as a table of contents."""
     files = sorted((ROOT / "docs" / "decisions").glob("*.md"))
-    return toctree(f"decisions/{file.stem}" for file in files)
+    return toctree(f"../decisions/{file.stem}" for file in files)
 
 
 def benchmarks() -> str:

@@ -6,7 +6,7 @@ import re
 import pytest
 from docs.pages import DOCS
 
-NOTEBOOKS = sorted((DOCS / "tutorials").glob("*.ipynb"))
+NOTEBOOKS = sorted((DOCS / "examples").glob("*.ipynb"))
 
 
 def outputs(path):
@@ -17,7 +17,7 @@ def outputs(path):
 def test_there_are_two_and_the_index_leads_to_them():
     index = (DOCS / "index.md").read_text(encoding="utf-8")
     assert len(NOTEBOOKS) == 2
-    assert all(f"tutorials/{path.stem}\n" in index for path in NOTEBOOKS)
+    assert all(f"examples/{path.stem}\n" in index for path in NOTEBOOKS)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -12,7 +12,9 @@ import re
 import pytest
 from docs.pages import DOCS, ROOT, name_of
 
-PAGES = [DOCS / f"{name}.md" for name in ("trust", "format", "data")]
+PAGES = [
+    DOCS / f"{name}.md" for name in ("reference/trust", "reference/file_format", "guides/data")
+]
 
 _PROMISE = re.compile(
     r"(?<![\w-])(never|always|refuse[sd]?|exact(ly)?|at most|nothing|no files?|only)(?![\w-])",

@@ -13,7 +13,7 @@ from docs.pages import DOCS, ROOT, blocks, typed_commands
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-PAGE = DOCS / "howto" / "transformers.md"
+PAGE = DOCS / "guides" / "transformers.md"
 
 
 def _own(extras: Iterable[str]) -> Iterator[Requirement]:

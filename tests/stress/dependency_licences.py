@@ -1,6 +1,6 @@
 """What `pip install cl-graft` brings along, and under which licences.
 
-    python tests/stress/dependency_licences.py           # writes docs/licences.md
+    python tests/stress/dependency_licences.py           # writes docs/project/licences.md
 
 The list is read off the metadata of what is installed, followed from the dependencies of this
 project's own `pyproject.toml`.
@@ -22,7 +22,7 @@ from packaging.utils import canonicalize_name
 __all__ = ["Dependency", "missing_and_installed", "render"]
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "licences.md"
+PAGE = ROOT / "docs" / "project" / "licences.md"
 
 _FROM_TEXT = (
     ("mit license", "MIT"),
@@ -121,7 +121,8 @@ def render(dependencies: Iterable[Dependency]) -> str:
         "brings along, as the packages state it in their metadata, in the environment of",
         "`constraints.txt` on Linux, with torch's build for CPUs; its CUDA build brings NVIDIA's",
         "libraries, too, under NVIDIA's own licences. None is under the GPL or the AGPL; what is",
-        "under the LGPL says so ([decision 16](decisions/0016-solvers-that-nobody-asked-for.md)).",
+        "under the LGPL says so",
+        "([decision 16](../decisions/0016-solvers-that-nobody-asked-for.md)).",
         "The page is written by `python tests/stress/dependency_licences.py`.",
         "",
         "| package | version | licence | asked for by |",

@@ -61,7 +61,7 @@ def licences(installed: list[Dependency], missing: dict[str, str]) -> Iterator[R
     yield _row("they state a licence", len(installed), silent, "all do")
     current = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == render(installed)
     stale = [] if current else ["run python tests/stress/dependency_licences.py"]
-    yield _row("docs/licences.md lists them", 1, stale, "as they are installed here")
+    yield _row("docs/project/licences.md lists them", 1, stale, "as they are installed here")
     asked = [f"{name} (for {by})" for name, by in sorted(missing.items())]
     not_seen = f"{', '.join(asked)}: not looked at" if asked else "nothing"
     hidden = [f"{name}: {_GENERAL[name]}" for name in sorted(missing) if name in _GENERAL]
