@@ -58,7 +58,9 @@ def register_strategy(
     requires: str = "",
     broken: str = "",
 ) -> Callable[[_Kind], _Kind]:
-    """Register the class that follows as a method::
+    """Register the class that follows as a method.
+
+    For example::
 
         @register_strategy("ewc", family="penalty", source="Kirkpatrick et al., 2017")
         class EWC:
