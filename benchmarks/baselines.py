@@ -39,8 +39,8 @@ from scales import (
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.tuning import TUNING_SEED, best, use_dev_as_test
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.storage.cache_folder import DirectoryCache
 
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc", "mnli"]

@@ -39,11 +39,11 @@ from scales import (
 )
 from torch import nn
 
-from cl_graft.experiments.base_model import base_identity
+from cl_graft.experiments.bank_metadata import base_identity
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.run_setup import load_stream
 from cl_graft.experiments.schedule import schedule_of
-from cl_graft.experiments.setup import load_stream
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.graft import load_
 from cl_graft.metrics import score
 from cl_graft.models import graftable_parameters

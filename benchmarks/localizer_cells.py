@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from cl_graft.experiments.base_model import base_identity
+from cl_graft.experiments.bank_metadata import base_identity, task_metadata
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.run_setup import load_stream
 from cl_graft.experiments.schedule import schedule_of
-from cl_graft.experiments.setup import load_stream
-from cl_graft.experiments.task_metadata import task_metadata
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.graft import copy_, gather, grafted
 from cl_graft.grafts.region import Region
 from cl_graft.metrics import score

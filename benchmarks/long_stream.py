@@ -196,7 +196,7 @@ def summary(config: ExperimentConfig, result: RunResult, out: Path) -> dict[str,
             <= FLAT,
             "bank below 10 MB": size < MOST_BYTES,
         },
-        "config": config.changed({"model.name": "made here"}).cell(),
+        "config": config.changed({"model.name": "made here"}).shared_values(),
         "versions": result.versions,
         "machine": result.machine,
     }

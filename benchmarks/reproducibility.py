@@ -30,8 +30,8 @@ from torch import Tensor, nn
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.data import encode
 from cl_graft.experiments.config import ExperimentConfig, config_from, nested
-from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run, run_folder
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.results.run_results import machine, versions
 from cl_graft.storage import load_bank
@@ -103,7 +103,7 @@ def main() -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     stored = {
         "lines": [asdict(line) for line in lines],
-        "config": config.changed({"model.name": "tiny" if smoke else model}).cell(),
+        "config": config.changed({"model.name": "tiny" if smoke else model}).shared_values(),
         "versions": versions(device),
         "machine": machine(device),
         "command": command,

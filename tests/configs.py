@@ -53,7 +53,7 @@ def _place(name: str) -> str:
 
 
 def _parts_with(name: str) -> Iterator[str]:
-    from cl_graft.experiments.config_parts import PARTS
+    from cl_graft.experiments.config.parts import PARTS
     from cl_graft.runtime.settings import fields_of
 
     found = (part for part, cls in PARTS.items() if name in fields_of(cls))

@@ -59,9 +59,9 @@ class Runs:
         """Return the folder of a run."""
         from configs import config_with
 
-        from cl_graft.experiments.config_tasks import load_tasks
         from cl_graft.experiments.folders import run_folder
         from cl_graft.experiments.run import run
+        from cl_graft.experiments.tasks import load_tasks
 
         values = SMALL | self.settings | {"model": str(self.model), **settings}
         if own is not None:

@@ -15,12 +15,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cl_graft.experiments.base_model import base_identity
+from cl_graft.experiments.bank_metadata import base_identity
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.localized_task import refuse_stream_settings
+from cl_graft.experiments.run_setup import load_stream
 from cl_graft.experiments.schedule import choose, grid_of
-from cl_graft.experiments.setup import load_stream
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.graft import Graft, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import replace_parameters

@@ -10,7 +10,7 @@ from typing import Any
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import dotted
-from cl_graft.experiments.old_configs import from_flat
+from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.storage.files import replace_file
 from cl_graft.training.fine_tuning import FineTuning
 from papers.claims import View

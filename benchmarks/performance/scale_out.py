@@ -34,9 +34,9 @@ from ray.cluster_utils import Cluster
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.jobs import Engine
 from cl_graft.experiments.config import ExperimentConfig, dotted
+from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.engines.dispatch import PoolEngine
 from cl_graft.experiments.engines.ray import ray_pool
-from cl_graft.experiments.old_configs import from_flat
 from cl_graft.results.comparison import Comparison
 from cl_graft.results.run_results import RunResult, versions
 from cl_graft.storage import OWNER

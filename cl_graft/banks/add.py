@@ -6,7 +6,6 @@ earlier entries are not touched, so earlier tasks keep every bit of their answer
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -21,13 +20,17 @@ from torch import Tensor, nn
 from cl_graft.banks.bank_of_run import bank_folder, changing_bank
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.errors import InputError
-from cl_graft.experiments.base_model import config_of
-from cl_graft.experiments.config import ExperimentConfig, density_note, merged, override_
-from cl_graft.experiments.config_tasks import check_tasks, load_tasks
+from cl_graft.experiments.bank_metadata import config_of, is_recorded, task_metadata
+from cl_graft.experiments.config import (
+    ExperimentConfig,
+    merged,
+    override_,
+    warn_of_large_density,
+)
 from cl_graft.experiments.folders import CACHE, run_of, writing_to
+from cl_graft.experiments.progress_reporter import ProgressReporter
 from cl_graft.experiments.schedule import choose, grid_of, input_settings
-from cl_graft.experiments.strategy_host import Reporter
-from cl_graft.experiments.task_metadata import is_recorded, task_metadata
+from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.metrics import score
 from cl_graft.results.data_report import data_lines, data_report
@@ -50,9 +53,6 @@ from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.learnable_task import LearnableTask
 
 __all__ = ["Added", "add_task", "task_label"]
-
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def add_task(
         new = not (known and is_recorded(metadata, by=bank.entries[known[-1]].metadata))
         with in_task(text_task.name):
             if new:
-                reporter = Reporter(progress, strategy="grafting", seed=seed)
+                reporter = ProgressReporter(progress, strategy="grafting", seed=seed)
                 reporter.task = text_task.name
                 plugin, test = _learn(
                     opened, stream, config, where, metadata, seed, reporter, announce
@@ -203,8 +203,7 @@ def _config(
         read = {"stream": {"task_settings": {task: dict(columns)}}}
         values = merged(read, values)
     config = config_of(bank.base, tasks=[task], settings=values, origins=origins)
-    if note := density_note(config.grafting.density):
-        logger.warning("%s", note)
+    warn_of_large_density(config.grafting.density)
     if config.grafting.mode != bank.mode:
         raise InputError(
             f"the bank is in {bank.mode} mode, which cannot change: got {config.grafting.mode!r}"
@@ -237,7 +236,7 @@ def _learn(
     folder: Path,
     metadata: TaskMetadata,
     seed: int,
-    reporter: Reporter,
+    reporter: ProgressReporter,
     announce: Callable[[str, int], None],
 ) -> tuple[GraftingPlugin, float]:
     """Train the stream's only task, append its entry to the folder, and score it on test."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from cl_graft.errors import InputError, WrongArchitecture, WrongBase, WrongTokenizer
-from cl_graft.experiments.base_model import BaseHashes, base_hashes
+from cl_graft.experiments.bank_metadata import BaseHashes, base_hashes
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.region import Layout
 from cl_graft.models import (

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from cl_graft.banks.bank_of_run import bank_folder
 from cl_graft.errors import InputError
+from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.folders import run_folder, run_of
-from cl_graft.experiments.old_configs import from_flat
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.capacity import (
     OwnedInOrders,

@@ -14,11 +14,11 @@ from typing import Any, Literal, cast
 import torch
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.base_model import checkpoint_files
+from cl_graft.experiments.bank_metadata import checkpoint_files
 from cl_graft.experiments.config import ExperimentConfig, config_from, dotted, merged
-from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.folders import CONFIG, read_config, settings_of
-from cl_graft.experiments.old_configs import from_flat
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.hashing import file_sha256
 from cl_graft.results.run_results import RESULTS, RunResult, read_hashes, versions
 

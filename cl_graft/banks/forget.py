@@ -25,10 +25,10 @@ from cl_graft.data import TextTask
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.load import find_task_name
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.base_model import config_of
+from cl_graft.experiments.bank_metadata import config_of
 from cl_graft.experiments.config import ExperimentConfig, override_
-from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.folders import CACHE, read_config, run_of, settings_of, writing_to
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import Entry, GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.metrics import score

@@ -21,7 +21,7 @@ from cl_graft.banks.bank_base import check_hashes
 from cl_graft.banks.bank_of_run import bank_finding, bank_folder
 from cl_graft.banks.file_checks import Finding, checkpoint_findings, recorded_config, run_findings
 from cl_graft.banks.open_bank import OpenBank, open_bank
-from cl_graft.experiments.base_model import base_hashes, load_base_model
+from cl_graft.experiments.bank_metadata import base_hashes, load_base_model
 from cl_graft.experiments.folders import CHECKPOINTS, is_run
 from cl_graft.grafts.bank import GraftBank, RecordedBatch, find_entries
 from cl_graft.grafts.graft import find_parameters

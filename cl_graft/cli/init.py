@@ -35,7 +35,7 @@ def init_command(
     [b]Example[/b]: cl-graft init mydata
     """
     from cl_graft.data.likely_labels import listed_values
-    from cl_graft.experiments.config_draft import draft_config
+    from cl_graft.experiments.config.draft import draft_config
     from cl_graft.storage.files import replace_file
 
     if out.exists() and not force:

@@ -20,7 +20,7 @@ import typer
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.config_parts import PARTS
+from cl_graft.experiments.config.parts import PARTS
 from cl_graft.runtime.settings import fields_of
 
 __all__ = [

@@ -47,7 +47,7 @@ def demo_command(
     from cl_graft.banks.verify import verify
     from cl_graft.cli.run_tables import comparison_table, run_tables
     from cl_graft.experiments.config import load_config
-    from cl_graft.experiments.presets import DEMO
+    from cl_graft.experiments.config.presets import DEMO
     from cl_graft.experiments.run import run_folder
 
     output = Output(quiet, as_json)

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import BankError, CannotWrite, DivergedError, InputError, OutOfMemory
-from cl_graft.experiments.config import CELL_CHOICES, ExperimentConfig, config_from, dotted
-from cl_graft.experiments.old_configs import from_flat
+from cl_graft.experiments.config import RUN_CHOICES, ExperimentConfig, config_from, dotted
+from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.results.run_results import BANK, RESULTS, RunResult, read_result
 from cl_graft.storage import LOCK, OWNER, only_writer
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
@@ -115,7 +115,7 @@ def sweep(folder: Path) -> None:
 
 def write_config(config: ExperimentConfig, folder: Path, **more: Any) -> None:
     """Write the resolved config of a run into its folder, and more: which cell it is."""
-    _write(config.cell(), folder, **more)
+    _write(config.shared_values(), folder, **more)
 
 
 def _write(settings: Mapping[str, Any], folder: Path, **more: Any) -> None:
@@ -160,9 +160,9 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
     Returns:
         Sentences such as ``"stream.shots 512 there, 64 here"``.
     """
-    now = dotted(config.cell())
+    now = dotted(config.shared_values())
     # A setting that is younger than the stored config had the value that is its default now.
-    younger = dotted(config_from({"stream": {"tasks": config.stream.tasks}}).cell())
+    younger = dotted(config_from({"stream": {"tasks": config.stream.tasks}}).shared_values())
     there = {**younger, **dotted(settings_of(stored))}
     # Settings of strategies that the folder does not hold may be added with them.
     compared = stored.get("comparison", {}).get("strategies", [])
@@ -172,7 +172,7 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
         values["comparison.strategy_settings"] = {name: own.get(name, {}) for name in held}
     return [
         f"{name} {json.dumps(there.get(name))} there, {json.dumps(now.get(name))} here"
-        for name in sorted({*there, *now} - CELL_CHOICES)
+        for name in sorted({*there, *now} - RUN_CHOICES)
         if not name.startswith("output.") and there.get(name) != now.get(name)
     ]
 

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.base_model import base_identity
+from cl_graft.experiments.bank_metadata import base_identity
 from cl_graft.experiments.config import ExperimentConfig, config_from, dotted
-from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.run_setup import load_stream
 from cl_graft.experiments.schedule import choose, converging, grid_of
-from cl_graft.experiments.setup import load_stream
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.figures.curves import Score, curves
 from cl_graft.figures.diagrams import reliability_diagram
 from cl_graft.figures.heatmaps import heatmaps

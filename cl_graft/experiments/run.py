@@ -27,21 +27,21 @@ from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
 from cl_graft.experiments.config import ExperimentConfig, make_config
-from cl_graft.experiments.config_tasks import load_tasks
-from cl_graft.experiments.costs import PassCounter, noted, stored_bytes
 from cl_graft.experiments.disk_space import reserve_disk_space
 from cl_graft.experiments.memory_check import memory_note
-from cl_graft.experiments.recording import draw_config, draw_end, draw_row, result_of, write_table
-from cl_graft.experiments.run_state import (
+from cl_graft.experiments.progress_reporter import ProgressReporter
+from cl_graft.experiments.run_checkpoint import (
     STANDING,
     Standing,
     find_standing,
     standing_facts,
     take_up_,
 )
+from cl_graft.experiments.run_curves import draw_config, draw_end, draw_row
+from cl_graft.experiments.run_record import PassCounter, count_task_bytes, make_result, write_table
+from cl_graft.experiments.run_setup import Setup, imposed, set_up
 from cl_graft.experiments.schedule import choose, grid_of, input_settings
-from cl_graft.experiments.setup import Setup, imposed, set_up
-from cl_graft.experiments.strategy_host import Reporter
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.reporting.markdown import write_run_summary
 from cl_graft.results.data_report import cut_note
@@ -146,7 +146,7 @@ def run(
                 "tuning": begun.get("tuning") or dict(tuning or {}),
             }
             # What the strategy imposes follows from its name; the record says what was asked for.
-            setup.record.config = config.cell()
+            setup.record.config = config.shared_values()
             setup.record.command, setup.record.processes = origin["command"], origin["processes"]
             setup.record.tuning = origin["tuning"]
             checkpoints = FileCheckpoints(
@@ -165,7 +165,7 @@ def run(
             progress(Step("memory", 1, 1, "", strategy, seed, note))
             try:
                 if standing is None:
-                    draw_config(config, f"{strategy}, seed {seed}", curves)
+                    draw_config(setup.record, curves)
                 run = _Run(own, row, setup, folder, cache, curves, progress, checkpoints, standing)
                 del standing  # as large as the model, maybe
                 with stop.saving():
@@ -195,8 +195,8 @@ class _Run:
         self.cache, self.curves, self.checkpoints = cache, curves, checkpoints
         self.standing = standing
         self.stands = standing.values if standing is not None else None
-        self.record = setup.record if standing is None else setup.record.go_on(standing.measured)
-        self.reporter = Reporter(progress, strategy=row.name, seed=setup.seed)
+        self.record = setup.record if standing is None else setup.record.resume(standing.measured)
+        self.reporter = ProgressReporter(progress, strategy=row.name, seed=setup.seed)
         self.passes = PassCounter(setup.model.task_model)
         self.bank = self._first_entries()
         # A prompt can be asked before its task was learned, and so can a head that others have
@@ -252,18 +252,20 @@ class _Run:
         rows = sum(len(other.dataset) for other in asked)
         record.passes_per_row = (answered.forward + answered.forward_backward) / rows
         seconds = record.seconds.setdefault(name, {})
-        seconds |= noted(strategy, "seconds", label) or {"train": trained}
+        seconds |= _phases(strategy, "seconds", label) or {"train": trained}
         seconds["evaluate"] = time.perf_counter() - started
         # A loop that was taken up in its middle has seen a part of its rows here.
         looked = sum(p.rows for p in strategy.plugins if isinstance(p, KeepBest))
         taken_up = Passes(schedule.steps * schedule.batch_size, looked)
         trained_on = counted if not self.row.is_resumable else taken_up
         passes = record.passes.setdefault(name, {})
-        passes |= noted(strategy, "passes", label) or {"train": trained_on}
+        passes |= _phases(strategy, "passes", label) or {"train": trained_on}
         self._saved(name, self.cache.saved - saved)
         grown = self.row.storage_bytes(strategy) - held
         bank = self.folder / folders.BANK
-        record.bytes[name] = grown + stored_bytes(self.row, strategy, label, task=name, bank=bank)
+        record.bytes[name] = grown + count_task_bytes(
+            self.row, strategy, label, task=name, bank=bank
+        )
 
     def _take_up_(self, strategy: SupervisedTemplate, train: Any, test: Any) -> int:
         """Put the strategy where the run stands; return how many tasks are learned."""
@@ -392,7 +394,7 @@ class _Run:
         kept |= {phases.get(phase, phase): seconds for phase, seconds in saved.items()}
 
     def _write(self, *, learned: int) -> RunResult:
-        result = result_of(self.record, self.scores, self.bank, learned=learned)
+        result = make_result(self.record, self.scores, self.bank, learned=learned)
         draw_row(result, self.curves)
         if result.complete:
             draw_end(result, self.scores, self.curves)
@@ -402,3 +404,9 @@ class _Run:
         # Last, as a complete one says that the run is finished.
         write_result(result, self.folder)
         return result
+
+
+def _phases(strategy: SupervisedTemplate, measure: str, label: int) -> dict[str, Any]:
+    """Return seconds or passes by phase as a plugin of the strategy measured them, if one did."""
+    found = (getattr(plugin, measure, None) for plugin in strategy.plugins)
+    return next((dict(own[label]) for own in found if isinstance(own, dict) and label in own), {})

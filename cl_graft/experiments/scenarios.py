@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from cl_graft.data import Row, TextTask
 from cl_graft.errors import InputError
-from cl_graft.experiments.config_parts import StreamSettings
+from cl_graft.experiments.config.stream_settings import StreamSettings
 
 __all__ = ["formed"]
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from cl_graft.errors import DivergedError
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.presets import (
+from cl_graft.experiments.config.presets import (
     GRID_ADAMW_RATES,
     GRID_BATCH_SIZES,
     GRID_LEARNING_RATES,

@@ -23,7 +23,7 @@ from cl_graft.banks.open_bank import open_bank
 from cl_graft.data import Prompt, label_token_ids
 from cl_graft.data.encoding import Family
 from cl_graft.errors import InputError, listed
-from cl_graft.experiments.base_model import base_identity, load_base_model
+from cl_graft.experiments.bank_metadata import base_identity, load_base_model
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import writing_to
 from cl_graft.grafts.bank import Entry, GraftBank

@@ -176,8 +176,9 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.grafts.capacity",
     ),
     "Experiments": (
-        "cl_graft.experiments.config",
-        "cl_graft.experiments.config_parts",
+        "cl_graft.experiments.config.experiment_config",
+        "cl_graft.experiments.config.stream_settings",
+        "cl_graft.experiments.config.parts",
         "cl_graft.experiments.run",
         "cl_graft.experiments.comparison.compare",
         "cl_graft.experiments.comparison.sweep",
@@ -192,7 +193,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.banks.inspect",
         "cl_graft.banks.capacity",
         "cl_graft.banks.forget",
-        "cl_graft.experiments.config_draft",
+        "cl_graft.experiments.config.draft",
         "cl_graft.data.likely_labels",
     ),
     "Other tools": (

@@ -46,7 +46,8 @@ def fill(text: str) -> str:
 def config() -> str:
     """Every field of the config with its type, default, range and meaning, by part."""
     from cl_graft.experiments.config import ExperimentConfig
-    from cl_graft.experiments.config_parts import PARTS, TaskSettings
+    from cl_graft.experiments.config.parts import PARTS
+    from cl_graft.experiments.config.stream_settings import TaskSettings
     from cl_graft.runtime.settings import fields_of
 
     own = fields_of(ExperimentConfig)
@@ -63,7 +64,7 @@ def config() -> str:
 
 def presets_of_settings() -> str:
     """What the presets of the config set."""
-    from cl_graft.experiments.presets import PRESETS
+    from cl_graft.experiments.config.presets import PRESETS
 
     settings = [
         (f"`{name}`", f"`{part}.{key}`", f"`{json.dumps(value)}`")

@@ -16,7 +16,7 @@ from cl_graft.banks.predict import calibration_notes, predict
 from cl_graft.data import encode
 from cl_graft.data.columns import Columns
 from cl_graft.data.synthetic import generate
-from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.results.run_results import read_result
 
 

@@ -4,7 +4,7 @@ import pytest
 import typer
 
 from cl_graft.cli import app
-from cl_graft.experiments.config_parts import PARTS
+from cl_graft.experiments.config.parts import PARTS
 from cl_graft.runtime.settings import fields_of
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]

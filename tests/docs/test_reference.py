@@ -9,7 +9,7 @@ import pytest
 from docs.pages import DOCS, name_of, pages
 
 import cl_graft
-from cl_graft.experiments.config_parts import PARTS
+from cl_graft.experiments.config.parts import PARTS
 from cl_graft.runtime.settings import fields_of
 
 

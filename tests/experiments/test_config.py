@@ -6,8 +6,9 @@ from configs import config_with, settings
 from cl_graft import compare, run
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from, dotted, load_config, make_config, nested
-from cl_graft.experiments.config_parts import PARTS, TaskSettings
-from cl_graft.experiments.old_configs import MOVED, from_flat
+from cl_graft.experiments.config.old_configs import MOVED, from_flat
+from cl_graft.experiments.config.parts import PARTS
+from cl_graft.experiments.config.stream_settings import TaskSettings
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.settings import fields_of
 
@@ -181,8 +182,8 @@ def test_files_that_are_no_config_are_refused(tmp_path):
 def test_a_cell_leaves_out_which_cells_there_are():
     config = config_with({"tasks": "a"})
     other = config_with({"tasks": "a", "strategies": "naive", "seeds": "3"})
-    assert config.cell() == other.cell()
-    assert config.cell() != config_with({"tasks": "a", "shots": 3}).cell()
+    assert config.shared_values() == other.shared_values()
+    assert config.shared_values() != config_with({"tasks": "a", "shots": 3}).shared_values()
 
 
 @pytest.mark.parametrize(

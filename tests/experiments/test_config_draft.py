@@ -11,7 +11,7 @@ from cl_graft import InputError
 from cl_graft.data import load_task
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.config import load_config
-from cl_graft.experiments.config_draft import draft_config
+from cl_graft.experiments.config.draft import draft_config
 
 
 def rows(count: int, **columns: list) -> list[dict]:

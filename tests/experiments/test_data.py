@@ -95,7 +95,7 @@ def test_what_shows_when_rows_meet_the_tokenizer_is_told_before_anything_is_writ
 
 def test_a_setting_younger_than_a_stored_config_had_its_default():
     config = config_with({"tasks": ["a"]})
-    stored = config.cell()
+    stored = config.shared_values()
     del stored["stream"]["on_bad_row"]
     assert differences(stored, config) == []
     other = config_with({"tasks": ["a"], "on_bad_row": "skip"})

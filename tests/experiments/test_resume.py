@@ -367,7 +367,7 @@ def test_other_versions_are_told(tmp_path, undisturbed, caplog, monkeypatch):
     _, config, strategy = undisturbed("naive")
     folder = interrupt(config, strategy, tmp_path, tripping("train", 2))
     with monkeypatch.context() as patch:
-        patch.setattr("cl_graft.experiments.setup.machine", lambda _: {"threads": 99})
+        patch.setattr("cl_graft.experiments.run_setup.machine", lambda _: {"threads": 99})
         resume_run(folder)
     assert "threads was 1, is 99" in caplog.text
 

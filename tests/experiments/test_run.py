@@ -7,10 +7,10 @@ from configs import changed, config_with
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.base_model import config_of
-from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.bank_metadata import config_of
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.experiments.schedule import grid_of, schedule_of
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.results.run_results import read_result
 from cl_graft.storage import load_bank
 from cl_graft.storage.cache_folder import DirectoryCache

@@ -15,7 +15,7 @@ from cl_graft.banks.add import add_task
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.base_model import base_fingerprint
+from cl_graft.experiments.bank_metadata import base_fingerprint
 from cl_graft.models import load_model, make_head
 from cl_graft.strategies import ScaleLoss
 from cl_graft.training.precision import LossScale

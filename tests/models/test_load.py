@@ -163,7 +163,7 @@ def test_a_cached_hub_id_loads_without_the_network(tiny_bert, tmp_path):
 
 PINNED = """
 from dataclasses import replace
-from cl_graft.experiments.base_model import base_identity, load_base_model
+from cl_graft.experiments.bank_metadata import base_identity, load_base_model
 from configs import config_with
 from cl_graft.banks.bank_base import load_base
 from cl_graft.models import load_model

@@ -6,7 +6,7 @@ from configs import config_with
 
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.setup import imposed
+from cl_graft.experiments.run_setup import imposed
 from cl_graft.localization import LOCALIZERS
 from cl_graft.storage import load_bank
 from cl_graft.strategies.registry import STRATEGIES, list_available

@@ -8,10 +8,10 @@ from configs import config_with
 from small_runs import SMALL, Runs
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
+from cl_graft.experiments.run_setup import check_strategy
 from cl_graft.experiments.scenarios import formed
-from cl_graft.experiments.setup import check_strategy
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.models import linear_head, load_model
 from cl_graft.strategies import MultiTaskText
 from cl_graft.strategies.registry import STRATEGIES, list_available

@@ -87,7 +87,7 @@ def test_names_are_checked_against_their_choices():
 def test_settings_of_a_strategy_may_be_added_with_it_and_not_changed_after_it():
     plain = config_with({"tasks": ["sentiment"]})
     weighed = config_with({"tasks": ["sentiment"], "strategy_settings": {"ewc": {"ewc_lambda": 3}}})
-    compared, run = plain.values(), plain.cell()
+    compared, run = plain.values(), plain.shared_values()
     for names, held in ((["naive"], []), (["naive", "ewc"], ["ewc"])):
         compared["comparison"]["strategies"] = names
         assert len(differences(compared, weighed)) == len(held)

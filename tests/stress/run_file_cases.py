@@ -15,7 +15,7 @@ from tiny_checkpoint import tiny_checkpoint
 from cl_graft.banks.file_checks import checkpoint_findings, file_findings
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.base_model import checkpoint_files
+from cl_graft.experiments.bank_metadata import checkpoint_files
 from cl_graft.experiments.config import config_from, nested
 from cl_graft.experiments.folders import read_config
 from cl_graft.experiments.run import run, run_folder

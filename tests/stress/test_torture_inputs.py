@@ -14,7 +14,7 @@ from input_case import Case
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import load_config
-from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.tasks import load_tasks
 
 CASES = {
     f"{case.group}: {case.name}": case

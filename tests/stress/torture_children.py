@@ -153,12 +153,12 @@ def tell(
 
 
 def _watch(watch: Watch) -> None:
-    from cl_graft.experiments.strategy_host import Reporter
+    from cl_graft.experiments.progress_reporter import ProgressReporter
 
-    report = Reporter.phase
+    report = ProgressReporter.phase
 
-    def phase(self: Reporter, phase: str, step: int, steps: int) -> None:
+    def phase(self: ProgressReporter, phase: str, step: int, steps: int) -> None:
         report(self, phase, step, steps)
         watch(phase, step)
 
-    Reporter.phase = phase
+    ProgressReporter.phase = phase

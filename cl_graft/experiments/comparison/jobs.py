@@ -17,8 +17,8 @@ from cl_graft.data import TextTask
 from cl_graft.experiments import folders
 from cl_graft.experiments.comparison.tuning import Tuning, tune, with_values
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.results.run_results import RunResult
 from cl_graft.runtime.progress import Progress, reported_as, silent
 from cl_graft.runtime.signals import Stop

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from cl_graft.experiments.comparison.jobs import Job
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.setup import imposed
+from cl_graft.experiments.run_setup import imposed
 from cl_graft.localization import find_localizer
 from cl_graft.localization.region_search import is_ranking_cached
 from cl_graft.strategies.method import Method

@@ -11,14 +11,14 @@ from pathlib import Path
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
-from cl_graft.experiments.base_model import load_base_model
+from cl_graft.experiments.bank_metadata import load_base_model
 from cl_graft.experiments.comparison.jobs import Failed, Job, Outcome, chosen_config
 from cl_graft.experiments.comparison.matched_bytes import sized, sizes_within
 from cl_graft.experiments.comparison.parallel_localization import localize_ahead
 from cl_graft.experiments.comparison.sweep import SingleComparison
 from cl_graft.experiments.comparison.tuning import stored_tuning
-from cl_graft.experiments.config_tasks import check_tasks, load_tasks
-from cl_graft.experiments.setup import check_strategy
+from cl_graft.experiments.run_setup import check_strategy
+from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.models import Loaded
 from cl_graft.reporting.summary import summarize, write_summary
 from cl_graft.results.comparison import Budget, Comparison, ComparisonSummary, Failure, Size

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config import ExperimentConfig, config_from, put_
-from cl_graft.experiments.config_parts import sweepable
+from cl_graft.experiments.config.parts import sweepable
 from cl_graft.results.stored_runs import swept_values
 from cl_graft.runtime.seeding import permutation
 from cl_graft.strategies.method import Method, Value

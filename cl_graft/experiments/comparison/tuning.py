@@ -20,9 +20,9 @@ from cl_graft.data import TextTask
 from cl_graft.errors import BankError, DivergedError, InputError
 from cl_graft.experiments import folders
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.config_tasks import load_tasks
-from cl_graft.experiments.old_configs import MOVED
+from cl_graft.experiments.config.old_configs import MOVED
 from cl_graft.experiments.run import run
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.runtime.progress import Progress, reported_as, silent
 from cl_graft.runtime.signals import Stop
 from cl_graft.storage.cache_folder import DirectoryCache

@@ -11,7 +11,7 @@ from papers.stored import read_stored
 from smoke_benches import smoke_bench
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config_tasks import load_tasks
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.localization.paper_mask import paper_mask
 
 # What one cell of built-in tasks cannot have: several seeds, and the real tasks of a claim.

@@ -16,8 +16,8 @@ from cl_graft.experiments.comparison.tuning import (
     with_values,
 )
 from cl_graft.experiments.config import dotted
-from cl_graft.experiments.config_tasks import load_tasks
 from cl_graft.experiments.run import run
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.reporting.markdown import at_an_edge
 from cl_graft.results.run_results import read_result
 from cl_graft.strategies.registry import STRATEGIES

@@ -1,23 +1,26 @@
-"""The base model of an experiment: what a bank must know to rebuild it, and to go on learning."""
+"""What a bank records of its base and its tasks, to rebuild the model and to go on learning."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cl_graft.data.encoded_task import serialize_tokenizer
+from cl_graft.data import Prompt, TextTask
+from cl_graft.data.encoded_task import find_prompt, serialize_tokenizer
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import ExperimentConfig, config_from, merged
-from cl_graft.experiments.config_parts import ModelSettings
-from cl_graft.experiments.old_configs import from_flat
+from cl_graft.experiments.config.old_configs import from_flat
+from cl_graft.experiments.config.parts import ModelSettings
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.hashing import file_sha256, fingerprint_of, model_sha256
 from cl_graft.models import Loaded, load_model
 from cl_graft.storage.serialization import base_record
+from cl_graft.strategies import TaskMetadata
 
 __all__ = [
     "BASE_HASHES",
@@ -27,8 +30,9 @@ __all__ = [
     "base_identity",
     "checkpoint_files",
     "config_of",
-    "learning_settings",
+    "is_recorded",
     "load_base_model",
+    "task_metadata",
 ]
 
 BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files")
@@ -147,7 +151,7 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
             "tokenizer_sha256": hashes.tokenizer,
             "files": checkpoint_files(loaded.path),
             **({"revision": loaded.revision} if loaded.revision else {}),
-            "settings": learning_settings(config),
+            "settings": _learning_settings(config),
         },
     )
     try:
@@ -155,16 +159,6 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
     except ValueError as error:
         raise InputError(f"no bank can record the base {loaded.name!r}: {error}") from error
     return identity
-
-
-def learning_settings(config: ExperimentConfig) -> dict[str, Any]:
-    """Return the settings that say how a bank learns its tasks, by part, as JSON can hold them."""
-    values = config.values()
-    for part, names in _NOT_LEARNING.items():
-        for name in names:
-            del values[part][name]
-    del values["output"]
-    return values
 
 
 def config_of(
@@ -194,3 +188,63 @@ def config_of(
     }
     values = merged(merged(from_flat(kept), own), settings or {})
     return config_from(values, source="the bank's settings", origins=origins)
+
+
+def task_metadata(
+    task: TextTask, config: ExperimentConfig, *, seed: int, max_length: int | None = None
+) -> TaskMetadata:
+    """Describe a task for its bank entry.
+
+    Args:
+        task: The task.
+        config: The experiment's settings.
+        seed: The run's seed.
+        max_length: Tokens a row; None means the config's, or else the task's own.
+    """
+    return TaskMetadata(
+        name=task.name,
+        metric=task.scored_by,
+        metadata={
+            "label_names": list(task.label_names),
+            "pair": task.pair,
+            "prompt": _prompt(find_prompt(task, config.model.family)),
+            "max_length": max_length or config.stream.max_length or task.max_length,
+            "rows": {split: len(getattr(task, split)) for split in ("train", "dev", "test")},
+            "shots": config.stream.shots,
+            "data_fingerprint": task.fingerprint,
+            "settings_sha256": _settings_sha256(config, seed=seed),
+        },
+    )
+
+
+def is_recorded(task: TaskMetadata, *, by: Mapping[str, object]) -> bool:
+    """Tell whether an entry was learned as a task would be: from the same data, the same way.
+
+    Args:
+        task: What `task_metadata` says of the task.
+        by: What the entry records; entries that do not record their settings never were.
+    """
+    said = {"metric": task.metric, **task.metadata}
+    return all(by.get(key) == value for key, value in said.items())
+
+
+def _learning_settings(config: ExperimentConfig) -> dict[str, Any]:
+    """Return the settings that say how a bank learns its tasks, by part, as JSON can hold them."""
+    values = config.values()
+    for part, names in _NOT_LEARNING.items():
+        for name in names:
+            del values[part][name]
+    del values["output"]
+    return values
+
+
+def _settings_sha256(config: ExperimentConfig, *, seed: int) -> str:
+    """Hash the settings of learning that are not recorded one by one."""
+    values = {"seed": seed, **_learning_settings(config)}
+    for name in ("shots", "max_length"):
+        del values["stream"][name]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def _prompt(prompt: Prompt | None) -> dict[str, Any] | None:
+    return {"template": prompt.template, "words": dict(prompt.words)} if prompt else None

@@ -1,4 +1,4 @@
-"""The parts of a config that only experiments have: stream, model, comparison, output.
+"""The parts of a config beside `stream`: model, grafting, training, comparison, output.
 
 The parts `fine_tuning` and `grafting` are the library's own settings; what an experiment adds to
 them stands here.
@@ -10,15 +10,17 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
-from pydantic_core import ArgsKwargs
 
-from cl_graft.data.streams import expand_streams
 from cl_graft.errors import nearest
-from cl_graft.experiments.old_configs import MOVED
+from cl_graft.experiments.config.old_configs import MOVED
+from cl_graft.experiments.config.stream_settings import (
+    StreamSettings,
+    refuse_doubles,
+    split_at_commas,
+)
 from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import fields_of, settings_class
@@ -30,137 +32,12 @@ __all__ = [
     "GraftingLoopSettings",
     "ModelSettings",
     "OutputSettings",
-    "StreamSettings",
-    "TaskSettings",
     "TrainingSettings",
     "seeds_from",
     "sweepable",
 ]
 
 _MOST_SEEDS = 10_000
-
-
-@settings_class
-class TaskSettings:
-    """How to read and ask one task, where its preset (or the default) does not fit."""
-
-    text: str | None = Field(default=None, description="Column of the first text.")
-    text_pair: str | None = Field(default=None, description="Column of the second text.")
-    label: str | None = Field(default=None, description="Column of the label.")
-    label_names: list[str] | None = Field(
-        default=None, description="Label names in the order of the class ids."
-    )
-    metric: str | None = Field(
-        default=None,
-        description="Metric of the task's score: accuracy, f1, matthews, or a registered one.",
-    )
-    positive: str | None = Field(
-        default=None,
-        description="The label of which f1 of two labels is the F1; null means the data's own or "
-        "the preset's, or else the second label.",
-    )
-    encoding: str | None = Field(
-        default=None,
-        description="Encoding of the task's text files, such as cp1252; null means UTF-8, or what "
-        "a file is found to be in.",
-    )
-
-
-@settings_class
-class StreamSettings:
-    """The tasks to learn, and the rows of each."""
-
-    tasks: list[str] = Field(
-        min_length=1,
-        description="The tasks in the order of the stream: names of presets or of built-in tasks, "
-        "paths of files or folders, hub names, or registered streams of them; shared-50-0..19 "
-        "are 20 generated tasks.",
-    )
-    scenario: Literal["task", "domain", "class"] = Field(
-        default="task",
-        description="'task': a head a task, picked by the task's label. 'domain': tasks with the "
-        "same labels, one head, no task label. 'class': the labels of all tasks in one head, no "
-        "task label.",
-    )
-    classes_per_experience: int | None = Field(
-        default=None,
-        ge=1,
-        description="In the scenario 'class', split tasks into experiences of so many classes; "
-        "null: a task is one experience.",
-    )
-    data: Path | None = Field(
-        default=None,
-        description="Folder that holds one folder or file a task; relative to where you are.",
-    )
-    shots: int | None = Field(
-        default=512, ge=1, description="Training rows a class; null takes all there are."
-    )
-    shots_short: Literal["error", "all"] = Field(
-        default="all",
-        description="What to do with a class that has fewer rows than `shots`: take all, with a "
-        "note, or refuse.",
-    )
-    data_seed: int | None = Field(
-        default=None,
-        ge=0,
-        description="Seed of the samples of rows; null means the run's own seed.",
-    )
-    max_train: int | None = Field(default=None, ge=1, description="Most training rows of a task.")
-    max_dev: int | None = Field(
-        default=256,
-        ge=1,
-        description="Most dev rows of a task; null: all. Checkpoints, masks and budgets are chosen "
-        "on them, and evaluating many costs as much as training.",
-    )
-    max_test: int | None = Field(
-        default=1000, ge=1, description="Most test rows of a task; null: all."
-    )
-    max_length: int | None = Field(
-        default=64, ge=4, description="Tokens a row; null means the largest that a task asks for."
-    )
-    on_bad_row: Literal["error", "skip"] = Field(
-        default="error",
-        description="What to do with a row that cannot be used: refuse the file, or leave the row "
-        "out and count it in the results.",
-    )
-    max_megabytes: int | None = Field(
-        default=None,
-        ge=1,
-        description="Most MB of a data file once unpacked, and 10,000 rows for each; null means "
-        "500.",
-    )
-    task_settings: dict[str, TaskSettings] = Field(
-        default_factory=dict, description="By task: columns, label names, metric, encoding."
-    )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _expand_streams(cls, given: Any) -> Any:
-        """Put the tasks of a stream in place of its name, and take the settings of its protocol."""
-        values = given.kwargs if isinstance(given, ArgsKwargs) else given
-        if not isinstance(values, Mapping):
-            return given
-        names = _at_commas(values.get("tasks"))
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            return given
-        tasks, protocol = expand_streams(names, given=values)
-        expanded = {**protocol, **values, "tasks": tasks}
-        return ArgsKwargs((), expanded) if isinstance(given, ArgsKwargs) else expanded
-
-    @field_validator("tasks")
-    @classmethod
-    def _name_each_once(cls, value: list[str]) -> list[str]:
-        return _without_doubles(value)
-
-    def __post_init__(self) -> None:
-        if self.classes_per_experience is not None and self.scenario != "class":
-            raise ValueError(
-                f"classes_per_experience is for scenario 'class', and scenario is {self.scenario!r}"
-            )
-
-    def sample_seed(self, seed: int) -> int:
-        """Return the seed of the samples of rows of the run with a seed."""
-        return seed if self.data_seed is None else self.data_seed
 
 
 @settings_class
@@ -309,7 +186,7 @@ class ComparisonSettings:
     def _split(cls, value: Any, info: ValidationInfo) -> Any:
         if isinstance(value, str) and info.field_name == "seeds":
             return seeds_from(value)
-        return [value] if isinstance(value, int) else _at_commas(value)
+        return [value] if isinstance(value, int) else split_at_commas(value)
 
     @field_validator("strategies")
     @classmethod
@@ -319,7 +196,7 @@ class ComparisonSettings:
 
         groups = ("all", "ablations")
         names = [name if name in groups else find_strategy(name).name for name in value]
-        return _without_doubles(names)
+        return refuse_doubles(names)
 
     @field_validator("strategy_settings")
     @classmethod
@@ -337,7 +214,7 @@ class ComparisonSettings:
     def _refuse_negative_seeds(cls, value: list[int]) -> list[int]:
         if min(value) < 0:
             raise ValueError(f"a seed must be at least 0, got {min(value)}")
-        return _without_doubles(value)
+        return refuse_doubles(value)
 
     @field_validator("sweep", mode="before")
     @classmethod
@@ -348,7 +225,7 @@ class ComparisonSettings:
         for name, values in value.items():
             inner = values if isinstance(values, Mapping) else {"": values}
             for setting, own in inner.items():
-                own = _at_commas(own)
+                own = split_at_commas(own)
                 flat[f"{name}.{setting}".rstrip(".")] = own if isinstance(own, list) else [own]
         return flat
 
@@ -453,16 +330,3 @@ def seeds_from(text: str) -> list[int]:
             )
         seeds += range(first, last + 1)
     return seeds
-
-
-def _at_commas(value: Any) -> Any:
-    if isinstance(value, str):
-        return [part.strip() for part in value.split(",") if part.strip()]
-    return value
-
-
-def _without_doubles(value: list[Any]) -> list[Any]:
-    doubled = sorted({str(item) for item in value if value.count(item) > 1})
-    if doubled:
-        raise ValueError(f"{', '.join(doubled)} is named twice")
-    return value

@@ -12,7 +12,7 @@ from cl_graft.data.audit import shared_rows
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.encoding import Family
 from cl_graft.errors import InputError, nearest
-from cl_graft.experiments.config_parts import StreamSettings, TaskSettings
+from cl_graft.experiments.config.stream_settings import StreamSettings, TaskSettings
 from cl_graft.experiments.scenarios import formed
 from cl_graft.models import Loaded, longest_row
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
-from cl_graft.experiments.recording import Record
+from cl_graft.experiments.run_record import RunRecord
 from cl_graft.runtime.checkpoints import State
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 from cl_graft.strategies.loop.resuming import LOOP, clock_of, loop_key, set_clock_
@@ -36,7 +36,7 @@ class Standing:
 
     Attributes:
         learned: Tasks that are learned and measured.
-        measured: Of the record, see `Record.measured`.
+        measured: Of the record, see `RunRecord.measured`.
         scores: See `StreamScores.state`.
         clock: The strategy's counters.
         log: See `OncePerStepTensorboardLogger.position`.
@@ -72,7 +72,7 @@ class Standing:
         """What `standing_facts` returned."""
         return {known.name: getattr(self, known.name) for known in fields(self)[:-1]}
 
-    def check(self, record: Record, *, folder: object) -> None:
+    def check(self, record: RunRecord, *, folder: object) -> None:
         """Make sure that the run goes on with the data and the model that it began with.
 
         Versions and machine may differ, with a warning: the run goes on, but other bits may come
@@ -103,7 +103,7 @@ class Standing:
 
 
 def find_standing(
-    folder: Path, row: Method, record: Record, checkpoints: FileCheckpoints
+    folder: Path, row: Method, record: RunRecord, checkpoints: FileCheckpoints
 ) -> Standing | None:
     """Return where a run stands, with its log cut back to where it goes on.
 
@@ -140,7 +140,7 @@ def find_standing(
 
 def standing_facts(
     strategy: SupervisedTemplate,
-    record: Record,
+    record: RunRecord,
     scores: StreamScores,
     *,
     learned: int,
@@ -192,7 +192,7 @@ def take_up_(
     scores.load_state_(standing.scores)
 
 
-def _origin(record: Record) -> dict[str, Any]:
+def _origin(record: RunRecord) -> dict[str, Any]:
     return {
         "data": record.data_fingerprints,
         "model": record.model["fingerprint"],

@@ -20,8 +20,8 @@ from cl_graft.data.record_files import RecordFile, strip_suffix, unread_kind
 from cl_graft.data.text_task import check_task_name
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from
-from cl_graft.experiments.config_parts import PARTS
-from cl_graft.experiments.config_yaml import read_yaml
+from cl_graft.experiments.config.parts import PARTS
+from cl_graft.experiments.config.yaml_files import read_yaml
 from cl_graft.results.data_report import source_notes
 from cl_graft.runtime.settings import fields_of
 

@@ -1,7 +1,7 @@
-"""The config of an experiment: parts, each of them a class of settings.
+"""The config of an experiment, and its checks.
 
-A config comes from a YAML file, from the command line or from Python; unknown keys and names are
-answered with the nearest known one. The defaults are tuned for the encoder MiniLM on two cores.
+A config comes from a YAML file, from the command line or from Python. The defaults are tuned for
+the encoder MiniLM on two cores.
 """
 
 from __future__ import annotations
@@ -18,50 +18,52 @@ from typing import Any, Literal, Self
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
 from cl_graft.errors import InputError, nearest
-from cl_graft.experiments.config_parts import (
+from cl_graft.experiments.config.dotted_names import (
+    describe_part,
+    dotted,
+    merged,
+    nested,
+    override_,
+    put_,
+)
+from cl_graft.experiments.config.old_configs import MOVED
+from cl_graft.experiments.config.parts import (
     PARTS,
     ComparisonSettings,
     GraftingLoopSettings,
     ModelSettings,
     OutputSettings,
-    StreamSettings,
     TrainingSettings,
 )
-from cl_graft.experiments.config_yaml import read_yaml, read_yaml_file
-from cl_graft.experiments.old_configs import MOVED
-from cl_graft.experiments.presets import PRESETS
+from cl_graft.experiments.config.presets import PRESETS
+from cl_graft.experiments.config.stream_settings import StreamSettings
+from cl_graft.experiments.config.yaml_files import read_yaml_file
 from cl_graft.runtime.settings import describe_faults, few_of, fields_of, settings_class
 from cl_graft.training.fine_tuning import FineTuning
 
 __all__ = [
-    "CELL_CHOICES",
-    "LARGE_DENSITY",
+    "RUN_CHOICES",
     "ExperimentConfig",
     "config_from",
-    "density_note",
-    "dotted",
     "load_config",
     "make_config",
-    "merged",
-    "nested",
-    "override_",
-    "put_",
+    "warn_of_large_density",
 ]
 
 logger = logging.getLogger(__name__)
 
-LARGE_DENSITY = 0.1
-"""Density above which a region is warned of."""
+RUN_CHOICES = frozenset({"comparison.strategies", "comparison.seeds", "comparison.sweep"})
+"""The settings that say which runs a comparison has; its runs share all others."""
 
-CELL_CHOICES = frozenset({"comparison.strategies", "comparison.seeds", "comparison.sweep"})
-"""What says which cells a comparison has; everything else is common to all cells."""
+_LARGE_DENSITY = 0.1
+"""Density above which a region is warned of."""
 
 _SET_BY_RUNS = {
     "fine_tuning": "fine_tuning",
     "seed": "comparison.seeds",
     "evaluate_every": "grafting.evaluations",
 }
-"""Fields of `GraftingSettings` that an experiment sets, and what it sets them by."""
+"""Fields of `GraftingSettings` that an experiment sets, with the settings that they follow from."""
 
 
 @settings_class
@@ -108,23 +110,22 @@ class ExperimentConfig:
                 f"family is {self.model.family!r}"
             )
         names = self.comparison.strategies
-        if {"all", "ablations"} & set(names):
-            every = list(dict.fromkeys(self._strategies(names)))
-            comparison = replace(self.comparison, strategies=every)
+        if groups := {"all", "ablations"} & set(names):
+            # Imported here: it loads Avalanche, which takes seconds.
+            from cl_graft.strategies.registry import list_available
+
+            members = {
+                group: list_available(
+                    encoder=self.model.family == "encoder",
+                    ablations=group == "ablations",
+                    scenario=self.stream.scenario,
+                )
+                for group in groups
+            }
+            named = [member for name in names for member in members.get(name, [name])]
+            comparison = replace(self.comparison, strategies=list(dict.fromkeys(named)))
             object.__setattr__(self, "comparison", comparison)
         return self
-
-    def _strategies(self, names: Sequence[str]) -> Iterator[str]:
-        """Yield strategies, groups of them by their members."""
-        from cl_graft.strategies.registry import list_available
-
-        encoder, scenario = self.model.family == "encoder", self.stream.scenario
-        for name in names:
-            if name in ("all", "ablations"):
-                ablations = name == "ablations"
-                yield from list_available(encoder=encoder, ablations=ablations, scenario=scenario)
-            else:
-                yield name
 
     @property
     def loop_clip(self) -> float:
@@ -148,49 +149,21 @@ class ExperimentConfig:
         """Return all settings as JSON can hold them, by part."""
         return TypeAdapter(ExperimentConfig).dump_python(self, mode="json")
 
-    def cell(self) -> dict[str, Any]:
-        """Return as JSON can hold it what all cells of a comparison share, by part."""
+    def shared_values(self) -> dict[str, Any]:
+        """Return the settings that all runs of a comparison share, as JSON can hold them."""
         values = dotted(self.values())
-        return nested({name: value for name, value in values.items() if name not in CELL_CHOICES})
-
-
-def dotted(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of parts by dotted name, such as ``"stream.shots"``."""
-    flat: dict[str, Any] = {}
-    for part, own in values.items():
-        if part in PARTS and isinstance(own, Mapping):
-            flat |= {f"{part}.{name}": value for name, value in own.items()}
-        else:
-            flat[part] = own
-    return flat
-
-
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return by part what stands by dotted name."""
-    found: dict[str, Any] = {}
-    for name, value in values.items():
-        put_(found, name, value)
-    return found
-
-
-def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Return two partial configs as one; what `over` says goes first."""
-    both = dict(under) | dict(over)
-    for part in PARTS:
-        if isinstance(under.get(part), Mapping) and isinstance(over.get(part), Mapping):
-            both[part] = {**under[part], **over[part]}
-    return both
+        return nested({name: value for name, value in values.items() if name not in RUN_CHOICES})
 
 
 def config_from(
     values: Mapping[str, Any], *, source: str = "config", origins: Mapping[str, str] | None = None
 ) -> ExperimentConfig:
-    """Check settings and fill in what they leave open.
+    """Check settings, and complete them by their preset and the defaults.
 
     Args:
         values: Settings by part, as in a YAML file.
-        source: Where they came from, for messages.
-        origins: Where some of them came from instead, by dotted name, as in
+        source: Origin of the settings, for messages.
+        origins: Origin of single settings by dotted name, where it is another one, as in
             ``{"fine_tuning.steps": "--steps"}``.
 
     Raises:
@@ -198,20 +171,22 @@ def config_from(
             an old key moved) or a value is out of its range.
     """
     origins = origins or {}
-    told: dict[str, list[str]] = {}
+    misplaced: dict[str, list[str]] = {}
     for name, sentence in _misplaced(values):
-        told.setdefault(origins.get(name, source), []).append(sentence)
-    if told:
-        raise InputError("; ".join(f"{where}: {few_of(said)}" for where, said in told.items()))
+        misplaced.setdefault(origins.get(name, source), []).append(sentence)
+    if misplaced:
+        faults = {origin: few_of(sentences) for origin, sentences in misplaced.items()}
+        raise InputError("; ".join(f"{origin}: {fault}" for origin, fault in faults.items()))
     try:
         return TypeAdapter(ExperimentConfig).validate_python(_filled(values))
     except ValidationError as error:
         faults = describe_faults(error, ExperimentConfig, source=source, origins=origins)
-        raise InputError("; ".join(f"{where}: {said}" for where, said in faults.items())) from None
+        sentences = [f"{origin}: {fault}" for origin, fault in faults.items()]
+        raise InputError("; ".join(sentences)) from None
 
 
 def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings with those of their preset where they leave something open."""
+    """Return settings, completed by those of their preset."""
     name = values.get("preset")
     preset = PRESETS.get(name, {}) if isinstance(name, str) else {}
     filled = merged(preset, values)
@@ -224,34 +199,25 @@ def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the dotted names that stand in a wrong place, with a sentence on the right one."""
+    """Yield the dotted names that are unknown or stand in a wrong place, with a sentence each."""
     short = {name: f"{part}.{name}" for part in PARTS for name in fields_of(PARTS[part])}
     short |= MOVED
     for name, value in values.items():
         if name in PARTS and (isinstance(value, Mapping) or value is None):
             for field in value or {}:
-                yield from _misplaced_in(name, field)
+                place = f"{name}.{field}"
+                if name == "grafting" and field in _SET_BY_RUNS:
+                    yield place, f"{place!r} is set by {_SET_BY_RUNS[field]!r}"
+                elif field in MOVED and field not in fields_of(PARTS[name]):
+                    yield place, f"{place!r} is now {MOVED[field]!r}"
         elif name in MOVED:
             yield name, f"{name!r} is now {MOVED[name]!r}"
         elif name in PARTS:
-            yield name, _no_part(name, value)
+            yield name, describe_part(name, value)
         elif name not in fields_of(ExperimentConfig):
             near = get_close_matches(str(name), short, n=1)
             hint = f"did you mean {short[near[0]]!r}?" if near else nearest(str(name), PARTS)
             yield name, f"unknown key {name!r}; {hint}"
-
-
-def _no_part(name: str, value: object) -> str:
-    known = ", ".join(fields_of(PARTS[name]))
-    return f"{name!r} is a part with settings of its own ({known}), got {value!r}"
-
-
-def _misplaced_in(part: str, name: str) -> Iterator[tuple[str, str]]:
-    place = f"{part}.{name}"
-    if part == "grafting" and name in _SET_BY_RUNS:
-        yield place, f"{place!r} is set by {_SET_BY_RUNS[name]!r}"
-    elif name not in fields_of(PARTS[part]) and name in MOVED:
-        yield place, f"{place!r} is now {MOVED[name]!r}"
 
 
 def load_config(
@@ -262,15 +228,15 @@ def load_config(
     origins: Mapping[str, str] | None = None,
     under: Mapping[str, Any] | None = None,
 ) -> ExperimentConfig:
-    """Read a config file; a region that is very large is warned of in the log.
+    """Read a config file, and warn in the log of a region that is very large.
 
     Args:
-        path: A YAML file with the parts of `ExperimentConfig`; None starts from nothing.
-        sets: Overrides such as ``"fine_tuning.steps=200"``; the value is YAML. They go before
-            options.
-        options: Options of the command line by the setting's dotted name. They go before the file.
-        origins: What the options are called, by the same names, for messages.
-        under: A partial config that goes after all of them.
+        path: A YAML file with the parts of `ExperimentConfig`; None means no file.
+        sets: Overrides such as ``"fine_tuning.steps=200"``, with a value in YAML. They override
+            `options`.
+        options: Options of the command line, by the setting's dotted name. They override the file.
+        origins: Names of the options for messages, by the same names.
+        under: A partial config that all of these override.
 
     Raises:
         InputError: If there is no such file, it is no YAML mapping, or a setting is wrong.
@@ -284,8 +250,7 @@ def load_config(
         origins[override.partition("=")[0].strip()] = "--set"
     source = str(path) if path is not None else "settings"
     config = config_from(merged(under or {}, values), source=source, origins=origins)
-    if note := density_note(config.grafting.density):
-        logger.warning("%s", note)
+    warn_of_large_density(config.grafting.density)
     return config
 
 
@@ -300,47 +265,16 @@ def make_config(config: ExperimentConfig | Mapping[str, Any] | Path | str) -> Ex
     return config_from(config) if isinstance(config, Mapping) else load_config(config)
 
 
-def density_note(density: float | Literal["auto"]) -> str:
-    """Say what is lost where a region has a large share of the weights; empty where it has not."""
-    if density == "auto" or density <= LARGE_DENSITY:
-        return ""
+def warn_of_large_density(density: float | Literal["auto"]) -> None:
+    """Warn where a region has so large a share of the weights that few tasks fit a bank."""
+    if density == "auto" or density <= _LARGE_DENSITY:
+        return
     tasks = int(1 / density)
-    return (
-        f"warning: density {density:g} puts {density:.0%} of the weights into each task's region, "
-        "and a weight has one owner: grafts of "
-        f"{'two tasks' if tasks < 2 else f'{tasks + 1} tasks'} do not fit beside each other, and a "
-        "graft is about as large as the model. 0.0001 to 0.01 is usual"
+    logger.warning(
+        "warning: density %g puts %.0f%% of the weights into each task's region, and a weight has "
+        "one owner: grafts of %s do not fit beside each other, and a graft is about as large as "
+        "the model. 0.0001 to 0.01 is usual",
+        density,
+        100 * density,
+        "two tasks" if tasks < 2 else f"{tasks + 1} tasks",
     )
-
-
-def override_(values: dict[str, Any], override: str) -> None:
-    """Set one value, such as ``"fine_tuning.steps=200"``, in a mapping of settings.
-
-    Raises:
-        InputError: If the text has no ``=``, its value is no YAML, or an inner name has no place.
-    """
-    name, equals, text = override.partition("=")
-    if not equals or not all(name.strip().split(".")):
-        raise InputError(f"--set {override}: expected part.field=value")
-    value = read_yaml(text, place=f"--set {override}")
-    put_(values, name.strip(), value, told=f"--set {override}")
-
-
-def put_(values: dict[str, Any], name: str, value: Any, *, told: str = "") -> None:
-    """Put a value at a dotted name of nested settings.
-
-    Raises:
-        InputError: If something that is no mapping stands on the way.
-    """
-    *outer, last = name.split(".")
-    inner = values
-    for key in outer:
-        if inner.get(key) is None:
-            inner[key] = {}
-        found = inner[key]
-        if not isinstance(found, dict):
-            is_part = inner is values and key in PARTS
-            fault = _no_part(key, found) if is_part else f"{key!r} has no inner settings"
-            raise InputError(f"{told or name}: {fault}")
-        inner = found
-    inner[last] = value

@@ -8,10 +8,10 @@ from avalanche.core import SupervisedPlugin
 
 from cl_graft.runtime.progress import Progress, Step
 
-__all__ = ["Reporter"]
+__all__ = ["ProgressReporter"]
 
 
-class Reporter(SupervisedPlugin, supports_distributed=True):
+class ProgressReporter(SupervisedPlugin, supports_distributed=True):
     """Report where a run stands.
 
     Runs at: after_training_iteration, before_eval, after_eval_exp.

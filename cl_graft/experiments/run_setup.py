@@ -9,12 +9,16 @@ import torch
 
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError
-from cl_graft.experiments.base_model import BASE_HASHES, base_identity, load_base_model
+from cl_graft.experiments.bank_metadata import (
+    BASE_HASHES,
+    base_identity,
+    load_base_model,
+    task_metadata,
+)
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.config_tasks import check_tasks
 from cl_graft.experiments.memory_check import measure_memory
-from cl_graft.experiments.recording import Record
-from cl_graft.experiments.task_metadata import task_metadata
+from cl_graft.experiments.run_record import RunRecord
+from cl_graft.experiments.tasks import check_tasks
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.models import Loaded, graftable_parameters
 from cl_graft.results.data_report import data_report
@@ -39,7 +43,7 @@ class Setup:
     model: MultiTaskText
     identity: BaseIdentity
     metadata: dict[int, TaskMetadata]
-    record: Record
+    record: RunRecord
 
 
 def check_strategy(row: Method, config: ExperimentConfig) -> None:
@@ -117,12 +121,11 @@ def set_up(
     length = stream.tasks[0].splits["train"][0].shape[-1]
     identity = base_identity(loaded, config, seed=seed)
     coordinates = sum(p.numel() for p in graftable_parameters(loaded.model).values())
-    record = Record(
+    record = RunRecord(
         strategy=row.name,
         seed=seed,
         tasks=stream.names,
         metrics={task.name: task.scored_by for task in tasks},
-        schedules={},
         data_fingerprints={task.name: task.fingerprint for task in tasks},
         model={
             "name": loaded.name,
@@ -132,7 +135,7 @@ def set_up(
             "graftable": coordinates,
             **{name: identity.metadata[name] for name in BASE_HASHES},
         },
-        config=config.cell(),
+        config=config.shared_values(),
         settings=row.check_settings(config.comparison.strategy_settings.get(row.name, {})),
         versions=versions(device),
         machine=machine(device),

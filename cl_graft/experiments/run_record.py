@@ -1,0 +1,214 @@
+"""The record of a run: what it measures, and the results and the table that are made from it."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from avalanche.training.templates import SupervisedTemplate
+from torch import nn
+
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.grafts.region import overlap_matrix
+from cl_graft.metrics import (
+    average_accuracy,
+    backward_transfer,
+    forgetting,
+    forward_transfer,
+    reliability_bins,
+)
+from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.results.run_results import RunResult, command
+from cl_graft.storage.files import replace_file
+from cl_graft.strategies.heads import head_state, unwrap_model
+from cl_graft.strategies.method import Method
+from cl_graft.strategies.stored_bytes import count_bytes
+from cl_graft.strategies.stream_scores import StreamScores
+from cl_graft.training.passes import Passes
+
+__all__ = ["PassCounter", "RunRecord", "count_task_bytes", "make_result", "write_table"]
+
+
+@dataclass
+class RunRecord:
+    """What is known of a run while it goes on; its fields are those of `RunResult`."""
+
+    strategy: str
+    seed: int
+    tasks: list[str]
+    metrics: dict[str, str]
+    data_fingerprints: dict[str, str]
+    model: dict[str, Any]
+    versions: dict[str, str]
+    machine: dict[str, Any]
+    schedules: dict[str, dict[str, Any]] = field(default_factory=dict)
+    bytes: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, dict[str, float]] = field(default_factory=dict)
+    seconds_saved: dict[str, dict[str, float]] = field(default_factory=dict)
+    passes: dict[str, dict[str, Passes]] = field(default_factory=dict)
+    memory: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
+    data: dict[str, dict[str, Any]] = field(default_factory=dict)
+    tuning: dict[str, Any] = field(default_factory=dict)
+    passes_per_row: float = 1.0
+    command: str = field(default_factory=command)
+    processes: int = 1
+
+    def values(self) -> dict[str, Any]:
+        """Return all fields by name, as JSON can hold them."""
+        passes = {
+            name: {phase: asdict(rows) for phase, rows in phases.items()}
+            for name, phases in self.passes.items()
+        }
+        return {own.name: getattr(self, own.name) for own in fields(self)} | {"passes": passes}
+
+    def measured(self) -> dict[str, Any]:
+        """Return what was measured so far, as JSON can hold it."""
+        values = self.values()
+        return {name: values[name] for name in ("bytes", "seconds", "seconds_saved", "passes")}
+
+    def resume(self, measured: Mapping[str, Any]) -> RunRecord:
+        """Return the record of a run that continues after what `measured` returned."""
+        passes = {
+            name: {phase: Passes(**rows) for phase, rows in phases.items()}
+            for name, phases in measured["passes"].items()
+        }
+        return replace(self, **{**measured, "passes": passes})
+
+
+def make_result(
+    record: RunRecord, scores: StreamScores, bank: GraftBank | None, *, learned: int
+) -> RunResult:
+    """Return the results of a run after `learned` of its tasks."""
+    R, names = scores.R(learned), record.tasks[:learned]
+    baseline = scores.baseline(learned)
+    return RunResult(
+        **record.values(),
+        complete=learned == len(record.tasks),
+        R=R,
+        ece=scores.ece(learned),
+        average_accuracy=average_accuracy(R),
+        backward_transfer=backward_transfer(R),
+        forward_transfer=forward_transfer(R, baseline=baseline),
+        forgetting=forgetting(R),
+        baseline=baseline,
+        coordinates=_coordinates(bank),
+        overlap=overlap_matrix([e.region for e in bank.entries]) if bank else None,
+        logit_hashes={
+            name: {
+                "learned": scores.logit_hash(j, j),
+                "end": scores.logit_hash(learned - 1, j),
+            }
+            for j, name in enumerate(names)
+        },
+        routed=scores.routed(learned),
+        reliability=_reliability(scores, names),
+    )
+
+
+def write_table(result: RunResult, path: Path) -> None:
+    """Write one row for every experience and every task that it was tested on, as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(
+        ["strategy", "seed", "experience", "learned", "task", "metric", "score", "ece", "seconds"]
+    )
+    for i, (row, errors) in enumerate(zip(result.R, result.ece, strict=True)):
+        learned = result.tasks[i]
+        seconds = round(sum(result.seconds[learned].values()), 3)
+        for j, (value, error) in enumerate(zip(row, errors, strict=True)):
+            if value is not None:
+                task = result.tasks[j]
+                start = [result.strategy, result.seed, i, learned, task, result.metrics[task]]
+                writer.writerow([*start, value, error, seconds])
+    replace_file(path, text.getvalue().encode())
+
+
+class PassCounter:
+    """Counts the rows that go through a model, and through copies made of it, whoever sends them.
+
+    Rows count as differentiated where gradients are recorded.
+
+    Args:
+        model: An encoder's features are counted too where they are asked without a head.
+    """
+
+    def __init__(self, model: TaskModel) -> None:
+        rows = {True: 0, False: 0}
+
+        # A function, as copies of a model share it with the model; a method's owner would be
+        # copied.
+        def count(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
+            rows[torch.is_grad_enabled()] += len(inputs[0] if inputs else named["input_ids"])
+
+        watched = model.backbone if model.family == "encoder" else model
+        watched.register_forward_pre_hook(count, with_kwargs=True)
+        self._rows = rows
+
+    def take(self) -> Passes:
+        """Return what was counted since the last time."""
+        taken = Passes(self._rows[True], self._rows[False])
+        self._rows[True] = self._rows[False] = 0
+        return taken
+
+
+def count_task_bytes(
+    method: Method, strategy: SupervisedTemplate, label: int, *, task: str, bank: Path
+) -> int:
+    """Return what a task adds to what must be stored, beside what the strategy holds.
+
+    Args:
+        method: The strategy's method.
+        strategy: The strategy, which has learned the task.
+        label: The task's label.
+        task: Its name.
+        bank: The folder of the run's bank, for strategies that keep one.
+    """
+    if method.stored_as == "entry":
+        index = json.loads((bank / "bank.json").read_text(encoding="utf-8"))
+        entry = next(entry for entry in reversed(index["entries"]) if entry["task"] == task)
+        return entry["bytes"] + entry.get("standalone", {}).get("bytes", 0)
+    model = unwrap_model(strategy.model)
+    heads = cast(TaskModel, model).heads
+    known = any(heads[str(label)] is heads[str(earlier)] for earlier in range(label))
+    tensors = [] if known else list(head_state(model, label).values())
+    if method.stored_as == "model":
+        tensors += [p.detach() for p in graftable_parameters(model).values()]
+    return count_bytes(tensors)
+
+
+def _reliability(
+    scores: StreamScores, names: Sequence[str]
+) -> dict[str, dict[str, list[float | None]]]:
+    """Return the bins of confidence of every task with labels, as JSON can hold them."""
+    found: dict[str, dict[str, list[float | None]]] = {}
+    for j, name in enumerate(names):
+        logits, targets = scores.predictions(j)
+        if targets.is_floating_point():
+            continue
+        bins = reliability_bins(logits.double().softmax(dim=1), targets)
+        counts = bins.counts.tolist()
+        found[name] = {"counts": counts} | {
+            kind: [value if n else None for value, n in zip(values.tolist(), counts, strict=True)]
+            for kind, values in (("confidence", bins.confidence), ("accuracy", bins.accuracy))
+        }
+    return found
+
+
+def _coordinates(bank: GraftBank | None) -> dict[str, dict[str, float]]:
+    return {
+        entry.task: {
+            "claimed": entry.size,
+            "owned": len(entry.owned),
+            "density": entry.density,
+            "lost": entry.share_owned_before,
+        }
+        for entry in (bank.entries if bank else ())
+    }
