@@ -44,7 +44,7 @@ from scales import (
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.results.formatting import spread_text
 from cl_graft.results.run_results import machine, versions
-from cl_graft.results.statistics import Spread
+from cl_graft.results.strategy_statistics import Spread
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.training.passes import Passes
 

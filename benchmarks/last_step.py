@@ -49,7 +49,7 @@ from cl_graft.metrics import score
 from cl_graft.models import graftable_parameters
 from cl_graft.results.formatting import spread_text
 from cl_graft.results.run_results import machine, versions
-from cl_graft.results.statistics import Spread, spread_over_seeds
+from cl_graft.results.strategy_statistics import Spread, spread_over_seeds
 from cl_graft.strategies import MultiTaskText, text_model
 from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.methods.isolation.bitfit import biases

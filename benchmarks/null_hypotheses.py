@@ -19,9 +19,14 @@ from papers.sam import differences, ranks
 from scipy import stats
 
 from cl_graft.metrics.ranks import average_ranks, critical_difference
-from cl_graft.metrics.significance import holm, mean_interval, paired_t_test, spearman
+from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test, spearman
 from cl_graft.results.run_results import RunResult
-from cl_graft.results.statistics import compare_with, rank_strategies, seed_means, spread_over_seeds
+from cl_graft.results.strategy_statistics import (
+    compare_with,
+    rank_strategies,
+    seed_means,
+    spread_over_seeds,
+)
 
 __all__ = ["CHECKS", "Check", "Rate", "measure"]
 

@@ -39,7 +39,7 @@ from scales import (
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.results.formatting import spread_text
 from cl_graft.results.run_results import RunResult
-from cl_graft.results.statistics import Spread, spread_over_seeds
+from cl_graft.results.strategy_statistics import Spread, spread_over_seeds
 from cl_graft.strategies.registry import STRATEGIES
 
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc"]

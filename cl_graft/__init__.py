@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from cl_graft.grafts.region import Region
     from cl_graft.integrations.skill import localize_skill
     from cl_graft.integrations.trainer_callback import GraftCallback
+    from cl_graft.localization.grafting_settings import GraftingSettings
     from cl_graft.localization.registry import register_localizer
-    from cl_graft.localization.settings import GraftingSettings
     from cl_graft.metrics.task_score import register_metric
     from cl_graft.models import load_model
     from cl_graft.storage import load_bank, save_bank
@@ -53,7 +53,7 @@ _HOMES = {
     "integrations.skill": ("localize_skill",),
     "integrations.trainer_callback": ("GraftCallback",),
     "localization.registry": ("register_localizer",),
-    "localization.settings": ("GraftingSettings",),
+    "localization.grafting_settings": ("GraftingSettings",),
     "metrics.task_score": ("register_metric",),
     "models": ("load_model",),
     "storage": ("load_bank", "save_bank"),

@@ -15,7 +15,7 @@ from torch.utils.data import TensorDataset
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.localization.settings import GraftingSettings
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.seeding import generator
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning import FineTuning

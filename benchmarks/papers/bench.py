@@ -26,9 +26,9 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.localization import LocalizerInputs, Ranking, find_localizer
+from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.parameter_kinds import biases
 from cl_graft.localization.region_search import rank_task
-from cl_graft.localization.rules import biases
-from cl_graft.localization.settings import GraftingSettings
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.metrics.loss import task_loss
 from cl_graft.models import TaskModel

@@ -20,7 +20,7 @@ from cl_graft.errors import InputError, find
 from cl_graft.experiments.config import ExperimentConfig, config_from, nested, override_
 from cl_graft.figures.style import png
 from cl_graft.localization import find_localizer
-from cl_graft.metrics.significance import LEAST_SAMPLES
+from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.devices import pick_device
 from cl_graft.storage.cache_folder import DirectoryCache

@@ -15,8 +15,8 @@ from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Region, top_k
 from cl_graft.localization import find_localizer
 from cl_graft.metrics.loss import task_loss
-from cl_graft.metrics.significance import holm, mean_interval, paired_t_test, spearman
 from cl_graft.metrics.stability import without_a_share
+from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test, spearman
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.mixout import mixed_evaluation

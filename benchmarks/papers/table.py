@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from cl_graft.errors import find
-from cl_graft.metrics.significance import LEAST_SAMPLES
+from cl_graft.metrics.statistics import LEAST_SAMPLES
 from papers import grafts, multitask, peers, region_rates, sam, transfer
 from papers.bench import Bench
 from papers.measurements import Measurement, Summary

@@ -21,7 +21,7 @@ from cl_graft.cli.banks import add_command, inspect_command, verify_command
 from cl_graft.cli.capacity import capacity_command
 from cl_graft.cli.compare import compare_command
 from cl_graft.cli.doctor import doctor_command
-from cl_graft.cli.exchange import export_command, import_command
+from cl_graft.cli.export_import import export_command, import_command
 from cl_graft.cli.forget import forget_command
 from cl_graft.cli.init import init_command
 from cl_graft.cli.localize import localize_command

@@ -15,7 +15,7 @@ from cl_graft.errors import CannotWrite
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.schedule import grid_of, schedule_of
 from cl_graft.localization import find_localizer
-from cl_graft.localization.settings import GraftingSettings
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.storage import free_bytes
 from cl_graft.storage.cache_folder import DirectoryCache

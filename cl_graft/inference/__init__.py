@@ -1,6 +1,6 @@
 """Inference with a bank: switching between tasks, batches of several tasks, routing."""
 
-from cl_graft.inference.routing import (
+from cl_graft.inference.routing_rules import (
     ClassStatistics,
     discriminant,
     least_energy,

@@ -1,7 +1,7 @@
-"""Gradients at the base, before any fine-tuning of the weights.
+"""The summed gradient at the base, before any fine-tuning of the weights.
 
-Both scores need no dense run, so with them a task costs a few gradient batches and the training of
-its region. They are taken over the whole model, not tensor by tensor, and without dropout.
+The score needs no dense run, so a task costs a few gradient batches and the training of its
+region. It is taken over the whole model, not tensor by tensor, and without dropout.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from torch import Tensor
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
 from cl_graft.localization.registry import register_localizer
 
-__all__ = ["base_gradient", "fisher"]
+__all__ = ["base_gradient"]
 
 
 @register_localizer(
@@ -34,28 +34,3 @@ def base_gradient(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) ->
     for step in remaining_steps(inputs, total, steps=steps):
         add_gradient_(inputs, step, into=add)
     return {name: tensor.abs_() for name, tensor in total.items()}
-
-
-@register_localizer(
-    name="fisher",
-    source=(
-        "Sung et al., 2021, https://arxiv.org/abs/2111.09839, Sec. 3, with micro-batches for rows"
-    ),
-    needs_dense_run=False,
-)
-def fisher(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
-    """Score coordinates by their empirical Fisher information at the base, Σ g².
-
-    The score of FISH (Sung et al., 2021, https://arxiv.org/abs/2111.09839, Sec. 3), with the
-    gradients of micro-batches in place of single examples.
-    """
-    del k, depth
-    total = inputs.zeros()
-
-    def add(name: str, gradient: Tensor) -> None:
-        wide = gradient.float()
-        total[name].addcmul_(wide, wide)
-
-    for step in remaining_steps(inputs, total, steps=steps):
-        add_gradient_(inputs, step, into=add)
-    return total

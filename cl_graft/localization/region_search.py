@@ -26,9 +26,9 @@ from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Layout, Region
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.ranking import Ranking, localize
 from cl_graft.localization.registry import Localizer, find_localizer
-from cl_graft.localization.settings import GraftingSettings
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.runtime.cache import Cache, cache_key
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint, Checkpoints, State

@@ -33,12 +33,12 @@ _FILES = (
     "movement",
     "base_gradient",
     "sam",
-    "fish",
+    "fisher",
     "hard_concrete",
     "child_pruning",
     "straight_through",
     "magnitude",
-    "rules",
+    "parameter_kinds",
     "random",
 )
 """Files of this folder that register localizers, in the order in which tables show them."""

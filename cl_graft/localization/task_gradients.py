@@ -14,8 +14,8 @@ from torch import Tensor
 
 from cl_graft.errors import DivergedError
 from cl_graft.grafts.model_state import replace_parameters, train_only
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.localizer_inputs import LocalizerInputs
-from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 from cl_graft.runtime.seeding import BatchOrder, derive
 from cl_graft.training.dense_run import DenseRun, Measure, Progress, silent, unmeasured

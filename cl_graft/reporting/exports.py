@@ -11,7 +11,7 @@ from cl_graft.figures.memory_frontier import Tradeoff, memory_frontier
 from cl_graft.figures.rank_diagram import rank_diagram
 from cl_graft.figures.style import png
 from cl_graft.results.comparison import ComparisonSummary
-from cl_graft.results.statistics import Ranks, Spread
+from cl_graft.results.strategy_statistics import Ranks, Spread
 from cl_graft.runtime.escaping import for_latex
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies.registry import STRATEGIES

@@ -6,12 +6,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cl_graft.metrics.significance import LEAST_SAMPLES
+from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.results.comparison import Budget, ComparisonSummary, StrategySummary
 from cl_graft.results.data_report import data_lines
 from cl_graft.results.formatting import points, spread_text
 from cl_graft.results.run_results import RunResult
-from cl_graft.results.statistics import mean_ece
+from cl_graft.results.strategy_statistics import mean_ece
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code
 from cl_graft.storage.files import replace_file
 from cl_graft.training.passes import Passes, total_passes

@@ -14,7 +14,7 @@ from cl_graft.figures import stream_curves, task_panels
 from cl_graft.figures.diagrams import overlap_heatmap, r_matrix_heatmap
 from cl_graft.figures.memory_frontier import memory_frontier
 from cl_graft.figures.rank_diagram import rank_diagram
-from cl_graft.metrics.significance import LEAST_SAMPLES
+from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.reporting import tables
 from cl_graft.reporting.exports import tradeoffs_of
 from cl_graft.reporting.markdown import NOTHING_SAID

@@ -31,7 +31,7 @@ from cl_graft.results.comparison import (
     SweptValues,
 )
 from cl_graft.results.run_results import RunResult, command
-from cl_graft.results.statistics import (
+from cl_graft.results.strategy_statistics import (
     Spread,
     compare_with,
     mean_ece,

@@ -9,7 +9,7 @@ from cl_graft.reporting.report_data import ReportData
 from cl_graft.results.comparison import StrategySummary
 from cl_graft.results.formatting import points
 from cl_graft.results.run_results import RunResult
-from cl_graft.results.statistics import Difference, Spread
+from cl_graft.results.strategy_statistics import Difference, Spread
 from cl_graft.runtime.escaping import for_latex
 from cl_graft.strategies.registry import STRATEGIES
 

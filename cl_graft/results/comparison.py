@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cl_graft.results.formatting import html_table, spread_text
 from cl_graft.results.run_results import RunResult
-from cl_graft.results.statistics import (
+from cl_graft.results.strategy_statistics import (
     Difference,
     Ranks,
     Spread,

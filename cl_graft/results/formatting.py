@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from cl_graft.runtime.escaping import for_terminal
 
 if TYPE_CHECKING:
-    from cl_graft.results.statistics import Spread
+    from cl_graft.results.strategy_statistics import Spread
 
 __all__ = ["html_table", "points", "spread_text"]
 

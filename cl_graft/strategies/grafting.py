@@ -12,7 +12,7 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
 from cl_graft.grafts.bank import GraftBank
-from cl_graft.localization.settings import GraftingSettings
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.task_labels import TaskLabels
 

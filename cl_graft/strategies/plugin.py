@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.inference.task_switch import Switch
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region
-from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
 from cl_graft.runtime.error_context import in_task

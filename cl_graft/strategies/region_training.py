@@ -24,8 +24,8 @@ from cl_graft.grafts.model_state import preserve_modes, train_only
 from cl_graft.grafts.region import Region
 from cl_graft.inference.task_switch import Switch
 from cl_graft.localization import find_localizer
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import FoundRegion
-from cl_graft.localization.settings import GraftingSettings
 from cl_graft.metrics import fit_temperature
 from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
 from cl_graft.runtime.seeding import derive, save_generators

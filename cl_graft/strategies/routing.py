@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.model_state import preserve_modes
-from cl_graft.inference.routing import ClassStatistics
+from cl_graft.inference.routing_rules import ClassStatistics
 from cl_graft.models import TaskModel
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.multi_head import widened

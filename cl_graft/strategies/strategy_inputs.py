@@ -18,7 +18,7 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
-from cl_graft.localization.settings import GraftingSettings
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.strategies.bank_on_model import identify_model

@@ -22,7 +22,7 @@ from cl_graft.figures.diagrams import reliability_diagram
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics.calibration import ece, reliability_bins
 from cl_graft.metrics.continual import ScoreMatrix, average_accuracy, backward_transfer, forgetting
-from cl_graft.metrics.score_cells import Cells
+from cl_graft.metrics.stream_matrix import StreamMatrix
 from cl_graft.metrics.task_score import score
 
 __all__ = ["StreamScores"]
@@ -91,10 +91,10 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         self._labels: dict[int, int] = {}
         self._training = False
         self._batches: list[tuple[Tensor, Tensor, Tensor | None]] = []
-        self._scores: Cells[float] = Cells()
-        self._ece: Cells[float] = Cells()
-        self._hashes: Cells[str] = Cells()
-        self._routed: Cells[float] = Cells()
+        self._scores: StreamMatrix[float] = StreamMatrix()
+        self._ece: StreamMatrix[float] = StreamMatrix()
+        self._hashes: StreamMatrix[str] = StreamMatrix()
+        self._routed: StreamMatrix[float] = StreamMatrix()
         self._latest: dict[int, tuple[Tensor, Tensor]] = {}
 
     def result(self) -> ScoreMatrix:
@@ -312,7 +312,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         left = (j for j in range(size + len(trained)) if j not in trained)
         return [*trained, *left][:size]
 
-    def _matrix(self, cells: Cells[float], size: int) -> list[list[float | None]]:
+    def _matrix(self, cells: StreamMatrix[float], size: int) -> list[list[float | None]]:
         repeated = self._repeated()
         if repeated is not None:
             raise ValueError(

@@ -9,7 +9,7 @@ from cl_graft.experiments.config import config_from, dotted, load_config, make_c
 from cl_graft.experiments.config.old_configs import MOVED, from_flat
 from cl_graft.experiments.config.parts import PARTS
 from cl_graft.experiments.config.stream_settings import TaskSettings
-from cl_graft.localization.settings import GraftingSettings
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.settings import fields_of
 
 

@@ -10,7 +10,7 @@ from cl_graft.cli import app
 from cl_graft.experiments.config import load_config
 from cl_graft.experiments.localized_task import localize_task
 from cl_graft.localization import LOCALIZERS, find_localizer
-from cl_graft.localization.settings import GraftingSettings
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.storage import load_graft
 from cl_graft.storage.cache_folder import DirectoryCache
 

@@ -15,7 +15,7 @@ from cl_graft.errors import DivergedError, InputError
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.region import Region, top_k
 from cl_graft.localization import LOCALIZERS, LocalizerInputs, find_localizer, localize, rank
-from cl_graft.localization.base_gradient import fisher
+from cl_graft.localization.fisher import fisher
 from cl_graft.localization.gain import averaged_gain
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.paper_mask import paper_mask, rounded

@@ -13,8 +13,8 @@ from cl_graft.errors import InputError, NotFinite
 from cl_graft.grafts.region import Region, top_k
 from cl_graft.localization import localize
 from cl_graft.localization.localizer_inputs import LocalizerInputs
+from cl_graft.localization.parameter_kinds import biases, layer_norms
 from cl_graft.localization.ranking import rank_by_tensor
-from cl_graft.localization.rules import biases, layer_norms
 from cl_graft.runtime.seeding import generator
 
 SIZES = st.lists(st.integers(1, 40), min_size=1, max_size=6)

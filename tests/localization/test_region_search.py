@@ -9,9 +9,9 @@ from small_tasks import MemoryCache, make_task, nothing, settings
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import snapshot
 from cl_graft.localization import LOCALIZERS
+from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.parameter_kinds import biases
 from cl_graft.localization.region_search import find_region
-from cl_graft.localization.rules import biases
-from cl_graft.localization.settings import GraftingSettings
 from cl_graft.training.passes import Passes, total_passes
 
 # The small task has no LayerNorm.

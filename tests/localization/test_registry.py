@@ -11,8 +11,8 @@ from localization.planted import planted_inputs
 from small_tasks import MemoryCache, make_task, settings
 
 from cl_graft.localization import LOCALIZERS, find_localizer, localize, register_localizer
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region
-from cl_graft.localization.settings import GraftingSettings
 
 MODULE = """
 from cl_graft.localization import register_localizer

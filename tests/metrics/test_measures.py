@@ -21,8 +21,8 @@ from cl_graft.localization import localize
 from cl_graft.localization.density_sweep import sparsity_sweep
 from cl_graft.metrics import agreement, top_probability_histogram
 from cl_graft.metrics.relative_gain import relative_gain
-from cl_graft.metrics.significance import paired_t_test, spearman
 from cl_graft.metrics.stability import stability, without_a_share
+from cl_graft.metrics.statistics import paired_t_test, spearman
 from cl_graft.runtime.seeding import generator
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning

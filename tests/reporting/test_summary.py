@@ -11,7 +11,7 @@ from small_results import shifted_results, small_result
 from cl_graft.reporting.exports import comparison_csv, comparison_latex, draw_frontier, draw_ranks
 from cl_graft.reporting.summary import summarize, write_summary
 from cl_graft.results.comparison import Failure
-from cl_graft.results.statistics import Ranks, Spread
+from cl_graft.results.strategy_statistics import Ranks, Spread
 
 
 def test_a_summary_holds_mean_and_sample_deviation_over_seeds():

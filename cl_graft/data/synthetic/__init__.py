@@ -5,20 +5,14 @@ several share a vocabulary while asking for different readings of it. The rows a
 accuracy on them says nothing about text that people wrote.
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-
-from cl_graft.data.synthetic.answer_entailment import ANSWER_ENTAILMENT
-from cl_graft.data.synthetic.divided import expand_range, find_divided_task
-from cl_graft.data.synthetic.generate import GeneratedTask, draw
-from cl_graft.data.synthetic.paraphrase import PARAPHRASE
-from cl_graft.data.synthetic.question_type import QUESTION_TYPE
-from cl_graft.data.synthetic.sentiment import SENTIMENT
-from cl_graft.data.synthetic.topic import TOPIC
-from cl_graft.data.synthetic.urgency import URGENCY
-from cl_graft.data.text_task import Row
-from cl_graft.errors import InputError, nearest
+from cl_graft.data.synthetic.built_in_tasks import (
+    GENERATED,
+    find_generated,
+    generate,
+    label_names,
+)
+from cl_graft.data.synthetic.generated_task import GeneratedTask
+from cl_graft.data.synthetic.long_streams import expand_range
 
 __all__ = [
     "GENERATED",
@@ -28,39 +22,3 @@ __all__ = [
     "generate",
     "label_names",
 ]
-
-GENERATED: Mapping[str, GeneratedTask] = {
-    task.name: task
-    for task in (SENTIMENT, TOPIC, QUESTION_TYPE, ANSWER_ENTAILMENT, PARAPHRASE, URGENCY)
-}
-"""The built-in tasks by name, without the numbered ones of `divided`."""
-
-
-def find_generated(name: str) -> GeneratedTask | None:
-    """Return the built-in or numbered task of a name; None if there is none."""
-    return GENERATED.get(name) or find_divided_task(name)
-
-
-def generate(name: str, *, split: str, rows: int, seed: int) -> tuple[Row, ...]:
-    """Draw the first `rows` rows of a built-in task's split; see `draw`.
-
-    Raises:
-        InputError: If the name or the split is unknown, or the rows cannot be had.
-    """
-    return draw(_known(name), split=split, rows=rows, seed=seed)
-
-
-def label_names(name: str) -> tuple[str, ...]:
-    """Give the class names of a built-in task, in the order of its labels.
-
-    Raises:
-        InputError: If the name is unknown.
-    """
-    return _known(name).label_names
-
-
-def _known(name: str) -> GeneratedTask:
-    task = find_generated(name)
-    if task is None:
-        raise InputError(f"no generated task {name!r}: {nearest(name, GENERATED)}")
-    return task

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from cl_graft.data.synthetic.generate import GeneratedTask
+from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import fill, finish_sentence
 from cl_graft.data.synthetic.people import CITIES
 from cl_graft.data.text_task import Row

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from cl_graft.data.synthetic.generate import GeneratedTask
+from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import a, draw_other, fill, finish_sentence
 from cl_graft.data.text_task import Row
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from cl_graft.data.synthetic.generate import GeneratedTask
+from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import fill, finish_sentence
 from cl_graft.data.synthetic.reviewed import DOMAINS, judgement
 from cl_graft.data.text_task import Row

@@ -16,7 +16,7 @@ from avalanche.evaluation.metric_results import MetricValue
 from avalanche.logging import TextLogger
 
 from cl_graft.localization import find_localizer
-from cl_graft.localization.settings import GraftingSettings
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.training.dense_run import Progress, silent
 
 __all__ = ["PhaseReports", "describe_cost"]

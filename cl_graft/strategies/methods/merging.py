@@ -26,8 +26,8 @@ from cl_graft.grafts.graft import Graft, copy_, extract, find_parameters, gather
 from cl_graft.grafts.merging import MERGES, merge_grafts
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import find_localizer
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region
-from cl_graft.localization.settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.storage.elias_fano import packed_size

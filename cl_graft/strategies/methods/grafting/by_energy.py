@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.inference.routing import least_energy
+from cl_graft.inference.routing_rules import least_energy
 from cl_graft.strategies.methods.grafting.region_loop import (
     keep_bank_,
 )

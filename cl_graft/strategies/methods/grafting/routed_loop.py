@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
-from cl_graft.inference.routing import discriminant, nearest_prototype
+from cl_graft.inference.routing_rules import discriminant, nearest_prototype
 from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape, setting
 from cl_graft.strategies.methods.grafting.region_loop import (
     ENTRY,

@@ -3,7 +3,7 @@
 import pytest
 
 from cl_graft.errors import InputError
-from cl_graft.localization.settings import GraftingSettings
+from cl_graft.localization.grafting_settings import GraftingSettings
 
 
 @pytest.mark.parametrize("density", [0, -0.1, 1.5])

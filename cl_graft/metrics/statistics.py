@@ -1,4 +1,4 @@
-"""Is a difference more than chance: intervals, paired tests, and tests that were many.
+"""Confidence intervals, paired tests, and corrections for many tests at once.
 
 Tests as in Fu et al., 2023, App. A.7 and Fig. 4 (https://arxiv.org/abs/2211.15583).
 `benchmarks/error_rates.py` simulates how often each of them is wrong.

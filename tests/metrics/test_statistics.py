@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cl_graft.metrics.ranks import average_ranks, critical_difference
-from cl_graft.metrics.significance import holm, mean_interval, paired_t_test, spearman
+from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test, spearman
 
 # Quantiles of Student's t as in any table, t_0.975 with 2, 4 and 9 degrees of freedom.
 STUDENT = {2: 4.303, 4: 2.776, 9: 2.262}

@@ -13,7 +13,7 @@ import random
 import re
 from functools import lru_cache
 
-from cl_graft.data.synthetic.generate import GeneratedTask
+from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
 from cl_graft.runtime.seeding import derive

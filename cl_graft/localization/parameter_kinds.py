@@ -1,4 +1,4 @@
-"""Rules: only parameters of a kind may be chosen, whatever the task.
+"""Localizers that may only choose parameters of one kind, whatever the task.
 
 BitFit tunes all biases, those of LayerNorms included (Ben Zaken et al., 2022,
 https://arxiv.org/abs/2106.10199); with a budget below their number, the steepest of them are

@@ -1,4 +1,4 @@
-"""FISH: the diagonal of the Fisher information at the base, from the gradients of single rows.
+"""The diagonal of the Fisher information at the base, over micro-batches or single rows.
 
 F = E_x E_{y ~ p(y|x)} (∇ log p(y|x))² (Sung et al., 2021, Sec. 3, Eqs. 5 to 7,
 https://arxiv.org/abs/2111.09839). The empirical one puts the row's own label in place of the
@@ -12,10 +12,40 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from cl_graft.localization.localizer_inputs import LocalizerInputs, gradient_hooks, remaining_steps
+from cl_graft.localization.localizer_inputs import (
+    LocalizerInputs,
+    add_gradient_,
+    gradient_hooks,
+    remaining_steps,
+)
 from cl_graft.localization.registry import register_localizer
 
-__all__ = ["fish", "fish_expected"]
+__all__ = ["fish", "fish_expected", "fisher"]
+
+
+@register_localizer(
+    name="fisher",
+    source=(
+        "Sung et al., 2021, https://arxiv.org/abs/2111.09839, Sec. 3, with micro-batches for rows"
+    ),
+    needs_dense_run=False,
+)
+def fisher(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+    """Score coordinates by their empirical Fisher information at the base, Σ g².
+
+    The score of FISH (Sung et al., 2021, https://arxiv.org/abs/2111.09839, Sec. 3), with the
+    gradients of micro-batches in place of single examples.
+    """
+    del k, depth
+    total = inputs.zeros()
+
+    def add(name: str, gradient: Tensor) -> None:
+        wide = gradient.float()
+        total[name].addcmul_(wide, wide)
+
+    for step in remaining_steps(inputs, total, steps=steps):
+        add_gradient_(inputs, step, into=add)
+    return total
 
 
 @register_localizer(

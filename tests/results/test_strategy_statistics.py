@@ -9,7 +9,7 @@ from small_results import shifted_results
 
 from cl_graft.metrics.ranks import critical_difference
 from cl_graft.results.run_results import RunResult
-from cl_graft.results.statistics import (
+from cl_graft.results.strategy_statistics import (
     Spread,
     compare_with,
     rank_strategies,

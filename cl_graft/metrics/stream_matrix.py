@@ -1,16 +1,16 @@
-"""Values by cell (i, j) that take little memory: a stream of T tasks has T² of them."""
+"""Values by (i, j) that take little memory: a stream of T tasks has T² of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
-__all__ = ["Cells"]
+__all__ = ["StreamMatrix"]
 
 T = TypeVar("T")
 
 
-class Cells(Generic[T]):
+class StreamMatrix(Generic[T]):
     """What was measured on experience j after the i-th training; i = -1 is before any.
 
     A value that equals the one above it is kept once: without forgetting, a column has one value.

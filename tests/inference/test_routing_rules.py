@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from cl_graft.inference.routing import (
+from cl_graft.inference.routing_rules import (
     ClassStatistics,
     discriminant,
     least_energy,

@@ -1,15 +1,15 @@
-"""Cells are kept by row, and equal ones of a column once."""
+"""Values of a stream are kept by row, and equal ones of a column once."""
 
 from __future__ import annotations
 
 import json
 import tracemalloc
 
-from cl_graft.metrics.score_cells import Cells
+from cl_graft.metrics.stream_matrix import StreamMatrix
 
 
-def filled(size: int, *, forgets: bool) -> Cells[float]:
-    cells: Cells[float] = Cells()
+def filled(size: int, *, forgets: bool) -> StreamMatrix[float]:
+    cells: StreamMatrix[float] = StreamMatrix()
     for i in range(-1, size):
         for j in range(max(i, 0) + 1):
             cells.set(i, j, 1 / (2 + j + (i if forgets else 0)))
@@ -17,7 +17,7 @@ def filled(size: int, *, forgets: bool) -> Cells[float]:
 
 
 def test_a_matrix_has_none_where_nothing_was_measured():
-    cells: Cells[str] = Cells()
+    cells: StreamMatrix[str] = StreamMatrix()
     cells.set(1, 1, "b")
     cells.set(0, 0, "a")
     cells.set(-1, 2, "before")
@@ -37,7 +37,7 @@ def test_a_cell_that_is_measured_again_has_the_new_value():
 
 
 def test_rows_survive_json_and_are_no_views():
-    cells, again = filled(4, forgets=True), Cells()
+    cells, again = filled(4, forgets=True), StreamMatrix()
     rows = [*cells.rows()]
     cells.set(3, 0, 0.0)
     again.load_(json.loads(json.dumps(rows)))

@@ -1,4 +1,4 @@
-"""What a comparison lets one say: how sure means are, which strategies differ, and their ranks.
+"""Statistics of compared strategies: means with intervals, differences, and average ranks.
 
 Seeds are the samples of means and differences, tasks those of ranks. Runs of one seed on several
 orders of the tasks share rows, base and heads, so they are averaged before anything is said.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
 from cl_graft.metrics.ranks import average_ranks, critical_difference
-from cl_graft.metrics.significance import LEAST_SAMPLES, holm, mean_interval, paired_t_test
+from cl_graft.metrics.statistics import LEAST_SAMPLES, holm, mean_interval, paired_t_test
 from cl_graft.results.run_results import RunResult
 
 __all__ = [

@@ -8,7 +8,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from cl_graft.data.synthetic import GENERATED, GeneratedTask, generate, label_names
-from cl_graft.data.synthetic.generate import draw
+from cl_graft.data.synthetic.generated_task import draw
 from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
 from cl_graft.runtime.seeding import derive
