@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from file_cases import Bit, Case, all_bits, files_of, filled, flipped
-from tiny_checkpoint import tiny_checkpoint
+from tiny_checkpoint import QUICK, tiny_checkpoint
 
 from cl_graft.banks.file_checks import checkpoint_findings, file_findings
 from cl_graft.banks.verify import verify
@@ -25,18 +25,6 @@ __all__ = ["Flips", "flips_of_a_run"]
 
 _SMALL = 2**13
 """Files of a checkpoint below this size have every bit flipped."""
-
-_QUICK = {
-    "stream.shots": 8,
-    "fine_tuning.steps": 4,
-    "stream.max_length": 24,
-    "stream.max_test": 20,
-    "grafting.density": 0.01,
-    "grafting.mask_steps": 2,
-    "grafting.mask_batch": 16,
-    "fine_tuning.evaluations": 1,
-    "model.device": "cpu",
-}
 
 
 @dataclass(frozen=True)
@@ -63,7 +51,7 @@ def flips_of_a_run(
     """
     model = tiny_checkpoint(folder)
     config = config_from(
-        nested({**_QUICK, "model.name": str(model), "stream.tasks": ["sentiment", "topic"]})
+        nested({**QUICK, "model.name": str(model), "stream.tasks": ["sentiment", "topic"]})
     )
     run(config, strategy="grafting", seed=0, out=folder / "out")
     original = run_folder(folder / "out", "grafting", 0)

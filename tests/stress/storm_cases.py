@@ -8,10 +8,12 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tiny_checkpoint import QUICK
 from torture_children import Told, tell
 from torture_report import Row
 
 from cl_graft.errors import BankError, InputError
+from cl_graft.experiments.config import nested
 from cl_graft.storage import load_bank
 
 __all__ = ["TASKS", "Cases", "Place", "bank_files", "readable"]
@@ -19,18 +21,12 @@ __all__ = ["TASKS", "Cases", "Place", "bank_files", "readable"]
 TASKS = ("sentiment", "topic")
 
 _SETTINGS = {
-    "tasks": list(TASKS),
-    "strategies": ["grafting"],
-    "seeds": [0],
-    "shots": 8,
-    "steps": 6,
-    "max_length": 24,
-    "max_test": 20,
-    "density": 0.01,
-    "mask_steps": 4,
-    "mask_batch": 16,
-    "evaluations": 1,
-    "device": "cpu",
+    **QUICK,
+    "stream.tasks": list(TASKS),
+    "comparison.strategies": ["grafting"],
+    "comparison.seeds": [0],
+    "fine_tuning.steps": 6,
+    "grafting.mask_steps": 4,
 }
 
 
@@ -52,7 +48,7 @@ class Place:
         """The config of a run."""
         path = self.folder / "stream.yaml"
         if not path.is_file():
-            path.write_text(json.dumps({**_SETTINGS, "model": str(self.model)}))
+            path.write_text(json.dumps(nested({**_SETTINGS, "model.name": str(self.model)})))
         return path
 
     def fresh(self, name: str) -> Path:

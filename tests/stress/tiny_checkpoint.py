@@ -1,12 +1,26 @@
-"""Checkpoints with random weights: a tiny BERT that learns at once, and RoBERTa-base's blocks."""
+"""Checkpoints with random weights, and the settings of runs that take seconds."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-__all__ = ["roberta_base_shape", "tiny_checkpoint"]
+__all__ = ["QUICK", "roberta_base_shape", "tiny_checkpoint"]
+
+QUICK: dict[str, Any] = {
+    "stream.shots": 8,
+    "fine_tuning.steps": 4,
+    "stream.max_length": 24,
+    "stream.max_test": 20,
+    "grafting.density": 0.01,
+    "grafting.mask_steps": 2,
+    "grafting.mask_batch": 16,
+    "fine_tuning.evaluations": 1,
+    "model.device": "cpu",
+}
+"""Settings of a run of seconds, by dotted name."""
 
 
 def tiny_checkpoint(folder: Path) -> Path:

@@ -28,11 +28,12 @@ from typing import Any
 from unicodedata import category
 
 from hostile_facts import MARK, hostile_banks, hostile_results, save_unchecked
-from tiny_checkpoint import tiny_checkpoint
+from tiny_checkpoint import QUICK, tiny_checkpoint
 from torture_children import Told, prepare, tell
 from torture_report import Row, end_part, options
 
 from cl_graft.errors import BankError, InputError
+from cl_graft.experiments.config import nested
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.storage import load_bank
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
@@ -45,10 +46,6 @@ SECONDS = 60.0
 FAMILIES = {"encoder": ["topic", "sentiment"], "masked_lm": ["sentiment"]}
 """The tasks that each learns."""
 FORMS = ("hf", "safetensors-overlay", "peft-shira")
-QUICK: dict[str, Any] = {
-    "shots": 8, "steps": 4, "max_length": 24, "max_test": 20,
-    "density": 0.01, "mask_steps": 2, "mask_batch": 16, "evaluations": 1, "device": "cpu",
-}  # fmt: skip
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _PAPER = "(https://arxiv.org/abs/2302.06600)"
 _SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
@@ -92,8 +89,12 @@ def learned(place: Path, model: Path, family: str) -> Path:
     run = place / family / "grafting" / "seed0"
     if not (run / "results.json").is_file():
         config = place / f"{family}.yaml"
-        own = {"tasks": FAMILIES[family], "model": str(model), "family": family}
-        config.write_text(json.dumps({**QUICK, **own}))
+        own = {
+            "stream.tasks": FAMILIES[family],
+            "model.name": str(model),
+            "model.family": family,
+        }
+        config.write_text(json.dumps(nested({**QUICK, **own})))
         out = ("--out", place / family)
         told = tell("run", config, "--strategy", "grafting", *out)
         if told.code:
