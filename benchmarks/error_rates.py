@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import torch
 from null_hypotheses import CHECKS, Rate, measure
+from papers.measures import stability
 
-from cl_graft.metrics.stability import stability
 from cl_graft.results.run_results import machine, versions
 
 RESULTS = Path(__file__).parent / "results"

@@ -12,14 +12,21 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+from cl_graft.metrics.ranks import average_ranks, critical_difference
 from numpy.random import Generator
 from papers.bound import variance_bound
 from papers.measurements import Measurement, summarize
 from papers.sam import differences, ranks
 from scipy import stats
 
-from cl_graft.metrics.ranks import average_ranks, critical_difference
-from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test, spearman
+from cl_graft.metrics.statistics import (
+    average_ranks,
+    critical_difference,
+    holm,
+    mean_interval,
+    paired_t_test,
+    spearman,
+)
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.strategy_statistics import (
     compare_with,

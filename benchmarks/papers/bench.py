@@ -30,7 +30,7 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.parameter_kinds import biases
 from cl_graft.localization.region_search import rank_task
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
-from cl_graft.metrics.loss import task_loss
+from cl_graft.metrics import task_loss
 from cl_graft.models import TaskModel
 from cl_graft.runtime.cache import cache_key
 from cl_graft.runtime.devices import pick_device

@@ -13,16 +13,15 @@ from typing import Any
 from cl_graft.experiments.localized_task import DENSITIES
 from cl_graft.experiments.schedule import converging
 from cl_graft.grafts.anatomy import anatomy
-from cl_graft.grafts.lottery_ticket import lottery_ticket
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Region
-from cl_graft.localization.density_sweep import sparsity_sweep
-from cl_graft.metrics import agreement, top_probability_histogram
-from cl_graft.metrics.loss import task_loss
+from cl_graft.metrics import agreement, task_loss
 from papers.answers import Answers
 from papers.bench import Bench
 from papers.bound import generalization_bound, variance_bound
+from papers.graft_variants import lottery_ticket, sweep_densities
 from papers.measurements import Measurement
+from papers.measures import top_probability_histogram
 from papers.retraining import bitfit, retrained
 
 __all__ = [
@@ -280,7 +279,7 @@ def _swept(
     sizes = sorted({min(most, bench.size(share)) for share in DENSITIES})
     task = bench.problem(label)
     with replace_parameters(task.head, run.head):
-        found = sparsity_sweep(
+        found = sweep_densities(
             task.model,
             run.tuned,
             ranking,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from cl_graft.metrics.stability import stability
+from papers.measures import stability
 
 __all__ = ["Measurement", "Summary", "square", "summarize", "sweep", "table", "table_cells"]
 

@@ -25,7 +25,6 @@ from cl_graft.grafts.region import Region, top_k, union
 from cl_graft.localization.gates import gated
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.paper_mask import paper_mask
-from cl_graft.metrics.relative_gain import relative_gain
 from cl_graft.runtime.seeding import derive, generator
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.fine_tuning import FineTuning, backpropagate, fine_tune
@@ -34,6 +33,7 @@ from cl_graft.training.precision import loss_scale
 from cl_graft.training.region_parameters import RegionParameters
 from papers.bench import Bench, Outcome
 from papers.measurements import Measurement
+from papers.measures import relative_gain
 
 __all__ = [
     "GROUPS",

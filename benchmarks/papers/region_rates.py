@@ -12,13 +12,13 @@ from operator import attrgetter
 
 from cl_graft.experiments.schedule import converging
 from cl_graft.grafts.region import Region
-from cl_graft.metrics.relative_gain import relative_gain
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.linear_probe import fit_head
 from cl_graft.training.passes import Passes
 from papers.answers import Answers
 from papers.bench import Bench
 from papers.measurements import Measurement
+from papers.measures import relative_gain
 from papers.retraining import retrained
 
 __all__ = ["RATES", "gains_over_the_majority", "region_rates"]

@@ -14,16 +14,16 @@ from cl_graft.grafts.graft import copy_, gather, snapshot, write_
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Region, top_k
 from cl_graft.localization import find_localizer
-from cl_graft.metrics.loss import task_loss
-from cl_graft.metrics.stability import without_a_share
+from cl_graft.metrics import task_loss
 from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test, spearman
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.mixout import mixed_evaluation
 from cl_graft.training.passes import Passes
 from papers.answers import Answers
 from papers.bench import Bench
+from papers.graft_variants import mixed_evaluation
 from papers.measurements import Measurement, Summary
+from papers.measures import without_a_share
 from papers.peers import LORA_EVERYWHERE, PEERS, Peer, share_of, sized, trained
 from papers.retraining import retrained
 from papers.trajectory import along

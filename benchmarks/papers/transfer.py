@@ -13,16 +13,16 @@ import torch
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import gather, grafted, snapshot
-from cl_graft.grafts.interpolation import interpolated
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Region
-from cl_graft.metrics.stability import without_a_share
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.passes import Passes
 from papers.answers import Answers
 from papers.bench import Bench
+from papers.graft_variants import interpolated
 from papers.measurements import Measurement
+from papers.measures import without_a_share
 from papers.retraining import bitfit, retrained
 from papers.trajectory import along, self_labelled
 

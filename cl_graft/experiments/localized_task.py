@@ -32,8 +32,7 @@ from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.localization import Ranking, find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region, rank_task
-from cl_graft.metrics import agreement, ece, reliability_bins, score
-from cl_graft.metrics.loss import task_loss
+from cl_graft.metrics import agreement, ece, reliability_bins, score, task_loss
 from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.devices import pick_device
 from cl_graft.storage import StoredGraft, only_writer, save_graft

@@ -4,8 +4,13 @@ Pictures are in `cl_graft.figures.diagrams`, Avalanche's metric plugins in
 `cl_graft.strategies.stream_scores`; neither is imported here.
 """
 
-from cl_graft.metrics.answers import agreement, top_probability_histogram
-from cl_graft.metrics.calibration import ReliabilityBins, ece, reliability_bins
+from cl_graft.metrics.calibration import (
+    ReliabilityBins,
+    Temperature,
+    ece,
+    fit_temperature,
+    reliability_bins,
+)
 from cl_graft.metrics.continual import (
     ScoreMatrix,
     accuracy_over_stream,
@@ -16,8 +21,14 @@ from cl_graft.metrics.continual import (
     forward_transfer,
     forward_transfer_over_stream,
 )
-from cl_graft.metrics.task_score import METRICS, Metric, register_metric, score
-from cl_graft.metrics.temperature import Temperature, fit_temperature
+from cl_graft.metrics.task_score import (
+    METRICS,
+    Metric,
+    agreement,
+    register_metric,
+    score,
+    task_loss,
+)
 
 __all__ = [
     "METRICS",
@@ -38,5 +49,5 @@ __all__ = [
     "register_metric",
     "reliability_bins",
     "score",
-    "top_probability_histogram",
+    "task_loss",
 ]

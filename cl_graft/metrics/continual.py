@@ -28,6 +28,7 @@ __all__ = [
 ]
 
 ScoreMatrix = Sequence[Sequence[float | None]]
+"""R; rows are experiences trained on, columns experiences tested on."""
 
 
 def average_accuracy(R: ScoreMatrix) -> float | None:

@@ -1,4 +1,6 @@
-"""The score of a task: one number from its logits and labels, by the metric that the task names.
+"""Score, loss and agreement of a task's logits.
+
+A score is one number from logits and labels, by the metric that the task names.
 
 Metrics are registered by name, so that a task's settings, a bank and results name them alike, and
 so that other packages can add their own.
@@ -12,11 +14,20 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from cl_graft.errors import InputError, NotFinite
 from cl_graft.runtime.registry import Registry
 
-__all__ = ["METRICS", "Metric", "MetricFunction", "register_metric", "score"]
+__all__ = [
+    "METRICS",
+    "Metric",
+    "MetricFunction",
+    "agreement",
+    "register_metric",
+    "score",
+    "task_loss",
+]
 
 MetricFunction = Callable[[Tensor, Tensor, int], float]
 """Logits of shape (n, K), labels of shape (n,) and the number of the task's classes to a score."""
@@ -120,6 +131,43 @@ def score(logits: Tensor, labels: Tensor, metric: str, *, classes: int | None = 
     if not math.isfinite(value):
         raise InputError(f"the metric {metric!r} returned {value}; expected a finite number")
     return value
+
+
+def agreement(first: Tensor, second: Tensor) -> float:
+    """Return the share of rows on which two models predict the same class, in [0, 1].
+
+    The agreement of a grafted model with the fine-tuned one is that of Panigrahi et al., 2023,
+    Table 2 (https://arxiv.org/abs/2302.06600).
+
+    Args:
+        first: Logits or probabilities, of shape (n, K); of equal ones the first class counts.
+        second: The other model's, of the same shape.
+
+    Raises:
+        ValueError: If shapes differ, or there are no rows.
+    """
+    if first.ndim != 2 or first.shape != second.shape or 0 in first.shape:
+        raise ValueError(
+            "expected two tensors of one shape (n, K) with at least one row, "
+            f"got {tuple(first.shape)} and {tuple(second.shape)}"
+        )
+    return float((first.argmax(dim=1) == second.argmax(dim=1)).double().mean())
+
+
+def task_loss(logits: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean loss of a batch.
+
+    Args:
+        logits: Of shape (n, K); (n, 1) for a regression.
+        targets: Of shape (n,): class ids, or real numbers for a regression.
+
+    Returns:
+        A scalar: the cross-entropy; for real targets the mean squared error, which GLUE's STS-B
+        is trained with (https://arxiv.org/abs/1810.04805, Section 4.1).
+    """
+    if targets.is_floating_point():
+        return F.mse_loss(logits.squeeze(-1).float(), targets)
+    return F.cross_entropy(logits, targets)
 
 
 # torchmetrics is imported where it is used: its import pulls in transformers and takes seconds.

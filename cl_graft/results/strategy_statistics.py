@@ -10,8 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from cl_graft.metrics.ranks import average_ranks, critical_difference
-from cl_graft.metrics.statistics import LEAST_SAMPLES, holm, mean_interval, paired_t_test
+from cl_graft.metrics.statistics import (
+    LEAST_SAMPLES,
+    average_ranks,
+    critical_difference,
+    holm,
+    mean_interval,
+    paired_t_test,
+)
 from cl_graft.results.run_results import RunResult
 
 __all__ = [

@@ -36,9 +36,8 @@ from cl_graft.runtime.checkpoints import (
 )
 from cl_graft.runtime.seeding import seeded
 from cl_graft.runtime.settings import settings_class
-from cl_graft.training.l1_penalty import shrink_movement_
-from cl_graft.training.mixout import mixed_training
 from cl_graft.training.precision import LossScale
+from cl_graft.training.regularizers import mix_weights, shrink_movement_
 
 __all__ = [
     "FineTuned",
@@ -206,7 +205,7 @@ def fine_tune(
             model.train()
             freeze_statistics(model)
             optimizer.zero_grad()
-            mixed = mixed_training(parameters, anchor, p=settings.mixout, seed=seed, step=step)
+            mixed = mix_weights(parameters, anchor, p=settings.mixout, seed=seed, step=step)
             with seeded(seed, "dropout", step), mixed if settings.mixout else nullcontext():
                 losses.append(backpropagate(loss(step), scale))
             if not math.isfinite(losses[-1]):

@@ -85,15 +85,8 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "Looking at regions": (
         "cl_graft.experiments.localized_task",
         "cl_graft.grafts.anatomy",
-        "cl_graft.metrics.relative_gain",
-        "cl_graft.grafts.interpolation",
-        "cl_graft.grafts.lottery_ticket",
-        "cl_graft.metrics.ranks",
         "cl_graft.metrics.statistics",
-        "cl_graft.metrics.stability",
-        "cl_graft.localization.density_sweep",
-        "cl_graft.training.mixout",
-        "cl_graft.training.l1_penalty",
+        "cl_graft.training.regularizers",
     ),
     "Avalanche": (
         "cl_graft.strategies.grafting",
@@ -167,9 +160,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     ),
     "Measures": (
         "cl_graft.metrics.continual",
-        "cl_graft.metrics.answers",
         "cl_graft.metrics.calibration",
-        "cl_graft.metrics.temperature",
         "cl_graft.metrics.task_score",
         "cl_graft.figures.diagrams",
         "cl_graft.figures.curves",

@@ -10,8 +10,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cl_graft.metrics.ranks import average_ranks, critical_difference
-from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test, spearman
+from cl_graft.metrics.statistics import (
+    average_ranks,
+    critical_difference,
+    holm,
+    mean_interval,
+    paired_t_test,
+    spearman,
+)
 
 # Quantiles of Student's t as in any table, t_0.975 with 2, 4 and 9 degrees of freedom.
 STUDENT = {2: 4.303, 4: 2.776, 9: 2.262}
@@ -106,3 +112,27 @@ def test_ranks_of_a_block_are_exchanged_within_it_alone():
     assert rho > 0.5
     assert p > 0.5 > as_one
     assert again == pytest.approx((rho, p), abs=0.02)
+
+
+def test_the_paired_test_looks_at_differences_alone():
+    first, second = [0.8, 0.7, 0.9, 0.85], [0.75, 0.66, 0.84, 0.82]
+    t, p = paired_t_test(first, second)
+    differences = torch.tensor(first).double() - torch.tensor(second).double()
+    assert t == pytest.approx(float(differences.mean() / (differences.std() / 2)), rel=1e-5)
+    assert 0 < p < 0.05
+    shifted = paired_t_test([a + 0.1 * i for i, a in enumerate(first)],
+                            [b + 0.1 * i for i, b in enumerate(second)])  # fmt: skip
+    assert shifted == pytest.approx((t, p))
+
+
+def test_rank_correlation_knows_ties_and_ignores_scale():
+    x = [1.0, 2.0, 3.0, 4.0, 5.0]
+    # Of 120 orders only this one and its reverse are as far from chance.
+    assert spearman(x, [math.exp(v) for v in x]) == pytest.approx((1.0, 2 / 120), abs=5e-3)
+    assert spearman(x, x[::-1])[0] == pytest.approx(-1.0)
+    # 1 − 6·Σd²/(n(n² − 1)) with Σd² = 2; of 24 orders three more like it, both ends and reverses.
+    rho, p = spearman([1, 2, 3, 4], [1, 3, 2, 4])
+    assert rho == pytest.approx(0.8)
+    assert p == pytest.approx(8 / 24, abs=0.02)
+    assert spearman([1, 2, 3], [5, 5, 5]) == (None, None)
+    assert spearman([1, 2, 2, 3], [1, 2, 2, 3])[0] == pytest.approx(1.0)

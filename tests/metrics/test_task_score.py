@@ -13,7 +13,7 @@ from scipy import stats
 
 from cl_graft.data import Row, TextTask
 from cl_graft.errors import InputError
-from cl_graft.metrics import register_metric, score
+from cl_graft.metrics import agreement, register_metric, score
 
 
 def f1(labels, predicted, classes):
@@ -224,3 +224,11 @@ def test_columns_without_a_prediction_change_nothing():
     wider = torch.nn.functional.pad(logits, (0, 4), value=-100.0)
     for metric in REFERENCES:
         assert score(wider, labels, metric, classes=3) == score(logits, labels, metric)
+
+
+def test_agreement_is_the_share_of_equal_predictions():
+    first = torch.tensor([[0.1, 0.9], [0.8, 0.2], [0.5, 0.5]])
+    second = torch.tensor([[3.0, 7.0], [1.0, 2.0], [4.0, 0.0]])
+    assert agreement(first, second) == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match="one shape"):
+        agreement(first, second[:2])

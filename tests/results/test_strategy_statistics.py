@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from small_results import shifted_results
 
-from cl_graft.metrics.ranks import critical_difference
+from cl_graft.metrics.statistics import critical_difference
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.strategy_statistics import (
     Spread,

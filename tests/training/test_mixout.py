@@ -11,7 +11,7 @@ from cl_graft.grafts.graft import snapshot
 from cl_graft.runtime.seeding import generator, seeded
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import FineTuning
-from cl_graft.training.mixout import mixed_evaluation, mixed_training
+from cl_graft.training.regularizers import mix_weights
 
 
 def moved_model(*, size=200):
@@ -27,7 +27,7 @@ def moved_model(*, size=200):
 def test_in_training_a_share_of_the_weights_is_the_bases_and_the_rest_moves_on_to_keep_the_mean():
     _, parameters, base = moved_model()
     before = snapshot(parameters)
-    with mixed_training(parameters, base, p=0.7, seed=0, step=3):
+    with mix_weights(parameters, base, p=0.7, seed=0, step=3):
         movement = (parameters["weight"].detach() - base["weight"]).flatten()
         fallen = movement == 0
         assert float(fallen.float().mean()) == pytest.approx(0.7, abs=0.06)
@@ -39,7 +39,7 @@ def test_in_training_a_share_of_the_weights_is_the_bases_and_the_rest_moves_on_t
 def test_gradients_are_those_of_the_weights_as_autograd_has_them():
     model, parameters, base = moved_model(size=20)
     inputs = torch.randn(5, 20, generator=generator(0, "inputs"))
-    with mixed_training(parameters, base, p=0.4, seed=1, step=0):
+    with mix_weights(parameters, base, p=0.4, seed=1, step=0):
         weights = snapshot(parameters)
         model(inputs).square().sum().backward()
     free = {name: value.detach().clone().requires_grad_() for name, value in parameters.items()}
@@ -54,32 +54,15 @@ def test_gradients_are_those_of_the_weights_as_autograd_has_them():
         torch.testing.assert_close(parameter.grad, free[name].grad, rtol=1e-4, atol=1e-4)
 
 
-def test_at_evaluation_weights_are_the_bases_or_their_own():
+def test_weights_come_back_after_an_exception():
     _, parameters, base = moved_model()
     before = snapshot(parameters)
-    with mixed_evaluation(parameters, base, p=0.3, seed=0):
-        now = parameters["weight"].detach().clone()
-        fallen = now == base["weight"]
-        assert torch.equal(now[~fallen], before["weight"][~fallen])
-        assert float(fallen.float().mean()) == pytest.approx(0.3, abs=0.06)
-    with mixed_evaluation(parameters, base, p=0.3, seed=0):
-        assert torch.equal(now, parameters["weight"])
-    with mixed_evaluation(parameters, base, p=0.3, seed=1):
-        assert not torch.equal(now, parameters["weight"])
-    assert all(torch.equal(before[name], parameters[name]) for name in before)
-
-
-@pytest.mark.parametrize("way", [mixed_training, mixed_evaluation])
-def test_weights_come_back_after_an_exception(way):
-    _, parameters, base = moved_model()
-    before = snapshot(parameters)
-    more = {"step": 0} if way is mixed_training else {}
-    with pytest.raises(RuntimeError), way(parameters, base, p=0.5, seed=0, **more):
+    with pytest.raises(RuntimeError), mix_weights(parameters, base, p=0.5, seed=0, step=0):
         raise RuntimeError
     assert all(torch.equal(before[name], parameters[name]) for name in before)
     with (
         pytest.raises(ValueError, match="p must be in"),
-        way(parameters, base, p=1.5, seed=0, **more),
+        mix_weights(parameters, base, p=1.5, seed=0, step=0),
     ):
         pass
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from cl_graft.metrics.relative_gain import relative_gain
 from papers.claims.view import MissingMeasurement, View
+from papers.measures import relative_gain
 
 __all__ = [
     "best_peer_less_grafts",

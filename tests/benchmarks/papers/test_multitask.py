@@ -11,7 +11,7 @@ from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import union
 from cl_graft.localization.learned_mask import learned_mask
-from cl_graft.metrics.loss import task_loss
+from cl_graft.metrics import task_loss
 
 
 @pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 0.05), ("adamw", 0.003)])

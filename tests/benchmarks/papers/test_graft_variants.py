@@ -1,0 +1,110 @@
+"""Weights that the papers measure beside a graft's, and that nothing stays of them."""
+
+import pytest
+import torch
+from localization.planted import planted_inputs
+from papers.graft_variants import (
+    interpolated,
+    lottery_ticket,
+    mixed_evaluation,
+    sweep_densities,
+    wise_curve,
+)
+from torch import nn
+
+from cl_graft.grafts.graft import gather, grafted, snapshot
+from cl_graft.grafts.region import Region
+from cl_graft.localization import localize
+from cl_graft.runtime.seeding import seeded
+
+
+def moved_model(*, size=200):
+    with seeded(0, "mixout"):
+        model = nn.Linear(size, 3)
+    base = snapshot(dict(model.named_parameters()))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    return model, dict(model.named_parameters()), base
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_wise_curve_begins_at_the_base_and_ends_at_the_tuned_or_grafted_model(inside):
+    inputs, planted = planted_inputs()
+    region = planted if inside else None
+    before = snapshot(inputs.parameters)
+
+    def measure():
+        return snapshot(inputs.parameters)
+
+    curve = wise_curve(
+        inputs.model, inputs.tuned, alphas=(0.0, 0.25, 1.0), measure=measure, region=region
+    )
+    masks = planted.masks()
+    for alpha, weights in curve:
+        for name, value in weights.items():
+            there = before[name] + alpha * (inputs.tuned[name] - before[name])
+            expected = torch.where(masks[name], there, before[name]) if inside else there
+            torch.testing.assert_close(value, expected)
+    assert all(torch.equal(curve[0][1][name], before[name]) for name in before)
+    if not inside:
+        assert all(torch.equal(curve[2][1][name], inputs.tuned[name]) for name in before)
+    assert all(torch.equal(inputs.parameters[name], before[name]) for name in before)
+    with pytest.raises(RuntimeError), interpolated(inputs.model, inputs.tuned, alpha=0.5):
+        raise RuntimeError
+    assert all(torch.equal(inputs.parameters[name], before[name]) for name in before)
+
+
+def test_a_sweep_measures_the_grafts_of_nested_regions():
+    inputs, _ = planted_inputs()
+    ranking = localize(inputs, "movement", k=5)
+    found = sweep_densities(
+        inputs.model, inputs.tuned, ranking, sizes=(1, 12, 483), measure=inputs.dev_score
+    )
+    for size, score in found:
+        with grafted(inputs.model, gather(inputs.tuned, ranking.top(size))):
+            assert inputs.dev_score() == score
+    assert found[-1][1] == 1.0
+    left = Region.full(inputs.layout) - ranking.top(12)
+    passed_over = sweep_densities(
+        inputs.model, inputs.tuned, ranking, sizes=(12,), measure=inputs.dev_score, without=left
+    )
+    assert passed_over == [found[1]]
+
+
+def test_a_lottery_ticket_is_tuned_inside_and_zero_outside():
+    inputs, planted = planted_inputs()
+    before, masks = snapshot(inputs.parameters), planted.masks()
+    with lottery_ticket(inputs.model, inputs.tuned, planted):
+        for name, value in inputs.parameters.items():
+            assert torch.equal(value[masks[name]], inputs.tuned[name][masks[name]])
+            assert not value[~masks[name]].any()
+    assert all(torch.equal(inputs.parameters[name], before[name]) for name in before)
+
+
+def test_at_evaluation_weights_are_the_bases_or_their_own():
+    _, parameters, base = moved_model()
+    before = snapshot(parameters)
+    with mixed_evaluation(parameters, base, p=0.3, seed=0):
+        now = parameters["weight"].detach().clone()
+        fallen = now == base["weight"]
+        assert torch.equal(now[~fallen], before["weight"][~fallen])
+        assert float(fallen.float().mean()) == pytest.approx(0.3, abs=0.06)
+    with mixed_evaluation(parameters, base, p=0.3, seed=0):
+        assert torch.equal(now, parameters["weight"])
+    with mixed_evaluation(parameters, base, p=0.3, seed=1):
+        assert not torch.equal(now, parameters["weight"])
+    assert all(torch.equal(before[name], parameters[name]) for name in before)
+
+
+def test_mixed_weights_come_back_after_an_exception():
+    _, parameters, base = moved_model()
+    before = snapshot(parameters)
+    with pytest.raises(RuntimeError), mixed_evaluation(parameters, base, p=0.5, seed=0):
+        raise RuntimeError
+    assert all(torch.equal(before[name], parameters[name]) for name in before)
+    with (
+        pytest.raises(ValueError, match="p must be in"),
+        mixed_evaluation(parameters, base, p=1.5, seed=0),
+    ):
+        pass
