@@ -21,16 +21,18 @@ from cl_graft.experiments.schedule import converging
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_parameters, replace_parameters, train_only
-from cl_graft.grafts.region import Region, top_k, union
+from cl_graft.grafts.region import Region, union
+from cl_graft.grafts.selection import top_k
 from cl_graft.localization.gates import gated
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.paper_mask import paper_mask
 from cl_graft.runtime.seeding import derive, generator
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.fine_tuning import FineTuning, backpropagate, fine_tune
+from cl_graft.training.fine_tuning import backpropagate, fine_tune
 from cl_graft.training.passes import Passes
 from cl_graft.training.precision import loss_scale
 from cl_graft.training.region_parameters import RegionParameters
+from cl_graft.training.settings import FineTuning
 from papers.bench import Bench, Outcome
 from papers.measurements import Measurement
 from papers.measures import relative_gain

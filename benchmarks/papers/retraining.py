@@ -17,7 +17,7 @@ from cl_graft.grafts.graft import Graft, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Region
 from cl_graft.strategies.methods.isolation.own_values import RATES
-from cl_graft.training.region_training import train_region
+from cl_graft.training.graft_retraining import train_region
 from papers.bench import Bench, Outcome
 
 __all__ = ["bitfit", "peer_plans", "retrained"]

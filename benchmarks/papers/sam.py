@@ -12,7 +12,8 @@ from typing import Any
 
 from cl_graft.grafts.graft import copy_, gather, snapshot, write_
 from cl_graft.grafts.model_state import replace_parameters
-from cl_graft.grafts.region import Region, top_k
+from cl_graft.grafts.region import Region
+from cl_graft.grafts.selection import top_k
 from cl_graft.localization import find_localizer
 from cl_graft.metrics import task_loss
 from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test, spearman

@@ -17,7 +17,7 @@ from speed_training import Shape, full_step, graftable, loss_of
 from torch import Tensor
 
 from cl_graft.grafts.graft import gather
-from cl_graft.grafts.region import top_k
+from cl_graft.grafts.selection import top_k
 from cl_graft.localization import LocalizerInputs
 from cl_graft.localization.learned_mask import add_gains_, learned_mask
 from cl_graft.training.region_parameters import RegionParameters

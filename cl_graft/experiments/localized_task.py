@@ -42,7 +42,7 @@ from cl_graft.strategies import text_model
 from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.heads import head_state
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
-from cl_graft.training.region_training import train_region
+from cl_graft.training.graft_retraining import train_region
 
 __all__ = [
     "DENSITIES",

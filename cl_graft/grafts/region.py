@@ -1,15 +1,14 @@
 """Regions: sets of coordinates of a model's graftable parameters.
 
-A region is a set of coordinates of a model's graftable parameters (the mask γ of Panigrahi et
-al., 2023, https://arxiv.org/abs/2302.06600, written as the list of its ones). Coordinates are
-numbered through all parameters of a `Layout`, parameter after parameter, each in row-major order;
-a region holds their sorted numbers, so its memory grows with its size and not with the model's,
-and set algebra reads as in the paper: ``free = region - claimed``.
+A region is the mask γ of Panigrahi et al., 2023 (https://arxiv.org/abs/2302.06600), written as the
+list of its ones. Coordinates are numbered through all parameters of a `Layout`, parameter after
+parameter, each in row-major order. A region holds their sorted numbers, so its memory grows with
+its own size and not with the model's, and set algebra reads as in the paper:
+``free = region - owned``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,9 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from cl_graft.errors import NotFinite
-
-__all__ = ["Layout", "Parameters", "Region", "check_index", "overlap_matrix", "top_k", "union"]
+__all__ = ["Layout", "Parameters", "Region", "check_index", "overlap_matrix", "union"]
 
 Parameters = Mapping[str, Tensor]
 """Tensors by parameter name, in a fixed order."""
@@ -304,87 +301,6 @@ def overlap_matrix(regions: list[Region]) -> list[list[float | None]]:
         [[1.0, 1.0], [0.5, 1.0]]
     """
     return [[row.overlap(column) for column in regions] for row in regions]
-
-
-def top_k(scores: Parameters, k: int) -> Region:
-    """Select exactly the `k` highest-scoring coordinates of the whole model.
-
-    Scores are compared across parameters, not within each. Ties at the cut go to the earlier
-    coordinate, so the answer never depends on the sort or the device.
-
-    Args:
-        scores: One tensor a parameter, any float or integer dtype.
-        k: How many coordinates to select.
-
-    Raises:
-        ValueError: If `k` is not in [1, number of coordinates], or a score is NaN.
-
-    Examples:
-        >>> scores = {"weight": torch.tensor([0.1, 0.9, 0.5]), "bias": torch.tensor([0.5])}
-        >>> top_k(scores, 2).index.tolist()
-        [1, 2]
-    """
-    layout = Layout.of(scores)
-    if not 1 <= k <= layout.total:
-        raise ValueError(f"k must be in [1, {layout.total}], got {k}")
-    index, values = _promising(scores, k)
-    cut = values.topk(k).values[-1]
-    above = values > cut
-    ties = (values == cut).nonzero().squeeze(1)[: k - int(above.sum())]
-    chosen = torch.cat([above.nonzero().squeeze(1), ties]).sort().values
-    return Region(layout, index[chosen.to(index.device)].cpu())
-
-
-_SAMPLE = 1 << 18
-"""How many scores the cut is estimated from; below four times as many, all are looked at."""
-
-
-def _promising(scores: Parameters, k: int) -> tuple[Tensor, Tensor]:
-    """Return number and score, in order, of coordinates among which the `k` best are all found.
-
-    The scores of a whole model are not copied: a sample says where the cut lies, and what is not
-    clearly below it is taken. Where too few are found, the estimate was too high; it is lowered.
-    """
-    sizes = [tensor.numel() for tensor in scores.values()]
-    total, sample = sum(sizes), None
-    _refuse_nan(scores.values())
-    if total >= 4 * _SAMPLE and len({tensor.dtype for tensor in scores.values()}) == 1:
-        step = total // _SAMPLE | 1
-        sample = torch.cat([tensor.detach().reshape(-1)[::step] for tensor in scores.values()])
-    if sample is None or not sample.is_floating_point():
-        return _above(scores, None)
-    expected = k / total * len(sample)
-    rank = math.ceil(expected + 4 * math.sqrt(expected) + 10)
-    while rank < len(sample):
-        index, values = _above(scores, float(sample.topk(rank).values[-1]))
-        if len(values) >= k:
-            return index, values
-        rank *= 2
-    return _above(scores, None)
-
-
-def _above(scores: Parameters, floor: float | None) -> tuple[Tensor, Tensor]:
-    """Return number and score, in order, of all coordinates that score at least `floor`."""
-    places: list[Tensor] = []
-    values: list[Tensor] = []
-    start = 0
-    for tensor in scores.values():
-        flat = tensor.detach().reshape(-1)
-        if floor is None:
-            where = torch.arange(flat.numel(), device=flat.device)
-            values.append(flat)
-        else:
-            where = (flat >= floor).nonzero().squeeze(1)
-            values.append(flat[where])
-        places.append(where + start)
-        start += flat.numel()
-    return torch.cat(places), torch.cat(values)
-
-
-def _refuse_nan(values: Iterable[Tensor]) -> None:
-    count = sum(int(v.isnan().sum()) for v in values if v.is_floating_point())
-    if count:
-        raise NotFinite(f"scores hold {count} NaN: they cannot be ranked")
 
 
 def _contains(sorted_index: Tensor, wanted: Tensor) -> Tensor:

@@ -29,7 +29,8 @@ from cl_graft.experiments.folders import writing_to
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.graft import Graft, find_parameters, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
-from cl_graft.grafts.region import Layout, Region, top_k
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.grafts.selection import top_k
 from cl_graft.integrations.import_sources import Source, Tuned, find_source, read_source
 from cl_graft.models import Loaded, check_head, graftable_parameters, make_head
 from cl_graft.storage import append_entry, save_bank

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from cl_graft.grafts.graft import copy_
-from cl_graft.grafts.region import Layout, Parameters, Region, top_k
+from cl_graft.grafts.region import Layout, Parameters, Region
+from cl_graft.grafts.selection import top_k
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
 
 __all__ = ["gate_gradient", "gated"]

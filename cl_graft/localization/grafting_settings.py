@@ -10,7 +10,7 @@ from pydantic_core import core_schema
 from cl_graft.errors import InputError
 from cl_graft.localization.registry import Score, find_localizer
 from cl_graft.runtime.settings import settings_class
-from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.settings import FineTuning
 
 __all__ = ["GraftingSettings"]
 

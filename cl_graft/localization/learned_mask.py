@@ -31,7 +31,8 @@ import torch
 from torch import Tensor
 
 from cl_graft.grafts.graft import Graft, copy_, extract, gather, grafted, write_
-from cl_graft.grafts.region import Layout, Parameters, Region, top_k
+from cl_graft.grafts.region import Layout, Parameters, Region
+from cl_graft.grafts.selection import top_k
 from cl_graft.localization.gain import add_gain_
 from cl_graft.localization.gates import gated
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, unscale_

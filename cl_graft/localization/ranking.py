@@ -13,7 +13,8 @@ from torch import Tensor
 
 from cl_graft.errors import NotFinite
 from cl_graft.grafts.graft import gather
-from cl_graft.grafts.region import Layout, Parameters, Region, top_k
+from cl_graft.grafts.region import Layout, Parameters, Region
+from cl_graft.grafts.selection import refuse_nan, top_k
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.movement import movement
 from cl_graft.localization.registry import Score, find_localizer
@@ -177,8 +178,7 @@ def rank_inside(region: Region, scores: Tensor, *, depth: int) -> Ranking:
     """
     if not 1 <= depth <= len(region):
         raise ValueError(f"depth must be in [1, {len(region)}], got {depth}")
-    if bool(scores.isnan().any()):
-        raise NotFinite(f"scores hold {int(scores.isnan().sum())} NaN: they cannot be ranked")
+    refuse_nan([scores])
     if bool((scores == torch.inf).any()):
         raise NotFinite("scores hold infinities: they cannot be ranked")
     by_score = scores.cpu().sort(descending=True, stable=True).indices

@@ -19,7 +19,7 @@ from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.seeding import seeded
-from cl_graft.training.fine_tuning import freeze_statistics
+from cl_graft.training.train_mode import freeze_statistics
 
 __all__ = ["sam", "sam_absolute", "sam_squared"]
 

@@ -19,10 +19,10 @@ from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 from cl_graft.runtime.seeding import BatchOrder, derive
 from cl_graft.training.dense_run import DenseRun, Measure, Progress, silent, unmeasured
-from cl_graft.training.dropout import without_dropout
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.precision import safe_scale
+from cl_graft.training.train_mode import without_dropout
 
 __all__ = ["RowCounter", "localizer_inputs"]
 

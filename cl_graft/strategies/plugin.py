@@ -45,9 +45,9 @@ from cl_graft.strategies.region_training import RegionTraining, TaskMetadata
 from cl_graft.strategies.strategy_checks import check_model, check_plugins
 from cl_graft.strategies.task_labels import TaskLabels, UnlabelledStream, has_labels, label_of
 from cl_graft.training.dense_run import unmeasured
-from cl_graft.training.fine_tuning import freeze_statistics
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
+from cl_graft.training.train_mode import freeze_statistics
 
 __all__ = ["GraftingPlugin"]
 

@@ -33,11 +33,11 @@ from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.strategies.heads import HeldHeads, head_paths, head_state
 from cl_graft.training.dense_run import Measure, unmeasured
-from cl_graft.training.dropout import dropout_off
 from cl_graft.training.fine_tuning import beats
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.region_parameters import RegionParameters
+from cl_graft.training.train_mode import dropout_off
 
 __all__ = ["RegionTraining", "TaskMetadata"]
 

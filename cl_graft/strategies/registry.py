@@ -18,7 +18,7 @@ from cl_graft.runtime.registry import Registry
 from cl_graft.strategies.loop.task_schedules import TaskSchedules
 from cl_graft.strategies.method import Family, Method, Rows, Stored, Trained, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
-from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.settings import FineTuning
 
 __all__ = [
     "STRATEGIES",

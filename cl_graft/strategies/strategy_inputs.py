@@ -32,8 +32,8 @@ from cl_graft.strategies.loop.text_batches import TextBatches
 from cl_graft.strategies.multi_head import MultiTaskText
 from cl_graft.strategies.region_training import TaskMetadata
 from cl_graft.strategies.stream_scores import StreamScores
-from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.precision import loss_scale
+from cl_graft.training.settings import FineTuning
 
 __all__ = ["StrategyInputs"]
 

@@ -14,8 +14,9 @@ from torch import Tensor, nn
 
 from cl_graft.runtime.seeding import BatchOrder, permutation
 from cl_graft.training.examples import Examples, compute_logits
-from cl_graft.training.fine_tuning import FineTuned, FineTuning, fine_tune
+from cl_graft.training.fine_tuning import FineTuned, fine_tune
 from cl_graft.training.precision import loss_scale
+from cl_graft.training.settings import FineTuning
 
 __all__ = ["LearnableTask"]
 

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from region_strategies import layouts, quick, regions
 
-from cl_graft.grafts.region import Layout, Region, overlap_matrix, top_k, union
+from cl_graft.grafts.region import Layout, Region, overlap_matrix, union
+from cl_graft.grafts.selection import top_k
 
 LAYOUT = Layout(("a", "b"), ((2, 3), (4,)))
 

@@ -11,8 +11,8 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.models import TaskModel, graftable_parameters, load_model, make_head
 from cl_graft.training.activation_memory import activation_bytes
-from cl_graft.training.dropout import without_dropout
 from cl_graft.training.region_parameters import RegionParameters
+from cl_graft.training.train_mode import without_dropout
 
 KINDS = [("tiny_bert", "encoder"), ("tiny_gpt2", "causal_lm"), ("tiny_llama", "causal_lm")]
 

@@ -13,7 +13,8 @@ from torch import nn
 
 from cl_graft.errors import DivergedError, InputError
 from cl_graft.grafts.graft import gather, grafted, snapshot
-from cl_graft.grafts.region import Region, top_k
+from cl_graft.grafts.region import Region
+from cl_graft.grafts.selection import top_k
 from cl_graft.localization import LOCALIZERS, LocalizerInputs, find_localizer, localize, rank
 from cl_graft.localization.fisher import fisher
 from cl_graft.localization.gain import averaged_gain

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cl_graft.errors import InputError, NotFinite
-from cl_graft.grafts.region import Region, top_k
+from cl_graft.grafts.region import Region
+from cl_graft.grafts.selection import top_k
 from cl_graft.localization import localize
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.parameter_kinds import biases, layer_norms

@@ -12,8 +12,9 @@ from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, load_optimizer_, optimizer_state
 from cl_graft.runtime.seeding import BatchOrder
 from cl_graft.training.dense_run import fine_tune_task
-from cl_graft.training.fine_tuning import FineTuning, fine_tune
+from cl_graft.training.fine_tuning import fine_tune
 from cl_graft.training.precision import LossScale
+from cl_graft.training.settings import FineTuning
 
 X = torch.randn(12, 4, generator=torch.Generator().manual_seed(1))
 Y = torch.arange(12) % 3

@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError
 from cl_graft.runtime.seeding import BatchOrder
-from cl_graft.training.fine_tuning import FineTuned, FineTuning, fine_tune, freeze_statistics
+from cl_graft.training.fine_tuning import FineTuned, fine_tune
+from cl_graft.training.settings import FineTuning
+from cl_graft.training.train_mode import freeze_statistics
 
 X = torch.randn(12, 4, generator=torch.Generator().manual_seed(1))
 Y = torch.arange(12) % 3

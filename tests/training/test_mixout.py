@@ -10,8 +10,8 @@ from torch import nn
 from cl_graft.grafts.graft import snapshot
 from cl_graft.runtime.seeding import generator, seeded
 from cl_graft.training.dense_run import fine_tune_task
-from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.regularizers import mix_weights
+from cl_graft.training.settings import FineTuning
 
 
 def moved_model(*, size=200):

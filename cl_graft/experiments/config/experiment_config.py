@@ -39,7 +39,7 @@ from cl_graft.experiments.config.presets import PRESETS
 from cl_graft.experiments.config.stream_settings import StreamSettings
 from cl_graft.experiments.config.yaml_files import read_yaml_file
 from cl_graft.runtime.settings import describe_faults, few_of, fields_of, settings_class
-from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.settings import FineTuning
 
 __all__ = [
     "RUN_CHOICES",

@@ -24,7 +24,7 @@ from cl_graft.experiments.config.stream_settings import (
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import fields_of, settings_class
-from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.settings import FineTuning
 
 __all__ = [
     "PARTS",

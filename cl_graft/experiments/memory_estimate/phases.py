@@ -26,10 +26,10 @@ from cl_graft.localization.base_gradient import base_gradient
 from cl_graft.localization.learned_mask import score_candidates_by_learned_mask
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
 from cl_graft.training.dense_run import fine_tune_task
-from cl_graft.training.dropout import without_dropout
-from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.region_parameters import RegionParameters
+from cl_graft.training.settings import FineTuning
+from cl_graft.training.train_mode import without_dropout
 
 __all__ = ["PHASES", "Phase", "PhaseMemory", "Workload", "measure_phase"]
 

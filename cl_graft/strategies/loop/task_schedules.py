@@ -8,7 +8,7 @@ from typing import Any
 
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.loop.budgets import LinearDecay, StopAfter
-from cl_graft.training.fine_tuning import FineTuning
+from cl_graft.training.settings import FineTuning
 
 __all__ = ["TaskSchedules"]
 

@@ -10,7 +10,7 @@ from smoke_benches import smoke_bench
 
 from cl_graft.errors import DivergedError
 from cl_graft.grafts.region import Region
-from cl_graft.training.region_training import train_region
+from cl_graft.training.graft_retraining import train_region
 
 
 def test_retraining_takes_batches_of_similar_length_where_the_schedule_says_so(tiny_bert, tmp_path):

@@ -22,8 +22,9 @@ from cl_graft.experiments.memory_estimate.plan import advise
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.models import LabelStrings, TaskModel, graftable_parameters, linear_head, load_model
 from cl_graft.models.load import read_config
-from cl_graft.training.fine_tuning import FineTuning, fine_tune
+from cl_graft.training.fine_tuning import fine_tune
 from cl_graft.training.region_parameters import RegionParameters
+from cl_graft.training.settings import FineTuning
 
 MODELS = [
     ("tiny_bert", "encoder"),

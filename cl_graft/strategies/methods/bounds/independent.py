@@ -28,8 +28,8 @@ from cl_graft.strategies.registry import register_strategy
 from cl_graft.strategies.stored_bytes import find_plugin
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.dense_run import fine_tune_task, silent
-from cl_graft.training.fine_tuning import FineTuning
 from cl_graft.training.passes import Passes
+from cl_graft.training.settings import FineTuning
 
 __all__ = ["Independent", "IndependentPlugin"]
 

@@ -1,4 +1,4 @@
-"""Contexts without dropout, in train mode or in the mode that a model is in.
+"""Train mode without dropout, and without layers that keep statistics of what they see.
 
 Gradient checkpointing acts in train mode alone, so switching to eval mode is no substitute.
 """
@@ -9,10 +9,29 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import nn
+from torch.nn.utils.parametrizations import _SpectralNorm
+from torch.nn.utils.spectral_norm import SpectralNorm
 
-from cl_graft.training.fine_tuning import freeze_statistics
+from cl_graft.grafts.model_state import preserve_modes
 
-__all__ = ["dropout_off", "without_dropout"]
+__all__ = ["dropout_off", "freeze_statistics", "without_dropout"]
+
+
+def freeze_statistics(model: nn.Module) -> None:
+    """Put layers that keep statistics in train mode into eval mode, so that they cannot forget.
+
+    Those are BatchNorm's running statistics and the power iteration of spectral norms.
+    """
+    for module in model.modules():
+        if _keeps_statistics(module):
+            module.eval()
+
+
+def _keeps_statistics(module: nn.Module) -> bool:
+    if isinstance(module, nn.modules.batchnorm._NormBase):
+        return module.track_running_stats
+    hooks = module._forward_pre_hooks.values()  # of torch's older spectral norm
+    return isinstance(module, _SpectralNorm) or any(isinstance(h, SpectralNorm) for h in hooks)
 
 
 @contextmanager
@@ -22,15 +41,10 @@ def without_dropout(model: nn.Module) -> Iterator[nn.Module]:
     So it computes what it computes in eval mode; see `dropout_off` for what is set to 0. Layers
     with running statistics stay in eval mode. Modes are put back afterwards.
     """
-    modes = [(module, module.training) for module in model.modules()]
-    with dropout_off(model):
-        try:
-            model.train()
-            freeze_statistics(model)
-            yield model
-        finally:
-            for module, mode in modes:
-                module.training = mode
+    with dropout_off(model), preserve_modes(model):
+        model.train()
+        freeze_statistics(model)
+        yield model
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from cl_graft.training.dropout import dropout_off, without_dropout
+from cl_graft.training.train_mode import dropout_off, without_dropout
 
 
 class Attention(nn.Module):

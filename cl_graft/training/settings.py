@@ -1,0 +1,84 @@
+"""Settings of dense fine-tuning.
+
+The defaults are those of the grafting paper and its code (App. A.2): SGD without momentum at a
+constant rate, weight decay 1e-4 on everything but biases and LayerNorm weights, the gradient's
+norm clipped to 1, the best checkpoint on dev kept and ties given to the later one.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from cl_graft.runtime.settings import settings_class
+
+__all__ = ["FineTuning"]
+
+
+@settings_class
+class FineTuning:
+    """Settings of dense fine-tuning."""
+
+    steps: int = Field(
+        default=500,
+        ge=1,
+        description="Optimiser steps of each training of a task: dense, region, naive.",
+    )
+    batch_size: int = Field(default=8, ge=1, description="Rows a step.")
+    lr: float = Field(
+        default=0.05,
+        gt=0,
+        allow_inf_nan=False,
+        description="Learning rate of all dense training.",
+    )
+    optimizer: Literal["sgd", "adamw"] = Field(
+        default="sgd",
+        description="Optimiser of dense runs; 'adamw' lets the rate fall linearly to 0, as in the "
+        "grafting paper's code.",
+    )
+    momentum: float = Field(default=0.0, ge=0, lt=1, description="Momentum of SGD in dense runs.")
+    weight_decay: float = Field(
+        default=1e-4, ge=0, allow_inf_nan=False, description="Weight decay of dense training."
+    )
+    decay: Literal["matrices", "all"] = Field(
+        default="matrices",
+        description="What decays in dense runs: all but biases and LayerNorms, as in the paper's "
+        "code, or all, as in its text.",
+    )
+    clip: float = Field(
+        default=1.0,
+        ge=0,
+        description="Largest norm of a gradient; 0 does not clip, as in the paper's text.",
+    )
+    l1: float = Field(
+        default=0.0,
+        ge=0,
+        allow_inf_nan=False,
+        description="Strength of an L1 penalty on the movement from the base in dense runs, taken "
+        "as a proximal step against the loss before clipping: a step whose gradient is clipped "
+        "shrinks by as much less. The paper uses 0.001 with AdamW.",
+    )
+    mixout: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Chance of a weight to fall back to the base in a step of a dense run.",
+    )
+    micro_batch: int | None = Field(
+        default=None,
+        ge=1,
+        description="Rows computed at a time in training; null computes a batch at once. The "
+        "gradient is the batch's, up to float rounding.",
+    )
+    group_by_length: bool = Field(
+        default=False,
+        description="Make training batches of rows of similar length, which computes less padding "
+        "and shuffles less freely. Dev and test rows always go by length.",
+    )
+    evaluations: int = Field(
+        default=5,
+        ge=0,
+        description="Evaluations on dev while a task trains, evenly spaced; the best point is "
+        "kept. 0 keeps the last.",
+    )
