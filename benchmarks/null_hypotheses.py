@@ -12,7 +12,6 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from cl_graft.metrics.ranks import average_ranks, critical_difference
 from numpy.random import Generator
 from papers.bound import variance_bound
 from papers.measurements import Measurement, summarize
