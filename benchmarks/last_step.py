@@ -52,8 +52,8 @@ from cl_graft.results.run_results import machine, versions
 from cl_graft.results.strategy_statistics import Spread, spread_over_seeds
 from cl_graft.strategies import MultiTaskText, text_model
 from cl_graft.strategies.experience_tasks import make_learnable_task
-from cl_graft.strategies.methods.isolation.bitfit import biases
-from cl_graft.strategies.methods.isolation.lora_layers import add_lora_, lora_parameters
+from cl_graft.strategies.methods.isolation.bitfit import find_biases
+from cl_graft.strategies.methods.isolation.lora_layers import add_lora_, find_lora
 from cl_graft.training.examples import Examples, compute_logits
 
 VALUES: dict[str, Any] = {"stream.tasks": ["sst2_sent", "qnli"], "fine_tuning.evaluations": 5}
@@ -75,8 +75,8 @@ SMALL = {"optimizer": "adamw", "lr": 2e-3, "weight_decay": 0.0}
 
 ALONE: dict[str, Callable[[nn.Module], Mapping[str, nn.Parameter]]] = {
     "independent": graftable_parameters,
-    "lora": lora_parameters,
-    "bitfit": biases,
+    "lora": find_lora,
+    "bitfit": find_biases,
 }
 """What trains, by method whose tasks begin at the base."""
 

@@ -27,7 +27,7 @@ from tiny_streams import Learner, learner, quick, vector_stream
 from torch import Tensor, nn
 
 from cl_graft import GraftBank
-from cl_graft.strategies.heads import head_paths
+from cl_graft.strategies.heads import find_head_paths
 
 __all__ = ["HEADS", "HeadCase", "accuracy", "made", "model_of"]
 
@@ -116,7 +116,7 @@ def model_of(case: str, *, heads: int) -> nn.Module:
     torch.manual_seed(0)
     model = HEADS[case].build()
     torch.manual_seed(heads)
-    paths = head_paths(model)
+    paths = find_head_paths(model)
     for name, parameter in model.named_parameters():
         if any(not path or name.startswith(f"{path}.") for path in paths):
             nn.init.normal_(parameter, 0.0, 0.3)

@@ -36,7 +36,7 @@ from cl_graft import (
 from cl_graft.data import Prompt
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import text_model
-from cl_graft.strategies.heads import head_paths, unwrap_model
+from cl_graft.strategies.heads import find_head_paths, unwrap_model
 from cl_graft.strategies.stream_scores import StreamScores
 
 __all__ = [
@@ -226,7 +226,7 @@ def bits(model: nn.Module) -> str:
 
 def base_tensors(model: nn.Module) -> dict[str, torch.Tensor]:
     """Copy every parameter and buffer outside the task heads."""
-    heads = tuple(f"{path}." for path in head_paths(model))
+    heads = tuple(f"{path}." for path in find_head_paths(model))
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {
         name: tensor.detach().clone()

@@ -13,7 +13,7 @@ from functools import partial
 from importlib.util import find_spec
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 from torch import nn
 
@@ -21,14 +21,15 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.schedule import converging
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_parameters, replace_parameters
-from cl_graft.models import TaskModel
-from cl_graft.runtime.seeding import derive
+from cl_graft.models import TaskModel, block_stacks
+from cl_graft.runtime.seeding import derive, generator
 from cl_graft.strategies.methods.isolation.adapters import (
-    adapter_parameters,
+    Bottleneck,
+    add_adapter_,
     add_adapters_,
-    add_two_adapters_,
+    find_adapters,
 )
-from cl_graft.strategies.methods.isolation.lora_layers import add_lora_, lora_parameters
+from cl_graft.strategies.methods.isolation.lora_layers import add_lora_, find_lora
 from papers.bench import Bench, Outcome
 from papers.measurements import Measurement
 from papers.retraining import bitfit, peer_plans
@@ -47,6 +48,16 @@ __all__ = [
 
 DENSITIES = (1e-4, 5e-4, 1e-3, 3e-3, 1e-2)
 """Of the grafts beside them."""
+
+_LAST_LAYERS = (
+    ("attention.output.dense", "output.dense"),
+    ("attention.out_lin", "ffn.lin2"),
+    ("attn.c_proj", "mlp.c_proj"),
+    ("self_attn.out_proj", "fc2"),
+    ("self_attn.o_proj", "mlp.down_proj"),
+)
+"""Last layers of the two halves of a block, before what went in is added: of BERT and RoBERTa,
+DistilBERT, GPT-2, OPT and BART, Llama."""
 
 _RATES = (2e-3, 8e-3)
 """AdamW's, where the config has no grid."""
@@ -76,7 +87,20 @@ def _lora(model: TaskModel, size: int, seed: int, *, everywhere: bool = False) -
 
 
 def _two_adapters(model: TaskModel, size: int, seed: int) -> None:
-    add_two_adapters_(model, size=size, seed=seed)
+    """Put a bottleneck behind both halves of every block, before what went in is added."""
+    draws = generator(seed, "adapters")
+    for path in block_stacks(model):
+        for block in cast(nn.ModuleList, model.get_submodule(path)):
+            inside = dict(block.named_modules())
+            ends = next((ends for ends in _LAST_LAYERS if all(end in inside for end in ends)), None)
+            if ends is None:
+                raise InputError(
+                    f"adapters inside blocks need halves that end in one of {_LAST_LAYERS}, and "
+                    f"{type(block).__name__} has none of these; put adapters behind blocks"
+                )
+            for end in ends:
+                adapter = Bottleneck(model.hidden_size, size, draws=draws)
+                add_adapter_(inside[end], adapter.to(model.device))
 
 
 def _one_adapter(model: TaskModel, size: int, seed: int) -> None:
@@ -85,9 +109,9 @@ def _one_adapter(model: TaskModel, size: int, seed: int) -> None:
 
 PEERS: Mapping[str, Peer] = MappingProxyType(
     {
-        "LoRA": Peer(_lora, lora_parameters, (1, 2, 8), "rank"),
-        "Houlsby": Peer(_two_adapters, adapter_parameters, (1, 2, 16, 64)),
-        "Pfeiffer": Peer(_one_adapter, adapter_parameters, (1, 2, 16, 64)),
+        "LoRA": Peer(_lora, find_lora, (1, 2, 8), "rank"),
+        "Houlsby": Peer(_two_adapters, find_adapters, (1, 2, 16, 64)),
+        "Pfeiffer": Peer(_one_adapter, find_adapters, (1, 2, 16, 64)),
     }
 )
 """By name: LoRA beside query and value (Hu et al., 2022, https://arxiv.org/abs/2106.09685), as the
@@ -95,7 +119,7 @@ shares of Table 6 have it; adapters behind both halves of a block (Houlsby et al
 https://arxiv.org/abs/1902.00751), one behind each block (after Pfeiffer et al., 2021,
 https://arxiv.org/abs/2005.00247)."""
 
-LORA_EVERYWHERE = Peer(partial(_lora, everywhere=True), lora_parameters)
+LORA_EVERYWHERE = Peer(partial(_lora, everywhere=True), find_lora)
 """LoRA on all linear layers of the blocks, as the SAM paper's code has it."""
 
 

@@ -40,7 +40,7 @@ from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies import text_model
 from cl_graft.strategies.experience_tasks import make_learnable_task
-from cl_graft.strategies.heads import head_state
+from cl_graft.strategies.heads import copy_head_state
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.graft_retraining import train_region
 
@@ -162,7 +162,7 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
     }
     shares = dict(_shares(region))
     with replace_parameters(alone.task.head, run.head):
-        head = head_state(alone.task.model, 0)
+        head = copy_head_state(alone.task.model, 0)
     plain = {method: found["score"] for method, found in scores.items()}
     metadata = {"labels": list(alone.label_names), "scores": plain}
     save_graft(

@@ -58,7 +58,7 @@ from cl_graft.storage.checkpoint_files import FileCheckpoints
 from cl_graft.strategies import KeepBest
 from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.method import Method
-from cl_graft.strategies.registry import build_strategy, find_strategy, loop_schedules
+from cl_graft.strategies.registry import build_strategy, find_strategy, make_loop_schedules
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
@@ -211,7 +211,7 @@ class _Run:
     def learn_stream(self) -> RunResult:
         """Learn one task after the other, and measure all of them after each."""
         inputs = self._inputs(self._schedules())
-        schedules = loop_schedules(self.row, inputs, self.record.settings)
+        schedules = make_loop_schedules(self.row, inputs, self.record.settings)
         strategy = build_strategy(self.row.name, inputs, **self.record.settings)
         train, test = (self.setup.stream.benchmark.streams[name] for name in ("train", "test"))
         label = self._take_up_(strategy, train, test)

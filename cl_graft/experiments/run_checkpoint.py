@@ -17,7 +17,7 @@ from cl_graft.experiments import folders
 from cl_graft.experiments.run_record import RunRecord
 from cl_graft.runtime.checkpoints import State
 from cl_graft.storage.checkpoint_files import FileCheckpoints
-from cl_graft.strategies.loop.resuming import LOOP, clock_of, loop_key, set_clock_
+from cl_graft.strategies.loop.resuming import LOOP, make_loop_key, read_clock, set_clock_
 from cl_graft.strategies.method import Method
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import cut_log
@@ -133,7 +133,7 @@ def find_standing(
         return None
     standing = max(found, key=lambda one: one.learned)
     standing.check(record, folder=folder)
-    own = checkpoints.load(loop_key(standing.learned))
+    own = checkpoints.load(make_loop_key(standing.learned))
     cut_log(folder / folders.CURVES, standing.log if own is None else own[1]["log"])
     return standing
 
@@ -151,7 +151,7 @@ def standing_facts(
         "learned": learned,
         "measured": deepcopy(record.measured()),
         "scores": scores.state(),
-        "clock": clock_of(strategy),
+        "clock": read_clock(strategy),
         "log": log,
         "origin": _origin(record),
     }

@@ -26,7 +26,7 @@ from cl_graft.metrics import (
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.results.run_results import RunResult, command
 from cl_graft.storage.files import replace_file
-from cl_graft.strategies.heads import head_state, unwrap_model
+from cl_graft.strategies.heads import copy_head_state, unwrap_model
 from cl_graft.strategies.method import Method
 from cl_graft.strategies.stored_bytes import count_bytes
 from cl_graft.strategies.stream_scores import StreamScores
@@ -178,7 +178,7 @@ def count_task_bytes(
     model = unwrap_model(strategy.model)
     heads = cast(TaskModel, model).heads
     known = any(heads[str(label)] is heads[str(earlier)] for earlier in range(label))
-    tensors = [] if known else list(head_state(model, label).values())
+    tensors = [] if known else list(copy_head_state(model, label).values())
     if method.stored_as == "model":
         tensors += [p.detach() for p in graftable_parameters(model).values()]
     return count_bytes(tensors)

@@ -1,4 +1,4 @@
-"""Strategies and plugins for Avalanche."""
+"""Strategies and plugins for Avalanche, and the parts of which a method of one's own is made."""
 
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.loop.best_step import KeepBest
@@ -7,9 +7,13 @@ from cl_graft.strategies.loop.data_parallel import SplitBatches
 from cl_graft.strategies.loop.divergence import StopDiverged
 from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.loop.text_batches import TextBatches
+from cl_graft.strategies.method import setting
 from cl_graft.strategies.multi_head import MultiTaskText, text_model
 from cl_graft.strategies.plugin import GraftingPlugin
-from cl_graft.strategies.region_training import TaskMetadata
+from cl_graft.strategies.registry import build_strategy, register_strategy
+from cl_graft.strategies.stored_bytes import count_bytes, count_stored, find_plugin
+from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies.task_training import TaskMetadata
 
 __all__ = [
     "ClipGradient",
@@ -24,7 +28,14 @@ __all__ = [
     "SplitBatches",
     "StopAfter",
     "StopDiverged",
+    "StrategyInputs",
     "TaskMetadata",
     "TextBatches",
+    "build_strategy",
+    "count_bytes",
+    "count_stored",
+    "find_plugin",
+    "register_strategy",
+    "setting",
     "text_model",
 ]

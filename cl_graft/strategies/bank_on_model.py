@@ -1,8 +1,8 @@
-"""Banks on a model: the check that they belong together, and parameters that came between tasks.
+"""A bank on a model: the check that they belong together, and parameters added between tasks.
 
 It is apart from the plugin, which decides when a bank is opened. Coordinates are named by their
 parameter, so new parameters are new coordinates. They are numbered after all others, wherever they
-stand in the model, and what earlier tasks own keeps its numbers.
+stand in the model, so coordinates of earlier tasks keep their numbers.
 """
 
 from __future__ import annotations
@@ -21,56 +21,108 @@ from cl_graft.grafts.graft import Graft, find_parameters
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.inference.task_switch import Switch
-from cl_graft.strategies.heads import graftable_outside_heads, head_paths, open_heads_
+from cl_graft.strategies.heads import find_graftable, find_head_paths, open_heads_
 
-__all__ = ["extend_bank", "identify_model", "open_bank"]
+__all__ = ["BankOnModel", "identify_model"]
 
 Keep = Callable[[str], bool]
-"""Takes a parameter's name: False makes it no part of any region."""
+"""Function of a parameter's name: False makes it no part of any region."""
 
 
-def open_bank(
-    model: nn.Module,
-    bank: GraftBank | None,
-    *,
-    mode: Literal["prefix", "isolated"],
-    identity: BaseIdentity | None = None,
-    keep: Keep | None = None,
-) -> Switch:
-    """Return the switch of a bank on a model, whose heads get what the bank holds.
+class BankOnModel:
+    """A bank, and the model that carries its answers.
 
     Args:
-        model: The model; of Avalanche's wrappers, what is inside.
-        bank: The bank; None makes an empty one, and the model is its base.
-        mode: How a new bank answers.
+        bank: The bank; None makes an empty one when the first model comes, which is its base.
+        mode: Mode of answering of a new bank.
         identity: The base's description; None makes one of the model.
         keep: The parameters that regions may be in; None means all that are graftable.
-
-    Raises:
-        WrongArchitecture: If the bank belongs to a model with other parameters.
-        WrongBase: If it belongs to other weights.
     """
-    layout = _find_layout(model, bank, keep)
-    if bank is None:
-        bank = GraftBank(layout, identify_model(model, identity), mode)
-    elif bank.layout != layout:
-        raise WrongArchitecture(
-            f"the bank belongs to a model with {bank.layout.total} graftable coordinates "
-            f"in {len(bank.layout.names)} parameters; this one has {layout.total} in "
-            f"{len(layout.names)}{_first_difference(bank.layout, layout)}"
-        )
-    elif identity and identity.fingerprint != bank.base.fingerprint:
-        raise WrongBase(
-            f"the bank belongs to base {bank.base.fingerprint[:12]}…, this model is "
-            f"{identity.fingerprint[:12]}…: other weights or another tokenizer"
-        )
-    known = bank.base
-    if not known.weights_sha256:
-        known = identity or known
-        known = replace(known, metadata={**known.metadata, "heads": list(head_paths(model))})
-    switch = Switch(model, bank, base=known)
-    open_heads_(model, bank)
-    return switch
+
+    def __init__(
+        self,
+        bank: GraftBank | None,
+        *,
+        mode: Literal["prefix", "isolated"],
+        identity: BaseIdentity | None = None,
+        keep: Keep | None = None,
+    ) -> None:
+        self._bank = bank
+        self._mode: Literal["prefix", "isolated"] = mode
+        self._identity = identity
+        self._keep = keep
+        self._switch: Switch | None = None
+
+    @property
+    def bank(self) -> GraftBank | None:
+        """The bank as it is now; None before the first model."""
+        return self._bank if self._switch is None else self._switch.bank
+
+    @property
+    def switch(self) -> Switch | None:
+        """The switch that moves the model between the bank's answers; None before the first."""
+        return self._switch
+
+    def open(self, model: nn.Module) -> Switch:
+        """Return the switch of the bank on a model, whose heads get what the bank holds.
+
+        Args:
+            model: The model; of Avalanche's wrappers, what is inside.
+
+        Raises:
+            WrongArchitecture: If the bank belongs to a model with other parameters.
+            WrongBase: If it belongs to other weights.
+        """
+        if self._switch is not None and self._switch.model is model:
+            return self._switch
+        bank, identity = self.bank, self._identity
+        layout = _find_layout(model, bank, self._keep)
+        if bank is None:
+            bank = GraftBank(layout, identify_model(model, identity), self._mode)
+        elif bank.layout != layout:
+            raise WrongArchitecture(
+                f"the bank belongs to a model with {bank.layout.total} graftable coordinates "
+                f"in {len(bank.layout.names)} parameters; this one has {layout.total} in "
+                f"{len(layout.names)}{_first_difference(bank.layout, layout)}"
+            )
+        elif identity and identity.fingerprint != bank.base.fingerprint:
+            raise WrongBase(
+                f"the bank belongs to base {bank.base.fingerprint[:12]}…, this model is "
+                f"{identity.fingerprint[:12]}…: other weights or another tokenizer"
+            )
+        known = bank.base
+        if not known.weights_sha256:
+            known = identity or known
+            known = replace(
+                known, metadata={**known.metadata, "heads": list(find_head_paths(model))}
+            )
+        switch = Switch(model, bank, base=known)
+        open_heads_(model, bank)
+        self._switch = switch
+        return switch
+
+    def extend(self, model: nn.Module) -> Switch:
+        """Return the switch after parameters that the model got since its last task joined it.
+
+        They are new coordinates behind those that the bank knows.
+
+        Raises:
+            WrongArchitecture: If a parameter is missing or has another shape, or the base was
+                described without the new ones.
+        """
+        switch = self.open(model)
+        bank = switch.bank
+        layout = _extend_layout(bank.layout, _find_layout(model, bank, self._keep))
+        if layout == bank.layout:
+            return switch
+        if self._identity is not None:
+            raise WrongArchitecture(
+                f"the model got {len(layout.names) - len(bank.layout.names)} new parameters, but "
+                "`identity` describes its base without them; leave `identity` away"
+            )
+        switch.to(None)
+        self._switch = _in_layout(model, bank, layout, identify_model(model))
+        return self._switch
 
 
 def identify_model(model: nn.Module, identity: BaseIdentity | None = None) -> BaseIdentity:
@@ -78,47 +130,21 @@ def identify_model(model: nn.Module, identity: BaseIdentity | None = None) -> Ba
 
     Args:
         model: The model; of Avalanche's wrappers, what is inside.
-        identity: What is known of it; returned as it is where it has the hash of the weights.
+        identity: A description; returned as it is where it has the hash of the weights.
     """
     if identity is not None and identity.weights_sha256:
         return identity
-    dtypes = {p.dtype for p in graftable_outside_heads(model).values()}
+    dtypes = {p.dtype for p in find_graftable(model).values()}
     dtype = next(iter(dtypes)) if len(dtypes) == 1 else torch.float32
-    found = identify(model, heads=head_paths(model), dtype=str(dtype).removeprefix("torch."))
+    found = identify(model, heads=find_head_paths(model), dtype=str(dtype).removeprefix("torch."))
     if identity is None:
         return found
     return replace(identity, metadata={**found.metadata, **identity.metadata})
 
 
-def extend_bank(
-    switch: Switch, *, identity: BaseIdentity | None = None, keep: Keep | None = None
-) -> Switch:
-    """Take in parameters that a model got since its last task, as new coordinates.
-
-    Args:
-        switch: The bank on the model; returned as it is where nothing is new.
-        identity: As in `open_bank`; it cannot describe a base that grows.
-        keep: As in `open_bank`.
-
-    Raises:
-        WrongArchitecture: If a parameter is missing or has another shape, or `identity` is given.
-    """
-    model, bank = switch.model, switch.bank
-    layout = _extend_layout(bank.layout, _find_layout(model, bank, keep))
-    if layout == bank.layout:
-        return switch
-    if identity is not None:
-        raise WrongArchitecture(
-            f"the model got {len(layout.names) - len(bank.layout.names)} new parameters, but "
-            "`identity` describes its base without them; leave `identity` away"
-        )
-    switch.to(None)
-    return _in_layout(model, bank, layout, identify_model(model))
-
-
 def _find_layout(model: nn.Module, bank: GraftBank | None, keep: Keep | None) -> Layout:
     """Return the layout of a model's graftable parameters, in the bank's order if it has these."""
-    layout = Layout.of(graftable_outside_heads(model, keep=keep))
+    layout = Layout.of(find_graftable(model, keep=keep))
     if bank is None:
         return layout
     here, there = (dict(zip(one.names, one.shapes, strict=True)) for one in (layout, bank.layout))
@@ -129,8 +155,8 @@ def _extend_layout(layout: Layout, found: Layout) -> Layout:
     """Return a layout with the parameters that a model has in addition at its end.
 
     Args:
-        layout: What tasks were learned on.
-        found: What the model has now.
+        layout: Layout of the parameters that tasks were learned on.
+        found: Layout of the model's parameters now.
 
     Raises:
         WrongArchitecture: If a parameter is missing there, or has another shape.
@@ -156,7 +182,7 @@ def _in_layout(model: nn.Module, bank: GraftBank, layout: Layout, base: BaseIden
 
     Args:
         model: The model at its base.
-        bank: What was learned before they came.
+        bank: The bank of the tasks before they came.
         layout: The bank's layout with the new parameters at its end.
         base: The base with them.
     """

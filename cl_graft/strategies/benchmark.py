@@ -81,7 +81,7 @@ def text_stream(
         max_length: Tokens a sample for all tasks; None means the largest of the tasks' own.
         first_label: Task label of the first task.
         one_head: Whether all tasks share one head; a task's classes are then those of its rows.
-        cache: Keeps the tokens of tasks, which are then not tokenized again.
+        cache: Cache of the tokens of tasks; None tokenizes each anew.
 
     Raises:
         InputError: If a prompt does not fit the family, a label word has several tokens, or tasks

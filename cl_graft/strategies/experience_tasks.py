@@ -1,4 +1,4 @@
-"""Learnable tasks from experiences: what dense fine-tuning and localization need to know.
+"""Learnable tasks from experiences, for dense fine-tuning and localization.
 
 All strategies make their tasks here, so a dense run has the same cache key for all of them, and
 they share its cached outcome.
@@ -21,14 +21,14 @@ from cl_graft.metrics import score
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.heads import (
     Head,
-    graftable_outside_heads,
+    find_graftable,
+    find_head_paths,
+    find_heads,
     has_task_heads,
-    head_paths,
-    heads_of,
     unwrap_model,
 )
 from cl_graft.strategies.model_description import describe, describe_model
-from cl_graft.strategies.task_labels import TaskLabels, label_of
+from cl_graft.strategies.task_labels import TaskLabels, find_label
 from cl_graft.training.examples import Examples, compute_logits
 from cl_graft.training.learnable_task import LearnableTask
 
@@ -36,17 +36,17 @@ __all__ = ["ExperienceTasks", "make_learnable_task", "set_aside"]
 
 _DEV_SHARE = 0.05
 _NO_SETTINGS = {"_name_or_path", "architectures", "transformers_version"}
-"""Of a model's config: where it came from, not how it computes."""
+"""Fields of a model's config that say where it came from, not how it computes."""
 
 
 class ExperienceTasks:
-    """Makes learnable tasks of experiences, with the dev rows and metrics that a plugin was given.
+    """The learnable tasks of experiences, with the dev rows and metrics that a plugin was given.
 
     Args:
         dev: Experiences with the rows for choosing, matched by task label; where one is missing,
             5 % of the training rows are set aside.
         metrics: The dev score by task label; ``"accuracy"`` where a task is not named.
-        task_labels: Where the labels of `dev` come from.
+        task_labels: Source of the labels of `dev`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class ExperienceTasks:
         *,
         task_labels: TaskLabels = "stream",
     ) -> None:
-        self._dev = {label_of(each, task_labels): each for each in dev or ()}
+        self._dev = {find_label(each, task_labels): each for each in dev or ()}
         self._metrics = dict(metrics or {})
 
     def set_aside_(self, strategy: Any, *, label: int, seed: int) -> None:
@@ -126,19 +126,19 @@ def make_learnable_task(
         model: The model, with the task's head.
         experience: The training experience.
         label: Its task label.
-        criterion: (logits, targets) to the mean loss.
+        criterion: Function of (logits, targets) that returns the mean loss.
         base: Fingerprint of the base.
-        device: Where batches go.
+        device: Device of the batches.
         dev: An experience with the rows for choosing; None takes those that `set_aside` parts off.
         metric: The dev score, a name that `cl_graft.metrics.score` knows.
-        keep: Said of a parameter's name: False makes it no part of any region.
-        seed: Draws the rows set aside.
+        keep: Function of a parameter's name: False makes it no part of any region.
+        seed: Seed of the draw of rows set aside.
     """
     if dev is None:
         experience = set_aside(experience, seed=seed)
         dev = experience.set_aside
     unwrapped = unwrap_model(model)
-    heads = heads_of(unwrapped, label)
+    heads = find_heads(unwrapped, label)
     named = {
         f"{head.path}.{name}" if head.path else name: parameter
         for head in heads
@@ -146,7 +146,7 @@ def make_learnable_task(
     }
     train = Examples(experience.dataset.train(), tensors=getattr(experience, "encoded", None))
     chosen_on = _dev_rows(dev)
-    parameters = graftable_outside_heads(unwrapped, keep=keep)
+    parameters = find_graftable(unwrapped, keep=keep)
     return LearnableTask(
         precision=getattr(unwrapped, "precision", "fp32"),
         recomputes=getattr(unwrapped, "recomputes", False),
@@ -175,7 +175,7 @@ def set_aside(experience: Any, *, seed: int) -> Any:
 
     Args:
         experience: A training experience.
-        seed: Draws the rows.
+        seed: Seed of the draw.
 
     Raises:
         InputError: If it has a single row.
@@ -240,7 +240,7 @@ def _reading(
         [
             settings,
             words,
-            describe_model(model, exclude=head_paths(model)),
+            describe_model(model, exclude=find_head_paths(model)),
             [describe_model(head.module) for head in heads],
             [[name, list(tensor.shape)] for name, tensor in parameters.items()],
             getattr(model, "precision", "fp32"),

@@ -30,21 +30,20 @@ class GraftingContinual(SupervisedTemplate):
     Args:
         model: The model. With task heads (a `MultiTaskModule`, such as `MultiTaskText`) each task
             keeps its own; its other parameters stay frozen.
-        optimizer: Trains the region; see `GraftingPlugin`.
-        criterion: (logits, targets) to the mean loss.
+        optimizer: Optimiser of the region; see `GraftingPlugin`.
+        criterion: Function of (logits, targets) that returns the mean loss.
         train_mb_size: Rows a step of region training.
         train_epochs: Epochs of region training.
         eval_mb_size: Rows a batch in evaluation; None means `train_mb_size`.
-        device: Where to run.
+        device: Device of the training.
         plugins: More plugins; they run after grafting's.
         evaluator: Avalanche's evaluation plugin, or a function that makes one.
-        eval_every: As in Avalanche: -1 never, 0 after an experience, n every n epochs.
+        eval_every: Interval of evaluations: -1 never, 0 after an experience, n every n epochs.
         peval_mode: ``"epoch"`` or ``"iteration"``.
         grafting: Settings, or a plugin; None means the defaults.
         dev: Experiences with the rows for choosing, such as ``benchmark.valid_stream``; see
             `GraftingPlugin`. A ready-made plugin has its own.
-
-        task_labels: Where task labels come from, ``"stream"`` or ``"experience"``; see
+        task_labels: Source of task labels, ``"stream"`` or ``"experience"``; see
             `GraftingPlugin`. A ready-made plugin has its own.
 
     Raises:
@@ -98,5 +97,5 @@ class GraftingContinual(SupervisedTemplate):
 
     @property
     def bank(self) -> GraftBank | None:
-        """What was learned so far; None before the first task."""
+        """The entries of the tasks so far; None before the first task."""
         return self.grafting.bank

@@ -1,4 +1,4 @@
-"""Which parts of a model belong to a single task.
+"""Task heads: the parts of a model that belong to a single task.
 
 Task heads are no part of a region: they are small, stored whole with their entry, and frozen once
 their task is learned. A `TaskModel` and Avalanche's `MultiHeadClassifier` have a head a task label.
@@ -26,18 +26,18 @@ __all__ = [
     "FirstValues",
     "Head",
     "HeldHeads",
-    "graftable_outside_heads",
+    "copy_head_state",
+    "find_graftable",
+    "find_head_paths",
+    "find_heads",
     "has_task_heads",
-    "head_paths",
-    "head_state",
-    "heads_of",
     "load_head_",
     "open_heads_",
     "unwrap_model",
 ]
 
 _MASK = "active_units_T"
-"""Name in a head's state of the mask that a `MultiHeadClassifier` keeps beside its heads."""
+"""Name, in a head's state, of the mask that a `MultiHeadClassifier` has beside its heads."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,9 @@ class Head:
 
     Attributes:
         path: Name of the module in its model; empty for the model itself.
-        module: The module, whose parameters train.
+        module: Module whose parameters train.
         masks: The `MultiHeadClassifier` that masks the head's units; None where nothing does.
-        mask: Name of its buffer, (units,), 1 for a unit that answers.
+        mask: Name of the mask's buffer, (units,), 1 for a unit that answers.
     """
 
     path: str
@@ -87,14 +87,14 @@ def has_task_heads(model: nn.Module) -> bool:
     return isinstance(model, MultiTaskModule)
 
 
-def head_paths(model: nn.Module) -> tuple[str, ...]:
+def find_head_paths(model: nn.Module) -> tuple[str, ...]:
     """Return the module paths under which all task heads live; none for a plain classifier."""
     if isinstance(model, TaskModel):
         return ("heads",)
     return tuple(path for path, _ in _classifiers(model))
 
 
-def graftable_outside_heads(
+def find_graftable(
     model: nn.Module, *, keep: Callable[[str], bool] | None = None
 ) -> dict[str, nn.Parameter]:
     """Return the graftable parameters of a model; none where it is only task heads.
@@ -102,13 +102,13 @@ def graftable_outside_heads(
     Raises:
         ValueError: If nothing is graftable of a model that has more than heads.
     """
-    paths = head_paths(model)
+    paths = find_head_paths(model)
     if "" in paths or all(name.startswith(_inside(paths)) for name in parameters_by_name(model)):
         return {}
     return graftable_parameters(model, exclude=paths, keep=keep)
 
 
-def heads_of(model: nn.Module, label: int) -> list[Head]:
+def find_heads(model: nn.Module, label: int) -> list[Head]:
     """Return the heads that answer one task; none for a plain classifier, or a missing head."""
     key = str(label)
     if isinstance(model, TaskModel):
@@ -126,14 +126,14 @@ def heads_of(model: nn.Module, label: int) -> list[Head]:
     return found
 
 
-def head_state(model: nn.Module, label: int) -> dict[str, Tensor]:
+def copy_head_state(model: nn.Module, label: int) -> dict[str, Tensor]:
     """Copy the parameters, buffers and masks of a task's head, named relative to the head.
 
     Where a task has several heads, names begin with the head's place among them.
     """
     return {
         f"{prefix}{name}": tensor.detach().cpu().clone()
-        for prefix, head in _numbered(heads_of(model, label))
+        for prefix, head in _numbered(find_heads(model, label))
         for name, tensor in head.state().items()
     }
 
@@ -168,7 +168,7 @@ def open_heads_(model: nn.Module, bank: GraftBank) -> None:
     latest = {entry.label: entry for entry in bank.entries}
     for entry in latest.values():
         _make_missing_(model, entry)
-        if not any(id(head.module) in shared for head in heads_of(model, entry.label)):
+        if not any(id(head.module) in shared for head in find_heads(model, entry.label)):
             load_head_(model, entry)
 
 
@@ -182,7 +182,7 @@ class HeldHeads:
     """
 
     def __init__(self, model: nn.Module, label: int, *, values: bool = True) -> None:
-        heads = heads_of(model, label)
+        heads = find_heads(model, label)
         self._held = [
             (module, dict(module._modules), dict(module._parameters), dict(module._buffers))
             for head in heads
@@ -266,7 +266,7 @@ def _numbered(heads: list[Head]) -> list[tuple[str, Head]]:
 
 def _kept(model: nn.Module, entry: Entry) -> Iterator[tuple[Head, Mapping[str, Tensor]]]:
     """Yield the heads of an entry's task, and what the entry kept of each."""
-    for prefix, head in _numbered(heads_of(model, entry.label)):
+    for prefix, head in _numbered(find_heads(model, entry.label)):
         kept = {
             name.removeprefix(prefix): tensor
             for name, tensor in entry.head.items()

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -29,8 +29,8 @@ __all__ = [
     "StreamShape",
     "Trained",
     "Value",
+    "list_settings",
     "setting",
-    "settings_of",
 ]
 
 Value = float | int | str | bool
@@ -67,7 +67,7 @@ class Setting:
     Attributes:
         name: The name in configs.
         default: The default value.
-        meaning: What it does, in a sentence.
+        meaning: Sentence that says what it does.
         least: The smallest value of a number; None where there is none.
         most: The largest value of a number; None where there is none.
         choices: The allowed names, for a name.
@@ -124,7 +124,7 @@ def setting(
     return dataclasses.field(default=default, metadata={"setting": own})
 
 
-def settings_of(kind: type) -> tuple[Setting, ...]:
+def list_settings(kind: type) -> tuple[Setting, ...]:
     """Return the settings of a method's class, in their order."""
     fields: Any = [field for field in dataclasses.fields(kind) if "setting" in field.metadata]
     return tuple(
@@ -134,13 +134,13 @@ def settings_of(kind: type) -> tuple[Setting, ...]:
 
 @dataclass(frozen=True, eq=False)
 class StreamShape:
-    """What the bytes of a task depend on beside a method's settings.
+    """Model and stream on which the bytes of a task depend beside a method's settings.
 
     Attributes:
         model: The model.
         tasks: Number of tasks of the stream.
-        classes: Classes of the task that has most.
-        length: Tokens a row.
+        classes: Number of classes of the task that has most.
+        length: Number of tokens a row.
     """
 
     model: TaskModel
@@ -176,42 +176,42 @@ class Method:
             - ``largest_size(shape)``: returns the largest value of the setting that is a size.
         family: The family of the method; ablations are of grafting.
         source: Paper or library.
-        trains: What the strategy's own loop trains: every weight, a region (at the region's
+        trains: Part that the strategy's own loop trains: every weight, a region (at the region's
             learning rate), parameters of a task's own, or nothing.
-        stored_as: What a task adds to storage beside `storage_bytes`: its head, an entry of a bank,
-            or a whole model.
-        adds: What a task adds to storage, in words.
+        stored_as: Part that a task adds to storage beside `storage_bytes`: its head, an entry of a
+            bank, or a whole model.
+        adds: Description of all that a task adds to storage.
         rows: The tasks whose rows train when a task comes. The steps grow with them, so that each
             row is passed over as often as with its own task.
         fixed_config: Settings of the experiment's config that the method fixes, by dotted name.
         config_grid: Values of fields of the experiment's config among which tuning chooses.
-        unsupported: Why it cannot run in a scenario of the experiment's config, by scenario.
+        unsupported: Reasons why it cannot run in scenarios of the config, by scenario.
         encoders_only: Whether it needs an encoder's features.
         picks_task: Whether it answers without task labels, with one of the labels of all tasks.
-        requires: A package that has to be installed for it; empty where none has.
-        broken: Why it cannot run with the versions that this package supports; empty if it can.
+        requires: Package that has to be installed for it; empty where none has.
+        broken: Reason why it cannot run with the versions that this package supports, or empty.
     """
 
     name: str
     kind: type
     family: Family
     source: str
-    trains: Trained
-    stored_as: Stored
-    adds: str
-    rows: Rows
-    fixed_config: Mapping[str, Any]
-    config_grid: Mapping[str, tuple[Value, ...]]
-    unsupported: Mapping[str, str]
-    encoders_only: bool
-    picks_task: bool
-    requires: str
+    trains: Trained = "everything"
+    stored_as: Stored = "head"
+    adds: str = "its head"
+    rows: Rows = "task"
+    fixed_config: Mapping[str, Any] = field(default_factory=dict)
+    config_grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    unsupported: Mapping[str, str] = field(default_factory=dict)
+    encoders_only: bool = False
+    picks_task: bool = False
+    requires: str = ""
     broken: str = ""
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """The settings of the method's own."""
-        return settings_of(self.kind)
+        """The method's own settings."""
+        return list_settings(self.kind)
 
     @property
     def grid(self) -> dict[str, tuple[Value, ...]]:
@@ -246,7 +246,7 @@ class Method:
 
     @property
     def unavailable(self) -> str:
-        """Why it cannot run here; empty if it can."""
+        """Reason why it cannot run here; empty if it can."""
         if self.broken:
             return self.broken
         if self.requires and find_spec(self.requires) is None:

@@ -1,6 +1,6 @@
 """Descriptions of how a model and its loss compute, for the keys of cached dense runs.
 
-Weights alone do not tell: two models with the same weights may differ in an activation, and two
+Weights do not say it all: two models with the same weights may differ in an activation, and two
 losses in the weight of a class.
 """
 
@@ -49,14 +49,14 @@ def describe_model(model: nn.Module, *, exclude: Iterable[str] = ()) -> list[Any
 
 
 def describe(value: Any, *, depth: int = 0) -> Any:
-    """Describe a loss or a part of one, as JSON: alike if it computes the same.
+    """Describe a loss or a part of one, as JSON that is the same if it computes the same.
 
     Functions are described by their code, their defaults and what they enclose; modules by class,
     settings and tensors; other objects by their class and what they hold.
 
     Args:
-        value: What to describe.
-        depth: How deep it lies in another value; what lies too deep is described by its class.
+        value: A loss, or a part of one.
+        depth: Depth in another value; a value that lies too deep is described by its class.
     """
     if isinstance(value, _PLAIN):
         return value

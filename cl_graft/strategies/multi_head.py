@@ -1,8 +1,7 @@
 """A `TaskModel` under Avalanche: one head a task label, chosen by the batch's task labels.
 
-Where all tasks share a head, it stands under every label, and labels choose nothing. Heads are made
-by a function of the task label alone, so a head's first values never depend on the order in which
-tasks arrive.
+Where all tasks share a head, every label has that head. Heads are made by a function of the task
+label alone, so a head's first values never depend on the order in which tasks arrive.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from cl_graft.models import Loaded, TaskModel, make_head
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.benchmark import TextStream
 
-__all__ = ["MultiTaskText", "text_model", "widened"]
+__all__ = ["MultiTaskText", "text_model", "widen_logits"]
 
 _ABSENT = -1e4
 """Logit of a class that a task does not have: its probability is exactly 0 in fp32."""
@@ -32,7 +31,7 @@ class MultiTaskText(MultiTaskModule):
 
     Args:
         task_model: The backbone and its heads.
-        make_head: Makes the head of a task label when Avalanche first meets it.
+        make_head: Function that makes the head of a task label when Avalanche first meets it.
         one_head: Whether the first head is that of all labels.
     """
 
@@ -93,10 +92,10 @@ class MultiTaskText(MultiTaskModule):
         return self.task_model(x, task_label)
 
     def _widened(self, logits: Tensor) -> Tensor:
-        return widened(logits, self.max_class_label)
+        return widen_logits(logits, self.max_class_label)
 
 
-def widened(logits: Tensor, classes: int) -> Tensor:
+def widen_logits(logits: Tensor, classes: int) -> Tensor:
     """Add columns to logits until there are as many as `classes`, for classes that are absent."""
     missing = classes - logits.shape[1]
     return nn.functional.pad(logits, (0, missing), value=_ABSENT) if missing > 0 else logits

@@ -24,14 +24,12 @@ from avalanche.core import SupervisedPlugin
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
-from cl_graft.inference.task_switch import Switch
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
 from cl_graft.runtime.error_context import in_task
-from cl_graft.strategies.bank_on_model import extend_bank, open_bank
-from cl_graft.strategies.experience_entries import ExperienceEntries
+from cl_graft.strategies.bank_on_model import BankOnModel
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import (
     FirstValues,
@@ -41,9 +39,15 @@ from cl_graft.strategies.heads import (
 )
 from cl_graft.strategies.loop.divergence import check_loss
 from cl_graft.strategies.loop.phase_reports import PhaseReports, describe_cost
-from cl_graft.strategies.region_training import RegionTraining, TaskMetadata
 from cl_graft.strategies.strategy_checks import check_model, check_plugins
-from cl_graft.strategies.task_labels import TaskLabels, UnlabelledStream, has_labels, label_of
+from cl_graft.strategies.task_labels import (
+    ExperienceEntries,
+    TaskLabels,
+    UnlabelledStream,
+    find_label,
+    has_labels,
+)
+from cl_graft.strategies.task_training import TaskMetadata, TaskTraining
 from cl_graft.training.dense_run import unmeasured
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
@@ -71,21 +75,20 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             answering and the seed stay those of `settings`.
         bank: A bank to go on with; the model must be its base, or carry answers of the bank that a
             plugin in this process gave it. None starts an empty one.
-        task_labels: ``"stream"`` takes the stream's own task labels; ``"experience"`` takes the
-            index of an experience, for streams without labels and models without task heads.
+        task_labels: Source of task labels: ``"stream"`` takes the stream's own; ``"experience"``
+            takes the index of an experience, for streams without labels and models without heads.
         dev: Experiences with the rows for choosing checkpoints, masks and budgets, matched by
             task label; None sets 5 % of an experience's training rows aside for that: while it
             trains, the strategy and its plugins see the experience without them.
-        metadata: What to record of a task, by task label: its name, metric and JSON facts.
-        identity: Describes the base for the bank; None fingerprints the model.
-        keep: Said of a parameter's name: False makes it no part of any region.
-        cache: Answers dense runs and rankings that were computed before.
-        checkpoints: Where dense runs and localizations that were interrupted are taken up.
-        on_entry: Called with the bank after every new entry.
-        progress: Called as (phase, step, steps) during dense fine-tuning and localization.
+        metadata: Name, metric and further JSON values of tasks to record, by task label.
+        identity: Description of the base for the bank; None fingerprints the model.
+        keep: Function of a parameter's name: False makes it no part of any region.
+        cache: Cache of dense runs and rankings; None computes each anew.
+        checkpoints: Checkpoints from which interrupted dense runs and localizations resume.
+        on_entry: Function called with the bank after every new entry.
+        progress: Function called as (phase, step, steps) in dense runs and localization.
 
     Attributes:
-        bank: What was learned so far; None before the first task.
         seconds: Wall time by task label and phase.
         passes: Rows that went through the model, by task label and phase.
     """
@@ -112,21 +115,19 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             label: replace(own, mode=self.settings.mode, seed=self.settings.seed)
             for label, own in (by_label or {}).items()
         }
-        self.bank = bank
+        self._on_model = BankOnModel(bank, mode=self.settings.mode, identity=identity, keep=keep)
         self.seconds: dict[int, dict[str, float]] = {}
         self.passes: dict[int, dict[str, Passes]] = {}
         self._metadata = dict(metadata or {})
         metrics = {label: own.metric for label, own in self._metadata.items()}
         self._tasks = ExperienceTasks(dev, metrics, task_labels=task_labels)
         self._task_labels: TaskLabels = task_labels
-        self._identity = identity
         self._keep = keep
         self._cache = cache
         self._checkpoints = checkpoints
         self._on_entry = on_entry
         self._progress = progress
-        self._switch: Switch | None = None
-        self._training: RegionTraining | None = None
+        self._training: TaskTraining | None = None
         self._number = -1
         self._own = ExperienceEntries()
         self._away: tuple[int | None, dict[int, HeldHeads]] | None = None
@@ -159,7 +160,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         check_model(strategy.model)
         check_plugins(strategy)
         model = unwrap_model(strategy.model)
-        switch = self._extend(self._open(model))
+        switch = self._on_model.extend(model)
         switch.verify()
         self._first.begin_(model, switch.bank)
         task = self._make_task(strategy, label, switch.bank)
@@ -182,7 +183,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             )
         free = switch.bank.free(found.region)
         switch.to(_latest(switch.bank))
-        self._training = RegionTraining(
+        self._training = TaskTraining(
             strategy,
             model,
             switch,
@@ -210,13 +211,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             self._training.seed("epoch", strategy.clock.train_exp_epochs)
 
     def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
-        """Undo what an interrupted evaluation left, and seed the step's dropout."""
+        """Undo what an interrupted evaluation left, and seed the dropout of the step."""
         if self._training is not None:
             self._home()
             self._training.seed("step", strategy.clock.train_exp_iterations)
 
     def before_forward(self, strategy: Any, **kwargs: Any) -> None:
-        """Keep running statistics (BatchNorm) frozen; see what another plugin wrote."""
+        """Keep running statistics (BatchNorm) frozen, and take over what another plugin wrote."""
         if self._training is not None:
             self._training.read_()
             freeze_statistics(strategy.model)
@@ -229,7 +230,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             self._training.write_()
 
     def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
-        """Look at dev where the settings ask for it."""
+        """Evaluate on dev where the settings ask for it."""
         if self._training is not None:
             self._home()
             with in_task(self._name(self._training.label)):
@@ -244,12 +245,12 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._training = None
         metadata = self._metadata.get(training.label, TaskMetadata(self._name(training.label)))
         with in_task(metadata.name):
-            self.bank = training.commit(metadata)
-        self._own.add(strategy.experience, label=training.label, position=len(self.bank) - 1)
+            bank = training.commit(metadata)
+        self._own.add(strategy.experience, label=training.label, position=len(bank) - 1)
         self.seconds[training.label] = training.seconds
         self.passes[training.label] = training.passes
         if self._on_entry:
-            self._on_entry(self.bank)
+            self._on_entry(bank)
 
     def before_eval(self, strategy: Any, **kwargs: Any) -> None:
         """Undo what an interrupted evaluation left, before Avalanche grows heads for this one."""
@@ -264,9 +265,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if self.bank is None:
             return
         model = unwrap_model(strategy.model)
-        switch = self._open(model) if self._training is None else self._training.switch
-        label = label_of(strategy.experience, self._task_labels)
-        position = None if label is None else self.position_of(strategy.experience, label=label)
+        switch = self._on_model.open(model) if self._training is None else self._training.switch
+        label = find_label(strategy.experience, self._task_labels)
+        position = None if label is None else self.find_position(strategy.experience, label=label)
         if self._training is not None:
             if position is None or self._trains(strategy.experience, label):
                 return
@@ -283,10 +284,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._home()
 
     def after_eval(self, strategy: Any, **kwargs: Any) -> None:
-        """Say so where nothing is protected and an experience is forgotten."""
+        """Warn where nothing is protected and an experience is forgotten."""
         self._unlabelled.check_forgetting(strategy.evaluator.get_last_metrics())
 
-    # For a loop that is taken up in its middle (`Resuming`).
+    # For a loop that resumes in its middle (`Resuming`).
 
     def loop_state(self) -> State:
         """Return what the open training holds beside the values that the optimiser trains."""
@@ -298,6 +299,11 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             self._training.load_state_(tensors, values)
 
     # What a user may call.
+
+    @property
+    def bank(self) -> GraftBank | None:
+        """The entries of the tasks so far; None before the first task."""
+        return self._on_model.bank
 
     @property
     def learning(self) -> bool:
@@ -314,11 +320,11 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if self.bank is None or self._training is not None:
             raise ValueError("carry needs a learned task, and no experience in training")
         unwrapped = unwrap_model(model)
-        self._open(unwrapped).to(position)
+        self._on_model.open(unwrapped).to(position)
         if position is not None:
             self._load_head_(unwrapped, self.bank.entries[position])
 
-    def position_of(self, experience: Any, *, label: int) -> int | None:
+    def find_position(self, experience: Any, *, label: int) -> int | None:
         """Return the entry that answers an experience: its own, else the label's latest.
 
         Args:
@@ -352,7 +358,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             WrongArchitecture: If the bank belongs to a model with other parameters.
             WrongBase: If it belongs to other weights.
         """
-        self._open(unwrap_model(model))
+        self._on_model.open(unwrap_model(model))
 
     # Internals.
 
@@ -363,8 +369,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             self._away = None
             for held in heads.values():
                 held.put_back_()
-            if self._switch is not None and self._training is None:
-                self._switch.to(position)
+            if self._on_model.switch is not None and self._training is None:
+                self._on_model.switch.to(position)
         if self._training is not None:
             self._training.home()
 
@@ -386,7 +392,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             self._away[1][label] = HeldHeads(model, label)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what belongs to the process: callbacks and an open training."""
+        """Return the state without callbacks and an open training, which belong to the process."""
         return self.__dict__ | {
             "_training": None,
             "_away": None,
@@ -395,24 +401,6 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             "_on_entry": None,
             "_progress": None,
         }
-
-    def _open(self, model: nn.Module) -> Switch:
-        if self._switch is None or self._switch.model is not model:
-            self._switch = open_bank(
-                model,
-                self.bank,
-                mode=self.settings.mode,
-                identity=self._identity,
-                keep=self._keep,
-            )
-            self.bank = self._switch.bank
-        return self._switch
-
-    def _extend(self, switch: Switch) -> Switch:
-        """Take in parameters that the model got since its last task."""
-        self._switch = extend_bank(switch, identity=self._identity, keep=self._keep)
-        self.bank = self._switch.bank
-        return self._switch
 
     def _make_task(self, strategy: Any, label: int, bank: GraftBank) -> LearnableTask:
         task = self._tasks.make(
@@ -435,7 +423,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         A stream without labels is warned of once. A strategy of no epochs trains nothing, so there
         is nothing to make room for.
         """
-        label = label_of(strategy.experience, self._task_labels)
+        label = find_label(strategy.experience, self._task_labels)
         if not has_labels(strategy, self._task_labels):
             self._unlabelled.warn()
             return None

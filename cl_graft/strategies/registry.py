@@ -15,7 +15,7 @@ from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.errors import InputError
 from cl_graft.runtime.registry import Registry
-from cl_graft.strategies.loop.task_schedules import TaskSchedules
+from cl_graft.strategies.loop.budgets import TaskSchedules
 from cl_graft.strategies.method import Family, Method, Rows, Stored, Trained, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.settings import FineTuning
@@ -25,8 +25,7 @@ __all__ = [
     "build_strategy",
     "find_strategy",
     "list_available",
-    "list_broken",
-    "loop_schedules",
+    "make_loop_schedules",
     "register_strategy",
 ]
 
@@ -56,7 +55,6 @@ def register_strategy(
     encoders_only: bool = False,
     picks_task: bool = False,
     requires: str = "",
-    broken: str = "",
 ) -> Callable[[_Kind], _Kind]:
     """Register the class that follows as a method.
 
@@ -96,25 +94,11 @@ def register_strategy(
             encoders_only=encoders_only,
             picks_task=picks_task,
             requires=requires,
-            broken=broken,
         )
         STRATEGIES.register(name, method)
         return own
 
     return register
-
-
-def list_broken(name: str, *, family: Family, source: str, reason: str) -> None:
-    """Register a method that cannot run, so that its name is answered with the reason."""
-
-    class Broken:
-        """A method that cannot run."""
-
-        def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
-            """Refuse."""
-            raise InputError(f"strategy {name!r} is not available: {reason}")
-
-    register_strategy(name, family=family, source=source, adds="–", broken=reason)(Broken)
 
 
 def list_available(
@@ -166,18 +150,18 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
     method = find_strategy(name)
     if method.unavailable:
         raise InputError(f"strategy {name!r} is not available: {method.unavailable}")
-    schedules = TaskSchedules(loop_schedules(method, inputs, settings))
+    schedules = TaskSchedules(make_loop_schedules(method, inputs, settings))
     return method.build(replace(inputs, plugins=(schedules, *inputs.plugins)), settings)
 
 
-def loop_schedules(
+def make_loop_schedules(
     method: Method, inputs: StrategyInputs, settings: Mapping[str, Value]
 ) -> dict[int, FineTuning]:
     """Return steps, batch size and learning rate of a strategy's loop, by task label.
 
     Args:
         method: The method; see `Method.trains` and `Method.rows`.
-        inputs: What the strategy is built from.
+        inputs: Inputs of the strategy.
         settings: The method's own settings; a learning rate among them replaces that of `inputs`.
     """
     dense = inputs.dense_runs

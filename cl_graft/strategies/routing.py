@@ -1,9 +1,8 @@
-"""Answers without task labels: a router picks the task of every text that is to be answered.
+"""Strategies that answer without task labels: a router picks the task of every text.
 
 Tasks are learned with their labels. In evaluation the label of an experience is ignored: the router
-picks an entry of the bank for each row, and that entry answers it. So an answer is one of the
-labels of all tasks learned so far. A task label that was learned twice has two
-entries, and the router picks between them as between any others.
+picks an entry of the bank for each row, and that entry answers it. A task label that was learned
+twice has two entries, and the router picks between them as between any others.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.inference.routing_rules import ClassStatistics
 from cl_graft.models import TaskModel
 from cl_graft.strategies.heads import unwrap_model
-from cl_graft.strategies.multi_head import widened
+from cl_graft.strategies.multi_head import widen_logits
 from cl_graft.training.examples import Examples
 from cl_graft.training.passes import Passes
 
@@ -34,15 +33,19 @@ Answers = tuple[Tensor, Tensor]
 
 
 FeatureRule = Callable[[Tensor, ClassStatistics], Tensor]
-"""From features, (n, d), and what is known of classes to positions of entries, (n,)."""
+"""Takes features, (n, d), and statistics of classes; returns positions of entries, (n,)."""
 
 
 class Learner(Protocol):
     """A plugin that learns tasks into a bank, such as `GraftingPlugin`."""
 
-    bank: GraftBank | None
     seconds: dict[int, dict[str, float]]
     passes: dict[int, dict[str, Passes]]
+
+    @property
+    def bank(self) -> GraftBank | None:
+        """The entries of the tasks so far; None before the first task."""
+        ...
 
     @property
     def learning(self) -> bool:
@@ -69,10 +72,10 @@ class RoutedText(SupervisedTemplate):
     tasks only.
 
     Args:
-        learner: Learns the tasks: a plugin.
-        router: Picks the tasks; a plugin where it learns, too.
+        learner: Plugin that learns the tasks.
+        router: Router that picks the tasks; a plugin where it learns, too.
         plugins: More plugins; they run after these.
-        **template: As for `SupervisedTemplate`; the model is a `MultiTaskText`.
+        **template: Arguments of `SupervisedTemplate`; the model is a `MultiTaskText`.
 
     Attributes:
         answered_by: The task label that answered each row of the batch, (n,); None if the label
@@ -90,14 +93,14 @@ class RoutedText(SupervisedTemplate):
 
     @property
     def bank(self) -> GraftBank | None:
-        """What was learned so far; None before the first task."""
+        """The entries of the tasks so far; None before the first task."""
         return self.learner.bank
 
     def labels(self) -> list[int]:
         """Return the task labels that can be answered, in the order in which they were learned."""
         return list(dict.fromkeys(entry.label for entry in self.bank.entries)) if self.bank else []
 
-    def label_of(self, position: int) -> int:
+    def find_label(self, position: int) -> int:
         """Return the task label that an entry answers."""
         if self.bank is None:
             raise ValueError("nothing was learned yet")
@@ -129,13 +132,13 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
     Runs at: after_training_exp. Give it after the plugin that learns the tasks.
 
     Args:
-        rule: Picks tasks.
+        rule: Rule that picks tasks.
         size: Number of features.
-        depth: Where in the base features are taken, see `TaskModel.features_at`.
+        depth: Place in the base of the features, in [0, 1]; see `TaskModel.features_at`.
         scatter: Whether the rule needs the scatter of the classes.
 
     Attributes:
-        known: What is kept.
+        known: Statistics of the classes learned so far.
     """
 
     def __init__(
@@ -157,7 +160,7 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
         experience = strategy.experience
         label = int(experience.task_label)
         position = len(strategy.positions()) - 1
-        if position < 0 or strategy.label_of(position) != label:
+        if position < 0 or strategy.find_label(position) != label:
             return
         tensors = getattr(experience, "encoded", None)
         rows = Examples(experience.dataset.eval(), tensors=tensors)
@@ -208,7 +211,7 @@ class AnswerRouter:
     A text costs as many forward passes as there are tasks; nothing is kept.
 
     Args:
-        rule: From each entry's own logits, by position, to positions, (n,).
+        rule: Function of each entry's own logits, by position, that returns positions, (n,).
     """
 
     def __init__(self, rule: Callable[[Mapping[int, Tensor]], Tensor]) -> None:
@@ -220,14 +223,14 @@ class AnswerRouter:
         answers: dict[int, Tensor] = {}
         for position in strategy.positions():
             strategy.carry(position)
-            label = strategy.label_of(position)
+            label = strategy.find_label(position)
             answers[position] = model.forward_single_task(x, label)
         picked = self.rule(answers).to(x.device)
-        wide = torch.stack([widened(own, model.max_class_label) for own in answers.values()])
+        wide = torch.stack([widen_logits(own, model.max_class_label) for own in answers.values()])
         return _labels(strategy, picked), wide[picked, torch.arange(len(x), device=x.device)]
 
 
 def _labels(strategy: RoutedText, positions: Tensor) -> Tensor:
     """Return the task labels that entries answer."""
-    labels = [strategy.label_of(position) for position in strategy.positions()]
+    labels = [strategy.find_label(position) for position in strategy.positions()]
     return torch.tensor(labels, device=positions.device)[positions]

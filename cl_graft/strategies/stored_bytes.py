@@ -1,23 +1,24 @@
-"""Bytes that a strategy holds between two tasks, beside the model that it trains."""
+"""Bytes that a strategy stores between two tasks, beside the model that it trains."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any, TypeVar
 
+from avalanche.benchmarks.utils import AvalancheDataset
 from avalanche.training.templates import SupervisedTemplate
 from avalanche.training.utils import ParamData
 from torch import Tensor, nn
 
-__all__ = ["count_bytes", "count_row_bytes", "find_plugin"]
+__all__ = ["count_bytes", "count_stored", "find_plugin"]
 
 _Plugin = TypeVar("_Plugin")
 
 
 def count_bytes(held: Any) -> int:
-    """Return the bytes of all tensors in nested dictionaries, sequences and modules.
+    """Return the bytes of all tensors in nested dictionaries, sequences, modules and data sets.
 
-    Only parameters of a module count, and its buffers.
+    Of a module its parameters and buffers count. All rows of a data set count as its first one.
     """
     if isinstance(held, Tensor):
         return held.numel() * held.element_size()
@@ -25,6 +26,8 @@ def count_bytes(held: Any) -> int:
         return count_bytes(held.data)
     if isinstance(held, nn.Module):
         return count_bytes([*held.parameters(), *held.buffers()])
+    if isinstance(held, AvalancheDataset):
+        return count_bytes(list(held[0])) * len(held) if len(held) else 0
     if isinstance(held, dict):
         return count_bytes(list(held.values()))
     if isinstance(held, list | tuple):
@@ -32,11 +35,23 @@ def count_bytes(held: Any) -> int:
     return 0
 
 
-def count_row_bytes(buffers: Iterable[Any]) -> int:
-    """Return the bytes of the rows in Avalanche's datasets, as their items are."""
-    return sum(count_bytes(list(buffer[0])) * len(buffer) for buffer in buffers if len(buffer))
+def count_stored(kind: type, *attributes: str) -> Any:
+    """Return the `storage_bytes` of a method that stores what some attributes hold.
+
+        storage_bytes = count_stored(EWCPlugin, "saved_params", "importances")
+
+    Args:
+        kind: Class of the plugin, or of the strategy itself, that has the attributes.
+        *attributes: Their names, dotted where they lie deeper.
+    """
+
+    def storage_bytes(strategy: SupervisedTemplate) -> int:
+        owner = strategy if isinstance(strategy, kind) else find_plugin(strategy, kind)
+        return sum(count_bytes(attrgetter(name)(owner)) for name in attributes)
+
+    return staticmethod(storage_bytes)
 
 
 def find_plugin(strategy: SupervisedTemplate, kind: type[_Plugin]) -> _Plugin:
-    """Return the strategy's plugin of a kind."""
+    """Return the strategy's plugin of a class."""
     return next(plugin for plugin in strategy.plugins if isinstance(plugin, kind))

@@ -19,7 +19,7 @@ from avalanche.models.packnet import PackNetModule
 from avalanche.training.plugins import MIRPlugin, RWalkPlugin, SynapticIntelligencePlugin
 from torch import nn
 
-from cl_graft.strategies.heads import head_paths, unwrap_model
+from cl_graft.strategies.heads import find_head_paths, unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 
 __all__ = ["check_model", "check_plugins", "reads_parameters"]
@@ -77,7 +77,7 @@ def check_plugins(strategy: Any) -> None:
             "the region has one; take the plugin out"
         )
     failing = _names(p for p in plugins if isinstance(p, RWalkPlugin))
-    if failing and not head_paths(unwrap_model(strategy.model)):
+    if failing and not find_head_paths(unwrap_model(strategy.model)):
         raise ValueError(
             f"{failing} needs the gradient of one parameter at least, but under grafting a model "
             "without task heads has none of its own; take the plugin out"
@@ -99,8 +99,8 @@ def check_plugins(strategy: Any) -> None:
 def reads_parameters(kind: type) -> bool:
     """Tell whether a plugin asks modules for their parameters while a step is trained.
 
-    Read is the code of its hooks in a step, and of its own methods and of functions of Avalanche or
-    its own package that they call.
+    Its hooks in a step are read, and the methods of its own, of Avalanche and of its package that
+    they call.
 
     Args:
         kind: The plugin's class.

@@ -1,6 +1,6 @@
-"""What strategies are built from: model, stream, settings, and what all loops share.
+"""Inputs of strategies: model, stream, settings, and the plugins that all loops share.
 
-It is apart from the methods, so that a method says only what is special about it.
+They are apart from the methods, so that a method says only what is special about it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.loop.resuming import Resuming
 from cl_graft.strategies.loop.text_batches import TextBatches
 from cl_graft.strategies.multi_head import MultiTaskText
-from cl_graft.strategies.region_training import TaskMetadata
 from cl_graft.strategies.stream_scores import StreamScores
+from cl_graft.strategies.task_training import TaskMetadata
 from cl_graft.training.precision import loss_scale
 from cl_graft.training.settings import FineTuning
 
@@ -42,7 +42,7 @@ _Strategy = TypeVar("_Strategy", bound=SupervisedTemplate)
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class StrategyInputs:
-    """What strategies are built from; each takes what it needs.
+    """Model, stream and settings from which a strategy is built; each takes what it needs.
 
     Settings that a task may have of its own are given by task label, or once for all tasks.
 
@@ -55,20 +55,20 @@ class StrategyInputs:
         region_lr: Learning rate of a region, > 0.
         region_decay: Whether the region's learning rate falls linearly to 0.
         clip: Largest norm of a gradient, > 0.
-        seed: Every random choice is a function of it.
+        seed: Seed of every random choice.
         eval_batch: Rows a batch in evaluation, at least 1.
-        device: Where to run; None means where the model is.
-        evaluator: Metrics, and where they are logged; None means `StreamScores` without a log.
+        device: Device of the training; None means that of the model.
+        evaluator: Metrics and their loggers; None means `StreamScores` without a log.
         plugins: More plugins of every strategy's loop.
-        metadata: What to record of each task, by task label; None means its name and metric.
+        metadata: Metadata of each task for the bank, by task label; None means name and metric.
         identity: The base's description for a bank; None means a fingerprint of the model.
         bank: The bank that grafting goes on with; None starts an empty one.
-        cache: Keeps dense runs and rankings, and answers those that were computed before.
-        checkpoints: Keeps the state of phases that are interrupted; None keeps nothing.
-        extra_state: Returns what else is kept with every state of the strategy's loop; see
+        cache: Cache of dense runs and rankings; None computes each anew.
+        checkpoints: Checkpoints of phases that are interrupted; None keeps nothing.
+        extra_state: Function that returns more to keep with every state of the loop; see
             `Resuming`.
-        on_entry: Called with the bank after every new entry.
-        progress: Called as (phase, step, steps) in phases before the strategy's own loop.
+        on_entry: Function called with the bank after every new entry.
+        progress: Function called as (phase, step, steps) in phases before the strategy's loop.
         settings: The strategy's own settings, all of them; `build_strategy` sets them.
     """
 
@@ -121,7 +121,7 @@ class StrategyInputs:
 
     @property
     def task_metadata(self) -> dict[int, TaskMetadata]:
-        """What to record of each task, by task label."""
+        """Metadata of each task, by task label."""
         if self.metadata is not None:
             return dict(self.metadata)
         tasks = (encoded.task for encoded in self.stream.tasks)

@@ -30,10 +30,13 @@ __all__ = ["StreamScores"]
 logger = logging.getLogger(__name__)
 
 _BASE = -1
-"""Row of what was measured before any training."""
+"""Row of the scores before any training."""
+
+_KINDS = ("scores", "ece", "hashes", "routed")
+"""Values of a cell of R."""
 
 _NOT_ANSWERED = -1e4
-"""Logit of what was not answered: its probability is exactly 0 in fp32."""
+"""Logit of a class that was not answered: its probability is exactly 0 in fp32."""
 
 
 class StreamScores(PluginMetric[ScoreMatrix]):
@@ -59,12 +62,11 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     Args:
         metrics: The score of a task, by task label: a name that `cl_graft.metrics.score` knows.
             A task that is not named has ``"accuracy"``.
-        stream: The stream to measure; others are passed over.
-        zero_shot: Keep R[i][j] for j > i, too. Only for models that can answer a task before
-            they learned it (prompts): an untrained head answers by chance, so its cells are
-            None otherwise.
-        diagrams: Emit a reliability diagram of every experience at the end of its training and
-            later.
+        stream: Name of the stream to measure; others are ignored.
+        zero_shot: Whether to keep R[i][j] for j > i, too. Only for models that can answer a task
+            before they learned it (prompts): an untrained head answers by chance, so its cells
+            are None otherwise.
+        diagrams: Whether to emit a reliability diagram of every experience that was trained.
 
     Attributes:
         order: Numbers in the stream of the experiences trained so far, one a training.
@@ -91,10 +93,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         self._labels: dict[int, int] = {}
         self._training = False
         self._batches: list[tuple[Tensor, Tensor, Tensor | None]] = []
-        self._scores: StreamMatrix[float] = StreamMatrix()
-        self._ece: StreamMatrix[float] = StreamMatrix()
-        self._hashes: StreamMatrix[str] = StreamMatrix()
-        self._routed: StreamMatrix[float] = StreamMatrix()
+        self._cells: dict[str, StreamMatrix[Any]] = {name: StreamMatrix() for name in _KINDS}
         self._latest: dict[int, tuple[Tensor, Tensor]] = {}
 
     def result(self) -> ScoreMatrix:
@@ -107,34 +106,24 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         Left out are predictions, and hashes but those of the last row and of each experience right
         after its training.
         """
-        hashes = (
-            (i, row if i == self._row else self._own_cell(i, row)) for i, row in self._hashes.rows()
-        )
-        kinds = {
-            "scores": self._scores.rows(),
-            "ece": self._ece.rows(),
-            "hashes": hashes,
-            "routed": self._routed.rows(),
-        }
+        kept = {name: [[i, row] for i, row in cells.rows()] for name, cells in self._cells.items()}
+        for entry in kept["hashes"]:
+            i, row = entry
+            if i != self._row:
+                entry[1] = self._own_cell(i, row)
         return {
             "order": list(self.order),
             "labels": [[j, label] for j, label in self._labels.items()],
-            **{name: [[*row] for row in held] for name, held in kinds.items()},
+            **kept,
         }
 
     def load_state_(self, state: Mapping[str, Any]) -> None:
-        """Know again what `state` returned; predictions come with the next evaluation."""
+        """Take over what `state` returned; predictions come with the next evaluation."""
         self.reset()
         # Before there was an order, experiences were taken to be trained in that of the stream.
         self.order = list(state.get("order", range(state.get("row", _BASE) + 1)))
         self._labels = dict(state.get("labels", ()))
-        kinds = {
-            "scores": self._scores,
-            "ece": self._ece,
-            "hashes": self._hashes,
-            "routed": self._routed,
-        }
-        for name, cells in kinds.items():
+        for name, cells in self._cells.items():
             cells.load_(state[name])
 
     # What was measured.
@@ -147,18 +136,18 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         Raises:
             ValueError: If an experience was trained twice, so that R has no one row for it.
         """
-        return self._matrix(self._scores, size)
+        return self._matrix("scores", size)
 
     def ece(self, size: int) -> list[list[float | None]]:
         """Return the calibration errors, cells as in `R`; None for regression, too."""
-        return self._matrix(self._ece, size)
+        return self._matrix("ece", size)
 
     def routed(self, size: int) -> list[list[float | None]] | None:
         """Return the shares of rows that their own task answered, cells as in `R`.
 
         None if the strategy was given the task labels.
         """
-        cells = self._matrix(self._routed, size)
+        cells = self._matrix("routed", size)
         return cells if any(cell is not None for row in cells for cell in row) else None
 
     def baseline(self, size: int) -> list[float | None]:
@@ -166,7 +155,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
         None where unknown.
         """
-        return [self._scores.get(_BASE, j) for j in self._columns(size)]
+        return [self._cells["scores"].get(_BASE, j) for j in self._columns(size)]
 
     def logit_hash(self, i: int, j: int) -> str:
         """Return the SHA-256 over the logits in a cell of `R`; row -1 is before any training.
@@ -174,7 +163,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         Raises:
             KeyError: If that was not measured.
         """
-        found = self._hashes.get(i, self._columns(j + 1)[j])
+        found = self._cells["hashes"].get(i, self._columns(j + 1)[j])
         if found is None:
             raise KeyError(f"experience {j} was not evaluated after training on experience {i}")
         return found
@@ -195,7 +184,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     # The hooks, in the order in which a strategy calls them.
 
     def before_training(self, strategy: Any) -> None:
-        """Leave behind what an exception interrupted."""
+        """Drop the state of a training that an exception interrupted."""
         self._training = False
 
     def before_training_exp(self, strategy: Any) -> None:
@@ -260,25 +249,25 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         step = strategy.clock.train_iterations
         metric = self._metrics.get(label, "accuracy")
         value = score(logits.float(), targets, metric, classes=classes)
-        cells = {"Score": value}
+        measured = {"scores": value}
         if here is not None:
-            cells["Routed"] = float(here.double().mean())
+            measured["routed"] = float(here.double().mean())
         values = [MetricValue(self, f"Score/{name}", value, step)]
         if not targets.is_floating_point():
             probabilities = logits.double().softmax(dim=1)
-            cells["ECE"] = ece(probabilities, targets)
-            values.append(MetricValue(self, f"ECE/{name}", cells["ECE"], step))
+            measured["ece"] = ece(probabilities, targets)
+            values.append(MetricValue(self, f"ECE/{name}", measured["ece"], step))
             if self.diagrams and not self._training and j in self.order:
                 figure = reliability_diagram(reliability_bins(probabilities, targets))
                 values.append(MetricValue(self, f"Reliability/{name}", figure, step))
-        self._keep(j, cells, logits)
+        self._keep(j, measured, logits)
         return values
 
     def after_eval(self, strategy: Any) -> list[MetricValue]:
         """Summarise the row of R, if it is complete."""
         if self._training or self._repeated() is not None:
             return []
-        if any((self._row, j) not in self._scores for j in self.order):
+        if any((self._row, j) not in self._cells["scores"] for j in self.order):
             return []
         R = self.result()
         summary = {
@@ -312,7 +301,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         left = (j for j in range(size + len(trained)) if j not in trained)
         return [*trained, *left][:size]
 
-    def _matrix(self, cells: StreamMatrix[float], size: int) -> list[list[float | None]]:
+    def _matrix(self, kind: str, size: int) -> list[list[float | None]]:
         repeated = self._repeated()
         if repeated is not None:
             raise ValueError(
@@ -320,7 +309,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
                 "so there is no R with one row and one column an experience; measure each pass "
                 "through the stream with StreamScores of its own, or after reset()"
             )
-        return cells.matrix(self._columns(size))
+        return self._cells[kind].matrix(self._columns(size))
 
     def _own_cell(self, i: int, row: list[str | None]) -> list[str | None]:
         """Return a row with the cell alone of the experience that was trained just before."""
@@ -330,16 +319,12 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def _measured(self, strategy: Any) -> bool:
         return strategy.experience.origin_stream.name == self.stream
 
-    def _keep(self, j: int, cells: Mapping[str, float], logits: Tensor) -> None:
+    def _keep(self, j: int, measured: Mapping[str, float], logits: Tensor) -> None:
         untrained = j not in self.order and not self.zero_shot and self._row != _BASE
         if self._training or untrained:
             return
-        self._scores.set(self._row, j, cells["Score"])
-        if "ECE" in cells:
-            self._ece.set(self._row, j, cells["ECE"])
-        if "Routed" in cells:
-            self._routed.set(self._row, j, cells["Routed"])
-        self._hashes.set(self._row, j, hash_tensors({"logits": logits}))
+        for kind, value in {**measured, "hashes": hash_tensors({"logits": logits})}.items():
+            self._cells[kind].set(self._row, j, value)
 
 
 def _label(experience: Any) -> int:
@@ -364,7 +349,7 @@ def _beside(own: Tensor, others: Tensor, here: Tensor) -> Tensor:
     Args:
         own: The logits in the task's own columns, (n, K).
         others: The logits as they were given, (n, columns).
-        here: Which rows the task itself answered, (n,).
+        here: Mask of the rows that the task itself answered, (n,).
     """
     answered = here[:, None]
     return torch.cat(

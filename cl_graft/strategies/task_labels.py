@@ -1,4 +1,4 @@
-"""Task labels: which task an experience belongs to, and what to say where nothing tells.
+"""Task labels: the task that an experience belongs to, and the entry that it was learned into.
 
 Grafting answers every task by its own entry, so it has to know the task, in training and in
 evaluation. Avalanche's class-incremental benchmarks have no labels, or the label 0 throughout.
@@ -9,13 +9,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 from cl_graft.strategies.heads import has_task_heads
 
-__all__ = ["TaskLabels", "UnlabelledStream", "has_labels", "label_of"]
+__all__ = ["ExperienceEntries", "TaskLabels", "UnlabelledStream", "find_label", "has_labels"]
 
 TaskLabels = Literal["stream", "experience"]
-"""Where task labels come from: the stream's own, or the index of the experience."""
+"""Source of task labels: the stream's own, or the index of the experience."""
+
+_Known = dict[tuple[int, int], int]
+"""Positions of entries in the bank, by number in the stream and task label of the experience."""
 
 _HOW = (
     "Make the benchmark with labels: SplitMNIST(..., return_task_id=True), nc_benchmark(..., "
@@ -25,7 +29,7 @@ _HOW = (
 )
 
 
-def label_of(experience: Any, task_labels: TaskLabels = "stream") -> int | None:
+def find_label(experience: Any, task_labels: TaskLabels = "stream") -> int | None:
     """Return the label of an experience's task; None where a stream has none.
 
     Raises:
@@ -50,9 +54,9 @@ def has_labels(strategy: Any, task_labels: TaskLabels) -> bool:
     Raises:
         ValueError: If indices are to be labels, and the model answers by others.
     """
-    own = label_of(strategy.experience)
+    own = find_label(strategy.experience)
     if task_labels == "experience":
-        index = label_of(strategy.experience, task_labels)
+        index = find_label(strategy.experience, task_labels)
         if has_task_heads(strategy.model) and own != index:
             raise ValueError(
                 f"the model answers by the stream's task labels, and experience {index} has "
@@ -69,7 +73,7 @@ def has_labels(strategy: Any, task_labels: TaskLabels) -> bool:
 
 
 class UnlabelledStream:
-    """What to say of a stream without task labels: at its start, and when it is forgotten."""
+    """Warnings about a stream without task labels: at its start, and when it is forgotten."""
 
     def __init__(self) -> None:
         self._best: dict[str, float] = {}
@@ -102,3 +106,42 @@ class UnlabelledStream:
         if kind not in self._said:
             self._said.add(kind)
             warnings.warn(text, stacklevel=3)
+
+
+class ExperienceEntries:
+    """The position of the entry that was learned on an experience.
+
+    An experience is known by its benchmark, its number in the stream and its task label, so the
+    test rows of an experience belong to its training rows. Streams that name no benchmark, as
+    those of `benchmark_from_datasets`, are taken for one. A copy in another process has met no
+    benchmark: it takes those that it meets for the ones that were learned.
+    """
+
+    def __init__(self) -> None:
+        self._by_benchmark: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
+        self._latest: _Known = {}
+        self._restored: _Known = {}
+
+    def add(self, experience: Any, *, label: int, position: int) -> None:
+        """Remember that an experience was learned into the entry at a position."""
+        key = int(experience.current_experience), label
+        self._known(experience)[key] = position
+        self._latest[key] = position
+
+    def find(self, experience: Any, *, label: int) -> int | None:
+        """Return the position of the entry; None if the experience was not learned."""
+        return self._known(experience).get((int(experience.current_experience), label))
+
+    def _known(self, experience: Any) -> _Known:
+        benchmark = getattr(experience.origin_stream, "benchmark", None)
+        if benchmark is None:
+            return self._latest
+        return self._by_benchmark.setdefault(benchmark, dict(self._restored))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"latest": self._latest}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._by_benchmark = WeakKeyDictionary()
+        self._latest = dict(state["latest"])
+        self._restored = dict(self._latest)

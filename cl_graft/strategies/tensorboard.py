@@ -1,4 +1,4 @@
-"""TensorBoard without double points.
+"""A TensorBoard logger without double points.
 
 Avalanche evaluates before training, while an experience trains, after it, and when the user asks
 to; at the end of an experience several of these fall on one step, and TensorBoard draws a zigzag
@@ -31,8 +31,8 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
 
     Args:
         tb_log_dir: The folder for the event files; made where it is missing.
-        filename_suffix: Goes to the end of an event file's name.
-        resume: Go on with what the folder's event files hold: it counts as written.
+        filename_suffix: End of the names of event files.
+        resume: Whether values that the folder's event files hold count as written.
     """
 
     def __init__(

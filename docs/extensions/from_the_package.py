@@ -115,11 +115,15 @@ def strategies() -> str:
     from cl_graft.strategies.registry import STRATEGIES
 
     return table(
-        ("name", "family", "its loop trains", "a task adds", "goes on after a stop", "source"),
+        (
+            *("name", "family", "what it does", "its loop trains", "a task adds"),
+            *("goes on after a stop", "source"),
+        ),
         (
             (
                 f"`{row.name}`",
                 row.family,
+                _first_sentence(row.kind.__doc__),
                 row.trains,
                 row.adds,
                 "where it was" if row.is_resumable else "begins anew",

@@ -9,8 +9,8 @@ from avalanche.models import MTSimpleMLP, SimpleMLP
 from tiny_streams import learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
 
 from cl_graft.metrics import backward_transfer, forgetting
-from cl_graft.strategies.experience_entries import ExperienceEntries
 from cl_graft.strategies.routing import AnswerRouter, FeatureRouter, RoutedText
+from cl_graft.strategies.task_labels import ExperienceEntries
 
 
 def mlp():
@@ -51,7 +51,7 @@ def test_forgetting_is_zero_as_each_experience_is_scored_by_its_own_entry(make, 
 def test_an_experience_is_answered_as_its_entry_answers():
     run = coming_back(multi_head).learn()
     for j, experience in enumerate(run.test_stream):
-        assert run.plugin.position_of(experience, label=int(experience.task_label)) == j
+        assert run.plugin.find_position(experience, label=int(experience.task_label)) == j
         logits = run.scores.predictions(j)[0]
         run.plugin.carry(run.model, j)
         run.model.eval()
@@ -112,11 +112,11 @@ def test_an_experience_of_a_label_that_was_not_learned_itself_gets_the_latest_en
     run = coming_back(mlp)
     run.strategy.train(list(run.train_stream)[:2])
     run.strategy.eval(run.test_stream)
-    assert [run.plugin.position_of(e, label=int(e.task_label)) for e in run.test_stream] == [
+    assert [run.plugin.find_position(e, label=int(e.task_label)) for e in run.test_stream] == [
         0, 1, 0, 1,
     ]  # fmt: skip
     run.strategy.train(run.train_stream[2])
-    assert [run.plugin.position_of(e, label=int(e.task_label)) for e in run.test_stream] == [
+    assert [run.plugin.find_position(e, label=int(e.task_label)) for e in run.test_stream] == [
         0, 1, 2, 1,
     ]  # fmt: skip
 
@@ -126,7 +126,7 @@ def test_an_experience_trained_again_is_answered_by_its_latest_entry():
     first = run.train_stream[0]
     run.strategy.train(first)
     run.strategy.train(first)
-    assert run.plugin.position_of(run.test_stream[0], label=0) == 1
+    assert run.plugin.find_position(run.test_stream[0], label=0) == 1
 
 
 def test_another_benchmark_with_the_same_labels_and_numbers_is_told_apart():
@@ -138,8 +138,8 @@ def test_another_benchmark_with_the_same_labels_and_numbers_is_told_apart():
     run.strategy.train(run.train_stream[0])
     before = run.hashes()[0]
     run.strategy.train(other.streams["train"][0])
-    assert run.plugin.position_of(other.streams["test"][0], label=0) == 1
-    assert run.plugin.position_of(run.test_stream[0], label=0) == 0
+    assert run.plugin.find_position(other.streams["test"][0], label=0) == 1
+    assert run.plugin.find_position(run.test_stream[0], label=0) == 0
     assert run.hashes()[0] == before
 
 

@@ -42,8 +42,8 @@ def test_the_values_of_a_long_stream_fit_in(tmp_path):
     for i, j in itertools.product(range(size), range(size)):
         if j > i:
             continue
-        scores._scores.set(i, j, 1 / (3 + i))
-        scores._hashes.set(i, j, "0" * 64)
+        scores._cells["scores"].set(i, j, 1 / (3 + i))
+        scores._cells["hashes"].set(i, j, "0" * 64)
     assert checkpoints.keep("run", lambda: ({}, {"scores": scores.state()}))
     state = checkpoints.load("run")
     assert state is not None

@@ -13,7 +13,7 @@ from cl_graft.strategies.methods.isolation.adapters import add_adapters_
 from cl_graft.strategies.methods.isolation.lora_layers import add_lora_
 from cl_graft.strategies.methods.isolation.masked_matrices import (
     ChosenWeights,
-    largest,
+    choose_largest,
     pack_bits,
     unpack_bits,
 )
@@ -113,7 +113,7 @@ def test_wsn_chooses_the_scores_that_are_largest_in_absolute_value(kept_strategy
 
 
 def test_a_choice_by_absolute_value_hands_its_gradient_to_the_scores_with_their_sign():
-    choice = ChosenWeights(torch.tensor([[-3.0, 1.0, 2.0]]), largest(2 / 3), absolute=True)
+    choice = ChosenWeights(torch.tensor([[-3.0, 1.0, 2.0]]), choose_largest(2 / 3), absolute=True)
     weight = torch.tensor([[5.0, 7.0, 11.0]])
     assert choice(weight).tolist() == [[5.0, 0.0, 11.0]]
     choice(weight).sum().backward()
@@ -197,5 +197,5 @@ def test_masks_are_packed_eight_to_a_byte_and_come_back():
 
 
 def test_the_largest_share_is_exact_also_under_ties():
-    mask = largest(0.25)(torch.ones(4, 5))
+    mask = choose_largest(0.25)(torch.ones(4, 5))
     assert int(mask.sum()) == 5

@@ -104,7 +104,9 @@ def test_evaluating_while_an_experience_trains_changes_no_cell(mode):
         for j in range(i + 1):
             name = f"Score/eval_phase/test_stream/Task{j:03d}/Exp{j:03d}"
             assert R[i][j] == results[i][name]
-    cells = [value for _, row in scores._scores.rows() for value in row if value is not None]
+    cells = [
+        value for _, row in scores._cells["scores"].rows() for value in row if value is not None
+    ]
     assert len(cells) == 3 + 6
 
 

@@ -24,22 +24,21 @@ __all__ = ["KeepBest"]
 class KeepBest(SupervisedPlugin, supports_distributed=True):
     """Score dev a few times while an experience trains, and end it with the values that did best.
 
-    Of equal scores the later one is kept, as in a dense run. Kept are one copy of the parameters
-    that the optimiser trains and of the model's floating-point buffers; a strategy that holds more
-    of a step (prototypes, say) cannot be put back to it. Give it before all plugins that use the
-    trained values when the experience ends, and before those that add to a step what it is to
-    score. Where one step alone would be scored, nothing is.
+    Of equal scores the later one is kept, as in a dense run. The plugin holds one copy of the
+    parameters that the optimiser trains and of the model's floating-point buffers; a strategy that
+    holds more of a step, such as prototypes, cannot be put back to it. Give it before plugins that
+    use the trained values when the experience ends. Where a single step would be scored, none is.
 
     Runs at: before_train_dataset_adaptation, before_training_exp, before_training_iteration,
     after_training_epoch, after_training_exp.
 
     Args:
         steps: Steps of an experience.
-        evaluations: How often dev is scored, evenly spaced over the steps; 0 keeps the last step.
+        evaluations: Number of evaluations on dev, evenly spaced; 0 keeps the last step.
         dev: Experiences with the rows for choosing, matched by task label; None sets 5 % of an
             experience's training rows aside.
         metrics: The dev score by task label; ``"accuracy"`` where a task is not named.
-        seed: Draws the rows that are set aside.
+        seed: Seed of the draw of rows that are set aside.
 
     Attributes:
         labels: The tasks on whose dev rows the experience at hand is chosen, by their mean score.

@@ -1,8 +1,10 @@
-"""Budgets and seeds for any strategy's loop."""
+"""Steps, batch sizes, learning rates, clipping and seeds for any strategy's loop."""
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -10,9 +12,11 @@ from avalanche.core import SupervisedPlugin
 from torch import nn
 
 from cl_graft.runtime.seeding import derive
+from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.training.examples import Examples
+from cl_graft.training.settings import FineTuning
 
-__all__ = ["ClipGradient", "LinearDecay", "SeededLoop", "StopAfter"]
+__all__ = ["ClipGradient", "LinearDecay", "SeededLoop", "StopAfter", "TaskSchedules"]
 
 
 class StopAfter(SupervisedPlugin, supports_distributed=True):
@@ -36,7 +40,7 @@ class StopAfter(SupervisedPlugin, supports_distributed=True):
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Take back a stop that nobody saw: it would skip the next experience.
 
-        Avalanche looks at it before a batch, so a stop after the last one of the last epoch stands.
+        Avalanche reads it before a batch, so a stop after the last one of the last epoch stays set.
         """
         strategy._stop_training = False
 
@@ -62,7 +66,7 @@ class SeededLoop(SupervisedPlugin, supports_distributed=True):
         self._seed_all(strategy, "before")
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Look which experience is trained."""
+        """Remember which experience is trained."""
         tensors = getattr(strategy.experience, "encoded", None)
         self._experience = strategy.clock.train_exp_counter
         if tensors is not None:
@@ -101,7 +105,7 @@ class ClipGradient(SupervisedPlugin, supports_distributed=True):
         self.norm = norm
 
     def before_update(self, strategy: Any, **kwargs: Any) -> None:
-        """Clip."""
+        """Clip the norm."""
         held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
         moved = [p for p in held if p.grad is not None]
         if not moved:
@@ -119,8 +123,8 @@ class LinearDecay(SupervisedPlugin, supports_distributed=True):
     Runs at: before_training_iteration.
 
     Args:
-        lr: The rate at the first step, of all groups.
-        steps: Steps until it is 0.
+        lr: Learning rate of all groups at the first step, > 0.
+        steps: Number of steps until it is 0.
     """
 
     def __init__(self, lr: float, steps: int) -> None:
@@ -133,3 +137,34 @@ class LinearDecay(SupervisedPlugin, supports_distributed=True):
         left = max(0.0, 1 - strategy.clock.train_exp_iterations / self.steps)
         for group in strategy.optimizer.param_groups:
             group["lr"] = self.lr * left
+
+
+class TaskSchedules(StopAfter, supports_distributed=True):
+    """Train every task with the steps, batch size and learning rate of its own schedule.
+
+    `LinearDecay` and `KeepBest` get the task's schedule, too.
+
+    Runs at: before_train_dataset_adaptation, after_training_iteration, after_training_exp.
+
+    Args:
+        schedules: The schedule of each task, by task label.
+    """
+
+    def __init__(self, schedules: Mapping[int, FineTuning]) -> None:
+        super().__init__(steps=1)
+        self.schedules = dict(schedules)
+
+    def before_train_dataset_adaptation(self, strategy: Any, **kwargs: Any) -> None:
+        """Set the task's schedule, before the strategy makes its loader."""
+        schedule = self.schedules[int(strategy.experience.task_label)]
+        batches = math.ceil(len(strategy.experience.dataset) / schedule.batch_size)
+        self.steps = schedule.steps
+        strategy.train_mb_size = schedule.batch_size
+        strategy.train_epochs = math.ceil(schedule.steps / batches)
+        for group in strategy.optimizer.param_groups:
+            group["lr"] = schedule.lr
+        for plugin in strategy.plugins:
+            if isinstance(plugin, LinearDecay):
+                plugin.lr, plugin.steps = schedule.lr, schedule.steps
+            elif isinstance(plugin, KeepBest):
+                plugin.steps, plugin.evaluations = schedule.steps, schedule.evaluations

@@ -40,7 +40,7 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
     group, or with a group of one, it does nothing.
 
     Attributes:
-        bytes_a_step: What a process sent in the last step.
+        bytes_a_step: Bytes that a process sent in the last step.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
         self._outputs = torch.empty(0)
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Look anew at how the loader deals with several processes."""
+        """Find out anew whether the loader gives all processes the same batch."""
         self._alike = None
 
     def before_forward(self, strategy: Any, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""StopDiverged: a strategy's loop ends where its loss is no number any more."""
+"""StopDiverged: a plugin that ends a strategy's loop where its loss is NaN or infinite."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StopDiverged(SupervisedPlugin, supports_distributed=True):
     """
 
     def before_update(self, strategy: Any, **kwargs: Any) -> None:
-        """Look at the loss."""
+        """Check the loss."""
         check_loss(strategy, phase="training")
 
 

@@ -1,4 +1,4 @@
-"""What grafting's own phases report through a strategy's evaluator and loggers.
+"""Reports of grafting's own phases through a strategy's evaluator and loggers.
 
 Before a region trains, a dense run and localization take longer than the training itself. Their
 losses and dev scores are published as every metric of the strategy is, so TensorBoard and other
@@ -24,7 +24,7 @@ __all__ = ["PhaseReports", "describe_cost"]
 logger = logging.getLogger(__name__)
 
 _SECONDS_APART = 10.0
-_NAMES = {"dense": "dense run", "warm-up": "head warm-up", "localize": "localization"}
+_NAMES = {"dense": "dense run", "warm-up": "fit of the head", "localize": "localization"}
 
 
 class PhaseReports(PluginMetric[None]):
@@ -36,8 +36,8 @@ class PhaseReports(PluginMetric[None]):
     Args:
         strategy: The strategy, at the start of an experience.
         name: The task's name.
-        label: Its label.
-        progress: Called as (phase, step, steps), too.
+        label: Label of the task.
+        progress: Function called as (phase, step, steps), too.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class PhaseReports(PluginMetric[None]):
         self._losses: dict[tuple[str, int], float] = {}
 
     def step(self, phase: str, step: int, steps: int) -> None:
-        """Report how far a phase is; text loggers hear it when it ends, or every ten seconds."""
+        """Report how far a phase is, to text loggers when it ends or ten seconds have passed."""
         self._progress(phase, step, steps)
         now = time.monotonic()
         if step == steps or now - self._told >= _SECONDS_APART:
@@ -94,7 +94,7 @@ def describe_cost(strategy: Any, settings: GraftingSettings, *, rows: int) -> st
 
     Args:
         strategy: The strategy, at the start of an experience.
-        settings: How the task becomes a graft.
+        settings: Settings of grafting of the task.
         rows: Training rows of the task.
     """
     steps = strategy.train_epochs * len(strategy.dataloader)

@@ -1,4 +1,4 @@
-"""Resuming: a strategy's own loop, taken up at the step where another process left it."""
+"""Resuming: a plugin that resumes a strategy's loop at the step where another process left it."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ from cl_graft.runtime.checkpoints import (
 )
 from cl_graft.strategies.loop.text_batches import BatchLoader
 
-__all__ = ["LOOP", "Resuming", "clock_of", "loop_key", "set_clock_"]
+__all__ = ["LOOP", "Resuming", "make_loop_key", "read_clock", "set_clock_"]
 
 LOOP = "loop"
-"""The kind of the keys that `loop_key` makes."""
+"""The kind of the keys that `make_loop_key` makes."""
 
 
 class Resuming(SupervisedPlugin, supports_distributed=False):
     """Offer the state of a strategy's loop after every step, and go on from what was kept.
 
-    Kept are what the optimiser trains and knows, the clock, and what plugins that are `Resumable`
-    hold; so other plugins must hold nothing from one step to the next. The batches must be those of
-    `TextBatches`, which can begin anywhere. Give it after all plugins that set the training up.
+    A state has the values that the optimiser trains, the optimiser's state, the clock, and that of
+    plugins that are `Resumable`. Other plugins must hold nothing from one step to the next. The
+    batches must be those of `TextBatches`, which can begin anywhere. Give it after all plugins that
+    set the training up.
 
     Runs at: before_training_exp, before_training_epoch, before_training_iteration,
     after_training_epoch, after_eval_iteration.
 
     Args:
-        checkpoints: Where states are kept.
-        extra_state: Returns what else to keep with every state, as JSON can hold it, such as the
-            positions in the log and in the run.
+        checkpoints: Checkpoints of the loops.
+        extra_state: Function that returns more to keep with every state, as JSON can hold it, such
+            as the positions in the log and in the run.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         self._moved = False
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Put the loop where it was left, if it was.
+        """Put the loop where another process left it, if one did.
 
         Raises:
             InputError: If it was left with other plugins.
@@ -63,7 +64,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         self._clock, self._moved, self._checkpoint = None, False, NO_CHECKPOINT
         if not isinstance(strategy.dataloader, BatchLoader):
             return
-        self._checkpoint = self._checkpoints.at(loop_key(strategy.clock.train_exp_counter))
+        self._checkpoint = self._checkpoints.at(make_loop_key(strategy.clock.train_exp_counter))
         left = self._checkpoint.load()
         if left is None:
             return
@@ -121,7 +122,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
             **{place: state[0] for place, state in plugins.items()},
         )
         values = {
-            "clock": clock_of(strategy),
+            "clock": read_clock(strategy),
             "over": over,
             "optimizer": rates,
             "plugins": {place: state[1] for place, state in plugins.items()},
@@ -130,24 +131,24 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         return tensors, values
 
 
-def clock_of(strategy: Any) -> dict[str, int]:
+def read_clock(strategy: Any) -> dict[str, int]:
     """Return the counters of a strategy, by name."""
     return {name: n for name, n in vars(strategy.clock).items() if isinstance(n, int)}
 
 
 def set_clock_(strategy: Any, clock: Mapping[str, int]) -> None:
-    """Set the counters of a strategy to what `clock_of` returned."""
+    """Set the counters of a strategy to what `read_clock` returned."""
     for name, count in clock.items():
         setattr(strategy.clock, name, count)
 
 
-def loop_key(learned: int) -> str:
+def make_loop_key(learned: int) -> str:
     """Name the loop that learns the next task after so many."""
     return f"{LOOP}-{learned}"
 
 
 def _held(strategy: Any) -> list[torch.Tensor]:
-    """Return what the optimiser trains."""
+    """Return the values that the optimiser trains."""
     return [p.detach() for group in strategy.optimizer.param_groups for p in group["params"]]
 
 

@@ -1,4 +1,4 @@
-"""TextBatches: the batches of a text stream, straight from its tensors, in any strategy's loop.
+"""TextBatches: a plugin that takes the batches of a text stream straight from its tensors.
 
 Avalanche's own loader fetches and stacks a batch row by row. The rows of a text stream stand in
 memory, so a batch is picked at once, and training batches can be made of rows of similar length.
@@ -17,7 +17,7 @@ from torch import Tensor
 from cl_graft.runtime.seeding import BatchOrder, derive
 from cl_graft.training.examples import Examples
 
-__all__ = ["BatchLoader", "TextBatches", "shuffled_batches"]
+__all__ = ["BatchLoader", "TextBatches", "shuffle_batches"]
 
 
 class TextBatches(SupervisedPlugin, supports_distributed=True):
@@ -30,8 +30,8 @@ class TextBatches(SupervisedPlugin, supports_distributed=True):
     plugin changed, keep Avalanche's loader.
 
     Args:
-        seed: Draws the order of training rows.
-        group_by_length: Make training batches of rows of similar length.
+        seed: Seed of the order of training rows.
+        group_by_length: Whether training batches have rows of similar length.
     """
 
     def __init__(self, seed: int, *, group_by_length: bool = False) -> None:
@@ -44,7 +44,7 @@ class TextBatches(SupervisedPlugin, supports_distributed=True):
         rows = _rows(strategy)
         if rows is None:
             return
-        strategy.dataloader = shuffled_batches(
+        strategy.dataloader = shuffle_batches(
             rows,
             _labels(strategy, rows),
             size=strategy.train_mb_size,
@@ -69,17 +69,17 @@ class TextBatches(SupervisedPlugin, supports_distributed=True):
         strategy.dataloader = BatchLoader(rows, labels, size=size, places=in_order)
 
 
-def shuffled_batches(
+def shuffle_batches(
     rows: Examples, labels: Tensor, *, size: int, seed: int, group_by_length: bool = False
 ) -> BatchLoader:
     """Make training batches, all equally large, a function of the seed, the rows and the step.
 
     Args:
         rows: The rows.
-        labels: Their task labels, (n,).
-        size: Rows a batch.
-        seed: Draws the order, together with the rows themselves.
-        group_by_length: Make batches of rows of similar length.
+        labels: Task labels of the rows, (n,).
+        size: Number of rows a batch.
+        seed: Seed of the order, together with the rows themselves.
+        group_by_length: Whether batches have rows of similar length.
     """
     seed = derive(seed, rows.fingerprint(), "train")
     lengths = rows.lengths if group_by_length else None
@@ -88,13 +88,13 @@ def shuffled_batches(
 
 
 class BatchLoader:
-    """Yields an epoch's batches whenever it is walked through: inputs, targets, task labels.
+    """An iterable of an epoch's batches: inputs, targets, task labels.
 
     Args:
         rows: The rows.
-        labels: Their task labels, (n,).
-        size: Rows a batch.
-        places: The rows of the batch of a step.
+        labels: Task labels of the rows, (n,).
+        size: Number of rows a batch.
+        places: Function of a step that returns the rows of its batch.
     """
 
     def __init__(

@@ -1,29 +1,43 @@
 """Methods of Avalanche that cannot run with the versions that this package supports."""
 
-from cl_graft.strategies.registry import list_broken
+from dataclasses import dataclass
+
+from cl_graft.strategies.method import Family, Method
+from cl_graft.strategies.registry import STRATEGIES
 
 __all__: list[str] = []
 
-list_broken(
+
+@dataclass(frozen=True)
+class _Broken:
+    """A method that cannot run, and so has no settings."""
+
+
+def _register(name: str, *, family: Family, source: str, reason: str) -> None:
+    method = Method(name=name, kind=_Broken, family=family, source=source, adds="–", broken=reason)
+    STRATEGIES.register(name, method)
+
+
+_register(
     "bic",
     family="rehearsal",
     source="Wu et al., 2019, https://arxiv.org/abs/1905.13260; Avalanche's BiC",
     reason="Avalanche 0.6's BiC passes MultiStepLR an argument that torch has removed",
 )
-list_broken(
+_register(
     "icarl",
     family="rehearsal",
     source="Rebuffi et al., 2017, https://arxiv.org/abs/1611.07725; Avalanche's ICaRL",
     reason="Avalanche 0.6's ICaRL needs a benchmark of its older class-incremental kind",
 )
-list_broken(
+_register(
     "gss",
     family="rehearsal",
     source="Aljundi et al., 2019, https://arxiv.org/abs/1903.08671; Avalanche's GSS_greedy",
     reason="Avalanche 0.6's GSS_greedy keeps inputs as floats, which are no token ids, and knows "
     "no task labels",
 )
-list_broken(
+_register(
     "avalanche_packnet",
     family="isolation",
     source="Mallya and Lazebnik, 2018, https://arxiv.org/abs/1711.05769; Avalanche's PackNet",

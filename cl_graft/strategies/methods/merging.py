@@ -8,11 +8,10 @@ every text of every task is answered with.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from avalanche.core import SupervisedPlugin
@@ -21,31 +20,25 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError
-from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.graft import Graft, copy_, extract, find_parameters, gather, write_
 from cl_graft.grafts.merging import MERGES, merge_grafts
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import find_localizer
-from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region
-from cl_graft.runtime.cache import Cache
-from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.storage.elias_fano import packed_size
+from cl_graft.strategies import StrategyInputs, count_bytes, find_plugin, register_strategy, setting
 from cl_graft.strategies.experience_tasks import ExperienceTasks
-from cl_graft.strategies.heads import head_state, unwrap_model
-from cl_graft.strategies.method import HEAD_PER_TASK, setting
+from cl_graft.strategies.heads import copy_head_state, unwrap_model
+from cl_graft.strategies.method import HEAD_PER_TASK
 from cl_graft.strategies.methods.grafting.routed_loop import (
     depth_setting,
     load_router_state_,
-    make_discriminant_router,
-    make_prototype_router,
-    router_state,
+    make_feature_router,
+    read_router,
     shrinkage_setting,
 )
-from cl_graft.strategies.registry import register_strategy
 from cl_graft.strategies.routing import RoutedText
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.dense_run import silent
 from cl_graft.training.passes import Passes
 
@@ -58,19 +51,12 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
     Runs at: before_training_exp, before_eval_exp, after_eval_exp.
 
     Args:
-        rule: From standalone grafts and the base's parameters to the merged graft.
-        settings: The dense run and the localizer of each task, by task label. Regions do not pass
-            over coordinates of earlier tasks.
-        identity: The base.
-        dev: Experiences with the rows for choosing checkpoints, matched by task label.
-        metrics: The dev score by task label; ``"accuracy"`` where a task is not named.
-        cache: Answers what was computed before.
-        checkpoints: Where a phase that was interrupted is taken up.
-        progress: Called as (phase, step, steps).
+        rule: Function of standalone grafts and the base's parameters that returns the merged graft.
+        inputs: Inputs of the strategy. Regions do not avoid coordinates of earlier tasks.
 
     Attributes:
         bank: The standalone grafts of the tasks so far, as an isolated bank; None before the first.
-        merged: What they are merged into; None before the first task.
+        merged: Graft that they are merged into; None before the first task.
         seconds: Wall time by task label and phase.
         passes: Rows that went through the model, by task label and phase.
     """
@@ -78,14 +64,7 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
     def __init__(
         self,
         rule: Callable[[Sequence[Graft], Mapping[str, nn.Parameter]], Graft],
-        settings: Mapping[int, GraftingSettings],
-        *,
-        identity: BaseIdentity,
-        dev: Any = None,
-        metrics: Mapping[int, str] | None = None,
-        cache: Cache | None = None,
-        checkpoints: Checkpoints | None = None,
-        progress: Callable[[str, int, int], None] | None = None,
+        inputs: StrategyInputs,
     ) -> None:
         super().__init__()
         self.bank: GraftBank | None = None
@@ -95,18 +74,16 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
         self._rule = rule
         self._settings = {
             label: replace(own, mode="isolated", keep_standalone=True)
-            for label, own in settings.items()
+            for label, own in inputs.grafting_settings.items()
         }
-        self._identity = identity
-        self._tasks = ExperienceTasks(dev, metrics)
-        self._cache = cache
-        self._checkpoints = checkpoints
-        self._progress = progress or silent
+        self._inputs = inputs
+        self._identity = inputs.identify_base()
+        self._tasks = ExperienceTasks(inputs.dev, inputs.metrics)
         self._base: Graft | None = None
 
     @property
     def learning(self) -> bool:
-        """Whether an experience is training: never, as the loop has nothing to train."""
+        """Whether an experience is training; never, as the loop has nothing to train."""
         return False
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
@@ -146,9 +123,9 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
         found = find_region(
             task,
             self._settings[label],
-            cache=self._cache,
-            checkpoints=self._checkpoints,
-            progress=self._progress,
+            cache=self._inputs.cache,
+            checkpoints=self._inputs.checkpoints,
+            progress=self._inputs.progress or silent,
         )
         if not found.dense.tuned:
             raise ValueError("merging needs the values of a dense run, and this localizer has none")
@@ -162,7 +139,7 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
                 label=label,
                 owned=graft,
                 owned_before=Region.empty(layout),
-                head=head_state(model, label),
+                head=copy_head_state(model, label),
                 standalone=graft,
             )
         )
@@ -173,153 +150,130 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
         self.passes[label] = dict(found.passes)
 
 
-def build_merged(method: Any, inputs: StrategyInputs) -> SupervisedTemplate:
-    """Return the strategy that merges grafts by the rule of a method.
+@dataclass(frozen=True, kw_only=True)
+class MergingMethod:
+    """The part that all merging methods share; a method adds its rule, with the settings of that.
 
-    Raises:
-        InputError: If the localizer makes no dense run, or a router is asked for on a model that is
-            no encoder.
+    Attributes:
+        rule: A name in `cl_graft.grafts.merging.MERGES`.
     """
-    localizer = find_localizer(next(iter(inputs.grafting_settings.values())).localizer)
-    if not localizer.needs_dense_run:
-        raise InputError(
-            f"merging needs the values of a dense run, and the localizer {localizer.name!r} makes "
-            "none; choose another localizer"
-        )
-    of_heads = _settings_of_heads()
-    of_rule = {
-        field.name: getattr(method, field.name)
-        for field in fields(method)
-        if field.name not in of_heads
-    }
-    plugin = MergingPlugin(
-        partial(merge_grafts, rule=method.rule, seed=inputs.seed, **of_rule),
-        inputs.grafting_settings,
-        identity=inputs.identify_base(),
-        dev=inputs.dev,
-        metrics=inputs.metrics,
-        cache=inputs.cache,
-        checkpoints=inputs.checkpoints,
-        progress=inputs.progress,
+
+    rule: ClassVar[str]
+    task: str = setting(
+        "given",
+        "Whose head answers: that of the task label given, or of the task that a router picks as "
+        "grafting_by_prototypes or grafting_by_discriminant does.",
+        choices=("given", "prototypes", "discriminant"),
     )
-    template = inputs.template_arguments()
-    if method.task == "given":
-        return Naive(**template, plugins=inputs.loop_plugins(plugin))
-    if inputs.model.task_model.family != "encoder":
-        raise InputError("routers need an encoder's features; merge with task: given")
-    if method.task == "prototypes":
-        router = make_prototype_router(inputs, depth=method.depth)
-    else:
-        router = make_discriminant_router(inputs, depth=method.depth, shrinkage=method.shrinkage)
-    return RoutedText(**template, learner=plugin, router=router, plugins=inputs.loop_plugins())
+    shrinkage: float = shrinkage_setting()
+    depth: float = depth_setting()
+
+    state = staticmethod(read_router)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `MergingPlugin`, or a strategy that picks the head, too.
+
+        Raises:
+            InputError: If the localizer makes no dense run, or a router is asked for on a model
+                that is no encoder.
+        """
+        localizer = find_localizer(next(iter(inputs.grafting_settings.values())).localizer)
+        if not localizer.needs_dense_run:
+            raise InputError(
+                f"merging needs the values of a dense run, and the localizer {localizer.name!r} "
+                "makes none; choose another localizer"
+            )
+        shared = {each.name for each in fields(MergingMethod)}
+        own = {each.name for each in fields(self)} - shared
+        settings = {name: getattr(self, name) for name in own}
+        rule = partial(merge_grafts, rule=self.rule, seed=inputs.seed, **settings)
+        plugin, template = MergingPlugin(rule, inputs), inputs.template_arguments()
+        if self.task == "given":
+            return Naive(**template, plugins=inputs.loop_plugins(plugin))
+        if inputs.model.task_model.family != "encoder":
+            raise InputError("routers need an encoder's features; merge with task: given")
+        shrinkage = self.shrinkage if self.task == "discriminant" else None
+        router = make_feature_router(inputs, depth=self.depth, shrinkage=shrinkage)
+        return RoutedText(**template, learner=plugin, router=router, plugins=inputs.loop_plugins())
+
+    @staticmethod
+    def storage_bytes(strategy: SupervisedTemplate) -> int:
+        """Return the bytes of the grafts, indices packed as in files, and of the router."""
+        bank = find_plugin(strategy, MergingPlugin).bank
+        grafts = [entry.owned for entry in bank.entries] if bank else []
+        packed = sum(packed_size(len(graft), graft.region.layout.total) for graft in grafts)
+        return packed + count_bytes([[graft.values for graft in grafts], read_router(strategy)])
+
+    @staticmethod
+    def load_state_(
+        strategy: SupervisedTemplate, experiences: Sequence[Any], tensors: Mapping[str, Tensor]
+    ) -> None:
+        """Merge the grafts of earlier tasks again, which the cache keeps."""
+        find_plugin(strategy, MergingPlugin).learn_again(strategy, experiences)
+        load_router_state_(strategy, experiences, tensors)
 
 
-def merged_bytes(strategy: SupervisedTemplate) -> int:
-    """Return the bytes of all standalone grafts, numbers packed as in files, and of the router."""
-    bank = find_plugin(strategy, MergingPlugin).bank
-    grafts = [entry.owned for entry in bank.entries] if bank else []
-    packed = sum(packed_size(len(graft), graft.region.layout.total) for graft in grafts)
-    return packed + count_bytes([[graft.values for graft in grafts], router_state(strategy)])
-
-
-def load_merged_state_(
-    strategy: SupervisedTemplate, experiences: Sequence[Any], tensors: Mapping[str, Tensor]
-) -> None:
-    """Merge the grafts of earlier tasks again, which the cache keeps."""
-    find_plugin(strategy, MergingPlugin).learn_again(strategy, experiences)
-    load_router_state_(strategy, experiences, tensors)
-
-
-def _settings_of_heads() -> dict[str, Any]:
-    """Return the settings of every merging method beside those of its rule: fields by name."""
-    return {
-        "task": setting(
-            "given",
-            "Whose head answers: that of the task label given, or of the task that a router picks "
-            "as grafting_by_prototypes or grafting_by_discriminant does.",
-            choices=("given", "prototypes", "discriminant"),
-        ),
-        "shrinkage": shrinkage_setting(),
-        "depth": depth_setting(),
-    }
+def _register(kind: type[MergingMethod]) -> type[MergingMethod]:
+    return register_strategy(
+        f"merging_by_{kind.rule}",
+        family="merging",
+        source=f"{MERGES[kind.rule].source}; on standalone grafts",
+        trains="nothing",
+        adds="its head and its whole graft, with the values of the dense run",
+        unsupported=HEAD_PER_TASK,
+    )(kind)
 
 
 def _coefficient(grid: tuple[float, ...] = (0.4, 0.7, 1.0, 1.4)) -> Any:
     return setting(1.0, "What the merged vector is multiplied by.", least=0, grid=grid)
 
 
-def register_merging(rule: str) -> Callable[[type], type]:
-    """Register the class that follows, whose fields are the settings of a rule of merging.
-
-    It gets the settings of the heads behind them, and all methods: rules differ in nothing else.
-
-    Args:
-        rule: A name in `cl_graft.grafts.merging.MERGES`.
-    """
-
-    def register(kind: type) -> type:
-        methods = {
-            "build": build_merged,
-            "storage_bytes": staticmethod(merged_bytes),
-            "state": staticmethod(router_state),
-            "load_state_": staticmethod(load_merged_state_),
-        }
-        of_heads = _settings_of_heads()
-        for name, value in {"rule": rule, **methods, **of_heads}.items():
-            setattr(kind, name, value)
-        kinds = {name: type(field.default) for name, field in of_heads.items()}
-        kind.__annotations__ = {**inspect.get_annotations(kind), **kinds}
-        return register_strategy(
-            f"merging_by_{rule}",
-            family="merging",
-            source=f"{MERGES[rule].source}; on standalone grafts",
-            trains="nothing",
-            adds="its head and its whole graft, with the values of the dense run",
-            unsupported=HEAD_PER_TASK,
-        )(kind)
-
-    return register
-
-
-@register_merging("average")
-class MergingByAverage:
+@_register
+class MergingByAverage(MergingMethod):
     """Move the base by the mean of what all grafts move it by."""
 
+    rule = "average"
 
-@register_merging("task_arithmetic")
-class MergingByTaskArithmetic:
+
+@_register
+class MergingByTaskArithmetic(MergingMethod):
     """Move the base by the sum of what all grafts move it by, times a coefficient."""
 
+    rule = "task_arithmetic"
     coefficient: float = _coefficient()
 
 
-@register_merging("ties")
-class MergingByTies:
+@_register
+class MergingByTies(MergingMethod):
     """Move the base by the mean of what has the elected sign, after trimming."""
 
+    rule = "ties"
     coefficient: float = _coefficient()
     keep: float = setting(1.0, "Share of each graft that trimming leaves.", least=1e-6, most=1)
 
 
-@register_merging("dare")
-class MergingByDare:
+@_register
+class MergingByDare(MergingMethod):
     """Move the base by the sum of all grafts, with a part of each dropped at random."""
 
+    rule = "dare"
     coefficient: float = _coefficient()
     drop: float = setting(0.5, "Share of each graft that is dropped.", least=0, most=0.999)
 
 
-@register_merging("magmax")
-class MergingByMagMax:
+@_register
+class MergingByMagMax(MergingMethod):
     """Move each coordinate by the largest move of all grafts."""
 
+    rule = "magmax"
     coefficient: float = _coefficient()
 
 
-@register_merging("consensus")
-class MergingByConsensus:
+@_register
+class MergingByConsensus(MergingMethod):
     """Move the coordinates that enough tasks find important by the sum of all grafts."""
 
+    rule = "consensus"
     coefficient: float = _coefficient(grid=(0.4, 0.7, 1.0))
     threshold: float = setting(0.4, "How large a move must be beside those of others.", least=0)
     agree: int = setting(
@@ -331,6 +285,8 @@ class MergingByConsensus:
     )
 
 
-@register_merging("localize_and_stitch")
-class MergingByLocalizeAndStitch:
+@_register
+class MergingByLocalizeAndStitch(MergingMethod):
     """Move each coordinate by the mean over the grafts that hold it."""
+
+    rule = "localize_and_stitch"

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.methods.bounds.mixed_rows import MixedRows, mix_rows
-from cl_graft.strategies.methods.bounds.model_weights import load_weights_, weights_state
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies import StrategyInputs, find_plugin, register_strategy
+from cl_graft.strategies.methods.bounds.mixed_rows import MixedRows
+from cl_graft.strategies.methods.bounds.model_weights import load_weights_, read_weights
 
 __all__ = ["Cumulative"]
 
@@ -21,14 +19,14 @@ __all__ = ["Cumulative"]
     rows="tasks so far",
 )
 class Cumulative:
-    """Train every weight on the rows of all tasks so far, shuffled together."""
+    """Train every weight on the rows of all tasks so far, with the steps of all of them."""
 
-    state = staticmethod(weights_state)
+    state = staticmethod(read_weights)
     load_state_ = staticmethod(load_weights_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `MixedRows`."""
-        return inputs.naive(mix_rows(inputs, so_far=True))
+        return inputs.naive(MixedRows(inputs, so_far=True))
 
     @staticmethod
     def storage_bytes(strategy: SupervisedTemplate) -> int:

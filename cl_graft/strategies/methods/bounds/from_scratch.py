@@ -7,8 +7,7 @@ from typing import Any
 from avalanche.training.plugins import FromScratchTrainingPlugin
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies import StrategyInputs, register_strategy
 
 __all__ = ["FromScratch"]
 

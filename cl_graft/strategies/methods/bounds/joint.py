@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.methods.bounds.mixed_rows import mix_rows
-from cl_graft.strategies.methods.bounds.model_weights import load_weights_, weights_state
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies import StrategyInputs, register_strategy
+from cl_graft.strategies.methods.bounds.mixed_rows import MixedRows
+from cl_graft.strategies.methods.bounds.model_weights import load_weights_, read_weights
 
 __all__ = ["Joint"]
 
@@ -19,13 +18,13 @@ __all__ = ["Joint"]
     rows="all tasks",
 )
 class Joint:
-    """Train every weight on the rows of all tasks, shuffled together, when the first task comes."""
+    """Train every weight on the rows of all tasks, with the steps of all, when the first comes."""
 
-    state = staticmethod(weights_state)
+    state = staticmethod(read_weights)
     load_state_ = staticmethod(load_weights_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `MixedRows`, on a model that has all heads."""
         for experience in inputs.stream.benchmark.train_stream:
             inputs.model.adaptation(experience)
-        return inputs.naive(mix_rows(inputs, so_far=False))
+        return inputs.naive(MixedRows(inputs, so_far=False))

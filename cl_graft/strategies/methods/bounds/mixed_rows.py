@@ -6,20 +6,18 @@ need batches of as many rows as there are tasks, and `JointTraining` can be call
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
 from avalanche.core import SupervisedPlugin
 
+from cl_graft.strategies import StrategyInputs, count_bytes
 from cl_graft.strategies.loop.best_step import KeepBest
-from cl_graft.strategies.loop.text_batches import shuffled_batches
-from cl_graft.strategies.stored_bytes import count_bytes
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies.loop.text_batches import shuffle_batches
 from cl_graft.training.examples import Examples
 from cl_graft.training.passes import Passes
 
-__all__ = ["MixedRows", "mix_rows"]
+__all__ = ["MixedRows"]
 
 
 class MixedRows(SupervisedPlugin, supports_distributed=False):
@@ -28,23 +26,19 @@ class MixedRows(SupervisedPlugin, supports_distributed=False):
     Runs at: before_training_exp. Give it after `TextBatches`, whose loader it replaces.
 
     Args:
-        stream: Experiences that `text_stream` made.
-        so_far: Whether to take those up to the one at hand, or all.
-        seed: Draws the order of rows.
-        group_by_length: Make batches of rows of similar length.
+        inputs: Inputs of the strategy; its stream is one that `text_stream` made.
+        so_far: Whether to take the tasks up to the one at hand, or all.
 
     Attributes:
         passes: Rows that went through the model, by task label and phase, where nothing trains.
     """
 
-    def __init__(
-        self, stream: Sequence[Any], *, so_far: bool, seed: int, group_by_length: bool = False
-    ) -> None:
+    def __init__(self, inputs: StrategyInputs, *, so_far: bool) -> None:
         super().__init__()
-        self.stream = list(stream)
+        self.stream = list(inputs.stream.benchmark.train_stream)
         self.so_far = so_far
-        self.seed = seed
-        self.group_by_length = group_by_length
+        self.seed = inputs.seed
+        self.group_by_length = inputs.first_schedule.group_by_length
         self.passes: dict[int, dict[str, Passes]] = {}
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
@@ -61,7 +55,7 @@ class MixedRows(SupervisedPlugin, supports_distributed=False):
         for plugin in strategy.plugins:
             if isinstance(plugin, KeepBest):
                 plugin.labels = [int(experience.task_label) for experience in chosen]
-        strategy.dataloader = shuffled_batches(
+        strategy.dataloader = shuffle_batches(
             Examples(range(len(targets)), tensors=(inputs, targets)),
             labels,
             size=strategy.train_mb_size,
@@ -72,13 +66,3 @@ class MixedRows(SupervisedPlugin, supports_distributed=False):
     def stored_bytes(self, tasks: int) -> int:
         """Return the bytes of the rows of the first tasks."""
         return sum(count_bytes(experience.encoded) for experience in self.stream[:tasks])
-
-
-def mix_rows(inputs: StrategyInputs, *, so_far: bool) -> MixedRows:
-    """Return the plugin for a stream: rows of the tasks so far, or of all."""
-    return MixedRows(
-        inputs.stream.benchmark.train_stream,
-        so_far=so_far,
-        seed=inputs.seed,
-        group_by_length=inputs.first_schedule.group_by_length,
-    )

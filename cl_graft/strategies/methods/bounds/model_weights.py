@@ -10,10 +10,10 @@ from torch import Tensor
 
 from cl_graft.grafts.graft import load_
 
-__all__ = ["load_weights_", "weights_state"]
+__all__ = ["load_weights_", "read_weights"]
 
 
-def weights_state(strategy: SupervisedTemplate) -> dict[str, Tensor]:
+def read_weights(strategy: SupervisedTemplate) -> dict[str, Tensor]:
     """Return the weights of a strategy's model."""
     return {name: p.detach() for name, p in strategy.model.named_parameters()}
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.methods.bounds.model_weights import load_weights_, weights_state
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies import StrategyInputs, register_strategy
+from cl_graft.strategies.methods.bounds.model_weights import load_weights_, read_weights
 
 __all__ = ["NaiveFineTuning"]
 
@@ -15,7 +14,7 @@ __all__ = ["NaiveFineTuning"]
 class NaiveFineTuning:
     """Train every weight on one task after the other."""
 
-    state = staticmethod(weights_state)
+    state = staticmethod(read_weights)
     load_state_ = staticmethod(load_weights_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from avalanche.training.templates import SupervisedTemplate
 
+from cl_graft.strategies import StrategyInputs, register_strategy
 from cl_graft.strategies.methods.isolation.lora_layers import (
     LORA_PAPER,
     add_lora_,
     alpha_setting,
-    lora_parameters,
+    find_lora,
     rank_setting,
 )
 from cl_graft.strategies.methods.isolation.own_values import (
@@ -17,8 +18,6 @@ from cl_graft.strategies.methods.isolation.own_values import (
     rate_setting,
     train_own_values,
 )
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["SequentialLoRA"]
 
@@ -40,4 +39,4 @@ class SequentialLoRA:
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `TrainOnly` of the LoRA, which is put into the model."""
         add_lora_(inputs.model.task_model, rank=self.rank, alpha=self.alpha, seed=inputs.seed)
-        return train_own_values(inputs, TrainOnly(lora_parameters), optimizer=self.optimizer)
+        return train_own_values(inputs, TrainOnly(find_lora), optimizer=self.optimizer)

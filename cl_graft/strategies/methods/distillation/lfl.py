@@ -10,11 +10,8 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.models import TaskModel
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.heads import unwrap_model
-from cl_graft.strategies.method import setting
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["LessForgetfulLearning", "LessForgetfulText"]
 
@@ -47,17 +44,14 @@ class LessForgetfulText(LFLPlugin):
     encoders_only=True,
 )
 class LessForgetfulLearning:
-    """Hold the features of new rows near those of the model before the task."""
+    """Hold the features of new rows near those of the model before the task, and freeze heads."""
 
     lambda_e: float = setting(
         1.0, "Weight of the distance between features.", least=0, grid=(0.1, 1.0, 10.0)
     )
 
+    storage_bytes = count_stored(LFLPlugin, "prev_model")
+
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `LessForgetfulText`."""
         return inputs.naive(LessForgetfulText(self.lambda_e), whole_batches=True)
-
-    @staticmethod
-    def storage_bytes(strategy: SupervisedTemplate) -> int:
-        """Return the bytes of the copy of the model."""
-        return count_bytes(find_plugin(strategy, LFLPlugin).prev_model)

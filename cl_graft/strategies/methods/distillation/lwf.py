@@ -7,10 +7,7 @@ from typing import Any
 from avalanche.training.plugins import LwFPlugin
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.method import setting
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 
 __all__ = ["DistilOneHead", "LwF"]
 
@@ -47,13 +44,10 @@ class LwF:
         2.0, "Temperature of the teacher's and the model's answers.", least=1e-6
     )
 
+    storage_bytes = count_stored(LwFPlugin, "lwf.prev_model")
+
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with Avalanche's `LwFPlugin`, or its version for one head."""
         kind: Any = DistilOneHead if inputs.model.one_head else LwFPlugin
         plugin = kind(alpha=self.alpha, temperature=self.temperature)
         return inputs.naive(plugin, whole_batches=True)
-
-    @staticmethod
-    def storage_bytes(strategy: SupervisedTemplate) -> int:
-        """Return the bytes of the copy of the model."""
-        return count_bytes(find_plugin(strategy, LwFPlugin).lwf.prev_model)

@@ -8,13 +8,13 @@ from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.grafting.region_loop import ENTRY
 from cl_graft.strategies.methods.grafting.routed_loop import (
     build_routed,
-    class_mean_bytes,
+    count_class_means,
     depth_setting,
     load_router_state_,
-    make_discriminant_router,
+    make_feature_router,
+    read_router,
     register_routed,
     router_bytes,
-    router_state,
     shrinkage_setting,
 )
 from cl_graft.strategies.strategy_inputs import StrategyInputs
@@ -35,14 +35,14 @@ class GraftingByDiscriminant:
     depth: float = depth_setting(grid=(0.33, 1.0))
 
     storage_bytes = staticmethod(router_bytes)
-    state = staticmethod(router_state)
+    state = staticmethod(read_router)
     load_state_ = staticmethod(load_router_state_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return grafting with a router by a discriminant."""
-        router = make_discriminant_router(inputs, depth=self.depth, shrinkage=self.shrinkage)
+        router = make_feature_router(inputs, depth=self.depth, shrinkage=self.shrinkage)
         return build_routed(inputs, router)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the class means and, shared by all tasks, of one covariance."""
-        return class_mean_bytes(shape) + 4 * shape.model.hidden_size**2 / shape.tasks
+        return count_class_means(shape) + 4 * shape.model.hidden_size**2 / shape.tasks

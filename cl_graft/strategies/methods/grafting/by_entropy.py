@@ -5,9 +5,7 @@ from __future__ import annotations
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.inference.routing_rules import least_entropy
-from cl_graft.strategies.methods.grafting.region_loop import (
-    keep_bank_,
-)
+from cl_graft.strategies.methods.grafting.region_loop import keep_bank_
 from cl_graft.strategies.methods.grafting.routed_loop import build_routed, register_routed
 from cl_graft.strategies.routing import AnswerRouter
 from cl_graft.strategies.strategy_inputs import StrategyInputs

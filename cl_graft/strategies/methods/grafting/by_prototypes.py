@@ -8,13 +8,13 @@ from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.grafting.region_loop import ENTRY
 from cl_graft.strategies.methods.grafting.routed_loop import (
     build_routed,
-    class_mean_bytes,
+    count_class_means,
     depth_setting,
     load_router_state_,
-    make_prototype_router,
+    make_feature_router,
+    read_router,
     register_routed,
     router_bytes,
-    router_state,
 )
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 
@@ -33,13 +33,13 @@ class GraftingByPrototypes:
     depth: float = depth_setting(grid=(0.33, 1.0))
 
     storage_bytes = staticmethod(router_bytes)
-    state = staticmethod(router_state)
+    state = staticmethod(read_router)
     load_state_ = staticmethod(load_router_state_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return grafting with a router by class means."""
-        return build_routed(inputs, make_prototype_router(inputs, depth=self.depth))
+        return build_routed(inputs, make_feature_router(inputs, depth=self.depth))
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the class means."""
-        return class_mean_bytes(shape)
+        return count_class_means(shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from avalanche.training.templates import SupervisedTemplate
 
+from cl_graft.strategies import StrategyInputs, register_strategy
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.method import PICKED_BY_LABEL
 from cl_graft.strategies.methods.grafting.region_loop import (
@@ -14,8 +15,6 @@ from cl_graft.strategies.methods.grafting.region_loop import (
     make_grafting_plugin,
     make_region_plugins,
 )
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["Grafting"]
 

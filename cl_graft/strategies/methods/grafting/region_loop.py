@@ -1,4 +1,4 @@
-"""What all methods share that train regions: the plugin, the plugins of the loop, the grid."""
+"""Parts of all methods that train regions: the plugin, the plugins of the loop, the grid."""
 
 from __future__ import annotations
 

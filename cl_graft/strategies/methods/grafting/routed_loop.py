@@ -1,4 +1,4 @@
-"""What all methods share that learn as grafting does and pick the task of a text by a router."""
+"""Parts of the methods that learn as grafting does and pick the task of a text by a router."""
 
 from __future__ import annotations
 
@@ -10,28 +10,25 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
 from cl_graft.inference.routing_rules import discriminant, nearest_prototype
-from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape, setting
+from cl_graft.strategies import StrategyInputs, count_bytes, register_strategy, setting
+from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
 from cl_graft.strategies.methods.grafting.region_loop import (
     ENTRY,
     REGION_RATES,
     make_grafting_plugin,
     make_region_plugins,
 )
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.routing import FeatureRouter, FeatureRule, RoutedText, Router
-from cl_graft.strategies.stored_bytes import count_bytes
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies.routing import FeatureRouter, RoutedText, Router
 
 __all__ = [
     "build_routed",
-    "class_mean_bytes",
+    "count_class_means",
     "depth_setting",
     "load_router_state_",
-    "make_discriminant_router",
-    "make_prototype_router",
+    "make_feature_router",
+    "read_router",
     "register_routed",
     "router_bytes",
-    "router_state",
     "shrinkage_setting",
 ]
 
@@ -65,7 +62,7 @@ def register_routed(name: str, *, source: str, adds: str = ENTRY) -> Callable[[_
     Args:
         name: The method's name.
         source: Paper of the router.
-        adds: What a task adds to storage, in words.
+        adds: Description of all that a task adds to storage.
     """
     return register_strategy(
         name,
@@ -91,18 +88,23 @@ def build_routed(inputs: StrategyInputs, router: Router) -> SupervisedTemplate:
     )
 
 
-def make_prototype_router(inputs: StrategyInputs, *, depth: float) -> Router:
-    """Return the router by the nearest class mean."""
-    return _by_features(inputs, nearest_prototype, depth=depth, scatter=False)
+def make_feature_router(
+    inputs: StrategyInputs, *, depth: float, shrinkage: float | None = None
+) -> Router:
+    """Return the router by the nearest class mean, or by linear discriminant analysis.
+
+    Args:
+        inputs: Inputs of the strategy.
+        depth: Place in the base of the features, in [0, 1].
+        shrinkage: Shrinkage of the discriminant's covariance; None picks the nearest class mean.
+    """
+    by_means = shrinkage is None
+    rule = nearest_prototype if by_means else partial(discriminant, shrinkage=shrinkage)
+    size = inputs.model.task_model.hidden_size
+    return FeatureRouter(rule, size=size, depth=depth, scatter=not by_means)
 
 
-def make_discriminant_router(inputs: StrategyInputs, *, depth: float, shrinkage: float) -> Router:
-    """Return the router by linear discriminant analysis."""
-    rule = partial(discriminant, shrinkage=shrinkage)
-    return _by_features(inputs, rule, depth=depth, scatter=True)
-
-
-def router_state(strategy: SupervisedTemplate) -> dict[str, Tensor]:
+def read_router(strategy: SupervisedTemplate) -> dict[str, Tensor]:
     """Return what a strategy's router knows; nothing where it learns nothing."""
     router = getattr(strategy, "router", None)
     return router.tensors() if isinstance(router, FeatureRouter) else {}
@@ -119,16 +121,9 @@ def load_router_state_(
 
 def router_bytes(strategy: SupervisedTemplate) -> int:
     """Return the bytes of what a strategy's router knows."""
-    return count_bytes(router_state(strategy))
+    return count_bytes(read_router(strategy))
 
 
-def class_mean_bytes(shape: StreamShape) -> float:
+def count_class_means(shape: StreamShape) -> float:
     """Return the bytes of the mean features of a task's classes."""
     return shape.classes * (4 * shape.model.hidden_size + 24)
-
-
-def _by_features(
-    inputs: StrategyInputs, rule: FeatureRule, *, depth: float, scatter: bool
-) -> Router:
-    size = inputs.model.task_model.hidden_size
-    return FeatureRouter(rule, size=size, depth=depth, scatter=scatter)

@@ -11,36 +11,23 @@ import torch
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError
 from cl_graft.models import TaskModel, block_stacks
 from cl_graft.runtime.seeding import generator
-from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape, setting
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.methods.isolation.own_values import (
     OwnValues,
     load_own_values_,
     optimizer_setting,
-    own_value_bytes,
-    own_value_state,
     rate_setting,
+    read_own_values,
     train_own_values,
 )
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
-__all__ = ["Adapters", "Bottleneck", "adapter_parameters", "add_adapters_", "add_two_adapters_"]
+__all__ = ["Adapters", "Bottleneck", "add_adapter_", "add_adapters_", "find_adapters"]
 
 
 _ADAPTER = "own_adapter"
-
-_LAST_LAYERS = (
-    ("attention.output.dense", "output.dense"),
-    ("attention.out_lin", "ffn.lin2"),
-    ("attn.c_proj", "mlp.c_proj"),
-    ("self_attn.out_proj", "fc2"),
-    ("self_attn.o_proj", "mlp.down_proj"),
-)
-"""The last layers of the two halves of a block, before what went in is added: of BERT and RoBERTa,
-DistilBERT, GPT-2, OPT and BART, Llama."""
 
 
 class Bottleneck(nn.Module):
@@ -48,8 +35,8 @@ class Bottleneck(nn.Module):
 
     Args:
         hidden: Size of the states.
-        size: Of the bottleneck.
-        draws: Draws the weights of `down` from N(0, 0.02²).
+        size: Size of the bottleneck.
+        draws: Generator of the weights of `down`, which are from N(0, 0.02²).
     """
 
     def __init__(self, hidden: int, size: int, *, draws: torch.Generator) -> None:
@@ -72,53 +59,27 @@ def add_adapters_(model: TaskModel, *, size: int, seed: int) -> None:
 
     Args:
         model: The model.
-        size: Of the bottleneck.
-        seed: Draws first values.
+        size: Size of the bottlenecks.
+        seed: Seed of first values.
     """
     draws = generator(seed, "adapters")
     for path in block_stacks(model):
         for block in cast(nn.ModuleList, model.get_submodule(path)):
-            adapter = Bottleneck(model.hidden_size, size, draws=draws)
-            block.add_module(_ADAPTER, adapter.to(model.device))
-            block.register_forward_hook(_behind)
+            add_adapter_(block, Bottleneck(model.hidden_size, size, draws=draws).to(model.device))
 
 
-def add_two_adapters_(model: TaskModel, *, size: int, seed: int) -> None:
-    """Put a bottleneck behind both halves of every block of a model, in place.
-
-    Behind the last layer of the attention and of the feed-forward part, before what went in is
-    added, as in Houlsby et al., 2019 (https://arxiv.org/abs/1902.00751).
-
-    Args:
-        model: The model.
-        size: Of the bottlenecks.
-        seed: Draws first values.
-
-    Raises:
-        InputError: If the halves of its blocks have names that are not known here.
-    """
-    draws = generator(seed, "adapters")
-    for path in block_stacks(model):
-        for block in cast(nn.ModuleList, model.get_submodule(path)):
-            inside = dict(block.named_modules())
-            ends = next((ends for ends in _LAST_LAYERS if all(end in inside for end in ends)), None)
-            if ends is None:
-                raise InputError(
-                    f"adapters inside blocks need halves that end in one of {_LAST_LAYERS}, and "
-                    f"{type(block).__name__} has none of these; put adapters behind blocks"
-                )
-            for end in ends:
-                adapter = Bottleneck(model.hidden_size, size, draws=draws)
-                inside[end].add_module(_ADAPTER, adapter.to(model.device))
-                inside[end].register_forward_hook(_behind)
+def add_adapter_(module: nn.Module, adapter: Bottleneck) -> None:
+    """Pass the states that a module returns through an adapter, a part of the module."""
+    module.add_module(_ADAPTER, adapter)
+    module.register_forward_hook(_pass_through)
 
 
-def adapter_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+def find_adapters(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the parameters of a model's adapters by their full names."""
     return {name: p for name, p in model.named_parameters() if f".{_ADAPTER}." in name}
 
 
-def _behind(block: nn.Module, inputs: Any, output: Any) -> Any:
+def _pass_through(block: nn.Module, inputs: Any, output: Any) -> Any:
     """Pass a block's states through its adapter; a block may return more beside them."""
     adapter = block.get_submodule(_ADAPTER)
     if isinstance(output, tuple):
@@ -142,14 +103,14 @@ class Adapters:
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(2e-3)
 
-    storage_bytes = staticmethod(own_value_bytes)
-    state = staticmethod(own_value_state)
+    storage_bytes = count_stored(OwnValues, "values")
+    state = staticmethod(read_own_values)
     load_state_ = staticmethod(load_own_values_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OwnValues` of the adapters, which are put into the model."""
         add_adapters_(inputs.model.task_model, size=self.size, seed=inputs.seed)
-        return train_own_values(inputs, OwnValues(adapter_parameters), optimizer=self.optimizer)
+        return train_own_values(inputs, OwnValues(find_adapters), optimizer=self.optimizer)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the adapters of all blocks."""

@@ -7,24 +7,21 @@ from torch import nn
 
 from cl_graft.errors import InputError
 from cl_graft.models import graftable_parameters
+from cl_graft.strategies import StrategyInputs, count_bytes, count_stored, register_strategy
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.methods.isolation.own_values import (
     OwnValues,
     load_own_values_,
     optimizer_setting,
-    own_value_bytes,
-    own_value_state,
     rate_setting,
+    read_own_values,
     train_own_values,
 )
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
-__all__ = ["BitFit", "biases"]
+__all__ = ["BitFit", "find_biases"]
 
 
-def biases(model: nn.Module) -> dict[str, nn.Parameter]:
+def find_biases(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the biases of a model's blocks, those of LayerNorms among them.
 
     Raises:
@@ -52,14 +49,14 @@ class BitFit:
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(2e-3)
 
-    storage_bytes = staticmethod(own_value_bytes)
-    state = staticmethod(own_value_state)
+    storage_bytes = count_stored(OwnValues, "values")
+    state = staticmethod(read_own_values)
     load_state_ = staticmethod(load_own_values_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OwnValues` of the biases."""
-        return train_own_values(inputs, OwnValues(biases), optimizer=self.optimizer)
+        return train_own_values(inputs, OwnValues(find_biases), optimizer=self.optimizer)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the biases."""
-        return count_bytes(biases(shape.model))
+        return count_bytes(find_biases(shape.model))

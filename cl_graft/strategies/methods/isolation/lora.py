@@ -4,26 +4,24 @@ from __future__ import annotations
 
 from avalanche.training.templates import SupervisedTemplate
 
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.methods.isolation.lora_layers import (
     LORA_PAPER,
     add_lora_,
     alpha_setting,
     find_linear_layers,
-    lora_parameters,
+    find_lora,
     rank_setting,
 )
 from cl_graft.strategies.methods.isolation.own_values import (
     OwnValues,
     load_own_values_,
     optimizer_setting,
-    own_value_bytes,
-    own_value_state,
     rate_setting,
+    read_own_values,
     train_own_values,
 )
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["LoRA"]
 
@@ -45,14 +43,14 @@ class LoRA:
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(2e-3)
 
-    storage_bytes = staticmethod(own_value_bytes)
-    state = staticmethod(own_value_state)
+    storage_bytes = count_stored(OwnValues, "values")
+    state = staticmethod(read_own_values)
     load_state_ = staticmethod(load_own_values_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OwnValues` of the LoRA, which is put into the model."""
         add_lora_(inputs.model.task_model, rank=self.rank, alpha=self.alpha, seed=inputs.seed)
-        return train_own_values(inputs, OwnValues(lora_parameters), optimizer=self.optimizer)
+        return train_own_values(inputs, OwnValues(find_lora), optimizer=self.optimizer)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of A and B of all layers."""

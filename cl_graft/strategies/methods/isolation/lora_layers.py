@@ -21,8 +21,8 @@ __all__ = [
     "add_lora_",
     "alpha_setting",
     "find_linear_layers",
+    "find_lora",
     "find_lora_layers",
-    "lora_parameters",
     "rank_setting",
 ]
 
@@ -48,9 +48,9 @@ def add_lora_(
         model: The model, in place; its parameters get other names.
         rank: Rows of A.
         alpha: The update is scaled by ``alpha / rank``.
-        seed: Draws A.
-        everywhere: Beside all of them. Else where peft puts them in an architecture that it knows:
-            for most beside query and value, as in the paper.
+        seed: Seed of A.
+        everywhere: Whether they stand beside all of these layers, or where peft puts them in an
+            architecture that it knows: for most beside query and value, as in the paper.
     """
     from peft import LoraConfig, inject_adapter_in_model
     from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as USUAL
@@ -65,7 +65,7 @@ def add_lora_(
     model.requires_grad_(False)
 
 
-def lora_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+def find_lora(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the A and B of a model by their full names."""
     return {name: p for name, p in model.named_parameters() if ".lora_" in name}
 

@@ -17,7 +17,6 @@ from typing import Any, cast
 
 import torch
 from avalanche.core import SupervisedPlugin
-from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
@@ -25,22 +24,20 @@ from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.isolation.own_values import freeze_except_
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
 
 __all__ = [
     "ChosenWeights",
     "MaskedMatrices",
-    "above",
+    "choose_above",
+    "choose_largest",
+    "count_mask_bytes",
     "find_matrices",
-    "largest",
-    "mask_bytes",
     "pack_bits",
-    "stored_mask_bytes",
     "unpack_bits",
 ]
 
 Rule = Callable[[Tensor], Tensor]
-"""From the scores of a matrix to its mask, both of the matrix's shape."""
+"""Takes the scores of a matrix and returns its mask, both of the matrix's shape."""
 
 
 class ChosenWeights(nn.Module):
@@ -48,11 +45,11 @@ class ChosenWeights(nn.Module):
 
     Args:
         scores: The first scores, of the matrix's shape.
-        rule: Chooses by them.
+        rule: Rule that chooses by them.
         absolute: Whether it chooses by their absolute values.
 
     Attributes:
-        fixed: A mask to use in place of the rule's.
+        fixed: Mask to use in place of the rule's; None where there is none.
     """
 
     def __init__(self, scores: Tensor, rule: Rule, *, absolute: bool = False) -> None:
@@ -87,14 +84,15 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
 
     Args:
         model: The model; its matrices are parametrized in place.
-        rule: From scores to masks.
-        start: First scores of a matrix.
+        rule: Rule that turns scores into masks.
+        start: Function of a matrix that returns its first scores.
         absolute: Whether the rule chooses by the scores' absolute values.
         trains_weights: Whether the weights that no earlier task has chosen train along, and scores
             go on from task to task; else weights stay frozen and scores begin anew.
 
     Attributes:
-        masks: Of every task, by label and matrix: bits, eight to a byte.
+        masks: The masks of every task, by label and matrix: bits, eight to a byte.
+        scores: Scores that later tasks go on from, by matrix; empty where weights stay frozen.
     """
 
     def __init__(
@@ -109,6 +107,7 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
         super().__init__()
         self.trains_weights = trains_weights
         self.masks: dict[int, dict[str, Tensor]] = {}
+        self.scores: dict[str, Tensor] = {}
         self._start = start
         for name, weight in find_matrices(model):
             scores = start(weight.detach())
@@ -144,6 +143,8 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
         for name, chosen, _ in _parametrized(unwrap_model(strategy.model)):
             mask = chosen.chosen()
             own[name] = pack_bits(mask)
+            if self.trains_weights:
+                self.scores[name] = chosen.scores
             self._taken[name] = mask | self._taken.get(name, torch.zeros_like(mask))
         self.masks[int(strategy.experience.task_label)] = own
 
@@ -158,13 +159,8 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
         for _, chosen, _ in _parametrized(unwrap_model(strategy.model)):
             chosen.fixed = None
 
-    def stored_bytes(self, model: nn.Module) -> int:
-        """Return the bytes of all masks, and of scores that later tasks go on from."""
-        scores = [c.scores for _, c, _ in _parametrized(model)] if self.trains_weights else []
-        return count_bytes([self.masks, scores if self.masks else []])
 
-
-def largest(share: float) -> Rule:
+def choose_largest(share: float) -> Rule:
     """Return the rule that chooses a share of each matrix, those with the largest scores."""
 
     def rule(scores: Tensor) -> Tensor:
@@ -176,7 +172,7 @@ def largest(share: float) -> Rule:
     return rule
 
 
-def above(threshold: float) -> Rule:
+def choose_above(threshold: float) -> Rule:
     """Return the rule that chooses scores above a threshold."""
     return lambda scores: scores > threshold
 
@@ -211,11 +207,6 @@ def unpack_bits(packed: Tensor, like: Tensor) -> Tensor:
     return bits.flatten()[: like.numel()].view(like.shape).to(like.device, like.dtype)
 
 
-def stored_mask_bytes(strategy: SupervisedTemplate) -> int:
-    """Return the bytes of all masks of a strategy, and of scores that later tasks go on from."""
-    return find_plugin(strategy, MaskedMatrices).stored_bytes(strategy.model)
-
-
-def mask_bytes(shape: StreamShape) -> float:
+def count_mask_bytes(shape: StreamShape) -> float:
     """Return the bytes of a task's masks."""
     return sum(math.ceil(weight.numel() / 8) for _, weight in find_matrices(shape.model))

@@ -16,10 +16,8 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.runtime.checkpoints import join_tensors, select_tensors
-from cl_graft.strategies.heads import heads_of, unwrap_model
-from cl_graft.strategies.method import setting
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies import StrategyInputs, find_plugin, setting
+from cl_graft.strategies.heads import find_heads, unwrap_model
 
 __all__ = [
     "RATES",
@@ -28,9 +26,8 @@ __all__ = [
     "freeze_except_",
     "load_own_values_",
     "optimizer_setting",
-    "own_value_bytes",
-    "own_value_state",
     "rate_setting",
+    "read_own_values",
     "train_own_values",
 ]
 
@@ -44,7 +41,7 @@ class TrainOnly(SupervisedPlugin, supports_distributed=False):
     Runs at: before_training_exp. The optimiser starts with an empty state in every experience.
 
     Args:
-        choose: The parameters.
+        choose: Function of a model that returns the parameters.
     """
 
     def __init__(self, choose: Choose) -> None:
@@ -52,7 +49,7 @@ class TrainOnly(SupervisedPlugin, supports_distributed=False):
         self.choose = choose
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Freeze."""
+        """Freeze all others."""
         strategy.optimizer.state.clear()
         model = unwrap_model(strategy.model)
         freeze_except_(model, self.choose(model), label=int(strategy.experience.task_label))
@@ -119,16 +116,11 @@ def freeze_except_(
     model.requires_grad_(False)
     for parameter in trained.values():
         parameter.requires_grad_(True)
-    for head in heads_of(model, label) if label is not None else ():
+    for head in find_heads(model, label) if label is not None else ():
         head.module.requires_grad_(True)
 
 
-def own_value_bytes(strategy: SupervisedTemplate) -> int:
-    """Return the bytes of all tasks' values."""
-    return count_bytes(find_plugin(strategy, OwnValues).values)
-
-
-def own_value_state(strategy: SupervisedTemplate) -> dict[str, Tensor]:
+def read_own_values(strategy: SupervisedTemplate) -> dict[str, Tensor]:
     """Return all tasks' values and heads."""
     values = find_plugin(strategy, OwnValues).values
     model = unwrap_model(strategy.model)
@@ -169,7 +161,7 @@ def train_own_values(
     """Return Naive with a plugin that picks what trains, and without weight decay.
 
     Args:
-        inputs: What the strategy is built from.
+        inputs: Inputs of the strategy.
         plugin: The plugin, such as `OwnValues`.
         optimizer: ``"sgd"`` or ``"adamw"``.
     """

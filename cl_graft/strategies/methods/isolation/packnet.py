@@ -20,13 +20,11 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.models import graftable_parameters
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
-from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape, setting
+from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.methods.isolation.own_values import freeze_except_
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["PackNet", "PackedWeights"]
 
@@ -45,12 +43,12 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
     before_eval_exp, after_eval_exp.
 
     Args:
-        prune: Of the weights that a task trains in a matrix, the share it gives back.
-        retrain: Of a task's steps, the share that comes after that.
-        steps: A task's steps, by task label.
+        prune: Share of the weights that a task trains in a matrix and gives back, in [0, 1].
+        retrain: Share of a task's steps that come after that, in [0, 1].
+        steps: Steps of each task, by task label.
 
     Attributes:
-        owners: Of every matrix, by name: 0 where a weight is free, n where the n-th task owns it.
+        owners: Owners of the weights of every matrix, by name: 0 is free, n is the n-th task.
     """
 
     def __init__(self, *, prune: float, retrain: float, steps: Mapping[int, int]) -> None:
@@ -88,14 +86,14 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
                 plugin.first = self._last_before_pruning(label)
 
     def after_backward(self, strategy: Any, **kwargs: Any) -> None:
-        """Let nothing move but free weights, and after pruning the task's own."""
+        """Zero the gradient of weights that are not free, or after pruning not the task's own."""
         mine = len(self._numbers) + 1 if self._pruned else _FREE
         for name, parameter in _matrices(unwrap_model(strategy.model)).items():
             if parameter.grad is not None:
                 parameter.grad[self.owners[name] != mine] = 0.0
 
     def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
-        """Prune when the time has come."""
+        """Prune after the last step before pruning."""
         last = self._last_before_pruning(int(strategy.experience.task_label))
         if not self._pruned and strategy.clock.train_exp_iterations + 1 >= last:
             self._prune(strategy)
@@ -174,6 +172,8 @@ class PackNet:
     )
     retrain: float = setting(0.3, "Share of its steps that come after that.", least=0, most=1)
 
+    storage_bytes = count_stored(PackedWeights, "owners")
+
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `PackedWeights`."""
         plugin = PackedWeights(
@@ -182,11 +182,6 @@ class PackNet:
             steps={label: schedule.steps for label, schedule in inputs.dense_runs.items()},
         )
         return Naive(**inputs.template_arguments(), plugins=inputs.training_plugins(plugin))
-
-    @staticmethod
-    def storage_bytes(strategy: SupervisedTemplate) -> int:
-        """Return the bytes of the owners of all weights."""
-        return count_bytes(find_plugin(strategy, PackedWeights).owners)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the owners, shared by all tasks."""

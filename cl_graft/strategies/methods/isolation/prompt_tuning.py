@@ -19,16 +19,15 @@ from cl_graft.strategies.methods.isolation.own_values import (
     OwnValues,
     load_own_values_,
     optimizer_setting,
-    own_value_bytes,
-    own_value_state,
     rate_setting,
+    read_own_values,
     train_own_values,
 )
 from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes
+from cl_graft.strategies.stored_bytes import count_bytes, count_stored
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 
-__all__ = ["PromptTuning", "add_prompt_", "prompt_parameters"]
+__all__ = ["PromptTuning", "add_prompt_", "find_prompt"]
 
 
 _PROMPT = "own_prompt"
@@ -42,11 +41,8 @@ def add_prompt_(model: TaskModel, *, tokens: int, seed: int) -> None:
 
     Args:
         model: An encoder.
-        tokens: Number of vectors.
-        seed: Draws the tokens whose embeddings they start from.
-
-    Raises:
-        InputError: If texts of the model's full length would no longer fit; it has a limit then.
+        tokens: Number of vectors, at least 1.
+        seed: Seed of the tokens whose embeddings they start from.
     """
     backbone = cast(Any, model.backbone)
     words = _words(model)
@@ -56,7 +52,7 @@ def add_prompt_(model: TaskModel, *, tokens: int, seed: int) -> None:
     backbone.register_forward_hook(_without, with_kwargs=False)
 
 
-def prompt_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+def find_prompt(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the prompt of a model by its full name."""
     return {name: p for name, p in model.named_parameters() if _PROMPT in name}
 
@@ -105,8 +101,8 @@ class PromptTuning:
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(1e-2, grid=(3e-3, 1e-2, 3e-2))
 
-    storage_bytes = staticmethod(own_value_bytes)
-    state = staticmethod(own_value_state)
+    storage_bytes = count_stored(OwnValues, "values")
+    state = staticmethod(read_own_values)
     load_state_ = staticmethod(load_own_values_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
@@ -125,7 +121,7 @@ class PromptTuning:
                 "comparison.strategy_settings.prompt_tuning.tokens"
             )
         add_prompt_(model, tokens=self.tokens, seed=inputs.seed)
-        return train_own_values(inputs, OwnValues(prompt_parameters), optimizer=self.optimizer)
+        return train_own_values(inputs, OwnValues(find_prompt), optimizer=self.optimizer)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the prompt."""

@@ -5,20 +5,18 @@ from __future__ import annotations
 import torch
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape, setting
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.methods.isolation.masked_matrices import (
     MaskedMatrices,
-    largest,
-    mask_bytes,
-    stored_mask_bytes,
+    choose_largest,
+    count_mask_bytes,
 )
 from cl_graft.strategies.methods.isolation.own_values import (
     optimizer_setting,
     rate_setting,
     train_own_values,
 )
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["SupSup"]
 
@@ -39,13 +37,15 @@ class SupSup:
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(1e-3, grid=(3e-4, 1e-3, 3e-3))
 
-    storage_bytes = staticmethod(stored_mask_bytes)
+    storage_bytes = count_stored(MaskedMatrices, "masks")
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `MaskedMatrices`, whose scores start at the weights' magnitudes."""
-        plugin = MaskedMatrices(inputs.model.task_model, rule=largest(self.share), start=torch.abs)
+        plugin = MaskedMatrices(
+            inputs.model.task_model, rule=choose_largest(self.share), start=torch.abs
+        )
         return train_own_values(inputs, plugin, optimizer=self.optimizer)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the masks."""
-        return mask_bytes(shape)
+        return count_mask_bytes(shape)

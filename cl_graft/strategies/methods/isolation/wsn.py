@@ -8,10 +8,9 @@ from avalanche.training.templates import SupervisedTemplate
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape, setting
 from cl_graft.strategies.methods.isolation.masked_matrices import (
     MaskedMatrices,
+    choose_largest,
+    count_mask_bytes,
     find_matrices,
-    largest,
-    mask_bytes,
-    stored_mask_bytes,
 )
 from cl_graft.strategies.methods.isolation.own_values import (
     optimizer_setting,
@@ -19,7 +18,7 @@ from cl_graft.strategies.methods.isolation.own_values import (
     train_own_values,
 )
 from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes
+from cl_graft.strategies.stored_bytes import count_bytes, count_stored
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["WSN"]
@@ -41,14 +40,14 @@ class WSN:
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(3e-4, grid=(1e-4, 3e-4))
 
-    storage_bytes = staticmethod(stored_mask_bytes)
+    storage_bytes = count_stored(MaskedMatrices, "masks", "scores")
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `MaskedMatrices` that train weights, too."""
         # The paper's code ranks |scores|, so a weight whose score went far below 0 comes back.
         plugin = MaskedMatrices(
             inputs.model.task_model,
-            rule=largest(self.share),
+            rule=choose_largest(self.share),
             start=torch.abs,
             absolute=True,
             trains_weights=True,
@@ -58,4 +57,4 @@ class WSN:
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the masks and, shared by all tasks, of the scores."""
         scores = count_bytes([weight for _, weight in find_matrices(shape.model)])
-        return mask_bytes(shape) + scores / shape.tasks
+        return count_mask_bytes(shape) + scores / shape.tasks

@@ -9,20 +9,11 @@ from __future__ import annotations
 from avalanche.training.plugins import EWCPlugin
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.method import setting
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 
-__all__ = ["EWC", "PENALTY_WEIGHT", "ewc_bytes"]
+__all__ = ["EWC", "PENALTY_WEIGHT"]
 
 PENALTY_WEIGHT = "Weight of the penalty; 0 is Naive."
-
-
-def ewc_bytes(strategy: SupervisedTemplate) -> int:
-    """Return the bytes of the weights and importances that `EWCPlugin` holds."""
-    plugin = find_plugin(strategy, EWCPlugin)
-    return count_bytes([plugin.saved_params, plugin.importances])
 
 
 @register_strategy(
@@ -35,13 +26,10 @@ class EWC:
     """Hold weights near their values after each earlier task, by their Fisher information."""
 
     ewc_lambda: float = setting(
-        100.0,
-        PENALTY_WEIGHT,
-        least=0,
-        grid=(1.0, 10.0, 100.0, 1000.0, 10000.0),
+        100.0, PENALTY_WEIGHT, least=0, grid=(1.0, 10.0, 100.0, 1000.0, 10000.0)
     )
 
-    storage_bytes = staticmethod(ewc_bytes)
+    storage_bytes = count_stored(EWCPlugin, "saved_params", "importances")
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with Avalanche's `EWCPlugin`."""

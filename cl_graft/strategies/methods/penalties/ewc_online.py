@@ -5,10 +5,8 @@ from __future__ import annotations
 from avalanche.training.plugins import EWCPlugin
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.method import setting
-from cl_graft.strategies.methods.penalties.ewc import ewc_bytes
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.methods.penalties.ewc import PENALTY_WEIGHT
 
 __all__ = ["OnlineEWC"]
 
@@ -23,14 +21,11 @@ class OnlineEWC:
     """Hold weights near their latest values, by an average of all Fisher informations."""
 
     ewc_lambda: float = setting(
-        100.0,
-        "Weight of the penalty; 0 is Naive.",
-        least=0,
-        grid=(1.0, 10.0, 100.0, 1000.0, 10000.0),
+        100.0, PENALTY_WEIGHT, least=0, grid=(1.0, 10.0, 100.0, 1000.0, 10000.0)
     )
     decay_factor: float = setting(0.9, "What is kept of older importances.", least=0, most=1)
 
-    storage_bytes = staticmethod(ewc_bytes)
+    storage_bytes = count_stored(EWCPlugin, "saved_params", "importances")
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with Avalanche's `EWCPlugin`, online."""

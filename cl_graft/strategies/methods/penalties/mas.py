@@ -5,11 +5,8 @@ from __future__ import annotations
 from avalanche.training.plugins import MASPlugin
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.method import setting
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.methods.penalties.ewc import PENALTY_WEIGHT
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["MemoryAwareSynapses"]
 
@@ -26,12 +23,8 @@ class MemoryAwareSynapses:
     lambda_reg: float = setting(1.0, PENALTY_WEIGHT, least=0, grid=(0.01, 0.1, 1.0, 10.0))
     alpha: float = setting(0.5, "What is kept of older importances.", least=0, most=1)
 
+    storage_bytes = count_stored(MASPlugin, "params", "importance")
+
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with Avalanche's `MASPlugin`."""
         return inputs.naive(MASPlugin(lambda_reg=self.lambda_reg, alpha=self.alpha))
-
-    @staticmethod
-    def storage_bytes(strategy: SupervisedTemplate) -> int:
-        """Return the bytes of weights and importances."""
-        plugin = find_plugin(strategy, MASPlugin)
-        return count_bytes([plugin.params, plugin.importance])

@@ -9,14 +9,15 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
 from cl_graft.runtime.seeding import derive, seeded
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.heads import unwrap_model
-from cl_graft.strategies.method import StreamShape, setting
+from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.isolation.lora_layers import (
     add_lora_,
     alpha_setting,
     find_linear_layers,
+    find_lora,
     find_lora_layers,
-    lora_parameters,
     rank_setting,
 )
 from cl_graft.strategies.methods.isolation.own_values import (
@@ -25,9 +26,6 @@ from cl_graft.strategies.methods.isolation.own_values import (
     rate_setting,
     train_own_values,
 )
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.linear_layers import is_conv1d
 
 __all__ = ["OLoRA", "OrthogonalLoRA"]
@@ -44,15 +42,15 @@ class OrthogonalLoRA(TrainOnly, supports_distributed=False):
     Runs at: before_training_exp, before_backward, after_training_exp.
 
     Args:
-        weight: Of the penalty; 0 leaves LoRAs added up one after the other.
-        seed: Draws each task's A.
+        weight: Weight of the penalty; 0 adds LoRAs up one after the other.
+        seed: Seed of each task's A.
 
     Attributes:
-        bases: The A of earlier tasks, each (rank, inputs), by layer.
+        bases: Matrices A of earlier tasks, each (rank, inputs), by layer.
     """
 
     def __init__(self, *, weight: float, seed: int) -> None:
-        super().__init__(lora_parameters)
+        super().__init__(find_lora)
         self.weight = weight
         self.seed = seed
         self.bases: dict[str, list[Tensor]] = {}
@@ -103,16 +101,13 @@ class OLoRA:
         0.5, "Weight of the overlap with earlier tasks.", least=0, grid=(0.5, 5.0)
     )
 
+    storage_bytes = count_stored(OrthogonalLoRA, "bases")
+
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OrthogonalLoRA`, on a model with a LoRA."""
         add_lora_(inputs.model.task_model, rank=self.rank, alpha=self.alpha, seed=inputs.seed)
         plugin = OrthogonalLoRA(weight=self.orthogonality, seed=inputs.seed)
         return train_own_values(inputs, plugin, optimizer=self.optimizer)
-
-    @staticmethod
-    def storage_bytes(strategy: SupervisedTemplate) -> int:
-        """Return the bytes of the A of all earlier tasks."""
-        return count_bytes(find_plugin(strategy, OrthogonalLoRA).bases)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of A of all layers."""

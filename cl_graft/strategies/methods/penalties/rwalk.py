@@ -7,11 +7,8 @@ from typing import Any
 from avalanche.training.plugins import RWalkPlugin
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.method import setting
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.methods.penalties.ewc import PENALTY_WEIGHT
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["RWalk", "RWalkOnHeads"]
 
@@ -46,6 +43,10 @@ class RWalk:
     ewc_alpha: float = setting(0.9, "Weight of new importances.", least=0, most=1)
     delta_t: int = setting(10, "Steps between updates of the scores, at most a task's.", least=1)
 
+    storage_bytes = count_stored(
+        RWalkPlugin, "exp_params", "exp_penalties", "exp_scores", "iter_importance"
+    )
+
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `RWalkOnHeads`."""
         # A task without one update of the scores would divide them by their largest, 0.
@@ -53,10 +54,3 @@ class RWalk:
         return inputs.naive(
             RWalkOnHeads(ewc_lambda=self.ewc_lambda, ewc_alpha=self.ewc_alpha, delta_t=often)
         )
-
-    @staticmethod
-    def storage_bytes(strategy: SupervisedTemplate) -> int:
-        """Return the bytes of weights, penalties, scores and importances."""
-        plugin = find_plugin(strategy, RWalkPlugin)
-        held = [plugin.exp_params, plugin.exp_penalties, plugin.exp_scores, plugin.iter_importance]
-        return count_bytes(held)

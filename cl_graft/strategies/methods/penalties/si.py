@@ -5,11 +5,8 @@ from __future__ import annotations
 from avalanche.training.plugins import SynapticIntelligencePlugin
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.method import setting
+from cl_graft.strategies import StrategyInputs, count_bytes, find_plugin, register_strategy, setting
 from cl_graft.strategies.methods.penalties.ewc import PENALTY_WEIGHT
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["SynapticIntelligence"]
 

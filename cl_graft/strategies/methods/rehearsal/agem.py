@@ -5,12 +5,10 @@ from __future__ import annotations
 from avalanche.training.plugins import AGEMPlugin
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.method import StreamShape, setting
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.rehearsal.head_gradients import HeadGradients
 from cl_graft.strategies.methods.rehearsal.kept_rows import check_batch, rows_per_task_setting
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_row_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["AGEM", "AGEMOnHeads"]
 
@@ -31,16 +29,13 @@ class AGEM:
     patterns_per_experience: int = rows_per_task_setting()
     sample_size: int = setting(64, "Kept rows a step, of all tasks together.", least=1)
 
+    storage_bytes = count_stored(AGEMPlugin, "buffers")
+
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `AGEMOnHeads`."""
         tasks = len(inputs.stream.tasks) - 1
         check_batch("agem", "sample_size", rows=self.sample_size, tasks=tasks)
         return inputs.naive(AGEMOnHeads(self.patterns_per_experience, self.sample_size))
-
-    @staticmethod
-    def storage_bytes(strategy: SupervisedTemplate) -> int:
-        """Return the bytes of the kept rows."""
-        return count_row_bytes(find_plugin(strategy, AGEMPlugin).buffers)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the rows kept of a task."""

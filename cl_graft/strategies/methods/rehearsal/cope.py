@@ -15,13 +15,11 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.models import TaskModel
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.strategies.heads import unwrap_model
-from cl_graft.strategies.method import StreamShape, setting
-from cl_graft.strategies.methods.rehearsal.kept_rows import kept_row_bytes, memory_setting
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies.method import StreamShape
+from cl_graft.strategies.methods.rehearsal.kept_rows import memory_setting
 
 __all__ = ["CoPE", "OnFeatures", "PrototypesOfTasks"]
 
@@ -45,9 +43,9 @@ class PrototypesOfTasks(CoPEPlugin):
     Args:
         classes: Numbers of the classes in all, by task label.
         size: Size of the features.
-        mem_size: Rows kept, of all tasks together.
-        alpha: What is kept of a prototype when it moves, in [0, 1].
-        temperature: Of the loss and of answers.
+        mem_size: Number of rows kept, of all tasks together.
+        alpha: Share of a prototype that is kept when it moves, in [0, 1].
+        temperature: Temperature of the loss and of answers, > 0.
     """
 
     def __init__(
@@ -122,6 +120,8 @@ class CoPE:
         0.1, "Temperature of the loss and of answers.", least=1e-3, grid=(0.05, 0.1, 0.2)
     )
 
+    storage_bytes = count_stored(CoPEPlugin, "storage_policy.buffer", "p_mem")
+
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return `OnFeatures` with `PrototypesOfTasks`."""
         plugin = PrototypesOfTasks(
@@ -133,12 +133,6 @@ class CoPE:
         )
         # Prototypes are no values of the optimiser's: those of the last step answer.
         return inputs.sgd_strategy(OnFeatures, plugin, whole_batches=True, keep_best=False)
-
-    @staticmethod
-    def storage_bytes(strategy: SupervisedTemplate) -> int:
-        """Return the bytes of the kept rows and of the prototypes."""
-        plugin = find_plugin(strategy, CoPEPlugin)
-        return kept_row_bytes(plugin) + count_bytes(plugin.p_mem)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the kept rows and of a task's prototypes."""

@@ -10,14 +10,12 @@ from avalanche.training.supervised.der import DER, ClassBalancedBufferWithLogits
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
-from cl_graft.strategies.method import StreamShape, setting
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.rehearsal.kept_rows import (
     batch_setting,
-    kept_row_bytes,
     memory_setting,
 )
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["DarkExperienceReplay", "LogitsOfTasks"]
 
@@ -68,7 +66,7 @@ class DarkExperienceReplay:
     )
     beta: float = setting(0.5, "Weight of the loss on kept rows.", least=0, grid=(0.5, 1.0))
 
-    storage_bytes = staticmethod(kept_row_bytes)
+    storage_bytes = count_stored(DER, "storage_policy.buffer")
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Avalanche's `DER` with `LogitsOfTasks`."""

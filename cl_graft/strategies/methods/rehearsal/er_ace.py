@@ -5,15 +5,13 @@ from __future__ import annotations
 from avalanche.training.supervised.er_ace import ER_ACE
 from avalanche.training.templates import SupervisedTemplate
 
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy
 from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.rehearsal.kept_rows import (
     batch_setting,
-    kept_row_bytes,
+    count_shared_rows,
     memory_setting,
-    shared_row_bytes,
 )
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["ERACE"]
 
@@ -30,7 +28,7 @@ class ERACE:
     mem_size: int = memory_setting()
     batch_size_mem: int = batch_setting()
 
-    storage_bytes = staticmethod(kept_row_bytes)
+    storage_bytes = count_stored(ER_ACE, "storage_policy.buffer")
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Avalanche's `ER_ACE`."""
@@ -43,4 +41,4 @@ class ERACE:
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the kept rows."""
-        return shared_row_bytes(shape, self.mem_size)
+        return count_shared_rows(shape, self.mem_size)

@@ -5,11 +5,8 @@ from __future__ import annotations
 from avalanche.training.plugins import GDumbPlugin
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.method import setting
-from cl_graft.strategies.methods.rehearsal.kept_rows import check_batch, kept_row_bytes
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.methods.rehearsal.kept_rows import check_batch
 
 __all__ = ["GDumb"]
 
@@ -26,14 +23,10 @@ class GDumb:
 
     mem_size: int = setting(200, "Rows kept, of all tasks together.", least=1)
 
+    storage_bytes = count_stored(GDumbPlugin, "storage_policy.buffer", "init_model")
+
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with Avalanche's `GDumbPlugin`."""
         rows, tasks = inputs.first_schedule.batch_size, len(inputs.stream.tasks)
         check_batch("gdumb", "batch_size", rows=rows, tasks=tasks)
         return inputs.naive(GDumbPlugin(mem_size=self.mem_size))
-
-    @staticmethod
-    def storage_bytes(strategy: SupervisedTemplate) -> int:
-        """Return the bytes of the kept rows and of the base."""
-        plugin = find_plugin(strategy, GDumbPlugin)
-        return kept_row_bytes(plugin) + count_bytes(plugin.init_model)

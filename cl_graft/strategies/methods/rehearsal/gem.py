@@ -5,12 +5,10 @@ from __future__ import annotations
 from avalanche.training.plugins import GEMPlugin
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies.method import StreamShape, setting
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.rehearsal.head_gradients import HeadGradients
 from cl_graft.strategies.methods.rehearsal.kept_rows import rows_per_task_setting
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["GEM", "GEMOnHeads"]
 
@@ -34,15 +32,11 @@ class GEM:
         0.5, "Added towards backward transfer.", least=0, grid=(0.0, 0.5, 1.0)
     )
 
+    storage_bytes = count_stored(GEMPlugin, "memory_x", "memory_y", "memory_tid")
+
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `GEMOnHeads`."""
         return inputs.naive(GEMOnHeads(self.patterns_per_experience, self.memory_strength))
-
-    @staticmethod
-    def storage_bytes(strategy: SupervisedTemplate) -> int:
-        """Return the bytes of the kept rows with their targets and task labels."""
-        plugin = find_plugin(strategy, GEMPlugin)
-        return count_bytes([plugin.memory_x, plugin.memory_y, plugin.memory_tid])
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the rows kept of a task, with their targets and task labels."""

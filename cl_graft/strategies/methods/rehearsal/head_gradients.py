@@ -20,7 +20,7 @@ class HeadGradients(SupervisedPlugin, supports_distributed=False):
     """
 
     def after_backward(self, strategy: Any, **kwargs: Any) -> None:
-        """Project."""
+        """Give heads without a gradient one of 0, and project."""
         for parameter in strategy.model.parameters():
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)

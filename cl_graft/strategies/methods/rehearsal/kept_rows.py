@@ -1,4 +1,4 @@
-"""What methods share that keep rows of earlier tasks: settings, and the bytes of rows."""
+"""Settings and sizes of the methods that keep rows of earlier tasks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from typing import Any
 
 from cl_graft.errors import InputError
 from cl_graft.strategies.method import StreamShape, setting
-from cl_graft.strategies.stored_bytes import count_row_bytes
 
 __all__ = [
     "batch_setting",
     "check_batch",
-    "kept_row_bytes",
+    "count_shared_rows",
     "memory_setting",
     "rows_per_task_setting",
-    "shared_row_bytes",
 ]
 
 
@@ -33,12 +31,7 @@ def batch_setting() -> Any:
     return setting(0, "Kept rows a step; 0: as many as new ones.", least=0)
 
 
-def kept_row_bytes(strategy: Any) -> int:
-    """Return the bytes of the rows that a strategy keeps in its storage policy."""
-    return count_row_bytes([strategy.storage_policy.buffer])
-
-
-def shared_row_bytes(shape: StreamShape, rows: int) -> float:
+def count_shared_rows(shape: StreamShape, rows: int) -> float:
     """Return the bytes a task of rows that are kept of all tasks together."""
     return rows * shape.row_bytes / shape.tasks
 

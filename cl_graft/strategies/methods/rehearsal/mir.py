@@ -13,15 +13,9 @@ from avalanche.training.utils import cycle
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from cl_graft.strategies.method import StreamShape, setting
-from cl_graft.strategies.methods.rehearsal.kept_rows import (
-    kept_row_bytes,
-    memory_setting,
-    shared_row_bytes,
-)
-from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import find_plugin
-from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.method import StreamShape
+from cl_graft.strategies.methods.rehearsal.kept_rows import count_shared_rows, memory_setting
 
 __all__ = ["MIR", "InterferedReplay"]
 
@@ -37,8 +31,8 @@ class InterferedReplay(SupervisedPlugin, supports_distributed=False):
 
     Args:
         mem_size: Rows kept, of all tasks together, the same number of each class.
-        subsample: Kept rows looked at in a step.
-        batch_size_mem: Of these, rows added to the step.
+        subsample: Number of kept rows that are compared in a step.
+        batch_size_mem: Number of these rows that are added to the step.
     """
 
     def __init__(self, *, mem_size: int, subsample: int, batch_size_mem: int) -> None:
@@ -105,6 +99,8 @@ class MIR:
     subsample: int = setting(50, "Kept rows looked at in a step.", least=1)
     batch_size_mem: int = setting(0, "Of these, rows added; 0: as many as new ones.", least=0)
 
+    storage_bytes = count_stored(InterferedReplay, "storage_policy.buffer")
+
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `InterferedReplay`."""
         plugin = InterferedReplay(
@@ -114,11 +110,6 @@ class MIR:
         )
         return inputs.naive(plugin, whole_batches=True)
 
-    @staticmethod
-    def storage_bytes(strategy: SupervisedTemplate) -> int:
-        """Return the bytes of the kept rows."""
-        return kept_row_bytes(find_plugin(strategy, InterferedReplay))
-
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the kept rows."""
-        return shared_row_bytes(shape, self.mem_size)
+        return count_shared_rows(shape, self.mem_size)

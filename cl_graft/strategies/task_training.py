@@ -1,4 +1,4 @@
-"""The training of one task's region, while the strategy's own loop runs.
+"""The training of one task inside a strategy's loop: its region and its head.
 
 It starts with the bank's prefix in the model and ends with `commit` (a new entry) or `abandon` (all
 as before). In between, evaluation may put another task's answer into the model and take it out.
@@ -31,7 +31,7 @@ from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
 from cl_graft.runtime.seeding import derive, save_generators
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
-from cl_graft.strategies.heads import HeldHeads, head_paths, head_state
+from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_paths
 from cl_graft.training.dense_run import Measure, unmeasured
 from cl_graft.training.fine_tuning import beats
 from cl_graft.training.learnable_task import LearnableTask
@@ -39,19 +39,19 @@ from cl_graft.training.passes import Passes
 from cl_graft.training.region_parameters import RegionParameters
 from cl_graft.training.train_mode import dropout_off
 
-__all__ = ["RegionTraining", "TaskMetadata"]
+__all__ = ["TaskMetadata", "TaskTraining"]
 
 _RECORDED_ROWS = 8
 
 
 @dataclass(frozen=True)
 class TaskMetadata:
-    """What to record of a task.
+    """Name, metric and further facts of a task that its entry records.
 
     Attributes:
-        name: The task's name.
-        metric: Its score, a name that `cl_graft.metrics.score` knows.
-        metadata: More to store with the entry; JSON values only.
+        name: Name of the task.
+        metric: Score of the task, a name that `cl_graft.metrics.score` knows.
+        metadata: More values to store with the entry; JSON only.
 
     Raises:
         InputError: If a bank cannot hold it, as a name with control characters.
@@ -68,11 +68,11 @@ class TaskMetadata:
             raise InputError(f"no bank can record the task {self.name[:80]!r}: {error}") from error
 
 
-class RegionTraining:
+class TaskTraining:
     """Hold a task's region while the strategy's loop trains it.
 
     Attributes:
-        switch: What moves the model from one answer to another.
+        switch: The switch that moves the model from one answer to another.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class RegionTraining:
         self._seen = self._versions()
 
     def end_step(self, *, rows: int) -> None:
-        """Count a step; every `evaluate_every` steps score dev and keep the best values."""
+        """Count a step, and every `evaluate_every` steps score dev and keep the best values."""
         self._steps += 1
         self.passes["region"] += Passes(forward_backward=rows)
         every = self._settings.evaluate_every
@@ -226,7 +226,7 @@ class RegionTraining:
             label=self.label,
             owned=owned,
             owned_before=found.region - owned.region,
-            head=head_state(self._unwrapped, self.label),
+            head=copy_head_state(self._unwrapped, self.label),
             standalone=gather(found.dense.tuned, found.region)
             if self._settings.keep_standalone and found.dense.tuned
             else None,
@@ -294,7 +294,7 @@ class RegionTraining:
     def _recall_(self) -> float | None:
         """Take the values that scored best on dev, the last ones among them; return that score.
 
-        Without looks at dev the last values stay, and nobody has scored them.
+        Without evaluations on dev the last values stay, and have no score.
         """
         every = self._settings.evaluate_every
         if not every:
@@ -332,7 +332,7 @@ class RegionTraining:
 
 def _hash_rest(model: nn.Module) -> dict[str, str]:
     """Hash each parameter and buffer outside the task heads, as the model stands."""
-    prefixes = tuple(f"{path}." if path else "" for path in head_paths(model))
+    prefixes = tuple(f"{path}." if path else "" for path in find_head_paths(model))
     tensors = tensors_by_name(model)
     return {
         name: hash_tensors({name: tensor})
