@@ -7,7 +7,7 @@ STAMP := .venv/installed
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 # What `make oldest` runs: all that meets torch, transformers, datasets and Avalanche.
-OLDEST ?= tests/models tests/store tests/tasks tests/metrics tests/integration tests/experiments tests/cli tests/reporting
+OLDEST ?= tests/models tests/storage tests/data tests/metrics tests/integration tests/experiments tests/cli tests/reporting
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-slow golden lint docs torture bench-table4 bench-speed bench-stream bench-frontier bench-routers bench-baselines results notebooks oldest release-check clean

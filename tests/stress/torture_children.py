@@ -88,6 +88,8 @@ class Child:
 
 def prepare() -> None:
     """Import all that children need, in the parent; no thread may be started here."""
+    import cl_graft.experiments.comparison.compare  # noqa: F401
+
     torch.set_num_threads(1)
     os.environ |= {
         "COLUMNS": "400",
