@@ -27,13 +27,13 @@ from typing import Any
 from scales import (
     SHOTS_128,
     SMOKE,
-    command_of,
-    config_of,
-    engine_of,
-    parsed,
-    parser_of,
-    seeds_of,
-    without_places,
+    choose_seeds,
+    format_command,
+    hide_paths,
+    make_config,
+    make_parser,
+    open_engine,
+    parse_options,
 )
 
 from cl_graft.experiments.comparison.compare import compare
@@ -65,11 +65,11 @@ RATES = (0.02, 0.05, 0.1, 0.2)
 
 def main() -> None:
     """Run the missing cells, and store the summary of all."""
-    parser = parser_of(str(__doc__).splitlines()[0], SCALES, seeds=True, workers=True)
+    parser = make_parser(str(__doc__).splitlines()[0], SCALES, seeds=True, workers=True)
     parser.add_argument("--strategies", help="by comma; default: all of the table")
     parser.add_argument("--matched", metavar="BYTES", help="at so many bytes a task, as in 150kB")
     parser.add_argument("--untuned", action="store_true", help="every strategy at its defaults")
-    arguments = parsed(parser, "baselines")
+    arguments = parse_options(parser, "baselines")
     name = f"matched-{arguments.matched}" if arguments.matched else "baselines"
     strategies = MATCHED if arguments.matched else STRATEGIES
     values = {
@@ -81,23 +81,23 @@ def main() -> None:
         "comparison.tune": not arguments.untuned,
         "comparison.bytes_per_task": arguments.matched,
     }
-    config = config_of(values, arguments.data, arguments.sets)
-    config = config.changed({"comparison.seeds": seeds_of(arguments, config)})
+    config = make_config(values, arguments.data, arguments.sets)
+    config = config.changed({"comparison.seeds": choose_seeds(arguments, config)})
     shared = {} if arguments.untuned else shared_rate(config, arguments.out / "shared")
     if shared:
         config = config.changed({"fine_tuning.lr": shared["lr"]})
-    with engine_of(arguments) as engine:
+    with open_engine(arguments) as engine:
         done = compare(config, out=arguments.out / name, engine=engine)
     for failure in done.failed:
         sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")
     stem = arguments.results / f"{name}-{arguments.scale}"
     stem.parent.mkdir(parents=True, exist_ok=True)
-    command = without_places(command_of("baselines.py"), arguments)
+    command = hide_paths(format_command("baselines.py"), arguments)
     stored = json.dumps({**done.summary, "shared": shared, "command": command}, indent=1) + "\n"
-    stem.with_suffix(".json").write_text(without_places(stored, arguments))
+    stem.with_suffix(".json").write_text(hide_paths(stored, arguments))
     for kind in (".md", ".tex", ".csv"):
         text = (done.out / f"summary{kind}").read_text()
-        stem.with_suffix(kind).write_text(without_places(text, arguments))
+        stem.with_suffix(kind).write_text(hide_paths(text, arguments))
     for picture in ("frontier.png", "ranks.png"):
         if (drawn := done.out / picture).is_file():
             stem.with_name(f"{stem.name}-{picture}").write_bytes(drawn.read_bytes())

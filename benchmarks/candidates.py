@@ -24,7 +24,15 @@ from typing import Any
 
 import torch
 from localizer_cells import Bench
-from scales import SMOKE, command_of, config_of, parsed, parser_of, stored_config, without_places
+from scales import (
+    SMOKE,
+    format_command,
+    hide_paths,
+    make_config,
+    make_parser,
+    parse_options,
+    stored_config,
+)
 
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.results.run_results import machine, versions
@@ -46,20 +54,20 @@ SCALES: dict[str, dict[str, Any]] = {
 
 def main() -> None:
     """Run the missing cells, and write the summary of all."""
-    parser = parser_of("Mask learning on candidates.", SCALES)
+    parser = make_parser("Mask learning on candidates.", SCALES)
     parser.add_argument(
         "--multiples",
         default=",".join(map(str, MULTIPLES)),
         help="candidates, in multiples of the region's size",
     )
-    arguments = parsed(parser, "candidates")
+    arguments = parse_options(parser, "candidates")
     values = {"stream.tasks": TASKS, **SCALES[arguments.scale]}
-    config = config_of(values, arguments.data, arguments.sets)
+    config = make_config(values, arguments.data, arguments.sets)
     arguments.out.mkdir(parents=True, exist_ok=True)
     multiples = [int(number) for number in arguments.multiples.split(",")]
     cells = run_cells(config, arguments.out, multiples)
     stored = {
-        "command": without_places(command_of("candidates.py"), arguments),
+        "command": hide_paths(format_command("candidates.py"), arguments),
         "config": stored_config(config),
         "machine": machine(torch.device("cpu")),
         "versions": versions(torch.device("cpu")),
@@ -68,7 +76,7 @@ def main() -> None:
     arguments.results.mkdir(parents=True, exist_ok=True)
     stem = arguments.results / f"candidates-{arguments.scale}"
     stem.with_suffix(".json").write_text(json.dumps(stored, indent=1) + "\n")
-    table = table_of(cells, config.stream.tasks)
+    table = format_table(cells, config.stream.tasks)
     stem.with_suffix(".md").write_text(table)
     sys.stdout.write(table)
 
@@ -98,7 +106,7 @@ def run_cells(
     return [{key: value for key, value in cell.items() if key != "regions"} for cell in cells]
 
 
-def table_of(cells: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> str:
+def format_table(cells: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> str:
     """Return the table in Markdown: means over seeds."""
     head = ["candidates", "task", "Jaccard with the dense region", "graft", "re-trained graft"]
     lines = [head, ["---", "---", *["---:"] * (len(head) - 2)]]

@@ -32,13 +32,13 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scales import (
     SMOKE,
-    command_of,
-    config_of,
-    parsed,
-    parser_of,
-    seeds_of,
+    choose_seeds,
+    format_command,
+    hide_paths,
+    make_config,
+    make_parser,
+    parse_options,
     stored_config,
-    without_places,
 )
 
 from cl_graft.experiments.config import ExperimentConfig
@@ -86,14 +86,14 @@ MEASURES = {
 
 def main() -> None:
     """Run the missing cells, and write the summary of all."""
-    parser = parser_of("Accuracy against passes, by localizer.", SCALES, seeds=True)
+    parser = make_parser("Accuracy against passes, by localizer.", SCALES, seeds=True)
     parser.add_argument("--localizers", help="the variants to run; default: all")
-    arguments = parsed(parser, "frontier")
+    arguments = parse_options(parser, "frontier")
     values = {"stream.tasks": TASKS, **SCALES[arguments.scale]}
-    config = config_of(values, arguments.data, arguments.sets)
+    config = make_config(values, arguments.data, arguments.sets)
     names = _chosen(arguments.localizers, parser)
-    run_cells(config, seeds_of(arguments, config), names, arguments.out)
-    command = without_places(command_of("frontier.py"), arguments)
+    run_cells(config, choose_seeds(arguments, config), names, arguments.out)
+    command = hide_paths(format_command("frontier.py"), arguments)
     write_summary(config, arguments.out, arguments.results / f"frontier-{arguments.scale}", command)
 
 
@@ -133,9 +133,9 @@ def write_summary(config: ExperimentConfig, out: Path, stem: Path, command: str)
         "cells": cells,
     }
     stem.with_suffix(".json").write_text(json.dumps(stored, indent=1) + "\n")
-    table = table_of(rows)
+    table = format_table(rows)
     stem.with_suffix(".md").write_text(table)
-    figure_of(rows).savefig(stem.with_suffix(".png"), dpi=150)
+    draw_figure(rows).savefig(stem.with_suffix(".png"), dpi=150)
     sys.stdout.write(table)
 
 
@@ -168,7 +168,7 @@ def summarize(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
+def format_table(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return the table in Markdown."""
     head = ["localizer", "to find the region", "graft", "re-trained graft", "continual grafting"]
     head += ["all passes"]
@@ -199,7 +199,7 @@ def table_of(rows: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def figure_of(rows: Sequence[Mapping[str, Any]]) -> Figure:
+def draw_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     """Draw accuracy against passes, one panel a measure."""
     figure = Figure(figsize=(13, 4.2), layout="constrained")
     FigureCanvasAgg(figure)

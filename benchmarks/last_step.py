@@ -29,13 +29,13 @@ from typing import Any
 import torch
 from scales import (
     SMOKE,
-    command_of,
-    config_of,
-    parsed,
-    parser_of,
-    seeds_of,
+    choose_seeds,
+    format_command,
+    hide_paths,
+    make_config,
+    make_parser,
+    parse_options,
     stored_config,
-    without_places,
 )
 from torch import nn
 
@@ -89,11 +89,11 @@ def _over_seeds(values: Iterable[float | None]) -> dict[str, Any]:
 
 def main() -> None:
     """Run the missing seeds, and store the summary of all."""
-    parser = parser_of(str(__doc__).splitlines()[0], SCALES, seeds=True)
-    arguments = parsed(parser, "last_step")
-    config = config_of(SCALES[arguments.scale], arguments.data, arguments.sets)
+    parser = make_parser(str(__doc__).splitlines()[0], SCALES, seeds=True)
+    arguments = parse_options(parser, "last_step")
+    config = make_config(SCALES[arguments.scale], arguments.data, arguments.sets)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    for seed in seeds_of(arguments, config):
+    for seed in choose_seeds(arguments, config):
         file = arguments.out / f"seed{seed}.json"
         if not file.exists():
             started = time.process_time()
@@ -106,7 +106,7 @@ def main() -> None:
         config,
         arguments.out,
         arguments.results / f"last_step-{arguments.scale}",
-        without_places(command_of("last_step.py"), arguments),
+        hide_paths(format_command("last_step.py"), arguments),
     )
 
 
@@ -202,7 +202,7 @@ def write_summary(config: ExperimentConfig, out: Path, stem: Path, command: str)
     """Write JSON and table of all finished seeds."""
     cells = [json.loads(path.read_text()) for path in sorted(out.glob("seed*.json"))]
     rows = [summarize(method, cells) for method in ("independent", "naive", "lora", "bitfit")]
-    table = table_of(rows, len(cells))
+    table = format_table(rows, len(cells))
     stored = {
         "command": command,
         "config": stored_config(config),
@@ -225,7 +225,7 @@ def summarize(method: str, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]
     return {"method": method, **over, "gain": _over_seeds(gains), "gains": gains}
 
 
-def table_of(rows: Sequence[Mapping[str, Any]], seeds: int) -> str:
+def format_table(rows: Sequence[Mapping[str, Any]], seeds: int) -> str:
     """Return the table in Markdown."""
     lines = [["method", "last step", "best of five", "gain", "gain of each seed"]]
     lines.append(["---", *["---:"] * 4])

@@ -45,9 +45,9 @@ class Bench:
         passes: dict[str, Any] = {}
         for label, name in enumerate(self.stream.names):
             model = self._model()
-            problem = self._problem(model, label)
-            run = self._dense_run(problem, label)
-            copy_(dict(problem.model.named_parameters()), run.tuned | run.head)
+            task = self._task(model, label)
+            run = self._dense_run(task, label)
+            copy_(dict(task.model.named_parameters()), run.tuned | run.head)
             scores[name] = self._test(model, label)
             passes[name] = {"dense": asdict(run.passes)}
         return {"scores": {"dense": scores}, "passes": passes}
@@ -130,10 +130,10 @@ class Bench:
         scores: dict[str, float] = {}
         for label, region in enumerate(regions):
             model = self._model()
-            problem = self._problem(model, label)
-            run = self._dense_run(problem, label)
-            copy_(problem.head, run.head)
-            with grafted(problem.model, gather(run.tuned, region)):
+            task = self._task(model, label)
+            run = self._dense_run(task, label)
+            copy_(task.head, run.head)
+            with grafted(task.model, gather(run.tuned, region)):
                 scores[self.stream.names[label]] = self._test(model, label)
         return scores
 
@@ -141,7 +141,7 @@ class Bench:
         base = copy.deepcopy(self.loaded.model)
         return text_model(base, self.stream, seed=self.seed)
 
-    def _problem(self, model: MultiTaskText, label: int) -> LearnableTask:
+    def _task(self, model: MultiTaskText, label: int) -> LearnableTask:
         experience = self.stream.benchmark.streams["train"][label]
         model.adaptation(experience)
         return make_learnable_task(
@@ -156,9 +156,9 @@ class Bench:
             seed=self.seed,
         )
 
-    def _dense_run(self, problem: LearnableTask, label: int) -> Any:
+    def _dense_run(self, task: LearnableTask, label: int) -> Any:
         schedule = schedule_of(self.config, self.tasks[label])
-        return fine_tune_task(problem, schedule, seed=self.seed, path=True, cache=self.cache)
+        return fine_tune_task(task, schedule, seed=self.seed, path=True, cache=self.cache)
 
     def _test(self, model: MultiTaskText, label: int) -> float:
         inputs, targets = self.stream.tasks[label].splits["test"]

@@ -95,7 +95,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     out = given.out or Path("runs") / f"long_stream-{given.scale}"
-    config = config_of(given.scale, out, given.sets)
+    config = make_config(given.scale, out, given.sets)
     result = learned(config, out)
     stored = summary(config, result, out)
     sets = [part for text in given.sets for part in ("--set", text)]
@@ -109,7 +109,7 @@ def main() -> None:
     sys.stdout.write(render(stored))
 
 
-def config_of(scale: str, out: Path, sets: Sequence[str]) -> ExperimentConfig:
+def make_config(scale: str, out: Path, sets: Sequence[str]) -> ExperimentConfig:
     """Return the settings of a scale; its model is made where it is missing."""
     model = roberta_base_shape(out) if scale == "cpu" else tiny_checkpoint(out)
     values: dict[str, Any] = {**COMMON, **SCALES[scale], "model.name": str(model)}
@@ -144,7 +144,7 @@ def living() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def memory_of(result: RunResult, out: Path) -> dict[str, Any]:
+def read_memory(result: RunResult, out: Path) -> dict[str, Any]:
     """Return what the process held after every task, and how far from flat that is.
 
     A stream that was taken up by another process is compared process by process.
@@ -172,7 +172,7 @@ def summary(config: ExperimentConfig, result: RunResult, out: Path) -> dict[str,
     report, room = verify(folder), capacity(bank)
     files = [path for path in bank.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
-    memory = memory_of(result, out)
+    memory = read_memory(result, out)
     hashes = result.logit_hashes.values()
     same_logits = all(h["learned"] == h["end"] for h in hashes)
     return {

@@ -20,7 +20,7 @@ from papers import EXPERIMENTS, run_experiment
 from papers.measurements import table_cells
 
 from cl_graft.cli.app import main
-from cl_graft.cli.options import As_json, Data, Model, Quiet, Sets
+from cl_graft.cli.options import As_json, Data, Quiet, Sets
 from cl_graft.cli.output import Output, apart, table
 from cl_graft.errors import InputError
 from cl_graft.experiments.config.parts import seeds_from
@@ -41,7 +41,14 @@ def experiment(
         ),
     ] = "cpu",
     data: Data = None,
-    model: Model = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Checkpoint: a name of the hub, or a folder; default: the scale's.",
+            show_default=False,
+        ),
+    ] = None,
     seeds: Annotated[
         str | None,
         typer.Option(metavar="0-2,5", help="Data seeds, one a cell.", show_default=False),

@@ -119,7 +119,7 @@ def main() -> None:
         "model": Path(arguments.model).name if arguments.model else "minilm",
     }  # fmt: skip
     try:
-        found = kept(arguments.out, asked)
+        found = read_finished(arguments.out, asked)
         if found is None:
             folder = Path(arguments.model) if arguments.model else minilm_path()
             found = make(folder, asked, data=arguments.data, out=arguments.out)
@@ -128,7 +128,7 @@ def main() -> None:
     sys.stdout.write(report(found))
 
 
-def kept(out: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
+def read_finished(out: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
     """Return the numbers of a checkpoint that was made with these settings; None if there is none.
 
     Raises:
@@ -214,7 +214,7 @@ def read_texts(tokenizer: Any, asked: Mapping[str, Any], *, data: Path | None) -
 
 def learn(model: Any, texts: Texts, train: Sequence[int], asked: Mapping[str, Any]) -> None:
     """Train the head, and from a certain step on the encoder beside it."""
-    head, encoder = head_of(model), model.base_model
+    head, encoder = find_head(model), model.base_model
     steps, seed = asked["steps"], asked["seed"]
     first_tuned = round(steps * (1 - TUNED[asked["family"]]))
     model.requires_grad_(False)
@@ -239,10 +239,10 @@ def learn(model: Any, texts: Texts, train: Sequence[int], asked: Mapping[str, An
         share = min(1.0, (step + 1) / max(1, WARM_UP * steps)) * (1 - step / steps)
         for group in optimizer.param_groups:
             group["lr"] = share * group["base"]
-        batch = posed(texts, next(batches), asked, draws=generator(seed, "hide", step))
+        batch = make_batch(texts, next(batches), asked, draws=generator(seed, "hide", step))
         optimizer.zero_grad()
         with seeded(seed, "dropout", step):
-            logits = logits_of(model, head, batch, tuned=step >= first_tuned)
+            logits = compute_logits(model, head, batch, tuned=step >= first_tuned)
             loss = F.cross_entropy(logits, batch.answers)
             loss.backward()
         nn.utils.clip_grad_norm_([*own, *body], 1.0)
@@ -252,14 +252,14 @@ def learn(model: Any, texts: Texts, train: Sequence[int], asked: Mapping[str, An
             sys.stdout.flush()
 
 
-def logits_of(model: Any, head: nn.Module, batch: Batch, *, tuned: bool) -> Tensor:
+def compute_logits(model: Any, head: nn.Module, batch: Batch, *, tuned: bool) -> Tensor:
     """Return logits of shape (places, vocabulary): the decoder sees no other state."""
     with torch.set_grad_enabled(tuned and torch.is_grad_enabled()):
         states = model.base_model(**batch.inputs).last_hidden_state
     return head(states[batch.places])
 
 
-def head_of(model: Any) -> nn.Module:
+def find_head(model: Any) -> nn.Module:
     """Return what makes logits of an encoder's states.
 
     Raises:
@@ -284,7 +284,7 @@ def in_batches(texts: Texts, places: Sequence[int], *, size: int, seed: int) -> 
         epoch += 1
 
 
-def posed(
+def make_batch(
     texts: Texts,
     places: Sequence[int],
     asked: Mapping[str, Any],
@@ -326,9 +326,9 @@ def measure(
     model: Any, texts: Texts, places: Sequence[int], asked: Mapping[str, Any]
 ) -> dict[str, float]:
     """Return accuracy of the tokens to find, and perplexity."""
-    head, right, surprise, count = head_of(model), 0, 0.0, 0
-    for batch in parts_of(texts, places, asked):
-        logits = logits_of(model, head, batch, tuned=False).float()
+    head, right, surprise, count = find_head(model), 0, 0.0, 0
+    for batch in split_batches(texts, places, asked):
+        logits = compute_logits(model, head, batch, tuned=False).float()
         right += int((logits.argmax(-1) == batch.answers).sum())
         surprise += float(F.cross_entropy(logits, batch.answers, reduction="sum"))
         count += len(batch.answers)
@@ -347,7 +347,7 @@ def unigram(
     texts: Texts, shares: Tensor, places: Sequence[int], asked: Mapping[str, Any]
 ) -> dict[str, float]:
     """Return the same of answering by the shares of tokens alone."""
-    answers = torch.cat([batch.answers for batch in parts_of(texts, places, asked)])
+    answers = torch.cat([batch.answers for batch in split_batches(texts, places, asked)])
     return {
         "accuracy": float((answers == shares.argmax()).double().mean()),
         "perplexity": math.exp(-float(shares[answers].log().mean())),
@@ -355,11 +355,11 @@ def unigram(
     }
 
 
-def parts_of(texts: Texts, places: Sequence[int], asked: Mapping[str, Any]) -> Iterator[Batch]:
+def split_batches(texts: Texts, places: Sequence[int], asked: Mapping[str, Any]) -> Iterator[Batch]:
     """Ask for tokens of held-out texts, the same ones each time."""
     for start in range(0, len(places), 32):
         draws = generator(asked["seed"], "held-out", start)
-        yield posed(texts, places[start : start + 32], asked, draws=draws, held_out=True)
+        yield make_batch(texts, places[start : start + 32], asked, draws=draws, held_out=True)
 
 
 def report(found: Mapping[str, Any]) -> str:

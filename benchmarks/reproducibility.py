@@ -123,7 +123,7 @@ def measure(config: ExperimentConfig, out: Path) -> list[Line]:
         banks[name] = run_folder(out / name, "grafting", 0) / "bank"
         print(f"trained: {name}", file=sys.stderr)
     opened = open_bank(banks["first"])
-    asked = [rows_of(opened, config, position) for position in range(len(opened.bank))]
+    asked = [load_rows(opened, config, position) for position in range(len(opened.bank))]
     reference = [plain(opened, rows, position) for position, rows in enumerate(asked)]
     first = load_bank(banks["first"])
     lines = []
@@ -151,10 +151,10 @@ def ways() -> Iterator[tuple[str, Way]]:
     yield "2 threads", lambda o, rows, p: on(2, o, rows, p)
     yield "batches of 1 row", lambda o, rows, p: plain(o, rows, p, batch=1)
     yield "batches of 7 rows", lambda o, rows, p: plain(o, rows, p, batch=7)
-    yield "other rows in the batch", shuffled
+    yield "other rows in the batch", predict_shuffled
     yield "bf16 autocast", lambda o, rows, p: autocast(o, rows, p, torch.bfloat16)
-    yield "parameters in bf16", lambda o, rows, p: converted(o, rows, p, torch.bfloat16)
-    yield "parameters in fp16", lambda o, rows, p: converted(o, rows, p, torch.float16)
+    yield "parameters in bf16", lambda o, rows, p: predict_converted(o, rows, p, torch.bfloat16)
+    yield "parameters in fp16", lambda o, rows, p: predict_converted(o, rows, p, torch.float16)
     if torch.cuda.is_available():
         yield "on the GPU, fp32", on_gpu
         yield "on the GPU, fp32, once more", on_gpu
@@ -170,7 +170,7 @@ def on(threads: int, opened: OpenBank, rows: Tensor, position: int) -> Tensor:
         return plain(opened, rows, position)
 
 
-def shuffled(opened: OpenBank, rows: Tensor, position: int) -> Tensor:
+def predict_shuffled(opened: OpenBank, rows: Tensor, position: int) -> Tensor:
     order = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))
     answered = plain(opened, rows[order], position)
     return answered[order.argsort()]
@@ -181,10 +181,10 @@ def autocast(opened: OpenBank, rows: Tensor, position: int, dtype: torch.dtype) 
         return plain(opened, rows, position)
 
 
-def converted(opened: OpenBank, rows: Tensor, position: int, dtype: torch.dtype) -> Tensor:
+def predict_converted(opened: OpenBank, rows: Tensor, position: int, dtype: torch.dtype) -> Tensor:
     opened.carry(position)
     model = copy.deepcopy(opened.loaded.model).to(dtype)
-    return answered_by(model, rows, opened.bank.entries[position].label)
+    return predict_with(model, rows, opened.bank.entries[position].label)
 
 
 def on_gpu(opened: OpenBank, rows: Tensor, position: int, *, tf32: bool = False) -> Tensor:
@@ -193,17 +193,17 @@ def on_gpu(opened: OpenBank, rows: Tensor, position: int, *, tf32: bool = False)
     before = torch.backends.cuda.matmul.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = tf32
     try:
-        return answered_by(model, rows.to("cuda"), opened.bank.entries[position].label)
+        return predict_with(model, rows.to("cuda"), opened.bank.entries[position].label)
     finally:
         torch.backends.cuda.matmul.allow_tf32 = before
 
 
-def answered_by(model: nn.Module, rows: Tensor, label: int) -> Tensor:
+def predict_with(model: nn.Module, rows: Tensor, label: int) -> Tensor:
     with torch.no_grad():
         return torch.cat([model(part, label).float().cpu() for part in rows.split(64)])
 
 
-def rows_of(opened: OpenBank, config: ExperimentConfig, position: int) -> Tensor:
+def load_rows(opened: OpenBank, config: ExperimentConfig, position: int) -> Tensor:
     task = load_tasks(config.stream, seed=0)[position]
     return encode(task.test, opened.loaded.tokenizer, family="encoder", max_length=LENGTH)
 

@@ -27,13 +27,13 @@ from typing import Any
 from scales import (
     SHOTS_128,
     SMOKE,
-    command_of,
-    config_of,
-    engine_of,
-    parsed,
-    parser_of,
-    seeds_of,
-    without_places,
+    choose_seeds,
+    format_command,
+    hide_paths,
+    make_config,
+    make_parser,
+    open_engine,
+    parse_options,
 )
 
 from cl_graft.experiments.comparison.compare import compare
@@ -68,27 +68,27 @@ def _over_seeds(values: Iterable[float | None]) -> dict[str, Any]:
 
 def main() -> None:
     """Run the missing cells, and write the summary of all."""
-    parser = parser_of("Grafting and merging without task ids.", SCALES, seeds=True, workers=True)
+    parser = make_parser("Grafting and merging without task ids.", SCALES, seeds=True, workers=True)
     parser.add_argument("--comparisons", default=",".join(COMPARISONS), help="default: all")
-    arguments = parsed(parser, "routers")
+    arguments = parse_options(parser, "routers")
     values = {"stream.tasks": TASKS, **SCALES[arguments.scale]}
     results: dict[str, list[RunResult]] = {}
     summaries: dict[str, Any] = {}
-    with engine_of(arguments) as engine:
+    with open_engine(arguments) as engine:
         for name in arguments.comparisons.split(","):
-            config = config_of({**values, **COMPARISONS[name]}, arguments.data, arguments.sets)
-            config = config.changed({"comparison.seeds": seeds_of(arguments, config)})
+            config = make_config({**values, **COMPARISONS[name]}, arguments.data, arguments.sets)
+            config = config.changed({"comparison.seeds": choose_seeds(arguments, config)})
             done = compare(config, out=arguments.out / name.replace(" ", "_"), engine=engine)
             results[name] = list(done.runs)
             summaries[name] = done.summary
             for failure in done.failed:
                 sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")
     rows = summarize(results)
-    stored = {"command": command_of("routers.py"), "rows": rows, "comparisons": summaries}
-    table = without_places(table_of(rows, summaries), arguments)
+    stored = {"command": format_command("routers.py"), "rows": rows, "comparisons": summaries}
+    table = hide_paths(format_table(rows, summaries), arguments)
     stem = arguments.results / f"routers-{arguments.scale}"
     stem.parent.mkdir(parents=True, exist_ok=True)
-    text = without_places(json.dumps(stored, indent=1), arguments)
+    text = hide_paths(json.dumps(stored, indent=1), arguments)
     stem.with_suffix(".json").write_text(text + "\n")
     stem.with_suffix(".md").write_text(table)
     sys.stdout.write(table)
@@ -130,7 +130,7 @@ def summarize(results: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]
     return rows
 
 
-def table_of(rows: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any]) -> str:
+def format_table(rows: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any]) -> str:
     """Return the rows as a Markdown table, and where they come from."""
     tasks = list(rows[0]["tasks"])
     head = ["strategy", "is told", "average", "below the oracle", *tasks]

@@ -46,7 +46,7 @@ SHOTS_128: dict[str, Any] = {
 """Settings at which a cell of five tasks takes two to three minutes on one core."""
 
 
-def parser_of(
+def make_parser(
     description: str,
     scales: Mapping[str, Any],
     *,
@@ -81,11 +81,11 @@ def parser_of(
     return parser
 
 
-def parsed(parser: argparse.ArgumentParser, name: str) -> argparse.Namespace:
+def parse_options(parser: argparse.ArgumentParser, name: str) -> argparse.Namespace:
     """Parse the command line.
 
     Args:
-        parser: Made by `parser_of`.
+        parser: Made by `make_parser`.
         name: The benchmark's, of the folder that runs go to by default.
     """
     arguments = parser.parse_args()
@@ -94,7 +94,7 @@ def parsed(parser: argparse.ArgumentParser, name: str) -> argparse.Namespace:
     return arguments
 
 
-def config_of(
+def make_config(
     values: Mapping[str, Any], data: Path | str | None, sets: Sequence[str] = ()
 ) -> ExperimentConfig:
     """Return the config of settings on a folder of data, or the hub, changed by what --set says."""
@@ -108,12 +108,12 @@ def stored_config(config: ExperimentConfig) -> dict[str, Any]:
     return config.changed({"stream.data": data}).values()
 
 
-def command_of(script: str) -> str:
+def format_command(script: str) -> str:
     """Return the command that was given, the script by its place in the project."""
     return shlex.join(["python", f"benchmarks/{script}", *sys.argv[1:]])
 
 
-def without_places(text: str, arguments: argparse.Namespace) -> str:
+def hide_paths(text: str, arguments: argparse.Namespace) -> str:
     """Say by name where things lay, not by path."""
     places = {arguments.out: "OUT", arguments.results: "RESULTS"}
     if arguments.data is not None:
@@ -124,7 +124,7 @@ def without_places(text: str, arguments: argparse.Namespace) -> str:
 
 
 @contextmanager
-def engine_of(arguments: argparse.Namespace) -> Iterator[PoolEngine | None]:
+def open_engine(arguments: argparse.Namespace) -> Iterator[PoolEngine | None]:
     """Open the engine that ``--workers`` asks for; None computes one cell after another."""
     if arguments.workers is None:
         yield None
@@ -133,7 +133,7 @@ def engine_of(arguments: argparse.Namespace) -> Iterator[PoolEngine | None]:
         yield PoolEngine(pool)
 
 
-def seeds_of(arguments: argparse.Namespace, config: ExperimentConfig) -> Sequence[int]:
+def choose_seeds(arguments: argparse.Namespace, config: ExperimentConfig) -> Sequence[int]:
     """Return the seeds that were asked for; else the config's."""
     asked = arguments.seeds
     return [int(seed) for seed in asked.split(",")] if asked else config.comparison.seeds

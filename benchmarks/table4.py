@@ -18,7 +18,7 @@ import json
 import sys
 from typing import Any
 
-from scales import command_of, config_of, parsed, parser_of, without_places
+from scales import format_command, hide_paths, make_config, make_parser, parse_options
 
 from cl_graft.experiments.comparison.compare import compare
 
@@ -52,15 +52,15 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    parser = parser_of(str(__doc__).splitlines()[0], SCALES)
-    arguments = parsed(parser, "table4")
+    parser = make_parser(str(__doc__).splitlines()[0], SCALES)
+    arguments = parse_options(parser, "table4")
     out = arguments.out
     values = {"stream.tasks": TASKS, **SCALES[arguments.scale]}
-    compare(config_of(values, arguments.data, arguments.sets), out=out)
-    summary = json.loads(without_places((out / "summary.json").read_text(), arguments))
-    table = without_places((out / "summary.md").read_text(), arguments)
+    compare(make_config(values, arguments.data, arguments.sets), out=out)
+    summary = json.loads(hide_paths((out / "summary.json").read_text(), arguments))
+    table = hide_paths((out / "summary.md").read_text(), arguments)
     arguments.results.mkdir(parents=True, exist_ok=True)
-    stored = {**summary, "command": without_places(command_of("table4.py"), arguments)}
+    stored = {**summary, "command": hide_paths(format_command("table4.py"), arguments)}
     name = f"table4-{arguments.scale}"
     (arguments.results / f"{name}.json").write_text(json.dumps(stored, indent=1) + "\n")
     (arguments.results / f"{name}.md").write_text(table)

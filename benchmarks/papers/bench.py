@@ -88,13 +88,13 @@ class Bench:
         self.model = text_model(loaded, self.stream, seed=self.seed).to(self.device)
         self.names = self.stream.names
         self._rows: dict[int, Sequence[int]] = {}
-        self._problems: dict[int, LearnableTask] = {}
+        self._tasks: dict[int, LearnableTask] = {}
         self._schedules: dict[int, FineTuning] = {}
         self._dense: tuple[Any, DenseRun] | None = None
 
-    def problem(self, label: int) -> LearnableTask:
+    def task(self, label: int) -> LearnableTask:
         """Return a task as a problem, on the model at its base."""
-        if label not in self._problems:
+        if label not in self._tasks:
             experience = self.stream.benchmark.streams["train"][label]
             self.model.adaptation(experience)
             self.model.to(self.device).eval()
@@ -113,20 +113,20 @@ class Bench:
                 train = task.train.pick(self._rows[label])
                 content = f"{task.content}|{train.fingerprint()}"
                 task = replace(task, train=train, content=content)
-            self._problems[label] = task
-        return self._problems[label]
+            self._tasks[label] = task
+        return self._tasks[label]
 
     @contextmanager
     def fewer_rows(self, label: int, places: Sequence[int]) -> Iterator[None]:
         """Let a task have only some of its training rows for a `with` block."""
-        whole = self.problem(label)
-        del self._problems[label]
+        whole = self.task(label)
+        del self._tasks[label]
         self._rows[label] = places
         try:
             yield
         finally:
             del self._rows[label]
-            self._problems[label] = whole
+            self._tasks[label] = whole
 
     def with_parts(self, insert: Callable[[TaskModel], None]) -> Bench:
         """Return this bench on a copy of its model that has more parts, such as adapters.
@@ -138,14 +138,14 @@ class Bench:
         """
         other = copy.copy(self)
         other.model = copy.deepcopy(self.model)
-        other._problems, other._dense = {}, None
+        other._tasks, other._dense = {}, None
         insert(other.model.task_model)
         return other
 
     @property
     def layout(self) -> Layout:
         """The graftable parameters."""
-        return Layout.of(self.problem(0).parameters)
+        return Layout.of(self.task(0).parameters)
 
     def size(self, density: float) -> int:
         """Return how many coordinates a density is; at least 1."""
@@ -166,7 +166,7 @@ class Bench:
         """Return the dense schedule of a task, chosen on dev where the config has a grid."""
         if label not in self._schedules:
             self._schedules[label] = choose(
-                self.problem(label), self.schedules(label), seed=self.seed, cache=self._cache
+                self.task(label), self.schedules(label), seed=self.seed, cache=self._cache
             )
         return self._schedules[label]
 
@@ -184,14 +184,14 @@ class Bench:
         """
         settings = replace(self.schedule(label), **changes)
         path = find_localizer(self.config.grafting.localizer).needs_path if path is None else path
-        task, cache = self.problem(label), None if anew else self._cache
+        task, cache = self.task(label), None if anew else self._cache
         key = task.content, settings, path
         if anew or self._dense is None or self._dense[0] != key:
             run = fine_tune_task(task, settings, seed=self.seed, path=path, cache=cache)
             self._dense = key, run
         return self._dense[1]
 
-    def remembered(
+    def get_or_make(
         self,
         phase: str,
         identity: str,
@@ -242,7 +242,7 @@ class Bench:
             task: Stands in for the task, such as one with other labels.
             anew: Whether to rank whatever the cache holds, as when it is timed.
         """
-        row, own = find_localizer(localizer), self.problem(label)
+        row, own = find_localizer(localizer), self.task(label)
         most = len(row.allowed(own.model, own.parameters)) if row.allowed else self.layout.total
         return rank_task(
             task or own,
@@ -274,7 +274,7 @@ class Bench:
             mask_candidates=None,
         )
 
-    def found_by(
+    def describe_choice(
         self, label: int, dense: DenseRun, *, k: int, steps: int, **more: str
     ) -> dict[str, Any]:
         """Return what determines coordinates that gradients chose, beside task and seed.
@@ -286,7 +286,7 @@ class Bench:
             steps: Gradient batches that were looked at.
             **more: What else does.
         """
-        head = self.problem(label).to_cache(dense.head)
+        head = self.task(label).to_cache(dense.head)
         return {
             **more,
             "k": k,
@@ -297,7 +297,7 @@ class Bench:
         }
 
     @contextmanager
-    def posed(
+    def open_inputs(
         self, label: int, localizer: str, dense: DenseRun, task: LearnableTask
     ) -> Iterator[LocalizerInputs]:
         """Return the inputs of a localizer, with the head of a dense run, for a `with` block.
@@ -338,7 +338,7 @@ class Bench:
 
     def biases(self, label: int) -> Region:
         """Return the region of all biases, which BitFit trains."""
-        task = self.problem(label)
+        task = self.task(label)
         return biases(task.model, task.parameters)
 
     def answers(self, label: int, *, split: str = "test", through: int | None = None) -> Answers:
@@ -351,7 +351,7 @@ class Bench:
         """
         encoded = self.stream.tasks[label]
         inputs, targets = encoded.splits[split]
-        task = self.problem(label if through is None else through)
+        task = self.task(label if through is None else through)
         task.model.eval()
         with torch.no_grad():
             parts = inputs.split(self.config.training.eval_batch)
@@ -360,7 +360,7 @@ class Bench:
 
     def tuned_answers(self, label: int, run: DenseRun, *, split: str = "test") -> Answers:
         """Answer with the densely fine-tuned model."""
-        task = self.problem(label)
+        task = self.task(label)
         with (
             replace_parameters(task.parameters, run.tuned),
             replace_parameters(task.head, run.head),
@@ -371,13 +371,13 @@ class Bench:
         self, label: int, graft: Graft, head: Parameters, *, split: str = "test"
     ) -> Answers:
         """Answer with a graft on the base, and a head."""
-        with self.carrying(label, graft, head):
+        with self.apply_graft(label, graft, head):
             return self.answers(label, split=split)
 
     @contextmanager
-    def carrying(self, label: int, graft: Graft, head: Parameters) -> Iterator[None]:
+    def apply_graft(self, label: int, graft: Graft, head: Parameters) -> Iterator[None]:
         """Have a graft on the base, and a task's head, for a `with` block."""
-        task = self.problem(label)
+        task = self.task(label)
         with grafted(task.model, graft), replace_parameters(task.head, head):
             yield
 

@@ -13,12 +13,12 @@ from cl_graft.figures.heatmaps import heatmaps
 from papers.measurements import Summary
 from papers.table import Experiment
 
-__all__ = ["figure_of"]
+__all__ = ["draw_figure"]
 
 _SHARE = "share tuned"
 
 
-def figure_of(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
+def draw_figure(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
     """Draw what an experiment's picture shows.
 
     Raises:

@@ -22,7 +22,7 @@ from papers.bound import generalization_bound, variance_bound
 from papers.graft_variants import lottery_ticket, sweep_densities
 from papers.measurements import Measurement
 from papers.measures import top_probability_histogram
-from papers.retraining import bitfit, retrained
+from papers.retraining import bitfit, retrain_region
 
 __all__ = [
     "bias_grafts",
@@ -56,7 +56,9 @@ def graft_and_peers(bench: Bench) -> Iterator[Measurement]:
             name, "grafting", bench.graft_answers(label, bench.cut(run, region), run.head)
         )
         yield from _read(
-            name, "re-trained graft", bench.graft_answers(label, *retrained(bench, label, region))
+            name,
+            "re-trained graft",
+            bench.graft_answers(label, *retrain_region(bench, label, region)),
         )
         yield from _read(name, "BitFit", bench.graft_answers(label, *bitfit(bench, label)))
 
@@ -123,7 +125,7 @@ def lottery_tickets(bench: Bench) -> Iterator[Measurement]:
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
         ranking = bench.ranking(label, str(bench.config.grafting.localizer), dense=run)
-        task = bench.problem(label)
+        task = bench.task(label)
         for share in shares:
             region = bench.first(ranking, share)
             with (
@@ -225,8 +227,8 @@ def train_test_gaps(bench: Bench) -> Iterator[Measurement]:
     for label, name in enumerate(bench.names):
         run = bench.dense(label)
         region = bench.region(label, run)
-        rows = len(bench.problem(label).train)
-        values, head = retrained(bench, label, region)
+        rows = len(bench.task(label).train)
+        values, head = retrain_region(bench, label, region)
         models = {
             "fine-tuning": lambda split, at=label, of=run: bench.tuned_answers(at, of, split=split),
             "grafting": lambda split, at=label, of=run, on=region: bench.graft_answers(
@@ -277,7 +279,7 @@ def _swept(
     if without is not None:
         most = len(Region.of(bench.layout, ranking.order) - without)
     sizes = sorted({min(most, bench.size(share)) for share in DENSITIES})
-    task = bench.problem(label)
+    task = bench.task(label)
     with replace_parameters(task.head, run.head):
         found = sweep_densities(
             task.model,

@@ -41,7 +41,7 @@ __all__ = [
     "GROUPS",
     "from_a_large_base",
     "from_a_small_base",
-    "grown",
+    "grow_region",
     "regions_and_unions",
     "task_regions",
 ]
@@ -139,7 +139,7 @@ class _Learned:
 
     def _gains(self, run: DenseRun, region: Region, method: str) -> Iterator[Measurement]:
         """Ask every task of a graft, and say what part of the full model's gain it has (Eq. 5)."""
-        with grafted(self.bench.problem(0).model, gather(run.tuned, region)):
+        with grafted(self.bench.task(0).model, gather(run.tuned, region)):
             scores = _scores(self.bench, self.heads)
         for name, score, low, high in zip(
             self.bench.names, scores, self.base, self.full, strict=True
@@ -154,10 +154,10 @@ def _region(bench: Bench, label: int, run: DenseRun, base_share: float) -> Regio
     """Find a task's region in the multi-task model, from a base of the most moved coordinates."""
     if not base_share and str(bench.config.grafting.localizer) != "paper_mask":
         return bench.region(label, run)
-    return grown(bench, label, run, base=base_share * bench.density)
+    return grow_region(bench, label, run, base=base_share * bench.density)
 
 
-def grown(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Region:
+def grow_region(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Region:
     """Return the region of a mask that grows from γ_base (Eq. 4), of the config's density.
 
     Args:
@@ -166,17 +166,17 @@ def grown(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Region:
         dense: Tuned values and head.
         base: The share of coordinates, those that moved most, whose gates are open at first.
     """
-    task, localizer = bench.problem(label), str(bench.config.grafting.localizer)
+    task, localizer = bench.task(label), str(bench.config.grafting.localizer)
     k, steps = bench.size(bench.density), bench.config.grafting.mask_steps
 
     def published() -> Outcome:
-        with bench.posed(label, localizer, dense, task) as inputs:
+        with bench.open_inputs(label, localizer, dense, task) as inputs:
             gates = paper_mask(inputs, k=k, steps=steps, base_density=base)
         return {"index": top_k(gates, k).index}, {}
 
     def sound() -> Outcome:
         depth = bench.layout.total
-        with bench.posed(label, localizer, dense, task) as inputs:
+        with bench.open_inputs(label, localizer, dense, task) as inputs:
             gains = learned_mask(inputs, k=k, steps=steps, depth=depth, started=started)
         return {"index": gated(gains, started, k=k).index}, {}
 
@@ -186,8 +186,8 @@ def grown(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Region:
         count = bench.size(base)
         started = bench.ranking(label, "movement", k=count, dense=dense, depth=count).top(count)
         found, own = sound, {"started": hash_tensors({"": started.index})}
-    recipe = bench.found_by(label, dense, k=k, steps=steps, **own)
-    kept, _ = bench.remembered("grown", task.identity, recipe, found)
+    recipe = bench.describe_choice(label, dense, k=k, steps=steps, **own)
+    kept, _ = bench.get_or_make("grown", task.identity, recipe, found)
     return Region.of(bench.layout, kept["index"])
 
 
@@ -220,7 +220,7 @@ def _learn_all(bench: Bench) -> tuple[FineTuning, DenseRun, list[dict[str, Tenso
 def _joint(bench: Bench, schedule: FineTuning) -> tuple[DenseRun, list[dict[str, Tensor]]]:
     """Train all tasks together by a schedule of one."""
     labels = range(len(bench.names))
-    tasks = [bench.problem(label) for label in labels]
+    tasks = [bench.task(label) for label in labels]
     steps = sum(bench.schedules(label)[0].steps for label in labels)
     schedule = replace(schedule, evaluations=0, steps=steps)
     shared, first = tasks[0].parameters, tasks[0]
@@ -246,7 +246,7 @@ def _joint(bench: Bench, schedule: FineTuning) -> tuple[DenseRun, list[dict[str,
             return {shelf[name]: value for name, value in snapshot(together).items()}, {}
 
     identity = "|".join(task.identity for task in tasks)
-    kept, _ = bench.remembered("joint", identity, asdict(schedule), learned)
+    kept, _ = bench.get_or_make("joint", identity, asdict(schedule), learned)
     found = {name: kept[shelf[name]].to(bench.device) for name in together}
     run = DenseRun({name: found[name] for name in shared}, {}, None, Passes())
     return run, [{name: found[name] for name in task.head} for task in tasks]
@@ -268,9 +268,7 @@ def _losses(
     bench: Bench, labels: Iterable[int], schedule: FineTuning, seed: int
 ) -> list[Callable[[int], Tensor | Iterable[Tensor]]]:
     """Return the loss of a step of each task."""
-    return [
-        bench.problem(label).training_loss(schedule, seed=derive(seed, label)) for label in labels
-    ]
+    return [bench.task(label).training_loss(schedule, seed=derive(seed, label)) for label in labels]
 
 
 def _purified(
@@ -286,7 +284,7 @@ def _purified(
     A step of the joint run's optimiser, at its first rate, descends the sum of the tasks' losses,
     each on a localizer's batch: ten steps on a training batch's few rows would add noise.
     """
-    model = bench.problem(0).model
+    model = bench.task(0).model
     rows = max(schedule.batch_size, bench.config.grafting.mask_batch)
     batches = replace(
         schedule, batch_size=rows, micro_batch=bench.config.fine_tuning.micro_batch or 32
@@ -296,7 +294,7 @@ def _purified(
         stack.enter_context(train_only(model))
         stack.enter_context(grafted(model, gather(run.tuned, region)))
         for label in labels:
-            stack.enter_context(replace_parameters(bench.problem(label).head, heads[label]))
+            stack.enter_context(replace_parameters(bench.task(label).head, heads[label]))
         live = stack.enter_context(RegionParameters(model, region))
         kind = torch.optim.AdamW if schedule.optimizer == "adamw" else torch.optim.SGD
         optimizer = kind([live.vector], lr=schedule.lr, weight_decay=0.0)
@@ -324,9 +322,9 @@ def _scores(
 ) -> list[float]:
     """Ask every task of the model as it is now, or of a run, through the heads of the joint run."""
     found: list[float] = []
-    tuned = replace_parameters(bench.problem(0).parameters, run.tuned) if run else nullcontext()
+    tuned = replace_parameters(bench.task(0).parameters, run.tuned) if run else nullcontext()
     with tuned:
         for label, head in enumerate(heads):
-            with replace_parameters(bench.problem(label).head, head):
+            with replace_parameters(bench.task(label).head, head):
                 found.append(bench.answers(label, split=split).score)
     return found

@@ -12,7 +12,7 @@ from pathlib import Path
 from cl_graft.figures.style import png
 from cl_graft.storage.files import replace_file
 from papers.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Verdict, judge
-from papers.figures import figure_of
+from papers.figures import draw_figure
 from papers.measurements import square, sweep, table
 from papers.stored import Stored, read_stored, read_stream
 from papers.table import EXPERIMENTS
@@ -65,11 +65,15 @@ def claims_page(results: Mapping[str, Stored]) -> str:
         "by themselves, where a seed alone can: what not all of them say is not settled. The "
         "models are far smaller than the papers', with fewer rows: a claim that does not hold here "
         "is not thereby refuted there.",
-        _counted(found.values()),
+        _count_verdicts(found.values()),
     ]
     for source, claims in CLAIMS_BY_SOURCE.items():
         rows = [_row(claim, found[claim], results) for claim in claims]
-        parts += [f"## {source}", _counted(found[claim] for claim in claims), _table_of(rows)]
+        parts += [
+            f"## {source}",
+            _count_verdicts(found[claim] for claim in claims),
+            _format_table(rows),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -120,7 +124,7 @@ def write_pages(results: Mapping[str, Stored], docs: Path | str) -> list[Path]:
     }
     for name, result in results.items():
         if name in EXPERIMENTS:
-            drawn = figure_of(EXPERIMENTS[name], result.rows)
+            drawn = draw_figure(EXPERIMENTS[name], result.rows)
             written[docs / "pictures" / f"{name}.png"] = png(drawn, dpi=100)
     (docs / "pictures").mkdir(parents=True, exist_ok=True)
     for file, content in written.items():
@@ -128,7 +132,7 @@ def write_pages(results: Mapping[str, Stored], docs: Path | str) -> list[Path]:
     return list(written)
 
 
-def _counted(found: Iterable[Verdict]) -> str:
+def _count_verdicts(found: Iterable[Verdict]) -> str:
     found = list(found)
     counts = Counter(str(verdict) for verdict in found)
     split = sum(verdict.alone is not None and len(set(verdict.alone)) > 1 for verdict in found)
@@ -150,7 +154,7 @@ def _row(claim: Claim, verdict: Verdict, results: Mapping[str, Stored]) -> Seque
     return f"{claim.text} ({place})", claim.paper, str(claim.rule), ours, used, told
 
 
-def _table_of(rows: Sequence[Sequence[str]]) -> str:
+def _format_table(rows: Sequence[Sequence[str]]) -> str:
     head = ["claim", "the paper's number", "holds if", "ours", "run with", "verdict"]
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -39,11 +39,11 @@ __all__ = [
     "LORA_EVERYWHERE",
     "PEERS",
     "Peer",
+    "choose_size",
+    "measure_share",
     "peers_and_densities",
     "peers_elsewhere",
-    "share_of",
-    "sized",
-    "trained",
+    "train_peer",
 ]
 
 DENSITIES = (1e-4, 5e-4, 1e-3, 3e-3, 1e-2)
@@ -141,13 +141,13 @@ def peers_elsewhere(bench: Bench) -> Iterator[Measurement]:
             yield from elsewhere(own, source, targets, method, x=x)
 
 
-def sized(bench: Bench, peer: Peer, *, share: float) -> int:
+def choose_size(bench: Bench, peer: Peer, *, share: float) -> int:
     """Return the size of a peer whose parts are nearest to a share of the graftable weights."""
-    one, two = (share_of(bench, peer, size) for size in (1, 2))
+    one, two = (measure_share(bench, peer, size) for size in (1, 2))
     return max(1, 1 + round((share - one) / (two - one)))  # affine: biases do not grow with it
 
 
-def share_of(bench: Bench, peer: Peer, size: int) -> float:
+def measure_share(bench: Bench, peer: Peer, size: int) -> float:
     """Return the share of the graftable weights that a peer's parts are as many as."""
     own = bench.with_parts(lambda model: peer.insert(model, size, bench.seed))
     parts = peer.parts(own.model.task_model)
@@ -155,7 +155,7 @@ def share_of(bench: Bench, peer: Peer, size: int) -> float:
 
 
 @contextmanager
-def trained(
+def train_peer(
     bench: Bench,
     label: int,
     peer: Peer,
@@ -178,7 +178,7 @@ def trained(
         A bench on a copy of the model.
     """
     own = bench.with_parts(lambda model: peer.insert(model, size, bench.seed))
-    task = own.problem(label)
+    task = own.task(label)
     parts = {**peer.parts(task.model), **task.head}
     what = hash_tensors(task.to_cache(parts))
     settings = replace(bench.schedule(label), **plan)
@@ -190,7 +190,7 @@ def trained(
         return task.to_cache(found.tensors), {"dev": found.dev}
 
     recipe = {**asdict(settings), "size": size, "what": what}
-    kept, _ = bench.remembered("peer", task.identity, recipe, made, anew=anew)
+    kept, _ = bench.get_or_make("peer", task.identity, recipe, made, anew=anew)
     with replace_parameters(parts, task.from_cache(kept, parts)):
         yield own
 
@@ -199,7 +199,7 @@ def _chosen_plan(bench: Bench, label: int, peer: Peer) -> Mapping[str, Any]:
     """Return the plan that is best on dev for a peer's smallest size, for all of its sizes."""
 
     def dev(plan: Mapping[str, Any]) -> float:
-        with trained(bench, label, peer, size=peer.sizes[0], plan=plan) as own:
+        with train_peer(bench, label, peer, size=peer.sizes[0], plan=plan) as own:
             return own.answers(label, split="valid").score
 
     plan, _ = max(converging(peer_plans(bench, _RATES), dev), key=itemgetter(1))
@@ -208,22 +208,22 @@ def _chosen_plan(bench: Bench, label: int, peer: Peer) -> Mapping[str, Any]:
 
 def _ways(bench: Bench, label: int) -> Iterator[tuple[str, float | None, Bench]]:
     """Go through fine-tuning, grafts and peers, each as a bench that carries it."""
-    run, task = bench.dense(label), bench.problem(label)
+    run, task = bench.dense(label), bench.task(label)
     with replace_parameters(task.parameters, run.tuned), replace_parameters(task.head, run.head):
         yield "fine-tuning", None, bench
     depth = bench.size(DENSITIES[-1])
     ranking = bench.ranking(label, str(bench.config.grafting.localizer), dense=run, depth=depth)
     for density in DENSITIES:
         graft = bench.cut(run, bench.first(ranking, density))
-        with bench.carrying(label, graft, run.head):
+        with bench.apply_graft(label, graft, run.head):
             yield "grafting", density, bench
     values, head = bitfit(bench, label)
-    with bench.carrying(label, values, head):
+    with bench.apply_graft(label, values, head):
         yield "BitFit", None, bench
     for name, peer in PEERS.items():
         plan = _chosen_plan(bench, label, peer)
         for size in peer.sizes:
-            with trained(bench, label, peer, size=size, plan=plan) as own:
+            with train_peer(bench, label, peer, size=size, plan=plan) as own:
                 yield f"{name}, {peer.what} {size}", None, own
 
 
@@ -236,5 +236,5 @@ def _shares(bench: Bench) -> Iterator[Measurement]:
     yield Measurement("any", "BitFit", "share tuned", bench.biases(0).density)
     for name, peer in PEERS.items():
         for size in peer.sizes:
-            share = share_of(bench, peer, size)
+            share = measure_share(bench, peer, size)
             yield Measurement("any", f"{name}, {peer.what} {size}", "share tuned", share)

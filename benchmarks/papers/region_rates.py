@@ -19,7 +19,7 @@ from papers.answers import Answers
 from papers.bench import Bench
 from papers.measurements import Measurement
 from papers.measures import relative_gain
-from papers.retraining import retrained
+from papers.retraining import retrain_region
 
 __all__ = ["RATES", "gains_over_the_majority", "region_rates"]
 
@@ -106,7 +106,7 @@ def _at_rates(bench: Bench, label: int, region: Region, rates: Sequence[float]) 
         DivergedError: If it does at all of them.
     """
     found: list[_AtRate] = []
-    for rate, own in converging(rates, lambda rate: retrained(bench, label, region, lr=rate)):
+    for rate, own in converging(rates, lambda rate: retrain_region(bench, label, region, lr=rate)):
         dev = bench.graft_answers(label, *own, split="valid").score
         found.append(_AtRate(rate, bench.graft_answers(label, *own), dev))
     return found
@@ -126,6 +126,6 @@ def _over_rates(bench: Bench, label: int, method: str, region: Region) -> Iterat
 
 def _warmed_up(bench: Bench, label: int) -> DenseRun:
     """Return what stands in for a dense run: a head fitted to the base."""
-    task = bench.problem(label)
+    task = bench.task(label)
     head = fit_head(task, rows=_WARM_UP, seed=bench.seed)
     return DenseRun({}, head, None, Passes())

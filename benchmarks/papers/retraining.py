@@ -20,12 +20,12 @@ from cl_graft.strategies.methods.isolation.own_values import RATES
 from cl_graft.training.graft_retraining import train_region
 from papers.bench import Bench, Outcome
 
-__all__ = ["bitfit", "peer_plans", "retrained"]
+__all__ = ["bitfit", "peer_plans", "retrain_region"]
 
 _BITFIT_RATE = 2e-3
 
 
-def retrained(
+def retrain_region(
     bench: Bench, label: int, region: Region, *, anew: bool = False, **changes: Any
 ) -> tuple[Graft, dict[str, Tensor]]:
     """Train a region of a task alone from the base, and a head from its first values.
@@ -46,18 +46,18 @@ def retrained(
     settings = bench.config.grafting.schedule(bench.schedule(label))
     settings = replace(settings, **{"optimizer": "sgd", **changes})
     decay = None if settings.optimizer == "adamw" else bench.config.grafting.lr_decay
-    task = bench.problem(label)
+    task = bench.task(label)
     first = task.to_cache(snapshot(task.head))
     what = hash_tensors({"region": region.index, **first})
 
-    def trained() -> Outcome:
+    def train() -> Outcome:
         graft, head = train_region(
             task, region, settings, head=snapshot(task.head), seed=bench.seed, linear_decay=decay
         )
         return {"values": graft.values, **task.to_cache(head)}, {}
 
     recipe = {**asdict(settings), "decay": decay, "what": what}
-    kept, _ = bench.remembered("retrained", task.identity, recipe, trained, anew=anew)
+    kept, _ = bench.get_or_make("retrained", task.identity, recipe, train, anew=anew)
     return Graft(region, kept["values"]), task.from_cache(kept, task.head)
 
 
@@ -93,7 +93,7 @@ def _best_on_dev(
     anew: bool = False,
 ) -> tuple[Graft, dict[str, Tensor]]:
     """Train a region by several plans, each changes to the schedule, and take the best on dev."""
-    found = converging(plans, lambda plan: retrained(bench, label, region, anew=anew, **plan))
+    found = converging(plans, lambda plan: retrain_region(bench, label, region, anew=anew, **plan))
     return max(
         (one for _, one in found),
         key=lambda one: bench.graft_answers(label, *one, split="valid").score,

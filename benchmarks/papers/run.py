@@ -26,7 +26,7 @@ from cl_graft.runtime.devices import pick_device
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from papers.bench import Bench
-from papers.figures import figure_of
+from papers.figures import draw_figure
 from papers.measurements import Measurement, Summary, summarize, table
 from papers.table import SCALES, VARIES, Experiment, find_experiment
 
@@ -122,7 +122,7 @@ def run_experiment(
     for place, seed in enumerate(seeds):
         file = kept / f"cell{seed}.json"
         own["cell"] = seed
-        cell = _kept(file, own)
+        cell = _read_cell(file, own)
         if cell is None:
             started = time.perf_counter()
             bench = _bench(experiment, config, seed, DirectoryCache(out / "cache"))
@@ -134,7 +134,7 @@ def run_experiment(
             on_cell(place + 1, len(seeds))
     folder.mkdir(parents=True, exist_ok=True)
     command = _command(name, scale, seeds=seeds, sets=sets, with_data=data is not None)
-    return _concluded(experiment, config, cells, seeds, folder, scale=scale, command=command)
+    return _write_results(experiment, config, cells, seeds, folder, scale=scale, command=command)
 
 
 def _check_regions(experiment: Experiment, config: ExperimentConfig) -> None:
@@ -175,7 +175,7 @@ def _bench(
     )
 
 
-def _concluded(
+def _write_results(
     experiment: Experiment,
     config: ExperimentConfig,
     cells: Sequence[_Cell],
@@ -204,14 +204,14 @@ def _concluded(
         "seconds": [cell.seconds for cell in cells],
         "rows": [asdict(row) for row in rows],
         "config": config.changed(
-            {"stream.data": None, "model.name": _named(config.model.name)}
+            {"stream.data": None, "model.name": _short_name(config.model.name)}
         ).values(),
         "versions": versions(device),
         "machine": machine(device),
     }
     replace_file(folder / "results.json", json.dumps(stored, indent=1).encode())
     replace_file(folder / "table.md", text.encode())
-    replace_file(folder / "picture.png", png(figure_of(experiment, rows), dpi=120))
+    replace_file(folder / "picture.png", png(draw_figure(experiment, rows), dpi=120))
     return Outcome(experiment, rows, text, folder)
 
 
@@ -224,16 +224,16 @@ def _command(
         words += ["--seeds", ",".join(str(seed) for seed in seeds)]
     for override in sets:
         key, _, value = override.partition("=")
-        words += ["--set", f"{key}={_named(value)}"]
+        words += ["--set", f"{key}={_short_name(value)}"]
     return shlex.join(words) + (" --data $CL_GRAFT_DATA" if with_data else "")
 
 
-def _named(model: str) -> str:
+def _short_name(model: str) -> str:
     """Return the name of a model that may be a folder."""
     return Path(model).name if Path(model).is_dir() else model
 
 
-def _kept(file: Path, own: dict[str, Any]) -> _Cell | None:
+def _read_cell(file: Path, own: dict[str, Any]) -> _Cell | None:
     """Read a cell that is done; None if there is none, or another one's file has its name.
 
     Args:

@@ -25,9 +25,9 @@ from papers.bench import Bench
 from papers.graft_variants import mixed_evaluation
 from papers.measurements import Measurement, Summary
 from papers.measures import without_a_share
-from papers.peers import LORA_EVERYWHERE, PEERS, Peer, share_of, sized, trained
-from papers.retraining import retrained
-from papers.trajectory import along
+from papers.peers import LORA_EVERYWHERE, PEERS, Peer, choose_size, measure_share, train_peer
+from papers.retraining import retrain_region
+from papers.trajectory import walk_dense_run
 
 __all__ = [
     "MIXED_LATE",
@@ -85,7 +85,7 @@ def methods(bench: Bench) -> Iterator[Measurement]:
 def perturbed_data(bench: Bench) -> Iterator[Measurement]:
     """Score them on nine tenths of the training rows, drawn anew in every cell (Tables 2, 6)."""
     for label, name in enumerate(bench.names):
-        rows = len(bench.problem(label).train)
+        rows = len(bench.task(label).train)
         kept = without_a_share(rows, share=0.1, seed=derive(bench.cell, name))
         with bench.fewer_rows(label, kept):
             for method, (score, _) in _measured(bench, label, anew=False).items():
@@ -112,7 +112,7 @@ def sparsities(bench: Bench) -> Iterator[Measurement]:
         ranking = bench.ranking(label, "sam", k=k, dense=run, depth=k)
         for share in shares:
             region = bench.first(ranking, share)
-            values, head = retrained(bench, label, region, **_plan(bench, label))
+            values, head = retrain_region(bench, label, region, **_plan(bench, label))
             for split, measure in (("test", "test score"), ("train", "train score")):
                 answers = bench.graft_answers(label, values, head, split=split)
                 yield Measurement(name, "SAM", measure, answers.score, share)
@@ -127,8 +127,8 @@ def ratios(bench: Bench) -> Iterator[Measurement]:
     for method in METHODS:
         yield Measurement("any", method, "share tuned", bench.size(bench.density) / total)
     for method, (peer, share) in INSERTED.items():
-        size = sized(bench, peer, share=share)
-        yield Measurement("any", method, "share tuned", share_of(bench, peer, size))
+        size = choose_size(bench, peer, share=share)
+        yield Measurement("any", method, "share tuned", measure_share(bench, peer, size))
 
 
 def ranks(cells: Sequence[Sequence[Measurement]], rows: Sequence[Summary]) -> Iterator[Measurement]:
@@ -191,7 +191,7 @@ def _measured(bench: Bench, label: int, *, anew: bool) -> dict[str, tuple[float,
     the processor's, if that computes: what else runs there counts less.
     """
     clock = time.process_time if bench.device.type == "cpu" else time.perf_counter
-    sizes = {m: sized(bench, peer, share=share) for m, (peer, share) in INSERTED.items()}
+    sizes = {m: choose_size(bench, peer, share=share) for m, (peer, share) in INSERTED.items()}
     found: dict[str, tuple[float, float]] = {}
     for method in ("MixOut", _FULL, *METHODS, "BitFit", *INSERTED):
         started = clock()
@@ -204,7 +204,7 @@ def _measured(bench: Bench, label: int, *, anew: bool) -> dict[str, tuple[float,
 
 
 def _projected(bench: Bench, label: int) -> list[Measurement]:
-    task, schedule, name = bench.problem(label), bench.schedule(label), bench.names[label]
+    task, schedule, name = bench.task(label), bench.schedule(label), bench.names[label]
     base, k = snapshot(task.parameters), bench.size(bench.density)
     read: list[Measurement] = []
 
@@ -226,7 +226,7 @@ def _projected(bench: Bench, label: int) -> list[Measurement]:
     marks = list(range(_BETWEEN_PROJECTIONS, schedule.steps, _BETWEEN_PROJECTIONS))
     if len(marks) < 5:
         marks = [max(1, schedule.steps * number // 6) for number in range(1, 6)]
-    along(task, replace(schedule, evaluations=0), seed=bench.seed, at=marks, visit=project)
+    walk_dense_run(task, replace(schedule, evaluations=0), seed=bench.seed, at=marks, visit=project)
     return read
 
 
@@ -237,16 +237,16 @@ def _one(bench: Bench, label: int, method: str, *, size: int | None, anew: bool)
         return bench.tuned_answers(label, bench.dense(label, anew=anew, mixout=_MIXED))
     if size is not None:
         peer, _ = INSERTED[method]
-        with trained(bench, label, peer, size=size, plan=_plan(bench, label), anew=anew) as own:
+        with train_peer(bench, label, peer, size=size, plan=_plan(bench, label), anew=anew) as own:
             return own.answers(label)
     region = bench.biases(label) if method == "BitFit" else _chosen(bench, label, method, anew=anew)
-    found = retrained(bench, label, region, anew=anew, **_plan(bench, label))
+    found = retrain_region(bench, label, region, anew=anew, **_plan(bench, label))
     return bench.graft_answers(label, *found)
 
 
 def _mixed_late(bench: Bench, label: int) -> Answers:
     """Answer with the tuned model, whose weights fall back to the base by chance."""
-    task, run = bench.problem(label), bench.dense(label)
+    task, run = bench.task(label), bench.dense(label)
     mixed = mixed_evaluation(task.parameters, snapshot(task.parameters), p=_MIXED, seed=bench.seed)
     with (
         replace_parameters(task.parameters, run.tuned),
@@ -270,4 +270,4 @@ def _plan(bench: Bench, label: int) -> dict[str, Any]:
 
 def _at_base(bench: Bench, label: int) -> DenseRun:
     """Return what stands in for a dense run where none is needed: the head as it is made."""
-    return DenseRun({}, snapshot(bench.problem(label).head), None, Passes())
+    return DenseRun({}, snapshot(bench.task(label).head), None, Passes())

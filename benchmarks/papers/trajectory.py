@@ -20,10 +20,10 @@ from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.settings import FineTuning
 
-__all__ = ["along", "self_labelled"]
+__all__ = ["label_by_model", "walk_dense_run"]
 
 
-def along(
+def walk_dense_run(
     task: LearnableTask,
     settings: FineTuning,
     *,
@@ -54,7 +54,7 @@ def along(
     return fine_tune_task(task, settings, seed=seed, progress=step_done)
 
 
-def self_labelled(task: LearnableTask, *, batch: int = 64) -> LearnableTask:
+def label_by_model(task: LearnableTask, *, batch: int = 64) -> LearnableTask:
     """Return a task whose labels, in train and dev, are what the model answers as it is now."""
     return replace(
         task,

@@ -23,19 +23,19 @@ from papers.bench import Bench
 from papers.graft_variants import interpolated
 from papers.measurements import Measurement
 from papers.measures import without_a_share
-from papers.retraining import bitfit, retrained
-from papers.trajectory import along, self_labelled
+from papers.retraining import bitfit, retrain_region
+from papers.trajectory import label_by_model, walk_dense_run
 
 __all__ = [
     "ELSEWHERE",
     "LABEL_MAPS",
     "core_skills",
     "elsewhere",
+    "find_parting",
     "more_rows",
     "near",
     "out_of_distribution",
     "pairs",
-    "parting",
     "wise",
 ]
 
@@ -79,9 +79,9 @@ def out_of_distribution(bench: Bench) -> Iterator[Measurement]:
     for source, targets in pairs(bench):
         run = bench.dense(source)
         region = bench.region(source, run)
-        task = bench.problem(source)
+        task = bench.task(source)
         ways = {
-            "re-trained graft": retrained(bench, source, region),
+            "re-trained graft": retrain_region(bench, source, region),
             "BitFit": bitfit(bench, source),
             "grafting": (bench.cut(run, region), run.head),
         }
@@ -95,7 +95,7 @@ def out_of_distribution(bench: Bench) -> Iterator[Measurement]:
 def wise(bench: Bench) -> Iterator[Measurement]:
     """Walk from the base to the tuned and to the grafted model, and along grafts (Fig. 7)."""
     for source, targets in [*pairs(bench), *near(bench)]:
-        run, task = bench.dense(source), bench.problem(source)
+        run, task = bench.dense(source), bench.task(source)
         depth = bench.size(_GRAFTS[-1])
         ranking = bench.ranking(
             source, str(bench.config.grafting.localizer), dense=run, depth=depth
@@ -103,7 +103,7 @@ def wise(bench: Bench) -> Iterator[Measurement]:
         region = bench.first(ranking, bench.density)
         for share in _GRAFTS:
             graft = bench.cut(run, bench.first(ranking, share))
-            with bench.carrying(source, graft, run.head):
+            with bench.apply_graft(source, graft, run.head):
                 yield from elsewhere(bench, source, targets, "grafts by density", x=share)
         for method, inside in (("WiSE-FT", None), ("WiSE-Graft", region)):
             for step in range(6):
@@ -117,7 +117,7 @@ def more_rows(bench: Bench) -> Iterator[Measurement]:
     """Learn more and more of a task's rows, and answer others (Fig. 7c)."""
     for source, targets in pairs(bench):
         bench.schedule(source)  # one for all, chosen on all rows
-        rows = len(bench.problem(source).train)
+        rows = len(bench.task(source).train)
         for share in _SHARES_OF_ROWS:
             kept = without_a_share(rows, share=1 - share, seed=derive(bench.seed, "rows"))
             with bench.fewer_rows(source, kept) if share < 1 else nullcontext():
@@ -125,7 +125,7 @@ def more_rows(bench: Bench) -> Iterator[Measurement]:
                 graft = bench.cut(run, bench.region(source, run))
                 whole = gather(run.tuned, Region.full(bench.layout))
                 for method, values in (("fine-tuning", whole), ("grafting", graft)):
-                    with bench.carrying(source, values, run.head):
+                    with bench.apply_graft(source, values, run.head):
                         yield from elsewhere(bench, source, targets, method, x=float(len(kept)))
 
 
@@ -136,12 +136,12 @@ def core_skills(bench: Bench) -> Iterator[Measurement]:
 
 
 def _followed(bench: Bench, label: int) -> Iterator[Measurement]:
-    name, task, seen = bench.names[label], bench.problem(label), _walked(bench, label)
+    name, task, seen = bench.names[label], bench.task(label), _walked(bench, label)
     gaps = {step: _gap(bench, label, at) for step, at in seen.items()}
-    checkpoint = parting(gaps, apart=_APART)
+    checkpoint = find_parting(gaps, apart=_APART)
     run = seen[checkpoint]
     with replace_parameters(task.parameters, run.tuned), replace_parameters(task.head, run.head):
-        labelled = self_labelled(task)
+        labelled = label_by_model(task)
     shares = {method: min(1.0, n * bench.density) for method, n in _FOLLOWED.items()}
     localizer, depth = str(bench.config.grafting.localizer), bench.size(max(shares.values()))
     ranking = bench.ranking(label, localizer, dense=run, task=labelled, depth=depth)
@@ -157,14 +157,14 @@ def _followed(bench: Bench, label: int) -> Iterator[Measurement]:
 
 def _walked(bench: Bench, label: int) -> dict[int, DenseRun]:
     """Return what a run was at eight steps, evenly spaced."""
-    task, schedule = bench.problem(label), bench.schedule(label)
+    task, schedule = bench.task(label), bench.schedule(label)
     seen: dict[int, DenseRun] = {}
 
     def keep(step: int) -> None:
         seen[step] = DenseRun(snapshot(task.parameters), snapshot(task.head), None, Passes())
 
     marks = {max(1, round(schedule.steps * share / 8)) for share in range(1, 9)}
-    along(task, schedule, seed=bench.seed, at=marks, visit=keep)
+    walk_dense_run(task, schedule, seed=bench.seed, at=marks, visit=keep)
     return seen
 
 
@@ -174,7 +174,7 @@ def _gap(bench: Bench, label: int, run: DenseRun) -> float:
     return train - dev
 
 
-def parting(gaps: Mapping[int, float], *, apart: float) -> int:
+def find_parting(gaps: Mapping[int, float], *, apart: float) -> int:
     """Return the first step from which on train and dev stay apart, else the last one.
 
     Early in a run a few dev rows tell them apart by chance.

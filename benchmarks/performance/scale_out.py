@@ -42,7 +42,7 @@ from cl_graft.results.run_results import RunResult, versions
 from cl_graft.storage import OWNER
 
 sys.path.append(str(Path(__file__).parents[1]))
-from scales import command_of, config_of, parsed, parser_of, without_places
+from scales import format_command, hide_paths, make_config, make_parser, parse_options
 
 SHARED = {
     "stream.tasks": ["sst2_sent", "ag_news"],
@@ -74,17 +74,17 @@ SAME = ("R", "ece", "logit_hashes", "bytes", "data_fingerprints")
 
 def main() -> None:
     """Run all ways, compare their cells, and store what they took."""
-    arguments = parsed(parser_of(str(__doc__).splitlines()[0], SCALES), "scale_out")
-    config = config_of(SCALES[arguments.scale], arguments.data, arguments.sets)
+    arguments = parse_options(make_parser(str(__doc__).splitlines()[0], SCALES), "scale_out")
+    config = make_config(SCALES[arguments.scale], arguments.data, arguments.sets)
     torch.set_num_threads(1)
     shutil.rmtree(arguments.out, ignore_errors=True)
     out = arguments.out.resolve()
-    rows = [timed("one process", config, out / "here", None)]
+    rows = [time_run("one process", config, out / "here", None)]
     for workers in (1, 2):
         started = time.perf_counter()
         with closing(ray_pool(workers=workers)) as pool:
             start = time.perf_counter() - started
-            row = timed(on_ray(workers), config, out / f"ray{workers}", PoolEngine(pool))
+            row = time_run(on_ray(workers), config, out / f"ray{workers}", PoolEngine(pool))
         rows.append({**row, "start": start})
     with cluster() as (address, nodes):
         lost: list[str] = []
@@ -92,19 +92,19 @@ def main() -> None:
             place = out / "killed"
             attack = threading.Thread(target=kill, args=(place, nodes, lost), daemon=True)
             attack.start()
-            row = timed(
+            row = time_run(
                 "Ray, 3 nodes, one worker and one node killed", config, place, PoolEngine(pool)
             )
             attack.join(timeout=1)
         rows.append({**row, "lost": lost})
-    whole = compared(rows) and len(rows[-1]["lost"]) == 2
-    alone = config_of({**SCALES[arguments.scale], **ALONE}, arguments.data, arguments.sets)
-    single = [timed("one process", alone, out / "alone", None)]
+    whole = compare_results(rows) and len(rows[-1]["lost"]) == 2
+    alone = make_config({**SCALES[arguments.scale], **ALONE}, arguments.data, arguments.sets)
+    single = [time_run("one process", alone, out / "alone", None)]
     for workers in (1, 2):
         with closing(ray_pool(workers=workers)) as pool:
             place = out / f"alone{workers}"
-            single.append(timed(on_ray(workers), alone, place, PoolEngine(pool)))
-    whole = compared(single) and whole
+            single.append(time_run(on_ray(workers), alone, place, PoolEngine(pool)))
+    whole = compare_results(single) and whole
     stored = {
         "rows": rows,
         "alone": single,
@@ -112,12 +112,12 @@ def main() -> None:
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {**versions(torch.device("cpu")), "ray": ray.__version__},
         "config": config.values(),
-        "command": command_of("performance/scale_out.py"),
+        "command": format_command("performance/scale_out.py"),
     }
     arguments.results.mkdir(parents=True, exist_ok=True)
     stem = arguments.results / f"scale_out-{arguments.scale}"
     text = json.dumps(stored, indent=1) + "\n"
-    stem.with_suffix(".json").write_text(without_places(text, arguments))
+    stem.with_suffix(".json").write_text(hide_paths(text, arguments))
     stem.with_suffix(".md").write_text(render(stored))
     sys.stdout.write(render(stored))
     sys.exit(0 if whole else 1)
@@ -128,7 +128,7 @@ def on_ray(workers: int) -> str:
     return f"Ray, {workers} worker{'s' * (workers > 1)}"
 
 
-def compared(rows: list[dict[str, Any]]) -> bool:
+def compare_results(rows: list[dict[str, Any]]) -> bool:
     """Count for every way the cells that end as the first way's do; tell whether all do."""
     expected = rows[0]["cells"]
     for row in rows:
@@ -138,7 +138,9 @@ def compared(rows: list[dict[str, Any]]) -> bool:
     return all(row["equal"] == row["of"] for row in rows)
 
 
-def timed(name: str, config: ExperimentConfig, out: Path, engine: Engine | None) -> dict[str, Any]:
+def time_run(
+    name: str, config: ExperimentConfig, out: Path, engine: Engine | None
+) -> dict[str, Any]:
     """Run the comparison, and return what it took and what its cells ended on."""
     started = time.perf_counter()
     done: Comparison = compare(config, out=out, engine=engine)
@@ -165,10 +167,10 @@ def cluster() -> Iterator[tuple[str, list[Callable[[], None]]]]:
         nodes = [made.add_node(num_cpus=1) for _ in range(3)]
         made.wait_for_nodes()
 
-        def death_of(node: Any) -> Callable[[], None]:
+        def make_killer(node: Any) -> Callable[[], None]:
             return lambda: made.remove_node(node, allow_graceful=False)
 
-        yield str(made.address), [death_of(node) for node in nodes]
+        yield str(made.address), [make_killer(node) for node in nodes]
     finally:
         made.shutdown()
 

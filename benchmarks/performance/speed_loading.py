@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from measure import peak_memory
 from safetensors.torch import load_file
-from speed_serving import Values, bank_of
+from speed_serving import Values, make_bank
 from speed_training import Shape
 from transformers import AutoConfig, AutoModel
 
@@ -39,12 +39,12 @@ def loading(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
     """
     model = shape.model()
     encoder: Any = model.get_submodule("encoder")
-    bank = bank_of(shape, model, tasks)
+    bank = make_bank(shape, model, tasks)
     key = f"load_bank_{tasks}_tasks"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         save_bank(bank, folder / "bank")
-        save_bank(bank_of(shape, model, 1), folder / "one task")
+        save_bank(make_bank(shape, model, 1), folder / "one task")
         encoder.save_pretrained(folder / "model")
         files = [path for path in (folder / "bank").rglob("*") if path.is_file()]
         size = sum(path.stat().st_size for path in files)

@@ -13,7 +13,7 @@ from functools import partial
 
 import torch
 from measure import pairs_apart, peak_memory
-from speed_training import Shape, full_step, graftable, loss_of
+from speed_training import Shape, compute_loss, full_step, graftable
 from torch import Tensor
 
 from cl_graft.grafts.graft import gather
@@ -75,7 +75,7 @@ def _inputs(shape: Shape) -> LocalizerInputs:
         name: p.detach() + 1e-3 * torch.randn(p.shape, generator=draw).to(p.device)
         for name, p in parameters.items()
     }
-    loss = loss_of(shape, model)
+    loss = compute_loss(shape, model)
     return LocalizerInputs(model, parameters, tuned, lambda _: [loss], _one, _one, seed=0)
 
 
@@ -106,7 +106,7 @@ def _candidates(shape: Shape) -> tuple[Callable[[], None], Callable[[], object]]
     model = shape.model()
     total = sum(p.numel() for p in graftable(model).values())
     live = RegionParameters(model, shape.region(model, total // 100))
-    loss = loss_of(shape, model)
+    loss = compute_loss(shape, model)
     delta = torch.ones_like(live.vector, requires_grad=False)
     gain = torch.zeros_like(delta)
 
@@ -122,7 +122,7 @@ def _candidates(shape: Shape) -> tuple[Callable[[], None], Callable[[], object]]
 def _learning(shape: Shape) -> Callable[[], None]:
     model = shape.model()
     with torch.no_grad():
-        loss_of(shape, model)()
+        compute_loss(shape, model)()
     del model
 
     def run() -> None:
@@ -137,12 +137,12 @@ def _passing(shape: Shape) -> Callable[[], None]:
     """The same model, its activations and one gradient at a time, and nothing else."""
     model = shape.model()
     with torch.no_grad():
-        loss_of(shape, model)()
+        compute_loss(shape, model)()
     del model
 
     def run() -> None:
         fresh = shape.model()
-        loss = loss_of(shape, fresh)
+        loss = compute_loss(shape, fresh)
         for parameter in graftable(fresh).values():
             parameter.register_post_accumulate_grad_hook(_drop)
         for _ in range(3):

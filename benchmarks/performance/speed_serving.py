@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from measure import pairs
-from speed_training import Shape, graftable, loss_of
+from speed_training import Shape, compute_loss, graftable
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
@@ -22,7 +22,14 @@ from cl_graft.inference.mixed_batches import mixed_batch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.training.region_parameters import RegionParameters
 
-__all__ = ["Values", "bank_of", "mixed_batches", "ratios_of", "steps_of_a_stream", "switching"]
+__all__ = [
+    "Values",
+    "compute_ratios",
+    "make_bank",
+    "mixed_batches",
+    "steps_of_a_stream",
+    "switching",
+]
 
 Values = dict[str, list[float]]
 
@@ -30,7 +37,7 @@ _JUMPS = 20
 """Jumps that are timed together: one alone is too short."""
 
 
-def bank_of(shape: Shape, model: nn.Module, tasks: int, *, even: bool = False) -> GraftBank:
+def make_bank(shape: Shape, model: nn.Module, tasks: int, *, even: bool = False) -> GraftBank:
     """Return a bank in prefix mode with random values, without heads.
 
     Args:
@@ -69,15 +76,15 @@ def switching(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
     found: Values = {}
     for flat in (False, True):
         mark = ", flat" if flat else ""
-        switch = Switch(model, bank_of(shape, model, 2, even=True), flat=flat)
-        ratios, first, second = ratios_of(_jumps(switch, 0, 1), load, repeats, of=_JUMPS)
+        switch = Switch(model, make_bank(shape, model, 2, even=True), flat=flat)
+        ratios, first, second = compute_ratios(_jumps(switch, 0, 1), load, repeats, of=_JUMPS)
         found[f"switch{mark}/load_state_dict"] = ratios
         found[f"switch{mark}, ms"] = [1e3 * seconds for seconds in first]
         found["load_state_dict, ms"] = [1e3 * seconds for seconds in second]
         switch.to(None)
-        switch = Switch(model, bank_of(shape, model, tasks), flat=flat)
+        switch = Switch(model, make_bank(shape, model, tasks), flat=flat)
         near, far = _jumps(switch, 0, 1), _jumps(switch, 0, tasks - 1)
-        _, first, second = ratios_of(far, near, repeats, of=_JUMPS)
+        _, first, second = compute_ratios(far, near, repeats, of=_JUMPS)
         steps = tasks - 1
         found[f"jump_1_to_{tasks}{mark}/{steps}_jumps"] = [
             a / (b / _JUMPS * steps) for a, b in zip(first, second, strict=True)
@@ -90,15 +97,15 @@ def switching(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
 def steps_of_a_stream(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
     """Time a training step of the last task of a stream against one of the first."""
 
-    def step_of(tasks_before: int) -> Callable[[], None]:
+    def make_step(tasks_before: int) -> Callable[[], None]:
         model = shape.model()
-        bank = bank_of(shape, model, tasks_before)
+        bank = make_bank(shape, model, tasks_before)
         switch = Switch(model, bank)
         if tasks_before:
             switch.to(tasks_before - 1)
-        free = bank.free(bank_of(shape, model, tasks_before + 1).entries[-1].region)
+        free = bank.free(make_bank(shape, model, tasks_before + 1).entries[-1].region)
         live = RegionParameters(model, free)
-        loss = loss_of(shape, model)
+        loss = compute_loss(shape, model)
         optimizer = torch.optim.SGD([live.vector, *model.get_submodule("head").parameters()], 1e-3)
 
         def step() -> None:
@@ -109,7 +116,7 @@ def steps_of_a_stream(shape: Shape, *, repeats: int, tasks: int = 100) -> Values
 
         return step
 
-    ratios, *_ = ratios_of(step_of(tasks - 1), step_of(0), repeats)
+    ratios, *_ = compute_ratios(make_step(tasks - 1), make_step(0), repeats)
     return {f"step_at_task_{tasks}/step_at_task_1": ratios}
 
 
@@ -119,7 +126,7 @@ def mixed_batches(shape: Shape, *, repeats: int, tasks: int = 8) -> Values:
     Beside it stand the loop over the tasks, and PEFT's mixed batch of LoRAs of rank 1.
     """
     encoder: Any = shape.model().get_submodule("encoder")
-    bank = bank_of(shape, encoder, tasks, even=True)
+    bank = make_bank(shape, encoder, tasks, even=True)
     switch = Switch(encoder, bank)
     ids, _ = shape.batch()
     owners = [row * tasks // shape.rows for row in range(shape.rows)]
@@ -161,7 +168,7 @@ def mixed_batches(shape: Shape, *, repeats: int, tasks: int = 8) -> Values:
         (f"loop_over_{tasks}_tasks", loop),
         (f"peft_mixed_lora_{tasks}_tasks", lora),
     ):
-        ratios, first, second = ratios_of(run, single, repeats)
+        ratios, first, second = compute_ratios(run, single, repeats)
         found[f"{key}/single_task_batch"] = ratios
         found[f"{key}, ms"] = [1e3 * seconds for seconds in first]
         found.setdefault("single_task_batch, ms", []).extend(1e3 * seconds for seconds in second)
@@ -178,7 +185,7 @@ def _jumps(switch: Switch, low: int, high: int) -> Callable[[], None]:
     return jump
 
 
-def ratios_of(
+def compute_ratios(
     a: Callable[[], object], b: Callable[[], object], repeats: int, *, of: int = 1
 ) -> tuple[list[float], list[float], list[float]]:
     """Return the ratios a / b of alternating pairs and the seconds of both; `a` runs `of` times."""

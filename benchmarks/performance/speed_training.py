@@ -105,7 +105,7 @@ def graftable(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in model.named_parameters() if ".layer." in name}
 
 
-def loss_of(shape: Shape, model: nn.Module) -> Callable[[], Tensor]:
+def compute_loss(shape: Shape, model: nn.Module) -> Callable[[], Tensor]:
     """Return the function that computes the loss of the batch."""
     ids, classes = shape.batch()
 
@@ -125,7 +125,7 @@ def _optimizer(kind: str, parameters: list[Any]) -> torch.optim.Optimizer:
 
 def _trained(shape: Shape, model: nn.Module, optimizer: str) -> Step:
     """Return a step of whatever of a model requires gradients."""
-    loss = loss_of(shape, model)
+    loss = compute_loss(shape, model)
     steps = _optimizer(optimizer, [p for p in model.parameters() if p.requires_grad])
 
     def step() -> None:
@@ -145,7 +145,7 @@ def region_step(shape: Shape, optimizer: str) -> Step:
     """Train a region and the head."""
     model = shape.model()
     live = RegionParameters(model, shape.region(model))
-    loss = loss_of(shape, model)
+    loss = compute_loss(shape, model)
     head = list(model.get_submodule("head").parameters())
     steps = _optimizer(optimizer, [live.vector, *head])
 
@@ -220,7 +220,7 @@ def prepare(variant: str, shape: Shape, optimizer: str) -> Step:
     """Set a variant up, go forward once, and return three of its steps (for `peak_memory`)."""
     step = VARIANTS[variant](shape, optimizer)
     with torch.no_grad():
-        loss_of(shape, shape.model())()
+        compute_loss(shape, shape.model())()
 
     def steps() -> None:
         for _ in range(3):

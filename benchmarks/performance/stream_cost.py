@@ -30,7 +30,7 @@ from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.run import run, run_folder
 
 sys.path.append(str(Path(__file__).parents[1]))
-from scales import RESULTS, config_of
+from scales import RESULTS, make_config
 from table4 import SCALES, TASKS
 
 STRATEGIES = ("naive", "grafting")
@@ -49,7 +49,7 @@ def main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     values = {"stream.tasks": TASKS, **SCALES[given.scale]}
-    config = config_of(values, given.data, ["preset=fast", "grafting.density=0.003"])
+    config = make_config(values, given.data, ["preset=fast", "grafting.density=0.003"])
     seeds = [int(seed) for seed in given.seeds.split(",")]
     about = {"threads": given.threads, "shared": given.shared}
     for seed in seeds:

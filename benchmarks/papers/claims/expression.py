@@ -14,7 +14,7 @@ from typing import Any
 from papers.claims import quantities
 from papers.claims.view import View
 
-__all__ = ["number_of"]
+__all__ = ["compute_number"]
 
 _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
@@ -25,7 +25,7 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
 _PLAIN: Mapping[str, Callable[..., Any]] = {"abs": abs, "max": max, "min": min}
 
 
-def number_of(expression: str, view: View) -> float:
+def compute_number(expression: str, view: View) -> float:
     """Compute an expression on the numbers of a view.
 
     Args:
@@ -37,24 +37,24 @@ def number_of(expression: str, view: View) -> float:
         ValueError: If there is anything else in it.
         MissingMeasurement: If the view lacks a number.
     """
-    return float(_computed(ast.parse(expression, mode="eval").body, view))
+    return float(_compute(ast.parse(expression, mode="eval").body, view))
 
 
-def _computed(node: ast.expr, view: View) -> Any:
+def _compute(node: ast.expr, view: View) -> Any:
     match node:
         case ast.Constant(value=value):
             return value
         case ast.Name(id="learned"):
             return view.learned
         case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_computed(operand, view)
+            return -_compute(operand, view)
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-            return _OPERATORS[type(op)](_computed(left, view), _computed(right, view))
+            return _OPERATORS[type(op)](_compute(left, view), _compute(right, view))
         case ast.Subscript(value=value, slice=ast.Constant(value=int(place))):
-            return _computed(value, view)[place]
+            return _compute(value, view)[place]
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
-            given = [_computed(argument, view) for argument in args]
-            named = {str(word.arg): _computed(word.value, view) for word in keywords}
+            given = [_compute(argument, view) for argument in args]
+            named = {str(word.arg): _compute(word.value, view) for word in keywords}
             if name in quantities.__all__:
                 return getattr(quantities, name)(view, *given, **named)
             if name in _PLAIN:

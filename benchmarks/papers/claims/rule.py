@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from papers.claims.expression import number_of
+from papers.claims.expression import compute_number
 from papers.claims.view import MissingMeasurement, View
 
 __all__ = ["Claim", "Rule", "Verdict", "judge"]
@@ -52,9 +52,9 @@ class Rule:
             "mean": "on average",
             "once": "",
         }
-        return f"{self.what} {name} {self.written(bound)} {places[self.over]}".strip()
+        return f"{self.what} {name} {self.format_number(bound)} {places[self.over]}".strip()
 
-    def met(self, value: float) -> bool:
+    def accepts(self, value: float) -> bool:
         """Say whether a number meets the bound."""
         if self.above is not None:
             return value > self.above
@@ -62,13 +62,13 @@ class Rule:
             return value >= self.least
         return self.most is not None and value <= self.most
 
-    def written(self, value: float) -> str:
+    def format_number(self, value: float) -> str:
         """Write a number with its unit."""
         return f"{100 * value:.1f} {self.unit}" if self.unit else f"{value:.3g}"
 
-    def spanned(self, values: Sequence[float]) -> str:
+    def format_span(self, values: Sequence[float]) -> str:
         """Write the lowest and the highest one of numbers, or the only one."""
-        lowest, highest = self.written(min(values)), self.written(max(values))
+        lowest, highest = self.format_number(min(values)), self.format_number(max(values))
         return highest if len(values) == 1 else f"{lowest.split()[0]} to {highest}"
 
 
@@ -134,7 +134,7 @@ def judge(claim: Claim, results: Mapping[str, View]) -> Verdict:
     whole = View(rows, results[claim.experiments[0]].config)
     alike = len({results[name].config.get("cells") for name in claim.experiments}) == 1
     try:
-        found = _decided(claim.rule, whole)
+        found = _decide(claim.rule, whole)
     except MissingMeasurement as missed:
         return Verdict(None, f"the stored result has no {missed}")
     return replace(found, alone=_alone(claim.rule, whole, found) if alike else None)
@@ -144,29 +144,29 @@ def _alone(rule: Rule, whole: View, found: Verdict) -> tuple[int, int] | None:
     """Count the seeds that by themselves decide as all do together."""
     seeds = whole.seeds()
     try:
-        same = sum(_decided(rule, seed).holds == found.holds for seed in seeds)
+        same = sum(_decide(rule, seed).holds == found.holds for seed in seeds)
     except MissingMeasurement:
         return None
     return (same, len(seeds)) if len(seeds) > 1 else None
 
 
-def _decided(rule: Rule, whole: View) -> Verdict:
+def _decide(rule: Rule, whole: View) -> Verdict:
     if rule.over == "once":
-        value = number_of(rule.number, whole)
-        return Verdict(rule.met(value), rule.written(value))
+        value = compute_number(rule.number, whole)
+        return Verdict(rule.accepts(value), rule.format_number(value))
     numbers: list[float] = []
     lacking: MissingMeasurement | None = None
     for view in whole.tasks():
         try:
-            numbers.append(number_of(rule.number, view))
+            numbers.append(compute_number(rule.number, view))
         except MissingMeasurement as missed:
             lacking = missed
     if not numbers:
         raise lacking or MissingMeasurement("task")
-    mean, span = sum(numbers) / len(numbers), rule.spanned(numbers)
+    mean, span = sum(numbers) / len(numbers), rule.format_span(numbers)
     if rule.over == "mean":
-        ours = rule.written(mean)
-        return Verdict(rule.met(mean), ours if len(numbers) == 1 else f"{ours} ({span})")
-    met = sum(rule.met(number) for number in numbers)
+        ours = rule.format_number(mean)
+        return Verdict(rule.accepts(mean), ours if len(numbers) == 1 else f"{ours} ({span})")
+    met = sum(rule.accepts(number) for number in numbers)
     ours = f"{met} of {len(numbers)} tasks: {span}"
     return Verdict(met >= rule.share * len(numbers) - 1e-9, ours)

@@ -16,7 +16,7 @@ from cl_graft.localization import localize
 def test_experiments_leave_the_model_at_its_base(tiny_bert, tmp_path):
     bench = smoke_bench("fig8", tiny_bert, tmp_path, data_seed=3)
     for label in range(3):
-        bench.problem(label)
+        bench.task(label)
     before = snapshot(dict(bench.model.named_parameters()))
     for name in ("fig8", "fig12", "fig15", "table1", "fig7", "sam_table1", "sam_table2"):
         list(EXPERIMENTS[name].run(bench))
@@ -29,7 +29,7 @@ def test_a_sample_of_the_data_is_drawn_by_its_own_seed(tiny_bert, tmp_path):
     first, second = (smoke_bench("table1", tiny_bert, tmp_path, data_seed=seed) for seed in (0, 1))
     rows = [bench.stream.tasks[0].splits["train"][0] for bench in (first, second)]
     assert not torch.equal(rows[0], rows[1])
-    heads = [bench.problem(0).head for bench in (first, second)]
+    heads = [bench.task(0).head for bench in (first, second)]
     assert all(torch.equal(heads[0][name], heads[1][name]) for name in heads[0])
 
 
@@ -96,7 +96,7 @@ def test_other_label_words_and_another_model_config_have_outcomes_of_their_own(t
 @pytest.mark.parametrize("precision", ["fp32", "fp16"])
 def test_a_task_in_fp16_is_localized_with_a_loss_scale(precision, tiny_bert, tmp_path):
     bench = smoke_bench("table1", tiny_bert, tmp_path, f"model.precision={precision}")
-    run, task = bench.dense(0), bench.problem(0)
-    with bench.posed(0, "learned_mask", run, task) as inputs:
+    run, task = bench.dense(0), bench.task(0)
+    with bench.open_inputs(0, "learned_mask", run, task) as inputs:
         assert (inputs.loss_scale > 1) == (precision == "fp16")
         assert all(bool(loss().isfinite()) for loss in inputs.losses(0))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from papers import EXPERIMENTS, experiment_config
 from papers.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Rule, View, judge, quantities
-from papers.claims.expression import number_of
+from papers.claims.expression import compute_number
 from papers.measurements import Measurement, summarize
 from papers.pages import claims_page, laboratory_page, read_results
 from papers.stored import Stored, read_stored, store
@@ -108,7 +108,7 @@ def test_a_place_on_the_axis_is_the_nearest_one():
 def test_a_number_is_arithmetic_on_readings_and_nothing_else(number):
     view = View({"table1": summarize([TWO_TASKS])})
     with pytest.raises(ValueError, match="a claim cannot compute"):
-        number_of(number, view)
+        compute_number(number, view)
 
 
 def test_numbers_name_only_what_can_be_computed():

@@ -297,6 +297,11 @@ def test_stored_results_become_pages_and_pictures_by_one_command(tiny_bert, tmp_
     run_script("paper_pages.py", "--store", tmp_path / "docs", code=2)
 
 
+def test_the_script_lists_every_experiment():
+    listed = json.loads(run_script("paper_experiment.py", "--json").stdout)
+    assert [row["name"] for row in listed] == list(EXPERIMENTS)
+
+
 def test_the_real_data_has_rows_enough_for_every_experiment_on_a_cpu(data_dir):
     tasks: dict[int | None, set[str]] = {}
     for experiment in EXPERIMENTS.values():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from papers.multitask import _joint, _learn_all, _purified, _scores, grown
+from papers.multitask import _joint, _learn_all, _purified, _scores, grow_region
 from smoke_benches import smoke_bench
 
 from cl_graft.grafts.graft import gather, grafted, snapshot
@@ -27,10 +27,10 @@ def test_purifying_a_union_lowers_its_tasks_losses_and_moves_nothing_else(
     before = snapshot(dict(bench.model.named_parameters()))
 
     def loss(carried):
-        with grafted(bench.problem(0).model, gather(carried.tuned, group)):
+        with grafted(bench.task(0).model, gather(carried.tuned, group)):
             total = 0.0
             for label in labels:
-                with replace_parameters(bench.problem(label).head, heads[label]):
+                with replace_parameters(bench.task(label).head, heads[label]):
                     answers = bench.answers(label, split="train")
                     total += float(task_loss(answers.logits, answers.targets))
         return total
@@ -78,6 +78,6 @@ def test_a_region_that_grows_from_a_base_is_learned_once_for_each_base(
     found = []
     for base in (0.002, 0.002, 0.01):
         bench = smoke_bench("fig12", tiny_bert, tmp_path)  # as another process would
-        found.append(grown(bench, 0, bench.dense(0), base=base))
+        found.append(grow_region(bench, 0, bench.dense(0), base=base))
     assert learned == [bench.size(0.002), bench.size(0.01)]
     assert found[0] == found[1] != found[2]

@@ -5,7 +5,7 @@ import re
 import pytest
 import torch
 from papers import EXPERIMENTS
-from papers.peers import LORA_EVERYWHERE, PEERS, share_of, sized, trained
+from papers.peers import LORA_EVERYWHERE, PEERS, choose_size, measure_share, train_peer
 from papers.retraining import peer_plans
 from smoke_benches import smoke_bench
 
@@ -17,15 +17,17 @@ LAYERS = re.compile(r"(query|key|value|dense)\.lora_A")
 
 def test_peers_train_their_parts_alone_on_a_copy_of_the_model(tiny_bert, tmp_path):
     bench = smoke_bench("table6", tiny_bert, tmp_path)
-    own = bench.problem(0)
+    own = bench.task(0)
     before = snapshot(dict(bench.model.named_parameters()))
     untrained = bench.answers(0)
     (plan,) = peer_plans(bench, (2e-3,))
     for name, peer in PEERS.items():
-        size = sized(bench, peer, share=0.02)
-        near = {n: abs(share_of(bench, peer, n) - 0.02) for n in range(max(1, size - 1), size + 2)}
+        size = choose_size(bench, peer, share=0.02)
+        near = {
+            n: abs(measure_share(bench, peer, n) - 0.02) for n in range(max(1, size - 1), size + 2)
+        }
         assert min(near, key=near.__getitem__) == size, name
-        with trained(bench, 0, peer, size=size, plan=plan) as other:
+        with train_peer(bench, 0, peer, size=size, plan=plan) as other:
             assert not torch.equal(other.answers(0).logits, untrained.logits), name
             held = dict(other.model.named_parameters())
             parts = {id(part) for part in peer.parts(other.model.task_model).values()}
@@ -35,14 +37,14 @@ def test_peers_train_their_parts_alone_on_a_copy_of_the_model(tiny_bert, tmp_pat
         after = dict(bench.model.named_parameters())
         assert after.keys() == before.keys()
         assert all(torch.equal(value, after[n]) for n, value in before.items()), name
-    assert bench.problem(0) is own
+    assert bench.task(0) is own
 
 
 def test_parts_that_are_put_into_a_model_change_nothing_before_they_are_trained(
     tiny_bert, tmp_path
 ):
     bench = smoke_bench("table6", tiny_bert, tmp_path)
-    bench.problem(0)
+    bench.task(0)
     for name, peer in PEERS.items():
         other = bench.with_parts(lambda model, peer=peer: peer.insert(model, 2, 0))
         assert torch.allclose(other.answers(0).logits, bench.answers(0).logits), name
@@ -65,13 +67,13 @@ def test_rows_that_are_left_out_are_left_out_of_dense_runs_and_of_models_with_pa
     tiny_bert, tmp_path
 ):
     bench = smoke_bench("sam_table2", tiny_bert, tmp_path)
-    whole, rows = bench.dense(0), len(bench.problem(0).train)
+    whole, rows = bench.dense(0), len(bench.task(0).train)
     with bench.fewer_rows(0, range(2, rows)):
         fewer = bench.dense(0)
         other = bench.with_parts(lambda model: PEERS["Pfeiffer"].insert(model, 2, 0))
         for asked in (bench, other):
-            assert len(asked.problem(0).train) == rows - 2
-    assert len(bench.problem(0).train) == rows
+            assert len(asked.task(0).train) == rows - 2
+    assert len(bench.task(0).train) == rows
     assert any(not torch.equal(whole.tuned[name], fewer.tuned[name]) for name in whole.tuned)
     again = bench.dense(0)
     assert all(torch.equal(whole.tuned[name], again.tuned[name]) for name in whole.tuned)

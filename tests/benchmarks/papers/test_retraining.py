@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from papers.region_rates import region_rates
-from papers.retraining import retrained
+from papers.retraining import retrain_region
 from smoke_benches import smoke_bench
 
 from cl_graft.errors import DivergedError
@@ -17,7 +17,7 @@ def test_retraining_takes_batches_of_similar_length_where_the_schedule_says_so(t
     def padding(grouped):
         sets = [f"fine_tuning.group_by_length={grouped}", "stream.shots=16", "stream.max_length=64"]
         bench = smoke_bench("table1", tiny_bert, tmp_path / grouped, *sets)
-        task = bench.problem(0)
+        task = bench.task(0)
         widths = []
 
         def watched(inputs):
@@ -25,8 +25,8 @@ def test_retraining_takes_batches_of_similar_length_where_the_schedule_says_so(t
                 widths.append(int((inputs[:, 1] != 0).any(0).sum()))  # what is not padding
             return task.forward(inputs)
 
-        bench._problems[0] = replace(task, forward=watched)
-        retrained(bench, 0, Region.of(bench.layout, range(50)), steps=12)
+        bench._tasks[0] = replace(task, forward=watched)
+        retrain_region(bench, 0, Region.of(bench.layout, range(50)), steps=12)
         assert len(widths) == 12
         return sum(widths)
 
@@ -45,16 +45,16 @@ def test_a_region_is_trained_again_once_and_then_answered_by_the_cache(
 
     monkeypatch.setattr("papers.retraining.train_region", counted)
     region, other = (Region.of(bench.layout, range(0, 900, step)) for step in (9, 10))
-    values, head = retrained(bench, 0, region)
+    values, head = retrain_region(bench, 0, region)
     # Another process has a bench of its own.
-    again, head_again = retrained(smoke_bench("table1", tiny_bert, tmp_path), 0, region)
+    again, head_again = retrain_region(smoke_bench("table1", tiny_bert, tmp_path), 0, region)
     assert trained == [100]
     assert values.same_bits(again)
     assert all(torch.equal(value, head_again[name]) for name, value in head.items())
-    retrained(bench, 0, other)
-    retrained(bench, 0, region, lr=0.01)
-    retrained(smoke_bench("table1", tiny_bert, tmp_path, data_seed=1), 0, region)
-    retrained(bench, 0, region, anew=True)
+    retrain_region(bench, 0, other)
+    retrain_region(bench, 0, region, lr=0.01)
+    retrain_region(smoke_bench("table1", tiny_bert, tmp_path, data_seed=1), 0, region)
+    retrain_region(bench, 0, region, anew=True)
     assert trained == [100, 90, 100, 100, 100]
 
 
@@ -81,6 +81,6 @@ def test_a_grid_has_dev_choose_the_rate_of_a_region(tiny_bert, tmp_path):
     def dev(found) -> float:
         return bench.graft_answers(0, *found, split="valid").score
 
-    rates = [dev(retrained(bench, 0, region, lr=rate)) for rate in (0.01, 0.1, 1.0)]
+    rates = [dev(retrain_region(bench, 0, region, lr=rate)) for rate in (0.01, 0.1, 1.0)]
     assert len(set(rates)) > 1
-    assert dev(retrained(bench, 0, region)) == max(rates)
+    assert dev(retrain_region(bench, 0, region)) == max(rates)

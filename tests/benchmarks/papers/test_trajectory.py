@@ -1,7 +1,7 @@
 """Checkpoints along a run, and regions for the labels that a model gives itself."""
 
 import torch
-from papers.trajectory import along, self_labelled
+from papers.trajectory import label_by_model, walk_dense_run
 from small_tasks import make_task
 
 from cl_graft.grafts.graft import snapshot
@@ -19,7 +19,7 @@ def test_looking_in_along_a_run_changes_no_bit_of_it():
         assert not task.model.training
         seen[step] = snapshot(task.parameters)
 
-    watched = along(task, PLAN, seed=0, at=(3, 9), visit=visit)
+    watched = walk_dense_run(task, PLAN, seed=0, at=(3, 9), visit=visit)
     assert list(seen) == [3, 9]
     assert all(torch.equal(plain.tuned[n], watched.tuned[n]) for n in plain.tuned)
     assert any(not torch.equal(seen[3][n], seen[9][n]) for n in seen[3])
@@ -28,7 +28,7 @@ def test_looking_in_along_a_run_changes_no_bit_of_it():
 def test_a_model_agrees_with_the_labels_it_gives():
     task = make_task()
     task.model.eval()
-    own = self_labelled(task)
+    own = label_by_model(task)
     assert own.dev_score() == 1.0
     assert own.train_score(rows=150, seed=0) == 1.0
     assert task.dev_score() < 1.0

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from papers.transfer import elsewhere, near, pairs, parting
+from papers.transfer import elsewhere, find_parting, near, pairs
 from smoke_benches import smoke_bench
 
 from cl_graft.grafts.region import Region
@@ -25,7 +25,7 @@ def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(
     sets += [f"stream.task_settings.{task}.label_names={list(own)}" for task, own in names.items()]
     bench = smoke_bench("table3", tiny_bert, tmp_path / "cache", *sets, data=tmp_path / "data")
     run = bench.dense(0, steps=100, lr=0.3)
-    with bench.carrying(0, bench.cut(run, Region.full(bench.layout)), run.head):
+    with bench.apply_graft(0, bench.cut(run, Region.full(bench.layout)), run.head):
         seen = [measurement.value for measurement in elsewhere(bench, 0, [1], "fine-tuning")]
     assert min(seen) > 0.8  # rows of a label that the first task does not have are left out
     if set(second) == set(names["first"]):
@@ -54,4 +54,4 @@ def test_the_near_pair_is_asked_once(tiny_bert, tmp_path):
     ],
 )
 def test_train_and_dev_part_at_the_step_from_which_on_they_stay_apart(gaps, step):
-    assert parting(dict(enumerate(gaps, start=1)), apart=0.05) == step
+    assert find_parting(dict(enumerate(gaps, start=1)), apart=0.05) == step

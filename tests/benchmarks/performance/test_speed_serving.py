@@ -26,7 +26,7 @@ def shape(serving):
 
 def test_even_banks_touch_every_parameter_and_owners_stay_apart(serving, shape):
     for even in (True, False):
-        bank = serving.bank_of(shape, shape.model(), 3, even=even)
+        bank = serving.make_bank(shape, shape.model(), 3, even=even)
         assert len(bank.owned()) == sum(len(entry.owned) for entry in bank.entries)
         touched = {name for name, *_ in bank.entries[0].owned.region.by_parameter()}
         assert (touched == set(bank.layout.names)) is even
