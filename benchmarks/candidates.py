@@ -15,27 +15,23 @@ Finished cells are files and are not computed again.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import torch
 from localizer_cells import Bench
 from scales import (
     SMOKE,
-    format_command,
-    hide_paths,
+    describe_run,
     make_config,
     make_parser,
     parse_options,
-    stored_config,
+    write_results,
 )
 
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.results.run_results import machine, versions
 from cl_graft.storage.cache_folder import DirectoryCache
 
 TASKS = ["sst2_sent", "ag_news"]
@@ -66,19 +62,8 @@ def main() -> None:
     arguments.out.mkdir(parents=True, exist_ok=True)
     multiples = [int(number) for number in arguments.multiples.split(",")]
     cells = run_cells(config, arguments.out, multiples)
-    stored = {
-        "command": hide_paths(format_command("candidates.py"), arguments),
-        "config": stored_config(config),
-        "machine": machine(torch.device("cpu")),
-        "versions": versions(torch.device("cpu")),
-        "cells": cells,
-    }
-    arguments.results.mkdir(parents=True, exist_ok=True)
-    stem = arguments.results / f"candidates-{arguments.scale}"
-    stem.with_suffix(".json").write_text(json.dumps(stored, indent=1) + "\n")
-    table = format_table(cells, config.stream.tasks)
-    stem.with_suffix(".md").write_text(table)
-    sys.stdout.write(table)
+    stored = {**describe_run("candidates.py", config, arguments), "cells": cells}
+    write_results("candidates", arguments, stored, format_table(cells, config.stream.tasks))
 
 
 def run_cells(

@@ -26,24 +26,21 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-import torch
 from localizer_cells import Bench
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scales import (
     SMOKE,
     choose_seeds,
-    format_command,
-    hide_paths,
+    describe_run,
     make_config,
     make_parser,
     parse_options,
-    stored_config,
+    write_results,
 )
 
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.results.formatting import spread_text
-from cl_graft.results.run_results import machine, versions
 from cl_graft.results.strategy_statistics import Spread
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.training.passes import Passes
@@ -93,8 +90,7 @@ def main() -> None:
     config = make_config(values, arguments.data, arguments.sets)
     names = _chosen(arguments.localizers, parser)
     run_cells(config, choose_seeds(arguments, config), names, arguments.out)
-    command = hide_paths(format_command("frontier.py"), arguments)
-    write_summary(config, arguments.out, arguments.results / f"frontier-{arguments.scale}", command)
+    write_summary(config, arguments)
 
 
 def run_cells(
@@ -119,24 +115,13 @@ def run_cells(
             sys.stdout.flush()
 
 
-def write_summary(config: ExperimentConfig, out: Path, stem: Path, command: str) -> None:
+def write_summary(config: ExperimentConfig, arguments: argparse.Namespace) -> None:
     """Write JSON, table and picture of all finished cells."""
-    cells = [json.loads(path.read_text()) for path in sorted(out.glob("*-seed*.json"))]
+    cells = [json.loads(path.read_text()) for path in sorted(arguments.out.glob("*-seed*.json"))]
     rows = summarize(cells)
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    stored = {
-        "command": command,
-        "config": stored_config(config),
-        "machine": machine(torch.device("cpu")),
-        "versions": versions(torch.device("cpu")),
-        "rows": rows,
-        "cells": cells,
-    }
-    stem.with_suffix(".json").write_text(json.dumps(stored, indent=1) + "\n")
-    table = format_table(rows)
-    stem.with_suffix(".md").write_text(table)
-    draw_figure(rows).savefig(stem.with_suffix(".png"), dpi=150)
-    sys.stdout.write(table)
+    stored = {**describe_run("frontier.py", config, arguments), "rows": rows, "cells": cells}
+    stem = write_results("frontier", arguments, stored, format_table(rows))
+    draw_figure(rows).savefig(f"{stem}.png", dpi=150)
 
 
 def summarize(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -16,13 +16,12 @@ all seeds that are finished.
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
-import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from statistics import mean
 from typing import Any
 
@@ -30,12 +29,12 @@ import torch
 from scales import (
     SMOKE,
     choose_seeds,
-    format_command,
-    hide_paths,
+    describe_run,
     make_config,
     make_parser,
     parse_options,
-    stored_config,
+    summarize_seeds,
+    write_results,
 )
 from torch import nn
 
@@ -48,8 +47,7 @@ from cl_graft.grafts.graft import load_
 from cl_graft.metrics import score
 from cl_graft.models import graftable_parameters
 from cl_graft.results.formatting import spread_text
-from cl_graft.results.run_results import machine, versions
-from cl_graft.results.strategy_statistics import Spread, spread_over_seeds
+from cl_graft.results.strategy_statistics import Spread
 from cl_graft.strategies import MultiTaskText, text_model
 from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.methods.isolation.bitfit import find_biases
@@ -83,10 +81,6 @@ ALONE: dict[str, Callable[[nn.Module], Mapping[str, nn.Parameter]]] = {
 CHOICES = ("last", "best")
 
 
-def _over_seeds(values: Iterable[float | None]) -> dict[str, Any]:
-    return asdict(spread_over_seeds(values))
-
-
 def main() -> None:
     """Run the missing seeds, and store the summary of all."""
     parser = make_parser(str(__doc__).splitlines()[0], SCALES, seeds=True)
@@ -102,12 +96,7 @@ def main() -> None:
             scratch = file.with_suffix(".part")
             scratch.write_text(json.dumps(found, indent=1) + "\n")
             scratch.replace(file)
-    write_summary(
-        config,
-        arguments.out,
-        arguments.results / f"last_step-{arguments.scale}",
-        hide_paths(format_command("last_step.py"), arguments),
-    )
+    write_summary(config, arguments)
 
 
 class Stream:
@@ -198,31 +187,20 @@ def _naive(stream: Stream, choice: str, first: Mapping[str, torch.Tensor]) -> li
     return [stream.test(model, label) for label in range(len(stream.tasks))]
 
 
-def write_summary(config: ExperimentConfig, out: Path, stem: Path, command: str) -> None:
+def write_summary(config: ExperimentConfig, arguments: argparse.Namespace) -> None:
     """Write JSON and table of all finished seeds."""
-    cells = [json.loads(path.read_text()) for path in sorted(out.glob("seed*.json"))]
+    cells = [json.loads(path.read_text()) for path in sorted(arguments.out.glob("seed*.json"))]
     rows = [summarize(method, cells) for method in ("independent", "naive", "lora", "bitfit")]
-    table = format_table(rows, len(cells))
-    stored = {
-        "command": command,
-        "config": stored_config(config),
-        "machine": machine(torch.device("cpu")),
-        "versions": versions(torch.device("cpu")),
-        "rows": rows,
-        "cells": cells,
-    }
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    stem.with_suffix(".json").write_text(json.dumps(stored, indent=1) + "\n")
-    stem.with_suffix(".md").write_text(table)
-    sys.stdout.write(table)
+    stored = {**describe_run("last_step.py", config, arguments), "rows": rows, "cells": cells}
+    write_results("last_step", arguments, stored, format_table(rows, len(cells)))
 
 
 def summarize(method: str, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a method's average accuracy by choice and what choosing gained, over the seeds."""
     by_seed = [{c: mean(cell["scores"][method][c]) for c in CHOICES} for cell in cells]
     gains = [scores["best"] - scores["last"] for scores in by_seed]
-    over = {choice: _over_seeds([scores[choice] for scores in by_seed]) for choice in CHOICES}
-    return {"method": method, **over, "gain": _over_seeds(gains), "gains": gains}
+    over = {choice: summarize_seeds([scores[choice] for scores in by_seed]) for choice in CHOICES}
+    return {"method": method, **over, "gain": summarize_seeds(gains), "gains": gains}
 
 
 def format_table(rows: Sequence[Mapping[str, Any]], seeds: int) -> str:

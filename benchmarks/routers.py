@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
 
@@ -34,12 +33,14 @@ from scales import (
     make_parser,
     open_engine,
     parse_options,
+    summarize_seeds,
+    write_results,
 )
 
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.results.formatting import spread_text
 from cl_graft.results.run_results import RunResult
-from cl_graft.results.strategy_statistics import Spread, spread_over_seeds
+from cl_graft.results.strategy_statistics import Spread
 from cl_graft.strategies.registry import STRATEGIES
 
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc"]
@@ -62,10 +63,6 @@ COMPARISONS: dict[str, dict[str, Any]] = {
 """Their own settings; the folder of each is in OUT."""
 
 
-def _over_seeds(values: Iterable[float | None]) -> dict[str, Any]:
-    return asdict(spread_over_seeds(values))
-
-
 def main() -> None:
     """Run the missing cells, and write the summary of all."""
     parser = make_parser("Grafting and merging without task ids.", SCALES, seeds=True, workers=True)
@@ -86,12 +83,8 @@ def main() -> None:
     rows = summarize(results)
     stored = {"command": format_command("routers.py"), "rows": rows, "comparisons": summaries}
     table = hide_paths(format_table(rows, summaries), arguments)
-    stem = arguments.results / f"routers-{arguments.scale}"
-    stem.parent.mkdir(parents=True, exist_ok=True)
-    text = hide_paths(json.dumps(stored, indent=1), arguments)
-    stem.with_suffix(".json").write_text(text + "\n")
-    stem.with_suffix(".md").write_text(table)
-    sys.stdout.write(table)
+    stored = json.loads(hide_paths(json.dumps(stored), arguments))
+    write_results("routers", arguments, stored, table)
 
 
 def summarize(results: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]]:
@@ -112,19 +105,19 @@ def summarize(results: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]
             {
                 "strategy": name,
                 "told": "the task, for its head" if kind == "merging" else told,
-                "average_accuracy": _over_seeds(r.average_accuracy for r in own),
-                "below_the_oracle": _over_seeds(
+                "average_accuracy": summarize_seeds(r.average_accuracy for r in own),
+                "below_the_oracle": summarize_seeds(
                     oracle[r.seed] - r.average_accuracy
                     for r in own
                     if oracle.get(r.seed) is not None and r.average_accuracy is not None
                 ),
                 "tasks": {
-                    task: _over_seeds(r.R[-1][j] for r in own)
+                    task: summarize_seeds(r.R[-1][j] for r in own)
                     for j, task in enumerate(own[0].tasks)
                 },
-                "sent_right": _over_seeds(r.sent_right for r in own),
-                "passes_per_row": _over_seeds(r.passes_per_row for r in own),
-                "bytes_per_task": _over_seeds(mean(r.bytes.values()) for r in own),
+                "sent_right": summarize_seeds(r.sent_right for r in own),
+                "passes_per_row": summarize_seeds(r.passes_per_row for r in own),
+                "bytes_per_task": summarize_seeds(mean(r.bytes.values()) for r in own),
             }
         )
     return rows

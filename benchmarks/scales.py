@@ -7,14 +7,19 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+import torch
 
 from cl_graft.experiments.config import ExperimentConfig, load_config
 from cl_graft.experiments.engines.dispatch import PoolEngine
 from cl_graft.experiments.engines.ray import ray_pool
+from cl_graft.results.run_results import machine, versions
+from cl_graft.results.strategy_statistics import spread_over_seeds
 from cl_graft.runtime.memory_allocator import keep_freed_memory
 
 RESULTS = Path(__file__).parent / "results"
@@ -113,6 +118,11 @@ def format_command(script: str) -> str:
     return shlex.join(["python", f"benchmarks/{script}", *sys.argv[1:]])
 
 
+def summarize_seeds(values: Iterable[float | None]) -> dict[str, Any]:
+    """Return the mean and spread of a number over seeds, as results keep them."""
+    return asdict(spread_over_seeds(values))
+
+
 def hide_paths(text: str, arguments: argparse.Namespace) -> str:
     """Say by name where things lay, not by path."""
     places = {arguments.out: "OUT", arguments.results: "RESULTS"}
@@ -121,6 +131,41 @@ def hide_paths(text: str, arguments: argparse.Namespace) -> str:
     for path, name in sorted(places.items(), key=lambda place: -len(str(place[0]))):
         text = text.replace(str(path), name)  # the inner one of two first
     return text
+
+
+def describe_run(
+    script: str, config: ExperimentConfig, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    """Return command, config, machine and versions, as results keep them."""
+    cpu = torch.device("cpu")
+    return {
+        "command": hide_paths(format_command(script), arguments),
+        "config": stored_config(config),
+        "machine": machine(cpu),
+        "versions": versions(cpu),
+    }
+
+
+def write_results(
+    name: str, arguments: argparse.Namespace, stored: Mapping[str, Any], table: str
+) -> Path:
+    """Write ``<name>-<scale>.json`` and ``.md`` to the folder of results, and print the table.
+
+    Args:
+        name: The benchmark's.
+        arguments: From `parse_options`.
+        stored: What the JSON file holds.
+        table: What the Markdown file holds.
+
+    Returns:
+        The path of both files without their endings.
+    """
+    stem = arguments.results / f"{name}-{arguments.scale}"
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    Path(f"{stem}.json").write_text(json.dumps(stored, indent=1) + "\n")
+    Path(f"{stem}.md").write_text(table)
+    sys.stdout.write(table)
+    return stem
 
 
 @contextmanager

@@ -15,10 +15,16 @@ An interrupted benchmark goes on where it stopped when it is started again.
 from __future__ import annotations
 
 import json
-import sys
 from typing import Any
 
-from scales import format_command, hide_paths, make_config, make_parser, parse_options
+from scales import (
+    format_command,
+    hide_paths,
+    make_config,
+    make_parser,
+    parse_options,
+    write_results,
+)
 
 from cl_graft.experiments.comparison.compare import compare
 
@@ -59,12 +65,8 @@ def main() -> None:
     compare(make_config(values, arguments.data, arguments.sets), out=out)
     summary = json.loads(hide_paths((out / "summary.json").read_text(), arguments))
     table = hide_paths((out / "summary.md").read_text(), arguments)
-    arguments.results.mkdir(parents=True, exist_ok=True)
     stored = {**summary, "command": hide_paths(format_command("table4.py"), arguments)}
-    name = f"table4-{arguments.scale}"
-    (arguments.results / f"{name}.json").write_text(json.dumps(stored, indent=1) + "\n")
-    (arguments.results / f"{name}.md").write_text(table)
-    sys.stdout.write(table)
+    write_results("table4", arguments, stored, table)
 
 
 if __name__ == "__main__":
