@@ -26,7 +26,13 @@ from pathlib import Path
 import torch
 from speed_loading import loading
 from speed_masks import mask_memory, mask_ratios
-from speed_serving import Values, mixed_batches, steps_of_a_stream, switching
+from speed_serving import (
+    Values,
+    checked_switching,
+    mixed_batches,
+    steps_of_a_stream,
+    switching,
+)
 from speed_training import SHAPES, Shape, memory_ratio, step_ratios
 
 from cl_graft.runtime.memory_allocator import keep_freed_memory
@@ -127,6 +133,7 @@ GROUPS: dict[str, Callable[[Run], Values]] = {
     "memory": memory,
     "masks": masks,
     "switching": lambda run: switching(run.shape, repeats=run.repeats),
+    "checked_switching": lambda run: checked_switching(run.shape, repeats=run.repeats),
     "late_steps": lambda run: steps_of_a_stream(run.shape, repeats=run.repeats),
     "mixed_batches": lambda run: mixed_batches(run.shape, repeats=run.repeats),
     "loading": lambda run: loading(run.shape, repeats=run.repeats),

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.hashing import model_sha256
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.inference.mixed_batches import mixed_batch
 from cl_graft.inference.task_switch import Switch
@@ -24,6 +25,7 @@ from cl_graft.training.region_parameters import RegionParameters
 
 __all__ = [
     "Values",
+    "checked_switching",
     "compute_ratios",
     "make_bank",
     "mixed_batches",
@@ -37,7 +39,9 @@ _JUMPS = 20
 """Jumps that are timed together: one alone is too short."""
 
 
-def make_bank(shape: Shape, model: nn.Module, tasks: int, *, even: bool = False) -> GraftBank:
+def make_bank(
+    shape: Shape, model: nn.Module, tasks: int, *, even: bool = False, checked: bool = False
+) -> GraftBank:
     """Return a bank in prefix mode with random values, without heads.
 
     Args:
@@ -46,9 +50,13 @@ def make_bank(shape: Shape, model: nn.Module, tasks: int, *, even: bool = False)
         tasks: Number of entries.
         even: Give every parameter equally many, as long as it has any; otherwise the coordinates
             are drawn from all weights alike, and a vector of 768 rarely gets one.
+        checked: Record the hash of the base's weights, as banks of runs do: every jump then looks
+            first whether something else wrote into the model.
     """
     layout = Layout.of(graftable(model))
-    bank = GraftBank(layout, BaseIdentity("0" * 64, "random", "float32"))
+    known = {"weights_sha256": model_sha256(model, exclude=("head",)), "heads": ["head"]}
+    identity = BaseIdentity("0" * 64, "random", "float32", known if checked else {})
+    bank = GraftBank(layout, identity)
     draw = torch.Generator().manual_seed(3)
     each = -(-shape.coordinates // len(layout.names))
     orders = [torch.randperm(size, generator=draw) for size in layout.sizes] if even else []
@@ -91,6 +99,23 @@ def switching(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
         ]
         found[f"jump_1_to_{tasks}{mark}, ms"] = [1e3 * seconds for seconds in first]
         switch.to(None)
+    return found
+
+
+def checked_switching(shape: Shape, *, repeats: int) -> Values:
+    """Time whole jumps, with the check of the base, against the writes of the same jumps alone."""
+    found: Values = {}
+    for flat in (False, True):
+        mark = ", flat" if flat else ""
+        jumps = []
+        for checked in (True, False):
+            model = shape.model()
+            bank = make_bank(shape, model, 2, even=True, checked=checked)
+            jumps.append(_jumps(Switch(model, bank, flat=flat), 0, 1))
+        whole, writes = pairs(*jumps, repeats=repeats)
+        found[f"checked_switch{mark}/write"] = [a / b for a, b in zip(whole, writes, strict=True)]
+        found[f"checked_switch{mark}, ms"] = [1e3 * seconds / _JUMPS for seconds in whole]
+        found[f"write{mark}, ms"] = [1e3 * seconds / _JUMPS for seconds in writes]
     return found
 
 
