@@ -7,6 +7,7 @@ checkpoints as `checkpoints/bert`, `checkpoints/roberta` and `checkpoints/gpt2`.
 import re
 import shlex
 import shutil
+from pydoc import locate
 from typing import Any
 
 import pytest
@@ -102,6 +103,12 @@ def test_targets_of_make_named_in_the_text_of_a_page_exist(page):
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
     assert set(re.findall(r"`make ([a-z0-9-]+)[^`]*`", prose(page))) <= targets
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.stem != "changelog"], ids=name_of)
+def test_names_of_the_package_in_the_text_of_a_page_exist(page):
+    for name in set(re.findall(r"`(cl_graft(?:\.\w+)+)`", prose(page))):
+        assert locate(name) is not None, name
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
