@@ -23,7 +23,7 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_parameters, replace_parameters, train_only
 from cl_graft.grafts.region import Region, union
 from cl_graft.grafts.selection import top_k
-from cl_graft.localization.gates import gated
+from cl_graft.localization.gates import open_gates
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.paper_mask import paper_mask
 from cl_graft.runtime.seeding import derive, generator
@@ -175,10 +175,9 @@ def grow_region(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Re
         return {"index": top_k(gates, k).index}, {}
 
     def sound() -> Outcome:
-        depth = bench.layout.total
         with bench.open_inputs(label, localizer, dense, task) as inputs:
-            gains = learned_mask(inputs, k=k, steps=steps, depth=depth, started=started)
-        return {"index": gated(gains, started, k=k).index}, {}
+            gains = learned_mask(inputs, k=k, steps=steps, started=started)
+        return {"index": open_gates(gains, started, k=k).index}, {}
 
     if localizer == "paper_mask":
         found, own = published, {"published": repr(base)}

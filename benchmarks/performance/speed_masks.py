@@ -128,7 +128,7 @@ def _learning(shape: Shape) -> Callable[[], None]:
     def run() -> None:
         inputs = _inputs(shape)
         total = inputs.layout.total
-        learned_mask(inputs, k=min(_OPEN, total // 10), steps=6, depth=total // 20)
+        learned_mask(inputs, k=min(_OPEN, total // 10), steps=6)
 
     return run
 

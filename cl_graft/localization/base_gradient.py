@@ -19,18 +19,14 @@ __all__ = ["base_gradient"]
     source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, Theorem 3 (SAM), its paper",
     needs_dense_run=False,
 )
-def base_gradient(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def base_gradient(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by the size of their summed gradient at the base, |Σ g|.
 
     The score of SAM (Fu et al., 2023, "On the Effectiveness of Parameter-Efficient Fine-Tuning",
     https://arxiv.org/abs/2211.15583, Sec. 4).
     """
-    del k, depth
+    del k
     total = inputs.zeros()
-
-    def add(name: str, gradient: Tensor) -> None:
-        total[name] += gradient
-
     for step in remaining_steps(inputs, total, steps=steps):
-        add_gradient_(inputs, step, into=add)
+        add_gradient_(inputs, step, into=lambda name, gradient: total[name].add_(gradient))
     return {name: tensor.abs_() for name, tensor in total.items()}

@@ -27,7 +27,7 @@ __all__ = ["child_pruning"]
     per_tensor=True,
 )
 def child_pruning(
-    inputs: LocalizerInputs, *, k: int, steps: int, depth: int, lr: float = 0.05
+    inputs: LocalizerInputs, *, k: int, steps: int, lr: float = 0.05
 ) -> dict[str, Tensor]:
     """Score coordinates by |θ − base| after SGD that keeps only the k largest movements a step.
 
@@ -35,10 +35,8 @@ def child_pruning(
         inputs: The base, tuned weights and gradients.
         k: Number of coordinates that keep their movement after a step, chosen by tensor.
         steps: Steps of SGD, the last of which is not followed by a projection.
-        depth: Unused.
         lr: Learning rate of SGD, > 0.
     """
-    del depth
     moved = inputs.zeros()
 
     def descend(name: str, gradient: Tensor) -> None:

@@ -30,13 +30,13 @@ __all__ = ["fish", "fish_expected", "fisher"]
     ),
     needs_dense_run=False,
 )
-def fisher(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def fisher(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by their empirical Fisher information at the base, Σ g².
 
     The score of FISH (Sung et al., 2021, https://arxiv.org/abs/2111.09839, Sec. 3), with the
     gradients of micro-batches in place of single examples.
     """
-    del k, depth
+    del k
     total = inputs.zeros()
 
     def add(name: str, gradient: Tensor) -> None:
@@ -54,12 +54,12 @@ def fisher(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[s
     needs_dense_run=False,
     needs_rows=True,
 )
-def fish(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def fish(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by their empirical Fisher information at the base, Σ g² over single rows.
 
     `fisher` sums over micro-batches instead, which takes far fewer backward passes.
     """
-    del k, depth
+    del k
     return _information(inputs, steps, expected=False)
 
 
@@ -69,13 +69,13 @@ def fish(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str
     needs_dense_run=False,
     needs_rows=True,
 )
-def fish_expected(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def fish_expected(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by their Fisher information at the base, Σ Σ_y p(y) g_y² over single rows.
 
     A row takes one backward pass a class. Where there is one logit, y is normal around it with
     variance 1, so that its gradient is squared.
     """
-    del k, depth
+    del k
     return _information(inputs, steps, expected=True)
 
 

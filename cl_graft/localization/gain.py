@@ -24,13 +24,13 @@ _CHUNK = 1 << 18
     name="averaged_gain",
     source="Sundararajan et al., 2017, https://arxiv.org/abs/1703.01365, Sec. 3",
 )
-def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by their gain −g·δ averaged over points between base and tuned.
 
     The midpoint rule at up to four points, which share the `steps` batches: integrated gradients
     (Sundararajan et al., 2017, https://arxiv.org/abs/1703.01365, Sec. 3) from base to tuned.
     """
-    del k, depth
+    del k
     points = min(4, steps)
     gain = inputs.zeros()
     owner = [
@@ -61,13 +61,13 @@ def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) ->
     needs_gradients=False,
     needs_path=True,
 )
-def path_integral(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> Parameters:
+def path_integral(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
     """Score coordinates by Σ −g·Δθ over the steps of the dense run, gathered while it ran.
 
     The importance of synaptic intelligence (Zenke et al., 2017, https://arxiv.org/abs/1703.04200,
     Eq. 3). It needs no pass beyond the dense run's.
     """
-    del k, steps, depth
+    del k, steps
     return inputs.path
 
 

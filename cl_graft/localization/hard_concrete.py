@@ -13,16 +13,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cl_graft.grafts.graft import copy_, snapshot
-from cl_graft.localization.gates import gate_gradient
+from cl_graft.grafts.graft import snapshot
+from cl_graft.localization.gates import gate_gradient, learn_gates_
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.registry import register_localizer
-from cl_graft.runtime.checkpoints import (
-    join_tensors,
-    load_optimizer_,
-    optimizer_state,
-    select_tensors,
-)
 from cl_graft.runtime.seeding import generator
 
 __all__ = ["diff_pruning", "diff_pruning_sam"]
@@ -35,9 +29,9 @@ _LR = 0.1
     name="diff_pruning",
     source="Guo et al., 2021, https://arxiv.org/abs/2012.07463, Secs. 3.1 and 3.3",
 )
-def diff_pruning(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def diff_pruning(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by P(z ≠ 0)·|δ| of learned hard-concrete gates z."""
-    del k, depth
+    del k
     alpha = {name: torch.zeros_like(value) for name, value in inputs.zeros().items()}
     _learn_(inputs, alpha, steps=steps, stretch=1.5, price=1.25e-7)
     return {
@@ -51,15 +45,13 @@ def diff_pruning(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> 
     source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (DiffPruning)",
     per_tensor=True,
 )
-def diff_pruning_sam(
-    inputs: LocalizerInputs, *, k: int, steps: int, depth: int
-) -> dict[str, Tensor]:
+def diff_pruning_sam(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by α of learned hard-concrete gates.
 
     The code takes |α|, which is the same there: its gates hardly move from where they start, in
     (0, 1). Here they reach below 0, and the most closed ones are not meant.
     """
-    del k, depth
+    del k
     alpha = {
         name: torch.sigmoid(
             torch.randn(value.shape, generator=generator(inputs.seed, "gates", name))
@@ -83,26 +75,20 @@ def _learn_(
         price: Penalty on P(z ≠ 0) = σ(α) of a gate, λ.
     """
     base = snapshot(inputs.parameters)
-    optimizer = torch.optim.Adam(list(alpha.values()), lr=_LR)
-    first, left = 0, inputs.checkpoint.load()
-    if left is not None:
-        copy_(alpha, select_tensors(left[0], "alpha"))
-        load_optimizer_(optimizer, select_tensors(left[0], "adam"), left[1]["adam"])
-        first = left[1]["step"]
-    for step in range(first, steps):
+
+    def gradient(step: int) -> dict[str, Tensor]:
         soft = {name: _soft(inputs, name, value, step) for name, value in alpha.items()}
         gates = {n: (s * 2 * stretch - stretch).clamp(0, 1) for n, s in soft.items()}
-        gradients = gate_gradient(inputs, base, gates, step)
+        found = gate_gradient(inputs, base, gates, step)
         for name, value in alpha.items():
             gate, s = gates[name], soft[name]
             free = (gate > 0) & (gate < 1)
             chance = torch.sigmoid(value)
-            value.grad = gradients[name] * free * 2 * stretch * s * (1 - s)
-            value.grad += price * chance * (1 - chance)
-        optimizer.step()
-        moments, numbers = optimizer_state(optimizer)
-        state = join_tensors(alpha=alpha, adam=moments), {"adam": numbers, "step": step + 1}
-        inputs.checkpoint.offer(lambda state=state: state)
+            found[name] = found[name] * free * 2 * stretch * s * (1 - s)
+            found[name] += price * chance * (1 - chance)
+        return found
+
+    learn_gates_(inputs, alpha, gradient, name="alpha", lr=_LR, steps=steps)
 
 
 def _soft(inputs: LocalizerInputs, name: str, alpha: Tensor, step: int) -> Tensor:

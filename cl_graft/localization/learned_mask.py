@@ -34,7 +34,7 @@ from cl_graft.grafts.graft import Graft, copy_, extract, gather, grafted, write_
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.localization.gain import add_gain_
-from cl_graft.localization.gates import gated
+from cl_graft.localization.gates import open_gates
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, unscale_
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import Checkpoint, State, join_tensors, select_tensors
@@ -86,16 +86,15 @@ def score_candidates_by_learned_mask(
     score_candidates=score_candidates_by_learned_mask,
 )
 def learned_mask(
-    inputs: LocalizerInputs, *, k: int, steps: int, depth: int, started: Region | None = None
+    inputs: LocalizerInputs, *, k: int, steps: int, started: Region | None = None
 ) -> dict[str, Tensor]:
     """Score coordinates by the gain they gather while the graft grows from nothing to `k`.
 
     At step t of `steps` the model carries the tuned values on the round(k·t/(steps−1))
     coordinates of highest gain so far; −g·δ of that step's batch, taken there, is added to the
     gains, with a weight that falls from 1 in the second half of the steps. From `started`, the
-    paper's γ_base, it grows from that region to `k` as `gated` says.
+    paper's γ_base, it grows from that region to `k` as `open_gates` says.
     """
-    del depth
     gain = inputs.zeros()
 
     def learn(step: int, opened: Region | None, weight: float) -> None:
@@ -142,7 +141,7 @@ def _grow_(
         elif started is None:
             opened = top_k(gain, size)
         else:
-            opened = gated(gain, started, k=size)
+            opened = open_gates(gain, started, k=size)
         checkpoint.offer(partial(_state, gain, step + 1, opened))
 
 

@@ -17,7 +17,14 @@ from cl_graft.grafts.graft import copy_
 from cl_graft.grafts.region import Layout, Parameters
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 
-__all__ = ["LocalizerInputs", "add_gradient_", "gradient_hooks", "remaining_steps", "unscale_"]
+__all__ = [
+    "LocalizerInputs",
+    "add_gradient_",
+    "gradient_hooks",
+    "mean_gradient",
+    "remaining_steps",
+    "unscale_",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +101,7 @@ def remaining_steps(inputs: LocalizerInputs, total: Parameters, *, steps: int) -
 
 
 def add_gradient_(
-    inputs: LocalizerInputs, step: int, *, into: Callable[[str, Tensor], None]
+    inputs: LocalizerInputs, step: int, *, into: Callable[[str, Tensor], object]
 ) -> None:
     """Hand the gradient of a step's loss to `into`, parameter by parameter.
 
@@ -108,9 +115,16 @@ def add_gradient_(
             (loss() / len(micro) * inputs.loss_scale).backward()
 
 
+def mean_gradient(inputs: LocalizerInputs, step: int) -> dict[str, Tensor]:
+    """Return the gradient of a step's loss, fp32, by name; those of all parameters are held."""
+    total = inputs.zeros()
+    add_gradient_(inputs, step, into=lambda name, part: total[name].add_(part))
+    return total
+
+
 @contextmanager
 def gradient_hooks(
-    inputs: LocalizerInputs, *, into: Callable[[str, Tensor], None]
+    inputs: LocalizerInputs, *, into: Callable[[str, Tensor], object]
 ) -> Iterator[None]:
     """Hand the gradients of backward passes in a `with` block to `into`, parameter by parameter.
 

@@ -22,9 +22,9 @@ __all__ = ["magnitude", "tuned_magnitude"]
     needs_dense_run=False,
     per_tensor=True,
 )
-def magnitude(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def magnitude(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by the size of their weight at the base, |base|."""
-    del k, steps, depth
+    del k, steps
     return {name: value.float().abs() for name, value in inputs.base.items()}
 
 
@@ -34,9 +34,7 @@ def magnitude(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dic
     needs_gradients=False,
     per_tensor=True,
 )
-def tuned_magnitude(
-    inputs: LocalizerInputs, *, k: int, steps: int, depth: int
-) -> dict[str, Tensor]:
+def tuned_magnitude(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by the size of their weight after fine-tuning, |tuned|."""
-    del k, steps, depth
+    del k, steps
     return {name: value.float().abs() for name, value in inputs.tuned.items()}

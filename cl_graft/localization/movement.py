@@ -22,12 +22,12 @@ __all__ = ["movement"]
     source="Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600, Sec. 2.3 (gamma_base)",
     needs_gradients=False,
 )
-def movement(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> Parameters:
+def movement(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
     """Score coordinates by |tuned − base|; needs no gradients.
 
     A parameter's scores are computed whenever they are asked for, so none of them are held.
     """
-    del k, steps, depth
+    del k, steps
     return _Movement(inputs)
 
 

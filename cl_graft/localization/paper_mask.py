@@ -4,7 +4,7 @@ Gates γ = γ_base ⊙ (1 − σ(S − 10)) + (1 − γ_base) ⊙ σ(S − 10) (
 https://arxiv.org/abs/2302.06600) start at S ~ U[0, 1) and take plain gradient steps of size 10^7
 in eval mode; γ_base holds the coordinates that moved strictly more than the k-th most moved one,
 k = 10⁻⁵ of all. After every step the rounded graft (σ > 1/2) is scored on train and dev, and the
-scores S of the best step are kept. Nothing there bounds the region's size: `rounded` returns it
+scores S of the best step are kept. Nothing there bounds the region's size: `round_gates` returns it
 as it came out, while ranking by the gate's logit gives the same region cut or filled to exactly k.
 """
 
@@ -15,13 +15,13 @@ from torch import Tensor
 
 from cl_graft.grafts.graft import Graft, copy_, gather, grafted, snapshot
 from cl_graft.grafts.region import Parameters, Region
-from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
+from cl_graft.localization.localizer_inputs import LocalizerInputs, mean_gradient
 from cl_graft.localization.movement import movement
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import join_tensors, select_tensors
 from cl_graft.runtime.seeding import generator
 
-__all__ = ["paper_mask", "rounded"]
+__all__ = ["paper_mask", "round_gates"]
 
 
 @register_localizer(
@@ -33,7 +33,6 @@ def paper_mask(
     *,
     k: int,
     steps: int = 100,
-    depth: int = 0,
     lr: float = 1e7,
     bias: float = 10.0,
     base_density: float = 1e-5,
@@ -44,12 +43,11 @@ def paper_mask(
         inputs: The base, tuned weights and gradients; a step's batch is 1,024 rows in the paper.
         k: Unused: the published rule does not know the budget.
         steps: Gradient steps.
-        depth: Unused.
         lr: Size of a gradient step, > 0.
         bias: Shift of S inside the sigmoid.
         base_density: The share of coordinates in γ_base; 0 for none.
     """
-    del k, depth
+    del k
     base = snapshot(inputs.parameters)
     scores = {
         name: torch.rand(value.shape, generator=generator(inputs.seed, "mask", name)).to(
@@ -65,14 +63,9 @@ def paper_mask(
         copy_(kept, select_tensors(left[0], "kept"))
         best, first = left[1]["best"], left[1]["step"]
     for step in range(first, steps):
-        gradients = inputs.zeros()
-
-        def add(name: str, gradient: Tensor, into: dict[str, Tensor] = gradients) -> None:
-            into[name] += gradient
-
         copy_(inputs.parameters, _soft(inputs.tuned, base, scores, start, bias))
         try:
-            add_gradient_(inputs, step, into=add)
+            gradients = mean_gradient(inputs, step)
         finally:
             copy_(inputs.parameters, base)
         for name, gradient in gradients.items():
@@ -89,13 +82,13 @@ def paper_mask(
     return _logits(kept, start, bias)
 
 
-def rounded(logits: dict[str, Tensor]) -> Region:
+def round_gates(logits: dict[str, Tensor]) -> Region:
     """Return the region as the published code rounds it: gates above one half."""
     return Region.from_masks({name: logit > 0 for name, logit in logits.items()})
 
 
 def _base_mask(inputs: LocalizerInputs, density: float) -> dict[str, Tensor]:
-    moved = movement(inputs, k=0, steps=0, depth=0)
+    moved = movement(inputs, k=0, steps=0)
     flat = torch.cat([tensor.reshape(-1) for tensor in moved.values()])
     count = int(density * flat.numel())
     if not count:
@@ -129,4 +122,4 @@ def _logits(scores: dict[str, Tensor], start: dict[str, Tensor], bias: float) ->
 def _rounded_graft(
     inputs: LocalizerInputs, scores: dict[str, Tensor], start: dict[str, Tensor], bias: float
 ) -> Graft:
-    return gather(inputs.tuned, rounded(_logits(scores, start, bias)))
+    return gather(inputs.tuned, round_gates(_logits(scores, start, bias)))

@@ -1,4 +1,4 @@
-"""Localizers that may only choose parameters of one kind, whatever the task.
+"""Localizers that may choose parameters of one kind only: biases, or normalisation layers.
 
 BitFit tunes all biases, those of LayerNorms included (Ben Zaken et al., 2022,
 https://arxiv.org/abs/2106.10199); with a budget below their number, the steepest of them are
@@ -27,7 +27,7 @@ def biases(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Region:
         InputError: If there are none.
     """
     del model
-    return _those(parameters, lambda name: name.endswith("bias"), "biases")
+    return _coordinates(parameters, lambda name: name.endswith("bias"), "biases")
 
 
 def layer_norms(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Region:
@@ -42,10 +42,12 @@ def layer_norms(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Reg
         if type(module).__name__.endswith("Norm")
         for parameter in module.parameters(recurse=False)
     }
-    return _those(parameters, lambda name: id(parameters[name]) in inside, "normalisation layers")
+    return _coordinates(
+        parameters, lambda name: id(parameters[name]) in inside, "normalisation layers"
+    )
 
 
-def _those(
+def _coordinates(
     parameters: Mapping[str, nn.Parameter], chosen: Callable[[str], bool], kind: str
 ) -> Region:
     layout = Layout.of(parameters)

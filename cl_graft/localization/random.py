@@ -18,9 +18,9 @@ __all__ = ["uniform"]
     needs_gradients=False,
     needs_dense_run=False,
 )
-def uniform(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def uniform(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by uniform draws, a function of the seed and the names."""
-    del k, steps, depth
+    del k, steps
     return {
         name: torch.rand(base.shape, generator=generator(inputs.seed, "uniform", name))
         for name, base in inputs.base.items()

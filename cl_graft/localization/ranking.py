@@ -19,7 +19,7 @@ from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.movement import movement
 from cl_graft.localization.registry import Score, find_localizer
 
-__all__ = ["Ranking", "localize", "rank", "rank_by_tensor", "rank_inside"]
+__all__ = ["Ranking", "localize", "rank", "rank_by_tensor", "rank_region"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,13 +115,13 @@ def localize(
         )
     depth = total if depth is None else min(max(depth, k), total)
     if candidates is not None and row.score_candidates is not None:
-        moved = movement(inputs, k=k, steps=steps, depth=depth)
+        moved = movement(inputs, k=k, steps=steps)
         among = top_k(moved, min(max(candidates, k), total))
         scores = row.score_candidates(inputs, among, k=k, steps=steps)
-        return rank_inside(among, scores, depth=min(depth, len(among)))
-    scores = row.score(inputs, k=k, steps=steps, depth=depth)
+        return rank_region(among, scores, depth=min(depth, len(among)))
+    scores = row.score(inputs, k=k, steps=steps)
     if allowed is not None:
-        return rank_inside(allowed, gather(scores, allowed).values, depth=depth)
+        return rank_region(allowed, gather(scores, allowed).values, depth=depth)
     return (rank_by_tensor if row.per_tensor else rank)(scores, depth=depth)
 
 
@@ -132,7 +132,7 @@ def rank(scores: Parameters, *, depth: int) -> Ranking:
         ValueError: If `depth` is not in [1, number of coordinates], or a score is NaN.
     """
     region = top_k(scores, depth)
-    return rank_inside(region, gather(scores, region).values, depth=depth)
+    return rank_region(region, gather(scores, region).values, depth=depth)
 
 
 def rank_by_tensor(scores: Parameters, *, depth: int) -> Ranking:
@@ -164,7 +164,7 @@ def rank_by_tensor(scores: Parameters, *, depth: int) -> Ranking:
     return Ranking(layout, torch.cat(order)[first])
 
 
-def rank_inside(region: Region, scores: Tensor, *, depth: int) -> Ranking:
+def rank_region(region: Region, scores: Tensor, *, depth: int) -> Ranking:
     """Order the `depth` highest-scoring coordinates of a region; ties go to the earlier one.
 
     Args:

@@ -47,14 +47,13 @@ _FILES = (
 class Score(Protocol):
     """Scores all coordinates, higher is better."""
 
-    def __call__(self, inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> Parameters:
+    def __call__(self, inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
         """Return one float tensor a parameter, in the parameter's shape.
 
         Args:
             inputs: The base, tuned weights and gradients.
             k: Budget: how many coordinates the region will have.
             steps: Gradient batches to look at.
-            depth: How many coordinates will be ranked; all others may score −∞.
         """
         ...
 
@@ -135,7 +134,7 @@ def register_localizer(
 
     Examples:
         >>> @register_localizer(name="my_score", source="my paper", needs_gradients=False)
-        ... def my_score(inputs, *, k, steps, depth):
+        ... def my_score(inputs, *, k, steps):
         ...     return {name: value.float().abs() for name, value in inputs.tuned.items()}
         >>> find_localizer("my_score").score is my_score
         True

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.grafts.model_state import preserve_modes
-from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
+from cl_graft.localization.localizer_inputs import LocalizerInputs, mean_gradient, remaining_steps
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.seeding import seeded
 from cl_graft.training.train_mode import freeze_statistics
@@ -32,9 +32,9 @@ _CLIP = 1.0
     needs_dense_run=False,
     per_tensor=True,
 )
-def sam(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def sam(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by |Σ g| over clipped gradients in train mode."""
-    del k, depth
+    del k
     total = _summed(inputs, steps, lambda into, g: into.add_(g))
     return {name: tensor.abs_() for name, tensor in total.items()}
 
@@ -45,9 +45,9 @@ def sam(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str,
     needs_dense_run=False,
     per_tensor=True,
 )
-def sam_absolute(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def sam_absolute(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by Σ |g| over clipped gradients in train mode."""
-    del k, depth
+    del k
     return _summed(inputs, steps, lambda into, g: into.add_(g.abs()))
 
 
@@ -57,9 +57,9 @@ def sam_absolute(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> 
     needs_dense_run=False,
     per_tensor=True,
 )
-def sam_squared(inputs: LocalizerInputs, *, k: int, steps: int, depth: int) -> dict[str, Tensor]:
+def sam_squared(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by Σ g² over clipped gradients in train mode."""
-    del k, depth
+    del k
     return _summed(inputs, steps, lambda into, g: into.addcmul_(g, g))
 
 
@@ -69,15 +69,10 @@ def _summed(
     """Fold the clipped gradient of every step into a sum."""
     total = inputs.zeros()
     for step in remaining_steps(inputs, total, steps=steps):
-        gradient = inputs.zeros()
-
-        def add(name: str, part: Tensor, into: dict[str, Tensor] = gradient) -> None:
-            into[name] += part
-
         with seeded(inputs.seed, "dropout", step), preserve_modes(inputs.model):
             inputs.model.train()
             freeze_statistics(inputs.model)
-            add_gradient_(inputs, step, into=add)
+            gradient = mean_gradient(inputs, step)
         norm = torch.stack([tensor.norm() for tensor in gradient.values()]).norm()
         shrunk = (_CLIP / (norm + 1e-6)).clamp(max=1.0)  # as torch clips
         for name, tensor in gradient.items():

@@ -14,17 +14,11 @@ import math
 import torch
 from torch import Tensor
 
-from cl_graft.grafts.graft import copy_, snapshot
-from cl_graft.localization.gates import gate_gradient
+from cl_graft.grafts.graft import snapshot
+from cl_graft.localization.gates import gate_gradient, learn_gates_
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.ranking import rank_by_tensor
 from cl_graft.localization.registry import register_localizer
-from cl_graft.runtime.checkpoints import (
-    join_tensors,
-    load_optimizer_,
-    optimizer_state,
-    select_tensors,
-)
 from cl_graft.runtime.seeding import generator
 
 __all__ = ["straight_through"]
@@ -36,7 +30,7 @@ __all__ = ["straight_through"]
     per_tensor=True,
 )
 def straight_through(
-    inputs: LocalizerInputs, *, k: int, steps: int, depth: int, lr: float = 1e-2
+    inputs: LocalizerInputs, *, k: int, steps: int, lr: float = 1e-2
 ) -> dict[str, Tensor]:
     """Score coordinates by |s|, learned straight through the mask that takes each tensor's top.
 
@@ -44,29 +38,19 @@ def straight_through(
         inputs: The base, tuned weights and gradients.
         k: Number of gates that are open in every step.
         steps: Updates of the scores.
-        depth: Unused.
         lr: Learning rate of Adam, > 0; 1e-3 in the published code, which takes many more steps.
     """
-    del depth
     base = snapshot(inputs.parameters)
     scores = {name: _drawn(inputs.seed, name, value) for name, value in base.items()}
-    optimizer = torch.optim.Adam(list(scores.values()), lr=lr)
-    first, left = 0, inputs.checkpoint.load()
-    if left is not None:
-        copy_(scores, select_tensors(left[0], "scores"))
-        load_optimizer_(optimizer, select_tensors(left[0], "adam"), left[1]["adam"])
-        first = left[1]["step"]
-    for step in range(first, steps):
+
+    def gradient(step: int) -> dict[str, Tensor]:
         sizes = {name: tensor.abs() for name, tensor in scores.items()}
         masks = rank_by_tensor(sizes, depth=k).top(k).masks()
         gates = {name: mask.to(scores[name].device) for name, mask in masks.items()}
-        gradients = gate_gradient(inputs, base, gates, step)
-        for name, tensor in scores.items():
-            tensor.grad = gradients[name] * tensor.sign()
-        optimizer.step()
-        moments, numbers = optimizer_state(optimizer)
-        state = join_tensors(scores=scores, adam=moments), {"adam": numbers, "step": step + 1}
-        inputs.checkpoint.offer(lambda state=state: state)
+        found = gate_gradient(inputs, base, gates, step)
+        return {name: found[name] * tensor.sign() for name, tensor in scores.items()}
+
+    learn_gates_(inputs, scores, gradient, name="scores", lr=lr, steps=steps)
     return {name: tensor.abs() for name, tensor in scores.items()}
 
 

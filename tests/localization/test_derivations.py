@@ -52,7 +52,7 @@ def dropping_inputs():
 def test_sam_agrees_with_a_plain_derivation_of_its_repository(score, fold):
     inputs, density = dropping_inputs(), 0.1
     model, parameters = inputs.model, list(inputs.parameters.values())
-    ours = score(inputs, k=1, steps=STEPS, depth=1)
+    ours = score(inputs, k=1, steps=STEPS)
     assert not any(module.training for module in model.modules())
     # Burn-in: backward passes in train mode, clipped, accumulated, without an update.
     total = [torch.zeros_like(p) for p in parameters]
@@ -99,7 +99,7 @@ def plain_fisher(inputs, steps, *, expected):
 @pytest.mark.parametrize(("score", "expected"), [(fish, False), (fish_expected, True)])
 def test_fish_agrees_with_a_plain_derivation(score, expected):
     inputs, _ = planted_inputs()
-    found = score(inputs, k=1, steps=STEPS, depth=1)
+    found = score(inputs, k=1, steps=STEPS)
     total = plain_fisher(inputs, STEPS, expected=expected)
     for name, value in total.items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-9)
@@ -119,7 +119,7 @@ def test_the_expected_fisher_of_one_logit_is_its_squared_gradient():
     inputs = LocalizerInputs(
         model, dict(model.named_parameters()), {}, answers, lambda: 0, lambda: 0, 0, answers=answers
     )
-    found = fish_expected(inputs, k=1, steps=1, depth=1)
+    found = fish_expected(inputs, k=1, steps=1)
     torch.testing.assert_close(found["weight"], rows.square().sum(0, keepdim=True))
 
 
@@ -197,7 +197,7 @@ def test_hard_concrete_gates_agree_with_a_plain_derivation(score, stretch, price
     inputs, _ = planted_inputs()
     base, tuned = snapshot(inputs.parameters), inputs.tuned
     delta = {name: tuned[name] - base[name] for name in base}
-    found = score(inputs, k=1, steps=STEPS, depth=1)
+    found = score(inputs, k=1, steps=STEPS)
     alpha = {}
     for name, value in base.items():
         draw = torch.randn(value.shape, generator=generator(inputs.seed, "gates", name))

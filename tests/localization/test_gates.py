@@ -6,7 +6,7 @@ from localization.planted import planted_inputs
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import localize
-from cl_graft.localization.gates import gated
+from cl_graft.localization.gates import open_gates
 from cl_graft.localization.learned_mask import learned_mask
 
 
@@ -15,10 +15,10 @@ def test_gates_of_the_base_close_as_others_open_and_never_more_than_the_budget()
     layout = Layout.of(gains)
     started = Region.of(layout, torch.tensor([1, 4, 5]))
     # As the threshold falls 0 opens, 1 closes, 2, 3 and 6 open, 4 closes: 4, 3, 4, 5, 6, 5 open.
-    assert gated(gains, started, k=4).index.tolist() == [0, 2, 4, 5]
-    assert gated(gains, started, k=3).index.tolist() == [0, 4, 5]
-    assert gated(gains, started, k=7).index.tolist() == [0, 2, 3, 5, 6]
-    assert gated(gains, Region.empty(layout), k=2).index.tolist() == [0, 2]
+    assert open_gates(gains, started, k=4).index.tolist() == [0, 2, 4, 5]
+    assert open_gates(gains, started, k=3).index.tolist() == [0, 4, 5]
+    assert open_gates(gains, started, k=7).index.tolist() == [0, 2, 3, 5, 6]
+    assert open_gates(gains, Region.empty(layout), k=2).index.tolist() == [0, 2]
 
 
 def test_a_mask_that_starts_from_gates_agrees_with_a_plain_derivation():
@@ -47,7 +47,7 @@ def test_a_mask_that_starts_from_gates_agrees_with_a_plain_derivation():
             is_open = torch.where(before, -gain < threshold, gain >= threshold)
             if int(is_open.sum()) <= size:
                 break
-    found = learned_mask(inputs, k=k, steps=steps, depth=total, started=started)
-    assert gated(found, started, k=k).index.tolist() == is_open.nonzero().view(-1).tolist()
+    found = learned_mask(inputs, k=k, steps=steps, started=started)
+    assert open_gates(found, started, k=k).index.tolist() == is_open.nonzero().view(-1).tolist()
     assert (before & ~is_open).any()
     assert int(is_open.sum()) > len(started)

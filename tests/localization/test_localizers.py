@@ -19,7 +19,7 @@ from cl_graft.localization import LOCALIZERS, LocalizerInputs, find_localizer, l
 from cl_graft.localization.fisher import fisher
 from cl_graft.localization.gain import averaged_gain
 from cl_graft.localization.learned_mask import learned_mask
-from cl_graft.localization.paper_mask import paper_mask, rounded
+from cl_graft.localization.paper_mask import paper_mask, round_gates
 from cl_graft.runtime.seeding import generator
 
 # Rules have tests of their own: there are fewer coordinates to choose from.
@@ -139,7 +139,7 @@ def test_the_graft_of_a_learned_region_answers_better_than_the_base():
 
 def test_with_one_step_the_learned_mask_is_the_first_order_gain_at_the_base():
     inputs, _ = planted_inputs()
-    gain = learned_mask(inputs, k=5, steps=1, depth=inputs.layout.total)
+    gain = learned_mask(inputs, k=5, steps=1)
     losses = inputs.losses(0)
     total = sum(loss() for loss in losses) / len(losses)
     gradients = torch.autograd.grad(total, list(inputs.parameters.values()))
@@ -186,7 +186,7 @@ def test_paper_mode_agrees_with_a_plain_derivation_of_the_published_update():
     expected = {n: (1 - 2 * start[n]) * (best_S[n] - bias) for n in names}
     for n in names:
         torch.testing.assert_close(ours[n], expected[n], rtol=1e-4, atol=1e-4)
-    assert rounded(ours) == Region.from_masks({n: e > 0 for n, e in expected.items()})
+    assert round_gates(ours) == Region.from_masks({n: e > 0 for n, e in expected.items()})
     assert isinstance(model, nn.Module)
 
 
@@ -240,7 +240,7 @@ def test_gains_that_weigh_less_and_less_are_the_mean_of_their_sums_over_the_seco
         asked.append(step)
         return [lambda: sum((p * (step + 1.0)).sum() for p in inputs.parameters.values())]
 
-    found = learned_mask(replace(inputs, losses=losses), k=1, steps=6, depth=1)
+    found = learned_mask(replace(inputs, losses=losses), k=1, steps=6)
     assert asked == list(range(6))
     # The gradient of step t is t + 1 everywhere: sums 1, 3, 6, 10, 15, 21, of which the last three.
     for name, gain in found.items():
@@ -273,7 +273,7 @@ def test_the_averaged_gain_sums_to_what_the_loss_falls_from_base_to_tuned():
         with torch.no_grad():
             return float(sum(part() for part in inputs.losses(0)) / 2)
 
-    gain = averaged_gain(fixed, k=1, steps=8, depth=1)
+    gain = averaged_gain(fixed, k=1, steps=8)
     total = float(sum(value.sum() for value in gain.values()))
     base = loss()
     with grafted(inputs.model, gather(inputs.tuned, Region.full(inputs.layout))):
@@ -283,7 +283,7 @@ def test_the_averaged_gain_sums_to_what_the_loss_falls_from_base_to_tuned():
 
 def test_fisher_is_the_sum_of_squared_gradients_of_the_micro_batches():
     inputs, _ = planted_inputs()
-    found = fisher(inputs, k=1, steps=3, depth=1)
+    found = fisher(inputs, k=1, steps=3)
     for place, (name, value) in enumerate(found.items()):
         squares = torch.zeros_like(value)
         for step in range(3):

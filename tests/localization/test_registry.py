@@ -18,7 +18,7 @@ MODULE = """
 from cl_graft.localization import register_localizer
 
 @register_localizer(name="largest", source="a test", needs_gradients=False, needs_dense_run=False)
-def largest(inputs, *, k, steps, depth):
+def largest(inputs, *, k, steps):
     return {name: value.float().abs() for name, value in inputs.base.items()}
 """
 
@@ -40,7 +40,7 @@ def install(folder: Path, name: str, module: str, *, value: str) -> None:
     (info / "entry_points.txt").write_text(f"[cl_graft.localizers]\n{name} = {value}\n")
 
 
-def relative(inputs, *, k, steps, depth):
+def relative(inputs, *, k, steps):
     """Score by relative movement."""
     return {
         name: (inputs.tuned[name] - base).abs() / (base.abs() + 1e-3)
