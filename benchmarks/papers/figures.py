@@ -8,8 +8,8 @@ from operator import attrgetter
 
 from matplotlib.figure import Figure
 
-from cl_graft.figures.curves import Score, curves
-from cl_graft.figures.heatmaps import heatmaps
+from cl_graft.figures.heatmaps import share_heatmaps
+from cl_graft.figures.score_curves import Score, score_curves
 from papers.measurements import Summary
 from papers.table import Experiment
 
@@ -33,7 +33,7 @@ def draw_figure(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
             }
             for measure, title in experiment.heatmaps
         }
-        return heatmaps(panels, title=experiment.title, x_label="task j", y_label="region i")
+        return share_heatmaps(panels, title=experiment.title, x_label="task j", y_label="region i")
     axis = experiment.axis
     if experiment.against:
         axis, rows = experiment.against, _over(experiment.against, rows)
@@ -44,7 +44,7 @@ def draw_figure(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
     ]
     if not scores:
         raise ValueError(f"no reading of {experiment.measure!r} to draw")
-    return curves(
+    return score_curves(
         scores,
         title=experiment.title,
         measure=experiment.measure,

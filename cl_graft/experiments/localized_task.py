@@ -21,9 +21,9 @@ from cl_graft.experiments.config import ExperimentConfig, config_from, dotted
 from cl_graft.experiments.run_setup import load_stream
 from cl_graft.experiments.schedule import choose, converging, grid_of
 from cl_graft.experiments.tasks import load_tasks
-from cl_graft.figures.curves import Score, curves
-from cl_graft.figures.diagrams import reliability_diagram
-from cl_graft.figures.heatmaps import heatmaps
+from cl_graft.figures.heatmaps import share_heatmaps
+from cl_graft.figures.reliability import reliability_diagram
+from cl_graft.figures.score_curves import Score, score_curves
 from cl_graft.figures.style import png
 from cl_graft.grafts.anatomy import anatomy
 from cl_graft.grafts.graft import Graft, gather, grafted, snapshot
@@ -187,14 +187,14 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
     line = Score(name, "fine-tuning", None, scores["fine-tuning"]["score"], 0.0)
     points = [Score(name, "graft", x, y, 0.0) for x, y in by_density.items()]
     figures = {
-        "densities": curves(
+        "densities": score_curves(
             [line, *points],
             title=f"Grafts of {name}",
             measure="score",
             axis="density",
             logarithmic=True,
         ),
-        "anatomy": heatmaps(
+        "anatomy": share_heatmaps(
             {
                 f"{len(region):,} coordinates, share in %": {
                     (kind, layer): share for (layer, kind), share in shares.items()

@@ -8,7 +8,8 @@ from torch.utils.tensorboard.summary import hparams
 
 from cl_graft.experiments.config import dotted
 from cl_graft.experiments.run_record import RunRecord
-from cl_graft.figures.diagrams import overlap_heatmap, r_matrix_heatmap, reliability_diagram
+from cl_graft.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
+from cl_graft.figures.reliability import reliability_diagram
 from cl_graft.metrics import reliability_bins
 from cl_graft.results.run_results import RunResult
 from cl_graft.strategies.stream_scores import StreamScores

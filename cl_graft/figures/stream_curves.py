@@ -14,7 +14,7 @@ from matplotlib.ticker import NullFormatter
 
 from cl_graft.figures.style import GREY, PALETTE, TEXT_COLOUR, figure_style
 
-__all__ = ["Curve", "bars", "curves", "mean_known", "write_plain_ticks"]
+__all__ = ["Curve", "cost_bars", "mean_known", "stream_curves", "write_plain_ticks"]
 
 _MARKERS = "osD^vPX*"
 _DASHES = ("-", "--", ":", "-.")
@@ -47,7 +47,9 @@ class Curve:
 
 
 @figure_style()
-def curves(found: Mapping[str, Curve], tasks: Sequence[str], *, title: str, measure: str) -> Figure:
+def stream_curves(
+    found: Mapping[str, Curve], tasks: Sequence[str], *, title: str, measure: str
+) -> Figure:
     """Draw a measure along the stream: a line a strategy, its range over runs as a band.
 
     Args:
@@ -83,7 +85,7 @@ def curves(found: Mapping[str, Curve], tasks: Sequence[str], *, title: str, meas
 
 
 @figure_style()
-def bars(
+def cost_bars(
     values: Mapping[str, float | None], *, title: str, unit: str, logarithmic: bool = False
 ) -> Figure:
     """Draw one number a strategy as horizontal bars, with the number beside each."""

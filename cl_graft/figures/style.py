@@ -12,9 +12,20 @@ from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
+import numpy as np
 from matplotlib.figure import Figure
 
-__all__ = ["GREY", "MISSING", "PALETTE", "TEXT_COLOUR", "figure_style", "png", "svg"]
+__all__ = [
+    "GREY",
+    "MISSING",
+    "MOST_PANELS",
+    "PALETTE",
+    "TEXT_COLOUR",
+    "figure_style",
+    "png",
+    "svg",
+    "switch_off_empty_panels",
+]
 
 TEXT_COLOUR = "#111213"
 """Colour of text and axes, and of nothing else."""
@@ -27,6 +38,9 @@ MISSING = (0.5, 0.5, 0.5, 0.3)
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Colours of Okabe and Ito, told apart without colour vision: https://jfly.uni-koeln.de/color/."""
+
+MOST_PANELS = 12
+"""Tasks that have a panel in a figure with one for each: the first ones of a longer stream."""
 
 _STYLE: dict[Any, Any] = {
     "text.color": TEXT_COLOUR,
@@ -82,3 +96,11 @@ def svg(figure: Figure) -> str:
     no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(content, format="svg", facecolor="none", metadata=no_metadata)
     return content.getvalue()
+
+
+def switch_off_empty_panels(grid: np.ndarray, filled: int) -> None:
+    """Switch off panels without a task, and name the ticks of those that nothing stands under."""
+    for axes in grid.flat[filled:]:
+        axes.set_axis_off()
+    for axes in grid.flat[max(0, filled - grid.shape[1]) : filled]:
+        axes.tick_params(labelbottom=True)

@@ -6,7 +6,10 @@ a confidence of exactly 1.0 is in the last bin. torchmetrics bins [lo, hi) and g
 its own, which yields other numbers on saturated models.
 """
 
+from __future__ import annotations
+
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -40,6 +43,16 @@ class ReliabilityBins:
     counts: Tensor
     confidence: Tensor
     accuracy: Tensor
+
+    @classmethod
+    def from_lists(cls, stored: Mapping[str, Sequence[float | None]]) -> ReliabilityBins:
+        """Make bins of lists by attribute, as results store them; None stands for NaN."""
+
+        def tensor(name: str) -> Tensor:
+            values = [math.nan if value is None else value for value in stored[name]]
+            return torch.tensor(values, dtype=torch.float64)
+
+        return cls(tensor("counts").long(), tensor("confidence"), tensor("accuracy"))
 
     @property
     def ece(self) -> float:

@@ -6,9 +6,9 @@ import csv
 import io
 from pathlib import Path
 
-from cl_graft.figures.curves import Score, curves
 from cl_graft.figures.memory_frontier import Tradeoff, memory_frontier
 from cl_graft.figures.rank_diagram import rank_diagram
+from cl_graft.figures.score_curves import Score, score_curves
 from cl_graft.figures.style import png
 from cl_graft.results.comparison import ComparisonSummary
 from cl_graft.results.strategy_statistics import Ranks, Spread
@@ -148,7 +148,7 @@ def draw_sweep(summary: ComparisonSummary, folder: Path) -> None:
                 continue  # a value of another setting
             scores.append(Score("", curve, x, 100 * mean, 100 * sd))
         wide = numbers and min(swept) > 0 and max(swept) >= _WIDE * min(swept)
-        figure = curves(
+        figure = score_curves(
             scores,
             title=", ".join(summary.tasks),
             measure="average accuracy at the end (%)",

@@ -10,10 +10,13 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from cl_graft.figures import stream_curves, task_panels
-from cl_graft.figures.diagrams import overlap_heatmap, r_matrix_heatmap
+from cl_graft.figures.heatmaps import anatomy_panels, overlap_heatmap, place_names, r_matrix_heatmap
 from cl_graft.figures.memory_frontier import memory_frontier
 from cl_graft.figures.rank_diagram import rank_diagram
+from cl_graft.figures.reliability import reliability_panels
+from cl_graft.figures.stream_curves import cost_bars, mean_known, stream_curves, write_plain_ticks
+from cl_graft.figures.style import MOST_PANELS
+from cl_graft.metrics.calibration import ReliabilityBins
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.reporting import tables
 from cl_graft.reporting.exports import tradeoffs_of
@@ -185,7 +188,8 @@ def _calibration(data: ReportData) -> Section:
         title = f"{name}: accuracy against confidence on each task's test rows, at the end"
         if len(data.results(name)) > 1:
             title += f", seed {first.seed}"
-        figure = task_panels.reliability_panels(first.reliability, title=f"Reliability of {name}")
+        bins = {task: ReliabilityBins.from_lists(b) for task, b in first.reliability.items()}
+        figure = reliability_panels(bins, title=f"Reliability of {name}")
         pictures.append(Picture(f"reliability-{_file(name)}", title, figure, _bins(first)))
     text = (
         "The expected calibration error says how far confidence is from accuracy. Here confidence "
@@ -209,7 +213,7 @@ def _anatomy(data: ReportData) -> Section | None:
             Picture(
                 f"anatomy-{_file(name)}",
                 title,
-                task_panels.anatomy_panels(found, title=f"Regions of {name}"),
+                anatomy_panels(found, title=f"Regions of {name}"),
                 _by_layer(found, title),
             )
         )
@@ -217,8 +221,8 @@ def _anatomy(data: ReportData) -> Section | None:
         return None
     text = "Where in the model the regions lie: layers from the input up, modules within a layer."
     tasks = max(len(found) for found in data.anatomies.values())
-    if tasks > task_panels.MOST_PANELS:
-        text += f" Shown are the first {task_panels.MOST_PANELS} tasks."
+    if tasks > MOST_PANELS:
+        text += f" Shown are the first {MOST_PANELS} tasks."
     return Section("anatomy", "Anatomy of the regions", (text,), pictures=tuple(pictures))
 
 
@@ -260,7 +264,7 @@ def _costs(data: ReportData) -> Section:
         Picture(
             f"cost-{name}",
             title,
-            stream_curves.bars(
+            cost_bars(
                 {strategy: getattr(row, key).mean for strategy, row in rows.items()},
                 title=title,
                 unit=unit,
@@ -272,7 +276,7 @@ def _costs(data: ReportData) -> Section:
     if points := tradeoffs_of(data.summary):
         title = "Average accuracy against the bytes that a task adds"
         figure = memory_frontier(points, title=title)
-        stream_curves.write_plain_ticks(figure.axes[0])
+        write_plain_ticks(figure.axes[0])
         pictures.insert(0, Picture("frontier", title, figure))
     text = (
         "Seconds are those of all phases, also where the cache answered one. The numbers of the "
@@ -348,13 +352,13 @@ def _curve(data: ReportData, name: str, title: str, measure: str, of: Any) -> Pi
     words = None
     if len(tasks) <= _MOST_IN_WORDS:
         words = Table(f"{title}, in points", ("strategy", *tasks), cells)
-    figure = stream_curves.curves(found, tasks, title=title, measure=measure)
+    figure = stream_curves(found, tasks, title=title, measure=measure)
     return Picture(f"curve-{name}", title, figure, words)
 
 
 def _bins(result: RunResult) -> Table:
     rows = []
-    for task, bins in list(result.reliability.items())[: task_panels.MOST_PANELS]:
+    for task, bins in list(result.reliability.items())[:MOST_PANELS]:
         size = len(bins["counts"])
         for place, count in enumerate(bins["counts"]):
             if count:
@@ -374,7 +378,7 @@ def _bins(result: RunResult) -> Table:
 
 def _by_layer(found: Any, title: str) -> Table:
     """Say in words how much of each region lies in each layer."""
-    _, layers = task_panels.place_names(next(iter(found.values())))
+    _, layers = place_names(next(iter(found.values())))
     rows = tuple(
         (Cell(task), *(Cell(points(share), share) for share in own.by_layer.tolist()))
         for task, own in found.items()
@@ -388,9 +392,7 @@ def _one_order(results: Sequence[RunResult]) -> list[RunResult]:
 
 def _mean_matrix(found: Sequence[Any]) -> list[list[float | None]]:
     size = range(len(found[0]))
-    return [
-        [stream_curves.mean_known([matrix[i][j] for matrix in found]) for j in size] for i in size
-    ]
+    return [[mean_known([matrix[i][j] for matrix in found]) for j in size] for i in size]
 
 
 def _pairs(values: Any) -> str:

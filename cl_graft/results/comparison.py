@@ -225,13 +225,13 @@ class Comparison:
         """
         if not self.runs:
             raise ValueError("there is nothing to draw: no run of the comparison is finished")
-        from cl_graft.figures.stream_curves import curves
+        from cl_graft.figures.stream_curves import stream_curves
         from cl_graft.results.stream_measures import accuracy_after
 
         tasks = self.runs[0].tasks
         if any(run.tasks != tasks for run in self.runs):
             tasks = [f"task {place + 1}" for place in range(len(tasks))]
-        return curves(
+        return stream_curves(
             {
                 name: accuracy_after([run for run in self.runs if run.strategy == name])
                 for name in dict.fromkeys(run.strategy for run in self.runs)

@@ -173,7 +173,7 @@ class RunResult:
 
     def plot(self) -> Figure:
         """Draw R as a heatmap."""
-        from cl_graft.figures.diagrams import r_matrix_heatmap
+        from cl_graft.figures.heatmaps import r_matrix_heatmap
 
         title = f"R of {self.strategy}"
         return r_matrix_heatmap(self.R, self.tasks[: len(self.R)], title=title, score_name="score")

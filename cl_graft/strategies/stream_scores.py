@@ -18,7 +18,7 @@ from avalanche.evaluation.metric_results import MetricValue
 from avalanche.models import MultiTaskModule
 from torch import Tensor
 
-from cl_graft.figures.diagrams import reliability_diagram
+from cl_graft.figures.reliability import reliability_diagram
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics.calibration import ece, reliability_bins
 from cl_graft.metrics.continual import ScoreMatrix, average_accuracy, backward_transfer, forgetting

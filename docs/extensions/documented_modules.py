@@ -163,9 +163,9 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.metrics.continual",
         "cl_graft.metrics.calibration",
         "cl_graft.metrics.task_score",
-        "cl_graft.figures.diagrams",
-        "cl_graft.figures.curves",
         "cl_graft.figures.heatmaps",
+        "cl_graft.figures.reliability",
+        "cl_graft.figures.score_curves",
         "cl_graft.grafts.capacity",
     ),
     "Experiments": (

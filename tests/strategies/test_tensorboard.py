@@ -10,7 +10,7 @@ from avalanche.models import SimpleMLP
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_streams import learner, vector_stream
 
-from cl_graft.figures.diagrams import r_matrix_heatmap
+from cl_graft.figures.heatmaps import r_matrix_heatmap
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger, cut_log
 

@@ -2,11 +2,13 @@
 
 import pytest
 
-from cl_graft.figures.curves import Score, curves
+from cl_graft.figures.score_curves import Score, score_curves
 
 
 def _drawn(*scores):
-    return curves(scores, title="Some", measure="share", axis="density", logarithmic=False).axes
+    return score_curves(
+        scores, title="Some", measure="share", axis="density", logarithmic=False
+    ).axes
 
 
 @pytest.mark.parametrize(("least", "scale"), [(0.005, "log"), (0.05, "linear"), (0.0, "linear")])

@@ -9,7 +9,8 @@ import torch
 from matplotlib.image import imread
 from torch.utils.tensorboard import SummaryWriter
 
-from cl_graft.figures.diagrams import overlap_heatmap, r_matrix_heatmap, reliability_diagram
+from cl_graft.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
+from cl_graft.figures.reliability import reliability_diagram
 from cl_graft.metrics import ece, reliability_bins
 
 NAMES = ["qnli", "ag_news", "sst2"]
@@ -105,7 +106,7 @@ def test_tensorboard_takes_a_figure(tmp_path):
 def test_drawing_needs_no_window_and_no_global_state():
     code = (
         "import sys\n"
-        "from cl_graft.figures.diagrams import overlap_heatmap\n"
+        "from cl_graft.figures.heatmaps import overlap_heatmap\n"
         "overlap_heatmap([[1.0]], ['a'])\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )

@@ -1,4 +1,4 @@
-"""Pictures of scores: curves along an axis, or bars side by side."""
+"""Figures of scores: curves along an axis, or bars side by side."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from cl_graft.figures.style import PALETTE, TEXT_COLOUR, figure_style
 
-__all__ = ["Score", "curves"]
+__all__ = ["Score", "score_curves"]
 
 _COLOURS = (*PALETTE, TEXT_COLOUR)
 _MARKERS = "osD^vPX*"
@@ -27,14 +27,14 @@ _TICKS = 6
 
 @dataclass(frozen=True)
 class Score:
-    """One point of a picture.
+    """One point of a figure.
 
     Attributes:
-        panel: The title of its panel.
-        name: Of whom.
-        x: Where on the axis; None for what has no place there.
-        mean: Its height.
-        deviation: The standard deviation; 0 draws none on a bar.
+        panel: Title of the panel.
+        name: Name of the curve or bar that it belongs to.
+        x: Place on the axis; None for what has no place there.
+        mean: Height of the point.
+        deviation: Standard deviation; 0 draws none on a bar.
     """
 
     panel: str
@@ -45,7 +45,7 @@ class Score:
 
 
 @figure_style()
-def curves(
+def score_curves(
     scores: Sequence[Score], *, title: str, measure: str, axis: str, logarithmic: bool
 ) -> Figure:
     """Draw scores against the axis where there is one, else as bars.
