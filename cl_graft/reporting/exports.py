@@ -11,6 +11,7 @@ from cl_graft.figures.rank_diagram import rank_diagram
 from cl_graft.figures.score_curves import Score, score_curves
 from cl_graft.figures.style import png
 from cl_graft.results.comparison import ComparisonSummary
+from cl_graft.results.formatting import latex_table
 from cl_graft.results.strategy_statistics import Ranks, Spread
 from cl_graft.runtime.escaping import for_latex
 from cl_graft.storage.files import replace_file
@@ -22,7 +23,7 @@ __all__ = [
     "draw_frontier",
     "draw_ranks",
     "draw_sweep",
-    "tradeoffs_of",
+    "find_tradeoffs",
 ]
 
 _MEASURES = (
@@ -84,16 +85,12 @@ def comparison_latex(summary: ComparisonSummary) -> str:
         [row.forgetting for row in strategies.values()],
     ]
     best = [_best(column, lowest=place == len(tasks) + 1) for place, column in enumerate(columns)]
-    lines = [
-        r"\begin{tabular}{l" + "r" * (len(head) - 1) + "}",
-        r"\toprule",
-        " & ".join(map(for_latex, head)) + r" \\",
-        r"\midrule",
+    rows = [
+        [for_latex(name)]
+        + [_cell(column[number], top) for column, top in zip(columns, best, strict=True)]
+        for number, name in enumerate(strategies)
     ]
-    for number, name in enumerate(strategies):
-        cells = [_cell(column[number], top) for column, top in zip(columns, best, strict=True)]
-        lines.append(" & ".join([for_latex(name), *cells]) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    return latex_table([*map(for_latex, head)], rows)
 
 
 def draw_ranks(ranks: Ranks, folder: Path) -> None:
@@ -114,7 +111,7 @@ def draw_frontier(summary: ComparisonSummary, folder: Path) -> None:
         summary: Summary of the comparison.
         folder: The comparison's.
     """
-    if points := tradeoffs_of(summary):
+    if points := find_tradeoffs(summary):
         figure = memory_frontier(points, title=" → ".join(summary.tasks))
         replace_file(folder / "frontier.png", png(figure))
 
@@ -158,7 +155,7 @@ def draw_sweep(summary: ComparisonSummary, folder: Path) -> None:
         replace_file(folder / f"sweep-{name}.png", png(figure))
 
 
-def tradeoffs_of(summary: ComparisonSummary) -> dict[str, Tradeoff]:
+def find_tradeoffs(summary: ComparisonSummary) -> dict[str, Tradeoff]:
     """Return what each strategy reaches and holds, from the summary of a comparison."""
     return {
         name: Tradeoff(

@@ -1,4 +1,4 @@
-"""Summaries for people, in Markdown."""
+"""The summary of a run or of a comparison as Markdown, `summary.md`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,13 @@ from typing import Any
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.results.comparison import Budget, ComparisonSummary, StrategySummary
 from cl_graft.results.data_report import data_lines
-from cl_graft.results.formatting import points, spread_text
+from cl_graft.results.formatting import (
+    model_text,
+    pairs_text,
+    points,
+    schedule_text,
+    spread_text,
+)
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.strategy_statistics import mean_ece
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code
@@ -18,7 +24,7 @@ from cl_graft.training.passes import Passes, total_passes
 
 __all__ = [
     "NOTHING_SAID",
-    "at_an_edge",
+    "settings_at_edge",
     "write_comparison_summary",
     "write_run_summary",
 ]
@@ -36,17 +42,11 @@ def write_run_summary(result: RunResult, folder: Path) -> None:
     state = "" if result.complete else f" (unfinished: {learned} of {len(tasks)} tasks learned)"
     lines = [f"# {for_markdown(result.strategy)}, seed {result.seed}{state}", ""]
     lines += ["Score on each task (columns) after learning each (rows), in %:", ""]
-    lines += _table(
-        ["after", *tasks[:learned]],
-        [[tasks[i], *(points(cell) for cell in row)] for i, row in enumerate(result.R)],
-    )
+    lines += _matrix(result.R, tasks)
     if result.routed is not None:
         lines += ["", "Of each task's texts, the share that was sent to it, in %; an answer is one "
                   "of the labels of all tasks learned so far:", ""]  # fmt: skip
-        lines += _table(
-            ["after", *tasks[:learned]],
-            [[tasks[i], *(points(cell) for cell in row)] for i, row in enumerate(result.routed)],
-        )
+        lines += _matrix(result.routed, tasks)
     lines += ["", *_table(["measure", "in points"], [
         ["average accuracy", points(result.average_accuracy)],
         ["backward transfer", points(result.backward_transfer)],
@@ -109,8 +109,9 @@ def write_comparison_summary(summary: ComparisonSummary, folder: Path) -> None:
     lines += _differences(summary) + _tuned(rows)
     if summary.failed:
         lines += ["", "## Not finished", ""]
-        lines += [f"- {for_markdown(f'{failed.strategy}, seed {failed.seed}: {failed.error}')}"
-                  for failed in summary.failed]  # fmt: skip
+        lines += _items(
+            *(f"{one.strategy}, seed {one.seed}: {one.error}" for one in summary.failed)
+        )
     lines += ["", *_where(summary)]
     _write(lines, folder)
 
@@ -183,7 +184,7 @@ def _budget(budget: Budget | None, rows: Mapping[str, StrategySummary]) -> list[
               "bounds run as they are."]  # fmt: skip
     if budget.unmet:
         lines += ["", "Cannot meet it:", ""]
-        lines += [f"- {for_markdown(f'{name}: {why}')}" for name, why in budget.unmet.items()]
+        lines += _items(*(f"{name}: {why}" for name, why in budget.unmet.items()))
     return lines
 
 
@@ -198,7 +199,7 @@ def _tuned(rows: Mapping[str, StrategySummary]) -> list[str]:
         [
             name,
             "; ".join(f"{n}: {', '.join(map(str, v))}" for n, v in tuning["grid"].items()),
-            _values(tuning["chosen"], marked=at_an_edge(tuning)),
+            _values(tuning["chosen"], marked=settings_at_edge(tuning)),
             "; ".join(f"{_values(s['values'])}: {points(s['score'])}" for s in tuning["scores"]),
         ]
         for name, tuning in tuned.items()
@@ -208,7 +209,7 @@ def _tuned(rows: Mapping[str, StrategySummary]) -> list[str]:
             "Other strategies have nothing to tune."]  # fmt: skip
 
 
-def at_an_edge(tuning: Mapping[str, Any]) -> set[str]:
+def settings_at_edge(tuning: Mapping[str, Any]) -> set[str]:
     """Return the settings whose chosen value is the lowest or the highest of its grid."""
     return {
         name
@@ -219,6 +220,12 @@ def at_an_edge(tuning: Mapping[str, Any]) -> set[str]:
 
 def _values(values: Mapping[str, Any], *, marked: Collection[str] = ()) -> str:
     return ", ".join(f"{name} {value}{'*' * (name in marked)}" for name, value in values.items())
+
+
+def _matrix(cells: Sequence[Sequence[float | None]], tasks: Sequence[str]) -> list[str]:
+    """Show a matrix with a row for each task learned, and a column for each task tested."""
+    rows = [[tasks[i], *map(points, row)] for i, row in enumerate(cells)]
+    return _table(["after", *tasks[: len(cells)]], rows)
 
 
 def _task_row(result: RunResult, j: int) -> list[str]:
@@ -242,44 +249,33 @@ def _task_row(result: RunResult, j: int) -> list[str]:
 
 
 def _origin(result: RunResult) -> list[str]:
-    model = result.model
-    schedules = [
-        f"{name}: {s['steps']} steps of {s['batch_size']} rows at lr {s['lr']:g}"
-        for name, s in result.schedules.items()
-    ]
-    return [
-        f"- model: {for_markdown(model['name'])} ({model['family']}, {model['graftable']:,} "
-        f"graftable coordinates, fingerprint {model['fingerprint'][:12]}…)",
-        f"- training: {for_markdown('; '.join(schedules))}",
-        *(f"- {for_markdown(line)}" for line in data_lines(result.data)),
-        f"- command: {for_markdown_code(result.command)}",
-        *([_went_on(result.processes)] if result.processes > 1 else []),
-        f"- machine: {_pairs(result.machine)}",
-        f"- versions: {_pairs(result.versions)}",
-    ]
-
-
-def _went_on(processes: int) -> str:
-    return (
-        f"- processes: {processes}, as the run was interrupted; seconds are those of the process "
-        "that finished a phase"
+    schedules = [f"{name}: {schedule_text(own)}" for name, own in result.schedules.items()]
+    went_on = (
+        f"processes: {result.processes}, as the run was interrupted; seconds are those of the "
+        "process that finished a phase"
     )
+    return [
+        *_items(model_text(result.model), f"training: {'; '.join(schedules)}"),
+        *_items(*data_lines(result.data)),
+        f"- command: {for_markdown_code(result.command)}",
+        *(_items(went_on) if result.processes > 1 else []),
+        *_items(f"machine: {pairs_text(result.machine)}"),
+        *_items(f"versions: {pairs_text(result.versions)}"),
+    ]
 
 
 def _where(summary: ComparisonSummary) -> list[str]:
-    model = summary.model
     return [
-        *(f"- {for_markdown(line)}" for line in data_lines(summary.data)),
-        f"- model: {for_markdown(model['name'])} ({model['family']}, {model['graftable']:,} "
-        f"graftable coordinates, fingerprint {model['fingerprint'][:12]}…)",
+        *_items(*data_lines(summary.data), model_text(summary.model)),
         f"- command: {for_markdown_code(summary.command)}",
-        f"- machine: {_pairs(summary.machine)}",
-        f"- versions: {_pairs(summary.versions)}",
+        *_items(f"machine: {pairs_text(summary.machine)}"),
+        *_items(f"versions: {pairs_text(summary.versions)}"),
     ]
 
 
-def _pairs(values: Mapping[str, Any]) -> str:
-    return for_markdown(", ".join(f"{name} {value}" for name, value in values.items()))
+def _items(*texts: str) -> list[str]:
+    """Return the lines of a list; texts are escaped."""
+    return [f"- {for_markdown(text)}" for text in texts]
 
 
 def _table(

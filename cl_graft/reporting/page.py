@@ -1,4 +1,4 @@
-"""Write a report: one page for a browser, and its figures and tables as files.
+"""The page of a report, and its figures and tables as files.
 
 The page holds everything that it shows and asks nobody for anything: a content policy in it forbids
 requests and any script but its own.
@@ -19,29 +19,30 @@ import jinja2
 
 import cl_graft
 from cl_graft.figures.style import TEXT_COLOUR, png, svg
+from cl_graft.reporting.pictures import Picture
 from cl_graft.reporting.report_data import ReportData, read_report_data
-from cl_graft.reporting.sections import Picture, Section, sections_of
+from cl_graft.reporting.sections import Section, make_sections
 from cl_graft.reporting.tables import latex
 from cl_graft.runtime.escaping import for_terminal
 from cl_graft.storage import only_writer
 from cl_graft.storage.files import replace_file
 
-__all__ = ["PAGE", "Written", "make_report"]
+__all__ = ["PAGE", "ReportFiles", "make_report"]
 
 PAGE = "report.html"
 
 
 @dataclass(frozen=True)
-class Written:
-    """What a report consists of.
+class ReportFiles:
+    """Files of a report, and what it stands on.
 
     Attributes:
-        page: The page.
-        bytes: Its size.
-        figures: Pictures, each as PNG and as SVG.
-        tables: Tables for LaTeX.
-        strategies: What is compared.
-        runs: How many runs it stands on.
+        page: Path of the page.
+        bytes: Size of the page.
+        figures: Paths of the figures, each as PNG and as SVG.
+        tables: Paths of the tables for LaTeX.
+        strategies: Names of the strategies that are compared.
+        runs: Number of runs.
     """
 
     page: Path
@@ -52,7 +53,7 @@ class Written:
     runs: int
 
 
-def make_report(folders: Sequence[Path | str], *, out: Path | str) -> Written:
+def make_report(folders: Sequence[Path | str], *, out: Path | str) -> ReportFiles:
     """Report on runs of the same tasks, side by side.
 
     Args:
@@ -68,14 +69,14 @@ def make_report(folders: Sequence[Path | str], *, out: Path | str) -> Written:
     """
     out = Path(out)
     data = read_report_data([Path(folder) for folder in folders])
-    sections = sections_of(data)
+    sections = make_sections(data)
     with only_writer(out), only_writer(out / "figures"), only_writer(out / "tables"):
         drawn, figures = _figures(sections, out / "figures")
         page = _page(data, sections, drawn).encode()
         tables = _tables(sections, out / "tables")
         replace_file(out / PAGE, page)
     names, runs = tuple(data.strategies), len(data.runs)
-    return Written(out / PAGE, len(page), figures, tables, names, runs)
+    return ReportFiles(out / PAGE, len(page), figures, tables, names, runs)
 
 
 def _figures(sections: Sequence[Section], folder: Path) -> tuple[dict[str, str], tuple[Path, ...]]:

@@ -1,4 +1,4 @@
-"""Tables of a report: for the page, each cell with what it sorts by, and for LaTeX."""
+"""Tables of a report, for the page and for LaTeX."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cl_graft.reporting.report_data import ReportData
 from cl_graft.results.comparison import StrategySummary
-from cl_graft.results.formatting import points
+from cl_graft.results.formatting import latex_table, points
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.strategy_statistics import Difference, Spread
 from cl_graft.runtime.escaping import for_latex
@@ -22,7 +22,13 @@ _SYMBOLS = str.maketrans({"±": "$\\pm$", "–": "--", "−": "$-$", "γ": "$\\g
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell: what it says, what it sorts by (None comes last), whether it is the best one."""
+    """A cell of a table.
+
+    Attributes:
+        text: What it says.
+        value: Number that it is sorted by; None comes last.
+        best: Whether it is the best of its column.
+    """
 
     text: str
     value: float | None = None
@@ -34,9 +40,9 @@ class Table:
     """A table; the first cell of a row names it.
 
     Attributes:
-        caption: What it shows, in a sentence.
+        caption: Sentence on what the table shows.
         head: Names of the columns.
-        rows: The cells.
+        rows: Cells, row by row.
         sortable: Whether its rows may change places.
     """
 
@@ -80,20 +86,21 @@ def comparison(data: ReportData) -> Table:
 def costs(data: ReportData) -> Table:
     """Compare what the strategies cost."""
     rows = data.summary.strategies
+    measures = {
+        "bytes a task": ("bytes_per_task", 0),
+        "largest task": ("most_bytes", 0),
+        "rows differentiated": ("forward_backward", 0),
+        "rows answered": ("forward", 0),
+        "passes a text": ("passes_per_row", 1),
+        "seconds": ("seconds", 1),
+    }
     columns = [
-        ("bytes a task", _column(_spreads(rows, "bytes_per_task"), best=min, scale=1, digits=0)),
-        ("largest task", _column(_spreads(rows, "most_bytes"), best=min, scale=1, digits=0)),
-        (
-            "rows differentiated",
-            _column(_spreads(rows, "forward_backward"), best=min, scale=1, digits=0),
-        ),
-        ("rows answered", _column(_spreads(rows, "forward"), best=min, scale=1, digits=0)),
-        ("passes a text", _column(_spreads(rows, "passes_per_row"), best=min, scale=1)),
-        ("seconds", _column(_spreads(rows, "seconds"), best=min, scale=1)),
-        ("activations in training", [_memory(data.results(name)) for name in rows]),
+        (title, _column(_spreads(rows, measure), best=min, scale=1, digits=digits))
+        for title, (measure, digits) in measures.items()
     ]
-    return _table("What each strategy cost to learn the stream, and what it stores", "strategy",
-                  list(rows), columns)  # fmt: skip
+    columns.append(("activations in training", [_memory(data.results(name)) for name in rows]))
+    caption = "What each strategy cost to learn the stream, and what it stores"
+    return _table(caption, "strategy", list(rows), columns)
 
 
 def matrix(
@@ -126,21 +133,14 @@ def strategies(data: ReportData) -> Table:
 
 def latex(table: Table) -> str:
     """Write a table for LaTeX with booktabs, best values bold; names stay what they are."""
-    lines = [
-        f"% {for_latex(table.caption)}",
-        r"\begin{tabular}{l" + "r" * (len(table.head) - 1) + "}",
-        r"\toprule",
-        " & ".join(map(_latex_text, table.head)) + r" \\",
-        r"\midrule",
+    rows = [
+        [
+            rf"\textbf{{{_latex_text(cell.text)}}}" if cell.best else _latex_text(cell.text)
+            for cell in row
+        ]
+        for row in table.rows
     ]
-    for row in table.rows:
-        texts = (_latex_text(cell.text) for cell in row)
-        cells = (
-            rf"\textbf{{{text}}}" if cell.best else text
-            for cell, text in zip(row, texts, strict=True)
-        )
-        lines.append(" & ".join(cells) + r" \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
+    return f"% {for_latex(table.caption)}\n{latex_table([*map(_latex_text, table.head)], rows)}"
 
 
 def _latex_text(text: str) -> str:

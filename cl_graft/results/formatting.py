@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cl_graft.runtime.escaping import for_terminal
 
 if TYPE_CHECKING:
     from cl_graft.results.strategy_statistics import Spread
 
-__all__ = ["html_table", "points", "spread_text"]
+__all__ = [
+    "html_table",
+    "latex_table",
+    "model_text",
+    "pairs_text",
+    "points",
+    "schedule_text",
+    "spread_text",
+]
 
 
 def points(value: float | None) -> str:
@@ -39,3 +47,37 @@ def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]
         f"<table><caption>{escape(for_terminal(title))}</caption>"
         f"<thead>{line('th', columns)}</thead><tbody>{body}</tbody></table>"
     )
+
+
+def latex_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table for LaTeX with booktabs; texts are escaped already."""
+    return "\n".join(
+        [
+            r"\begin{tabular}{l" + "r" * (len(columns) - 1) + "}",
+            r"\toprule",
+            " & ".join(columns) + r" \\",
+            r"\midrule",
+            *(" & ".join(row) + r" \\" for row in rows),
+            r"\bottomrule",
+            r"\end{tabular}",
+            "",
+        ]
+    )
+
+
+def model_text(model: Mapping[str, Any]) -> str:
+    """Describe the base in a line, as results hold it."""
+    return (
+        f"model: {model['name']} ({model['family']}, {model['graftable']:,} graftable coordinates, "
+        f"fingerprint {model['fingerprint'][:12]}…)"
+    )
+
+
+def pairs_text(values: Mapping[str, Any]) -> str:
+    """Write names and values, such as versions, with commas between the pairs."""
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def schedule_text(schedule: Mapping[str, Any]) -> str:
+    """Describe how a task was trained, as results hold it."""
+    return f"{schedule['steps']} steps of {schedule['batch_size']} rows at lr {schedule['lr']:g}"

@@ -34,6 +34,7 @@ __all__ = [
     "BANK",
     "BESIDE",
     "RESULTS",
+    "Matrix",
     "RunResult",
     "command",
     "machine",
@@ -56,6 +57,7 @@ BESIDE = ("config.json", "metrics.csv", "summary.md")
 _FORMAT = "cl-graft-results"
 
 Matrix = list[list[float | None]]
+"""Scores or shares: a row for each task learned, a column for each task tested."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -18,7 +18,7 @@ from cl_graft.experiments.comparison.tuning import (
 from cl_graft.experiments.config import dotted
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import load_tasks
-from cl_graft.reporting.markdown import at_an_edge
+from cl_graft.reporting.markdown import settings_at_edge
 from cl_graft.results.run_results import read_result
 from cl_graft.strategies.registry import STRATEGIES
 
@@ -129,9 +129,9 @@ def test_a_value_at_an_edge_of_its_grid_is_marked():
         "grid": {"lr": [0.1, 1.0, 10.0], "beta": [1, 2, 3]},
         "chosen": {"lr": 10.0, "beta": 2},
     }
-    assert at_an_edge(tuning) == {"lr"}
+    assert settings_at_edge(tuning) == {"lr"}
     tuning["chosen"]["lr"] = 0.1
-    assert at_an_edge(tuning) == {"lr"}
+    assert settings_at_edge(tuning) == {"lr"}
 
 
 def test_values_that_diverge_are_passed_over(tmp_path, config, monkeypatch, caplog):
