@@ -104,12 +104,12 @@ def find(table: Mapping[str, _Row], name: str, *, missing: str) -> _Row:
     """Look a name up in a table.
 
     Args:
-        table: What there is, by name.
-        name: Which.
-        missing: Begins the message where there is none of it, such as ``"unknown strategy"``.
+        table: Values by name.
+        name: Name to look up.
+        missing: Beginning of the message where the name is unknown, such as ``"unknown strategy"``.
 
     Raises:
-        InputError: If there is none of this name; the nearest one is named.
+        InputError: If the name is unknown; the message names the nearest one.
     """
     if name not in table:
         raise InputError(f"{missing} {name!r}: {nearest(name, table)}")

@@ -32,14 +32,14 @@ _HEIGHT, _LINE = 6.0, 0.18
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """What a method reaches, and what it holds for it.
+    """Accuracy and memory of a method.
 
     Attributes:
         accuracy: Mean average accuracy, a fraction.
-        sd: Its standard deviation over runs; None of one run.
-        bytes: What a task adds to what is held.
+        sd: Standard deviation over runs; None for one run.
+        bytes: Bytes that a task adds to what is stored.
         forgets: Whether a task's answers get worse later.
-        bound: Whether it is a bound to compare with, and no way to learn a stream.
+        bound: Whether the method is a bound to compare with, and no way to learn a stream.
     """
 
     accuracy: float
@@ -50,7 +50,7 @@ class Tradeoff:
 
     @property
     def kind(self) -> str:
-        """What it is drawn as."""
+        """Kind of marker: ``"bound"``, ``"forgets"`` or ``"forgets nothing"``."""
         if self.bound:
             return "bound"
         return "forgets" if self.forgets else "forgets nothing"

@@ -22,7 +22,7 @@ _BLOCK = re.compile(r"(?:^|\.)(\d+)\.")
 
 @dataclass(frozen=True, eq=False)
 class Anatomy:
-    """How many coordinates of a region lie where.
+    """Counts of a region's coordinates by layer and by kind of parameter.
 
     Attributes:
         layers: Numbers of the blocks, ascending; −1 stands for parameters outside of any.

@@ -42,10 +42,10 @@ class BaseIdentity:
 
     Attributes:
         fingerprint: SHA-256 over every parameter and buffer outside the heads and the tokenizer.
-        model: Where the model came from: a hub name or a path.
-        dtype: The dtype of the graft values, as ``"float32"``.
-        metadata: What rebuilding the model needs (family, pooling, …), and how its weights are told
-            apart from others (`weights_sha256`, `heads`); JSON values only.
+        model: Hub name or path that the model came from.
+        dtype: Dtype of the graft values, as ``"float32"``.
+        metadata: Values that rebuild the model (family, pooling, …), and that tell its weights
+            from others (`weights_sha256`, `heads`); JSON values only.
     """
 
     fingerprint: str
@@ -71,9 +71,9 @@ class RecordedBatch:
     """A batch and its logits, recorded when a task was learned, to check later (a canary).
 
     Attributes:
-        inputs: The encoded batch.
-        logits: What the model answered right after the task was learned, (rows, classes).
-        environment: Threads, device and versions of the recording; bits are promised there.
+        inputs: Encoded batch.
+        logits: Logits right after the task was learned, shape (rows, classes).
+        environment: Threads, device and versions of the recording, under which bits are promised.
     """
 
     inputs: Tensor
@@ -89,15 +89,14 @@ class Entry:
     """What one learned task leaves behind.
 
     Attributes:
-        task: The task's name.
-        label: The task label that the entry answers.
-        owned: The part that was free of the region γ_n that localization chose, and the values
-            trained there.
-        owned_before: The rest of γ_n, which earlier tasks own.
+        task: Name of the task.
+        label: Task label that the entry answers.
+        owned: Values trained on the free part of γ_n, the region that localization chose.
+        owned_before: Rest of γ_n, which earlier tasks own.
         head: State of the task's head, names relative to the head; empty for prompts.
-        standalone: Optionally the whole γ_n with the values of the independent run.
+        standalone: Values of the independent dense run on all of γ_n; None if they were not kept.
         weights_sha256: Hash of the graftable weights that answer the task.
-        recorded_batch: A recorded batch, if one was kept.
+        recorded_batch: Batch and logits to verify the task with; None if none was kept.
         metadata: Label names, prompt, scores…; JSON values only.
     """
 
@@ -128,7 +127,7 @@ class Entry:
 
     @property
     def density(self) -> float:
-        """Those over all coordinates, in [0, 1]; 0 where there are none."""
+        """Size of γ_n over all coordinates, in [0, 1]; 0 where there are none."""
         return self.size / self.owned_before.layout.total if self.size else 0.0
 
     @property
@@ -138,7 +137,7 @@ class Entry:
 
     @property
     def region(self) -> Region:
-        """The whole region γ_n, put together anew at every call."""
+        """The whole region γ_n, computed at every call."""
         return self.owned.region | self.owned_before
 
 
@@ -147,10 +146,10 @@ class GraftBank:
     """The ordered entries of one base model.
 
     Attributes:
-        layout: The graftable parameters.
-        base: The model the bank belongs to.
-        mode: How a task is answered, ``"prefix"`` or ``"isolated"``.
-        entries: One a learned task, in the order of learning.
+        layout: Layout of the graftable parameters.
+        base: Base model that the bank belongs to.
+        mode: ``"prefix"`` or ``"isolated"``: whether entries 1..n answer task n, or entry n alone.
+        entries: Entries, one a learned task, in the order of learning.
 
     Examples:
         >>> layout = Layout(("weight",), ((2, 2),))

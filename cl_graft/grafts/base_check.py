@@ -40,7 +40,8 @@ def check_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None = No
     Args:
         model: The model; nothing is written into it.
         bank: The bank.
-        base: What is known of the bank's base; None means what the bank records.
+        base: Identity of the base, where more is known than the bank records; None means that of
+            the bank.
 
     Returns:
         The hash; empty if the bank records nothing that a model can be compared with.
@@ -64,17 +65,17 @@ def check_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None = No
 
 
 class TensorVersions:
-    """How often each tensor of a model was written into, to see cheaply whether any was since.
+    """Counts of the writes into each tensor of a model, which cheaply show whether it changed.
 
     Torch counts in-place writes, and a tensor that is replaced or moved has another address.
     Writes through ``tensor.data`` are not counted.
 
     Args:
         model: The model.
-        exclude: Module paths that are not looked at.
+        exclude: Module paths that are left out.
 
     Attributes:
-        exclude: The same.
+        exclude: Module paths that are left out.
     """
 
     def __init__(self, model: nn.Module, *, exclude: Sequence[str]) -> None:

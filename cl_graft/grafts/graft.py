@@ -38,9 +38,10 @@ class Graft:
     """A region and the values of one task on it.
 
     Attributes:
-        region: Where.
-        values: What; one value a coordinate in the order of `region.index`, on the CPU, in the
-            model's own dtype (in the widest one where parameters differ: it holds them exactly).
+        region: Coordinates that have a value.
+        values: One value a coordinate in the order of `region.index`, shape (size of the region,),
+            on the CPU, in the model's own dtype (where parameters differ, in the widest one, which
+            holds them all exactly).
 
     Examples:
         >>> layout = Layout(("weight",), ((2, 2),))

@@ -72,7 +72,7 @@ class Layout:
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 _LAYOUTS: WeakValueDictionary[tuple[object, object], Layout] = WeakValueDictionary()
-"""Those in use: the regions of a stream share one, and tell that it is the same by its place."""
+"""Layouts in use: equal ones are one object, so that regions compare them cheaply."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,7 +190,7 @@ class Region:
         return self.index.numel()
 
     def __or__(self, other: Region) -> Region:
-        return self._with(other, _merged([self.index, other.index]))
+        return self._with(other, _merge_sorted([self.index, other.index]))
 
     def __and__(self, other: Region) -> Region:
         return self._with(other, self.index[_contains(other.index, self.index)])
@@ -266,7 +266,7 @@ def union(regions: Iterable[Region], *, layout: Layout) -> Region:
     for region in regions:
         empty._check_layout(region)
         parts.append(region.index)
-    return Region(layout, _merged(parts))
+    return Region(layout, _merge_sorted(parts))
 
 
 def check_index(index: Tensor, total: int) -> None:
@@ -313,7 +313,7 @@ def _contains(sorted_index: Tensor, wanted: Tensor) -> Tensor:
     return torch.from_numpy(held[places] == asked)
 
 
-def _merged(parts: list[Tensor]) -> Tensor:
+def _merge_sorted(parts: list[Tensor]) -> Tensor:
     """Return the sorted union of sorted numbers; numpy's sort is 4 times as fast as torch's."""
     full = [part.numpy() for part in parts if part.numel()]
     if len(full) < 2:

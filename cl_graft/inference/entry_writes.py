@@ -29,7 +29,7 @@ _REMEMBERED = 64
 
 
 class EntryWrites:
-    """What the entries write into a model, by parameter; of a flat one under the name ``""``.
+    """Values that the entries write into a model, by parameter; of a flat one, under ``""``.
 
     Parameters may move afterwards (`.to(…)`, `load_state_dict(assign=True)`): the
     next write follows them.
@@ -166,9 +166,9 @@ class _Places:
     """The places of a model's parameters in memory.
 
     Attributes:
-        tensors: What to write into, flat views of parameters by name or the buffer.
-        parameters: The parameters of the layout.
-        slots: For each, the module's dictionary and key that hold it, and its memory address.
+        tensors: Flat tensors to write into: views of parameters by name, or the buffer.
+        parameters: Parameters of the layout.
+        slots: Dictionary and key that hold each parameter in its module, and its memory address.
     """
 
     tensors: dict[str, Tensor]
@@ -186,13 +186,13 @@ class _Places:
 
 @dataclass(eq=False)
 class TensorWrites:
-    """What all entries write into one tensor, entry after entry.
+    """Values that all entries write into one tensor, entry after entry.
 
     Attributes:
-        index: Places in the tensor, int64; the end may be spare.
-        values: The values of the entries there, in the tensor's dtype.
-        base: The values of the base there.
-        cuts: Where each entry begins, and the end of the last one.
+        index: Coordinates in the tensor, int64; the end may be spare.
+        values: Values of the entries there, in the tensor's dtype.
+        base: Values of the base there.
+        cuts: Start of each entry in `index`, and the end of the last one.
     """
 
     index: Tensor

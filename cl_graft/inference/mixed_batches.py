@@ -46,8 +46,8 @@ def mixed_batch(
     Args:
         switch: The switch of the model, which must be in eval mode.
         positions: The entry that answers each row, None for the bare base.
-        method: What matrices do: ``"add"`` differences to one product, go through the rows
-            ``"by_task"`` with the very weights of switching, or the ``"fastest"`` of the two.
+        method: How matrices are computed: ``"add"`` differences to one product,
+            ``"compute_by_group"`` with the weights of each task, or the ``"fastest"`` of the two.
 
     Raises:
         ValueError: If an entry cannot be answered, or the model is in training mode. In the block,
@@ -118,12 +118,12 @@ class _Layer:
     """A module in which the entries of a batch differ.
 
     Attributes:
-        path: Where it stands in the model.
+        path: Path of the module in the model.
         module: The module.
-        tensors: Its parameters with grafts, flat, and what entries write into them, by name.
-        groups: The groups of the batch.
-        method: What a matrix does.
-        calls: How often the module was called.
+        tensors: Parameters with grafts, flat, and what entries write into them, by name.
+        groups: Groups of the rows of the batch.
+        method: How a matrix is computed.
+        calls: Number of calls so far.
     """
 
     path: str

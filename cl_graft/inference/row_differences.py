@@ -50,9 +50,9 @@ class Differences:
     """Differences of one tensor.
 
     Attributes:
-        columns: The inputs that the differing weights read, shape (C,).
-        places: The outputs that they write, shape (C,).
-        values: The differences, shape (C,).
+        columns: Input features of the differing weights, int64, shape (C,).
+        places: Output features of these weights, int64, shape (C,).
+        values: Differences, shape (C,).
     """
 
     columns: Tensor
@@ -65,11 +65,11 @@ class RowDifferences:
     """What a matrix module adds for the rows of each task.
 
     Attributes:
-        groups: The groups of the batch.
-        weight: The differences of weights, of all tasks.
-        bias: Those of the bias.
-        of_weight: Which of `weight` the rows of each task get.
-        of_bias: Which of `bias`.
+        groups: Groups of the rows of the batch.
+        weight: Differences of the weight, of all tasks.
+        bias: Differences of the bias, of all tasks.
+        of_weight: Part of `weight` that the rows of each task get.
+        of_bias: Part of `bias` that they get.
     """
 
     groups: Sequence[RowGroup]

@@ -30,10 +30,10 @@ class RowGroup:
     """The rows of one task in a batch, and what a module writes for them.
 
     Attributes:
-        rows: The rows.
-        undo: The entries whose coordinates go back to the base first.
-        write: The entries whose values are written then.
-        difference: The entries in which the rows differ from what the module carries.
+        rows: Rows of the task.
+        undo: Entries whose coordinates go back to the base first.
+        write: Entries whose values are written then.
+        difference: Entries in which the rows differ from what the module carries.
         sign: 1 if the rows have them and the module does not; -1 if it is the other way round.
     """
 
@@ -45,7 +45,7 @@ class RowGroup:
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         rows = self.rows
         return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 

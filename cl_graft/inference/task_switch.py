@@ -38,15 +38,15 @@ class Switch:
 
     Args:
         model: The model.
-        bank: What it can carry.
+        bank: Bank whose answers it can carry.
         flat: Whether to put the graftable parameters into one buffer (`flatten_`): jumps take a
             tenth of the time, and the parameters stay views of the buffer.
         base: What is known of the bank's base; None means what the bank records.
 
     Attributes:
-        bank: What the model can carry.
-        position: The entry whose answer the model carries, None for the bare base.
-        dropped: The entries that are not answered any more.
+        bank: Bank whose answers the model can carry.
+        position: Entry whose answer the model carries; None for the bare base.
+        dropped: Entries that are not answered any more.
 
     Raises:
         WrongBase: If the model is not the bank's base.

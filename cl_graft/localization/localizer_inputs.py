@@ -29,7 +29,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class LocalizerInputs:
-    """What a localizer may look at.
+    """The base, the fine-tuned weights and the task's functions, as a localizer gets them.
 
     The base is the model itself, not a copy. A localizer that moves the model puts it back bit for
     bit, from what it copied before.

@@ -27,7 +27,7 @@ class Ranking:
     """The best coordinates of a task, best first.
 
     Attributes:
-        layout: The graftable parameters.
+        layout: Layout of the graftable parameters.
         order: Coordinate numbers, int64, best first; a ranking may stop before the last one.
     """
 

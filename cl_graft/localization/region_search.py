@@ -54,8 +54,8 @@ class FoundRegion:
     """The region of a task, and what was computed to find it.
 
     Attributes:
-        region: The region γ_n.
-        dense: The dense run; where the localizer needs none, the head alone.
+        region: Region γ_n.
+        dense: Dense run; where the localizer needs none, the head alone.
         graft_dev: Score on dev of the base with the tuned values on the region; None without a
             dense run.
         seconds: Wall time in seconds by phase; near 0 where the cache answered.
@@ -276,10 +276,10 @@ def _allowed(task: LearnableTask, localizer: Localizer) -> Region | None:
 
 
 def is_ranking_cached(localizer: Localizer) -> bool:
-    """Whether a cache keeps its rankings.
+    """Tell whether a cache keeps the rankings of a localizer.
 
-    One without gradients is computed as fast as read, and one by code that may change unnoticed
-    could be wrong.
+    A ranking without gradients is computed as fast as read, and one by code that may change
+    unnoticed could be wrong.
     """
     return localizer.needs_gradients and _identity(localizer) is not None
 

@@ -1,4 +1,4 @@
-"""What a report shows: runs, the summary of them, and where their regions lie."""
+"""The data of a report: runs, their summary, and where their regions lie."""
 
 from __future__ import annotations
 

@@ -62,10 +62,10 @@ def summarize(
         results: Finished runs.
         failed: Runs that failed.
         config: Settings of the runs, as JSON.
-        started_by: The command to note; None means this process's.
-        budget: What the strategies were sized to, their sizes, and why others do not fit.
-        orders: The orders of the tasks, where there are several.
-        sweep: Of a row of the table, its strategy and the values that were set for it.
+        started_by: Command line to record; None means this process's.
+        budget: Bytes a task that the strategies were sized to; None if they were not.
+        orders: Orders of the tasks, where there are several.
+        sweep: Strategy and swept values of each row of the table.
     """
     first = results[0]
     names = list(dict.fromkeys(result.strategy for result in results))

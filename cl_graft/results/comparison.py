@@ -153,7 +153,7 @@ class StrategySummary:
 
 @dataclass(frozen=True)
 class ComparisonSummary:
-    """What `summary.json` holds: measures by strategy, and which strategies differ.
+    """The summary of a comparison, `summary.json`: measures by strategy, and their differences.
 
     Attributes:
         tasks: Names of the tasks, in their (first) order.
@@ -166,7 +166,7 @@ class ComparisonSummary:
         budget: Bytes a task that the strategies were sized to; None if they were not.
         failed: Runs that failed.
         config: Settings, as JSON.
-        data: What became of each task's data; see `cl_graft.results.data_report`.
+        data: Rows used, cut and left out of each task; see `cl_graft.results.data_report`.
         model: Name, family, fingerprint and number of graftable coordinates of the base.
         versions: Versions of the packages.
         machine: Machine of the first run.

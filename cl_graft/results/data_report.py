@@ -1,4 +1,4 @@
-"""What became of the data of a run: which rows were read, left out, cut, or look suspicious."""
+"""The report on a run's data: rows that were used, left out, cut, or look suspicious."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUSPICIOUS = {
 
 
 def data_report(stream: TextStream) -> dict[str, dict[str, Any]]:
-    """Return as JSON what became of each task's data.
+    """Describe, as JSON, the rows that were used of each task's data.
 
     Returns:
         By task: ``rows`` used of each split, ``cut`` (how many of them were longer than
@@ -30,7 +30,7 @@ def data_report(stream: TextStream) -> dict[str, dict[str, Any]]:
 
 
 def data_lines(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Say in a line a task what became of its data; tasks of which there is nothing to say lack."""
+    """Return a line on the data of each task of which a reader should know something."""
     lines = []
     for name, report in data.items():
         said = []

@@ -1,4 +1,4 @@
-"""What a run leaves behind: `results.json`, the form that everything else reads."""
+"""The results of a run, `results.json`, which reports and banks read."""
 
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ class RunResult:
     """The outcome of one strategy with one seed; fractions, seconds and bytes.
 
     Attributes:
-        strategy: The strategy's name.
-        seed: The run's seed.
-        tasks: Task names in the order of the stream.
+        strategy: Name of the strategy.
+        seed: Seed of the run.
+        tasks: Names of the tasks in the order of the stream.
         complete: Whether all tasks were learned.
         R: R[i][j] is the score on task j after learning task i; null where there is no answer.
         ece: Expected calibration errors, cells as in `R`.
@@ -76,39 +76,38 @@ class RunResult:
         forward_transfer: See `cl_graft.metrics.forward_transfer`; null where a task has a head of
             its own that it trains.
         forgetting: See `cl_graft.metrics.forgetting`.
-        metrics: What `R` holds, by task.
+        metrics: Name of the metric of each task.
         baseline: Scores before any training, for prompts and in the scenario ``"domain"``.
         coordinates: Region sizes by task: claimed, owned, density, share lost to earlier tasks.
         overlap: |γ_i ∩ γ_j| / |γ_j| in row i and column j, for grafting.
-        bytes: What each task adds to what must be stored.
+        bytes: Bytes that each task adds to what is stored.
         seconds: Wall time by task and phase, as spent by this run.
-        seconds_saved: What the phases that the cache answered took when they were computed.
+        seconds_saved: Wall time that phases answered by the cache took when they were computed.
         logit_hashes: SHA-256 over the test logits by task, right after it was ``"learned"`` and at
             the ``"end"``, over the same batches.
         schedules: Steps, batch size and learning rate by task.
-        data_fingerprints: By task.
+        data_fingerprints: Fingerprints of the data, by task.
         model: Name, family, fingerprint and number of graftable coordinates of the base.
-        versions: Of the packages, and what bits depend on.
-        machine: Where it ran.
-        command: How it was started.
+        versions: Versions of the packages, and of what else bits depend on.
+        machine: Description of the machine.
+        command: Command line that started the run.
         memory: Bytes of the model's ``"parameters"`` and of the ``"activations"`` that dense
             training keeps of so many ``"rows"`` of so many ``"tokens"``.
         passes: Rows that went through the model to learn each task, by task and phase:
             ``"forward_backward"`` (differentiated) and ``"forward"`` (answered alone).
-        config: The resolved settings, all of them.
-        settings: Of these, the strategy's own, such as the weight of a penalty.
-        data: What became of each task's data; see `cl_graft.results.data_report`.
+        config: All settings of the run, as JSON.
+        settings: Settings of the strategy alone, such as the weight of a penalty.
+        data: Rows used, cut and left out of each task; see `cl_graft.results.data_report`.
         tuning: How the strategy's own values were chosen, see
             `cl_graft.experiments.comparison.tuning.Tuning`; empty if they were not.
         routed: Share of the test rows that their own task answered, cells as in `R`, if the
             strategy picks tasks by itself; its answers are then among the labels of all tasks
             learned so far, and what another task answers is wrong.
-        passes_per_row: How often a test row went through the model to be answered after the last
-            task.
+        passes_per_row: Number of forward passes that answered a test row after the last task.
         reliability: At the end, by task: ``"counts"`` of test rows, mean ``"confidence"`` and
             ``"accuracy"`` in each bin of confidence (see `cl_graft.metrics.reliability_bins`), null
             where a bin is empty; tasks without labels lack.
-        processes: How many processes the run took: 1, and 1 more for each time that it went on.
+        processes: Number of processes of the run: 1, and 1 more each time that it was resumed.
             Where it is above 1, `seconds` are those of the process that finished a phase.
     """
 

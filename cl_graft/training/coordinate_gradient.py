@@ -1,16 +1,16 @@
 r"""The gradient of a linear layer's weight at chosen coordinates, without the dense gradient.
 
-For y = x Wᵀ with x of shape (rows, in) and g = ∂L/∂y of shape (rows, out), the dense gradient is
-gᵀ x, one product as dear as the layer itself. A region needs it at a few coordinates (o, i) only:
+For y = x Wᵀ with x of shape (rows, in) and g = ∂L/∂y of shape (rows, out), the dense gradient is gᵀ
+x, one product as expensive as the layer itself. A region needs it at a few coordinates (o, i) only:
 
     ∂L/∂W[o, i] = Σ_r g[r, o] · x[r, i]
 
 Three ways to compute them, by their number k in one matrix. *Gathering* picks the columns of g and
 x and multiplies: k products a row, but scattered reads. *Sampling* is a dense-dense product
-evaluated at the pattern of a sparse matrix (SDDMM, `torch.sparse.sampled_addmm`): dearer to start,
-thirty times cheaper a coordinate. The *dense* product, gathered and freed at once, wins where the
-region holds a good part of the matrix. On one CPU thread, 512 rows, 768 × 768, in ms (dense 5.8;
-`benchmarks/performance/coordinate_gradient.py` measures it again):
+evaluated at the pattern of a sparse matrix (SDDMM, `torch.sparse.sampled_addmm`): more expensive to
+start, thirty times cheaper a coordinate. The *dense* product, gathered and freed at once, wins
+where the region holds a good part of the matrix. On one CPU thread, 512 rows, 768 × 768, in ms
+(dense 5.8; `benchmarks/performance/coordinate_gradient.py` measures it again):
 
     k            118    500   1,000   2,000   5,900   59,000   120,000
     gathering    0.05   0.18  0.34    0.77    3.6     -        -

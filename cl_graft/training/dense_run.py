@@ -142,5 +142,5 @@ def fine_tune_task(
 
 def dense_passes(task: LearnableTask, settings: FineTuning) -> Passes:
     """Return how many rows a dense run of a task takes."""
-    looks = min(settings.evaluations, settings.steps)
-    return Passes(settings.steps * settings.batch_size, looks * len(task.dev))
+    evaluations = min(settings.evaluations, settings.steps)
+    return Passes(settings.steps * settings.batch_size, evaluations * len(task.dev))

@@ -47,10 +47,10 @@ class FineTuned:
     """The outcome of a dense run.
 
     Attributes:
-        tensors: The trained parameters at the kept step, by name.
-        step: The step that was kept, 1-based.
+        tensors: Trained parameters at the kept step, by name.
+        step: Step that was kept, from 1.
         dev: Score of that step on dev; None if dev was not evaluated.
-        losses: The training loss of every step.
+        losses: Training loss of every step.
         path: Σ −g·Δθ up to the kept step by name, fp32, where g is the gradient of a step's batch
             (before clipping) and Δθ the step's move; empty if it was not gathered.
     """
@@ -107,7 +107,7 @@ def fine_tune(
         DivergedError: If a loss or a weight that would be returned is NaN or infinite.
     """
     optimizer = _optimizer(parameters, settings)
-    looks = evaluated_steps(settings.steps, settings.evaluations) if dev_score else set()
+    evaluated = evaluated_steps(settings.steps, settings.evaluations) if dev_score else set()
     best: FineTuned | None = None
     losses: list[float] = []
     walked = _Path(parameters) if path else None
@@ -139,7 +139,7 @@ def fine_tune(
                     group["lr"] = settings.lr * (1 - (step + 1) / settings.steps)
             if on_step:
                 on_step(step + 1, losses[-1])
-            if dev_score and step + 1 in looks:
+            if dev_score and step + 1 in evaluated:
                 optimizer.zero_grad()  # as large as the weights, and of no use any more
                 model.eval()
                 try:

@@ -26,9 +26,9 @@ class LearnableTask:
     """One task to learn on a model that stands at its base.
 
     Attributes:
-        model: The module that holds the parameters under these names and that `forward` runs.
-        parameters: The graftable parameters, by name.
-        head: The task head's parameters, by name; empty for prompts.
+        model: Module that holds the parameters under these names and that `forward` runs.
+        parameters: Graftable parameters, by name.
+        head: Parameters of the task's head, by name; empty for prompts.
         forward: Inputs to logits of this task.
         criterion: (logits, targets) to the mean loss.
         score: (logits, targets) to the score on dev, higher is better.
@@ -37,10 +37,10 @@ class LearnableTask:
         device: Device that batches are moved to.
         content: Fingerprints of model and data; random choices are a function of it and the
             settings.
-        reading: What else the outcome depends on and no weight tells, such as the model's config
-            and the label words.
-        head_module: The module that `head` belongs to, asked once a batch; None where there is
-            none, or where it cannot be fitted alone.
+        reading: Description of what else the outcome depends on, such as the model's config and
+            the label words.
+        head_module: Module that `head` belongs to, called once a batch; None where there is none,
+            or where it cannot be fitted alone.
         precision: Precision of `forward`, a name in `cl_graft.training.precision.PRECISIONS`.
         recomputes: Whether the model uses gradient checkpointing, which acts in train mode only.
     """

@@ -1,6 +1,6 @@
-"""Training a region and nothing else.
+"""The trainable values of a region: one vector, which an optimiser gets in place of the weights.
 
-All that an optimiser sees is one vector of the region's size. It is written into the frozen
+The vector is written into the frozen
 weights after every step, so momentum, weight decay and gradient clipping act on the region alone
 and no other bit of the model can change. The vector is kept in (at least) fp32 also for
 half-precision models, where small updates would otherwise round away.
@@ -33,7 +33,7 @@ __all__ = ["RegionParameters"]
 
 
 class RegionParameters:
-    """The trainable values of a region of a model.
+    """The trainable values of a region of a model, as one vector.
 
     While the object is open (from construction to `close`, or a `with` block), backward passes
     fill ``vector.grad``; gradients of several passes add up until the optimiser clears them. The
