@@ -141,7 +141,7 @@ def gradients_at(inputs, values, step):
 def test_child_pruning_agrees_with_a_plain_derivation():
     inputs, _ = planted_inputs()
     base, k, lr, steps = snapshot(inputs.parameters), 60, 0.5, 6
-    found = child_pruning(inputs, k=k, steps=steps, depth=1, lr=lr)
+    found = child_pruning(inputs, k=k, steps=steps, lr=lr)
     now = snapshot(inputs.parameters)
     # By tensor as many as the published ⌊d·n⌋ at the d that gives k in all.
     quota = localize(replace(inputs, tuned={}), "child_pruning", k=k, steps=1).top(k).masks()
@@ -161,7 +161,7 @@ def test_child_pruning_agrees_with_a_plain_derivation():
 def test_straight_through_scores_agree_with_a_plain_derivation():
     inputs, _ = planted_inputs()
     base, tuned, k, lr = snapshot(inputs.parameters), inputs.tuned, 60, 0.01
-    found = straight_through(inputs, k=k, steps=STEPS, depth=1, lr=lr)
+    found = straight_through(inputs, k=k, steps=STEPS, lr=lr)
     quota = {
         name: int(mask.sum())
         for name, mask in localize(inputs, "magnitude", k=k).top(k).masks().items()
