@@ -17,7 +17,7 @@ from cl_graft.experiments.config import ExperimentConfig, config_from, merged
 from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.config.parts import ModelSettings
 from cl_graft.grafts.bank import BaseIdentity
-from cl_graft.grafts.hashing import file_sha256, fingerprint_of, model_sha256
+from cl_graft.grafts.hashing import file_sha256, fingerprint_weights, model_sha256
 from cl_graft.models import Loaded, load_model
 from cl_graft.storage.serialization import base_record
 from cl_graft.strategies import TaskMetadata
@@ -102,7 +102,7 @@ def base_hashes(loaded: Loaded) -> BaseHashes:
     if model.precision != "fp32":
         reading = f"{reading}|{model.precision}"
     return BaseHashes(
-        fingerprint=fingerprint_of(weights, tokenizer=f"{reading}|{text}"),
+        fingerprint=fingerprint_weights(weights, tokenizer=f"{reading}|{text}"),
         weights=weights,
         tokenizer=hashlib.sha256(text.encode()).hexdigest(),
     )

@@ -62,7 +62,7 @@ from cl_graft.strategies.registry import build_strategy, find_strategy, make_loo
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
-from cl_graft.training.dense_run import dense_passes
+from cl_graft.training.dense_run import count_dense_passes
 from cl_graft.training.passes import Passes, total_passes
 from cl_graft.training.settings import FineTuning
 
@@ -345,7 +345,7 @@ class _Run:
                 record.seconds_saved[name] = {"choose": spared} if spared else {}
                 # The chosen one is counted where it is used.
                 others = (other for other in grid if other != chosen[label])
-                passes = total_passes(dense_passes(problem, other) for other in others)
+                passes = total_passes(count_dense_passes(problem, other) for other in others)
                 record.passes[name] = {"choose": passes}
             self.record.schedules[name] = {
                 "steps": chosen[label].steps,

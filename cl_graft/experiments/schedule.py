@@ -18,7 +18,7 @@ from cl_graft.experiments.config.presets import (
 )
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
-from cl_graft.training.dense_run import DenseRun, Progress, fine_tune_task, silent
+from cl_graft.training.dense_run import DenseRun, Progress, fine_tune_task, ignore_progress
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.settings import FineTuning
 
@@ -92,7 +92,7 @@ def choose(
     seed: int,
     cache: Cache | None = None,
     checkpoints: Checkpoints | None = None,
-    progress: Progress = silent,
+    progress: Progress = ignore_progress,
 ) -> FineTuning:
     """Return the schedule whose dense run scores best on dev; ties go to the earlier one.
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from cl_graft.errors import WrongBase
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.grafts.graft import Graft, extract, find_parameters
-from cl_graft.grafts.hashing import fingerprint_of, hash_tensors, model_sha256
+from cl_graft.grafts.hashing import fingerprint_weights, hash_tensors, model_sha256
 
 __all__ = ["TensorVersions", "check_base", "identify"]
 
@@ -27,7 +27,7 @@ def identify(model: nn.Module, *, heads: Sequence[str], dtype: str) -> BaseIdent
     """
     weights = model_sha256(model, exclude=heads)
     metadata = {"weights_sha256": weights, "heads": list(heads)}
-    return BaseIdentity(fingerprint_of(weights), type(model).__name__, dtype, metadata)
+    return BaseIdentity(fingerprint_weights(weights), type(model).__name__, dtype, metadata)
 
 
 def check_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None = None) -> str:
@@ -52,7 +52,7 @@ def check_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None = No
     base = base or bank.base
     found = model_sha256(model, exclude=base.heads)
     recorded = base.weights_sha256
-    if recorded == found or (not recorded and fingerprint_of(found) == base.fingerprint):
+    if recorded == found or (not recorded and fingerprint_weights(found) == base.fingerprint):
         return found
     fits = _gives_latest_answer(model, bank)
     carried = _carried(model, bank)

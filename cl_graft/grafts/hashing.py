@@ -20,7 +20,7 @@ from cl_graft.runtime.tensor_names import tensors_by_name
 __all__ = [
     "environment",
     "file_sha256",
-    "fingerprint_of",
+    "fingerprint_weights",
     "hash_tensors",
     "model_fingerprint",
     "model_sha256",
@@ -55,10 +55,10 @@ def model_fingerprint(
         exclude: Module paths to leave out (the task heads); ``""`` is the model itself.
         tokenizer: The tokenizer's own serialization; empty for models without one.
     """
-    return fingerprint_of(model_sha256(model, exclude=exclude), tokenizer=tokenizer)
+    return fingerprint_weights(model_sha256(model, exclude=exclude), tokenizer=tokenizer)
 
 
-def fingerprint_of(weights: str, *, tokenizer: str = "") -> str:
+def fingerprint_weights(weights: str, *, tokenizer: str = "") -> str:
     """Return `model_fingerprint` of a model whose `model_sha256` is known."""
     return hashlib.sha256(f"{weights}{tokenizer}".encode()).hexdigest()
 

@@ -39,8 +39,8 @@ from cl_graft.training.dense_run import (
     Measure,
     Progress,
     fine_tune_task,
-    silent,
-    unmeasured,
+    ignore_measurement,
+    ignore_progress,
 )
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.linear_probe import fit_head
@@ -77,8 +77,8 @@ def find_region(
     dense: DenseRun | None = None,
     cache: Cache | None = None,
     checkpoints: Checkpoints | None = None,
-    progress: Progress = silent,
-    measure: Measure = unmeasured,
+    progress: Progress = ignore_progress,
+    measure: Measure = ignore_measurement,
 ) -> FoundRegion:
     """Find the region of a task.
 
@@ -155,8 +155,8 @@ def rank_task(
     cache: Cache | None = None,
     checkpoints: Checkpoints | None = None,
     counter: RowCounter | None = None,
-    progress: Progress = silent,
-    measure: Measure = unmeasured,
+    progress: Progress = ignore_progress,
+    measure: Measure = ignore_measurement,
 ) -> Ranking:
     """Rank the coordinates of a task, from a dense run that was made already.
 

@@ -18,7 +18,13 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 from cl_graft.runtime.seeding import BatchOrder, derive
-from cl_graft.training.dense_run import DenseRun, Measure, Progress, silent, unmeasured
+from cl_graft.training.dense_run import (
+    DenseRun,
+    Measure,
+    Progress,
+    ignore_measurement,
+    ignore_progress,
+)
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.precision import safe_scale
@@ -45,8 +51,8 @@ def localizer_inputs(
     *,
     counter: RowCounter,
     checkpoint: Checkpoint = NO_CHECKPOINT,
-    progress: Progress = silent,
-    measure: Measure = unmeasured,
+    progress: Progress = ignore_progress,
+    measure: Measure = ignore_measurement,
 ) -> Iterator[LocalizerInputs]:
     """Make the inputs of a localizer from a task, for a `with` block.
 

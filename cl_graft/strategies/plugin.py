@@ -48,7 +48,7 @@ from cl_graft.strategies.task_labels import (
     has_labels,
 )
 from cl_graft.strategies.task_training import TaskMetadata, TaskTraining
-from cl_graft.training.dense_run import unmeasured
+from cl_graft.training.dense_run import ignore_measurement
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.train_mode import freeze_statistics
@@ -170,7 +170,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         reports.say(describe_cost(strategy, settings, rows=len(task.train)))
         # Curves of phases that a checkpoint or the cache answers would have gaps: a run that goes
         # on must end with the curves of one that was never interrupted.
-        measure = unmeasured if self._checkpoints is not None else reports.measure
+        measure = ignore_measurement if self._checkpoints is not None else reports.measure
         with in_task(name):
             found = find_region(
                 task,

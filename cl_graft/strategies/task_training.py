@@ -32,7 +32,7 @@ from cl_graft.runtime.seeding import derive, save_generators
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_paths
-from cl_graft.training.dense_run import Measure, unmeasured
+from cl_graft.training.dense_run import Measure, ignore_measurement
 from cl_graft.training.fine_tuning import beats
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
@@ -86,7 +86,7 @@ class TaskTraining:
         found: FoundRegion,
         task: LearnableTask,
         settings: GraftingSettings,
-        measure: Measure = unmeasured,
+        measure: Measure = ignore_measurement,
     ) -> None:
         self.label = label
         self.seconds = dict(found.seconds)

@@ -25,10 +25,10 @@ __all__ = [
     "DenseRun",
     "Measure",
     "Progress",
-    "dense_passes",
+    "count_dense_passes",
     "fine_tune_task",
-    "silent",
-    "unmeasured",
+    "ignore_measurement",
+    "ignore_progress",
 ]
 
 Progress = Callable[[str, int, int], None]
@@ -38,12 +38,12 @@ Measure = Callable[[str, str, int, float], None]
 """Called as (phase, name, step, value) with a loss or a dev score, at a step from 1."""
 
 
-def silent(phase: str, step: int, steps: int) -> None:
+def ignore_progress(phase: str, step: int, steps: int) -> None:
     """Report nothing."""
     del phase, step, steps
 
 
-def unmeasured(phase: str, name: str, step: int, value: float) -> None:
+def ignore_measurement(phase: str, name: str, step: int, value: float) -> None:
     """Ignore a measurement."""
     del phase, name, step, value
 
@@ -75,8 +75,8 @@ def fine_tune_task(
     path: bool = False,
     cache: Cache | None = None,
     checkpoints: Checkpoints | None = None,
-    progress: Progress = silent,
-    measure: Measure = unmeasured,
+    progress: Progress = ignore_progress,
+    measure: Measure = ignore_measurement,
 ) -> DenseRun:
     """Fine-tune a task densely and independently; the model is put back to its base.
 
@@ -135,12 +135,12 @@ def fine_tune_task(
         tuned={name: tensors[name] for name in task.parameters},
         head={name: tensors[name] for name in task.head},
         dev=dev,
-        passes=dense_passes(task, settings),
+        passes=count_dense_passes(task, settings),
         path={name: gathered[name] for name in task.parameters} if path else None,
     )
 
 
-def dense_passes(task: LearnableTask, settings: FineTuning) -> Passes:
+def count_dense_passes(task: LearnableTask, settings: FineTuning) -> Passes:
     """Return how many rows a dense run of a task takes."""
     evaluations = min(settings.evaluations, settings.steps)
     return Passes(settings.steps * settings.batch_size, evaluations * len(task.dev))

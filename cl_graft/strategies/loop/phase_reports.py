@@ -17,7 +17,7 @@ from avalanche.logging import TextLogger
 
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
-from cl_graft.training.dense_run import Progress, silent
+from cl_graft.training.dense_run import Progress, ignore_progress
 
 __all__ = ["PhaseReports", "describe_cost"]
 
@@ -50,7 +50,7 @@ class PhaseReports(PluginMetric[None]):
         experience = strategy.experience.logging()
         stream = experience.origin_stream.name
         self._where = f"{stream}_stream/Task{label:03d}/Exp{experience.current_experience:03d}"
-        self._progress = progress or silent
+        self._progress = progress or ignore_progress
         self._told = time.monotonic()
         self._losses: dict[tuple[str, int], float] = {}
 

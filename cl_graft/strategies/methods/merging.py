@@ -39,7 +39,7 @@ from cl_graft.strategies.methods.grafting.routed_loop import (
     shrinkage_setting,
 )
 from cl_graft.strategies.routing import RoutedText
-from cl_graft.training.dense_run import silent
+from cl_graft.training.dense_run import ignore_progress
 from cl_graft.training.passes import Passes
 
 __all__ = ["MergingPlugin"]
@@ -125,7 +125,7 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
             self._settings[label],
             cache=self._inputs.cache,
             checkpoints=self._inputs.checkpoints,
-            progress=self._inputs.progress or silent,
+            progress=self._inputs.progress or ignore_progress,
         )
         if not found.dense.tuned:
             raise ValueError("merging needs the values of a dense run, and this localizer has none")

@@ -23,7 +23,7 @@ from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.method import PICKED_BY_LABEL
 from cl_graft.strategies.methods.grafting.region_loop import GRAFTING_PAPER
-from cl_graft.training.dense_run import fine_tune_task, silent
+from cl_graft.training.dense_run import fine_tune_task, ignore_progress
 from cl_graft.training.passes import Passes
 
 __all__ = ["Independent", "IndependentPlugin"]
@@ -90,7 +90,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
             seed=inputs.seed,
             cache=inputs.cache,
             checkpoints=inputs.checkpoints,
-            progress=inputs.progress or silent,
+            progress=inputs.progress or ignore_progress,
         )
         own = dense.tuned | dense.head
         self._models[label] = {name: tensor.cpu() for name, tensor in own.items()}
