@@ -37,7 +37,7 @@ from torch.nn import functional as F
 
 from cl_graft.data import load_task
 from cl_graft.errors import InputError
-from cl_graft.models.load import minilm_path
+from cl_graft.models.load import find_minilm
 from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.seeding import generator, permutation, seeded
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
@@ -121,7 +121,7 @@ def main() -> None:
     try:
         found = read_finished(arguments.out, asked)
         if found is None:
-            folder = Path(arguments.model) if arguments.model else minilm_path()
+            folder = Path(arguments.model) if arguments.model else find_minilm()
             found = make(folder, asked, data=arguments.data, out=arguments.out)
     except InputError as error:
         parser.error(str(error))

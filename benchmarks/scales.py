@@ -20,7 +20,7 @@ from cl_graft.experiments.engines.dispatch import PoolEngine
 from cl_graft.experiments.engines.ray import ray_pool
 from cl_graft.results.run_results import machine, versions
 from cl_graft.results.strategy_statistics import spread_over_seeds
-from cl_graft.runtime.memory_allocator import keep_freed_memory
+from cl_graft.runtime.native_libraries import keep_freed_memory
 
 RESULTS = Path(__file__).parent / "results"
 SMOKE: dict[str, Any] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cl_graft.runtime.openmp import limit_spinning
+from cl_graft.runtime.native_libraries import limit_spinning
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
 
 if TYPE_CHECKING:

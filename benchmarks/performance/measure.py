@@ -29,7 +29,7 @@ from typing import Any, Literal
 
 import torch
 
-from cl_graft.runtime.memory_allocator import keep_freed_memory
+from cl_graft.runtime.native_libraries import keep_freed_memory
 
 __all__ = ["Peak", "pairs", "pairs_apart", "peak_memory"]
 

@@ -35,7 +35,7 @@ from speed_serving import (
 )
 from speed_training import SHAPES, Shape, memory_ratio, step_ratios
 
-from cl_graft.runtime.memory_allocator import keep_freed_memory
+from cl_graft.runtime.native_libraries import keep_freed_memory
 
 RESULTS = Path(__file__).parents[1] / "results"
 

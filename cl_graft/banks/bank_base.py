@@ -17,7 +17,7 @@ from cl_graft.models import (
     check_batch,
     check_head,
     graftable_parameters,
-    head_of,
+    load_head,
     load_model,
 )
 from cl_graft.storage.files import report_damage
@@ -123,7 +123,7 @@ def _check_entry(entry: Entry, loaded: Loaded, *, name: str) -> None:
         if not bool(entry.owned.values.isfinite().all()):
             raise ValueError("its values are NaN or infinite")
         check_head(entry.head, loaded.model)
-        head_of(entry, family=loaded.model.family)
+        load_head(entry, family=loaded.model.family)
         if entry.recorded_batch is not None:
             check_batch(entry.recorded_batch.inputs, loaded.model)
             if not entry.recorded_batch.logits.is_floating_point():

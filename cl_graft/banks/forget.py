@@ -23,7 +23,7 @@ from cl_graft.banks.bank_of_run import bank_folder, changing_bank
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.data import TextTask
 from cl_graft.data.encoded_task import encode_task
-from cl_graft.data.load import find_task_name
+from cl_graft.data.task_place import find_place
 from cl_graft.errors import BankError, InputError
 from cl_graft.experiments.bank_metadata import config_of
 from cl_graft.experiments.config import ExperimentConfig, override_
@@ -223,7 +223,7 @@ def _asked(
     name = entry.task
     for given in stream.get("tasks", []):
         with suppress(InputError):
-            name = given if find_task_name(given, data=place) == entry.task else name
+            name = given if find_place(str(given), place).name == entry.task else name
     drawn: dict[str, Any] = {"data": place, "shots": entry.metadata.get("shots")}
     drawn["max_length"] = entry.metadata.get("max_length")
     if name in (own := stream.get("task_settings", {})):

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.columns import Columns, find_texts
+from cl_graft.data.columns import find_texts
 from cl_graft.data.record_files import (
     SUFFIXES,
+    Columns,
     Record,
     RecordFile,
+    explain_unread_kind,
     parse_records,
     read_records,
     strip_suffix,
-    unread_kind,
 )
 from cl_graft.data.text_files import Reading, decode, find_fault, find_lines, read_text
 from cl_graft.errors import InputError
@@ -107,7 +108,7 @@ def read_texts(
         bad.warn()
         return _of_lines(text, str(path), task)
     if path.is_file() and strip_suffix(path.name) is None:
-        raise InputError(unread_kind(path, (".txt", *SUFFIXES)))
+        raise InputError(explain_unread_kind(path, (".txt", *SUFFIXES)))
     bad = BadRows()
     records = read_records(path, bad_rows=bad)
     bad.warn()

@@ -25,7 +25,7 @@ from cl_graft.data import Prompt, Row, encode
 from cl_graft.errors import DamagedFile, InputError
 from cl_graft.grafts.bank import Entry, GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
-from cl_graft.models import Loaded, head_of, longest_row
+from cl_graft.models import Loaded, load_head, longest_row
 from cl_graft.models.task_server import TaskServer
 from cl_graft.runtime.progress import Progress, silent
 from cl_graft.storage import load_bank, save_bank
@@ -230,7 +230,7 @@ class OpenBank:
             return
         entry = self.bank.entries[position]
         model = self.loaded.model
-        head = head_of(entry, family=model.family)
+        head = load_head(entry, family=model.family)
         model.heads[str(entry.label)] = head.requires_grad_(False).to(model.device).eval()
 
     def logits(self, inputs: Tensor, position: int) -> Tensor:

@@ -33,7 +33,7 @@ from cl_graft.cli.run import demo_command, run_command
 from cl_graft.cli.strategies import strategies_command
 from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
 from cl_graft.runtime.escaping import for_terminal
-from cl_graft.runtime.memory_allocator import keep_freed_memory
+from cl_graft.runtime.native_libraries import keep_freed_memory
 from cl_graft.runtime.signals import Stopped, stoppable
 
 __all__ = ["app", "main"]

@@ -34,7 +34,7 @@ def init_command(
 
     [b]Example[/b]: cl-graft init mydata
     """
-    from cl_graft.data.likely_labels import listed_values
+    from cl_graft.data.likely_labels import join_values
     from cl_graft.experiments.config.draft import draft_config
     from cl_graft.storage.files import replace_file
 
@@ -58,7 +58,7 @@ def init_command(
     columns = ("task", "text", "second text", "label", "labels (rows)", "train / dev / test")
     notes = [f"{task.name}: {note}" for task in draft.tasks for note in task.notes]
     notes += [
-        f"{task.name}: the label could also be {listed_values(task.others)}"
+        f"{task.name}: the label could also be {join_values(task.others)}"
         for task in draft.tasks
         if task.others
     ]

@@ -89,7 +89,7 @@ def predict_command(
     from cl_graft.banks.input_texts import NoTask, check_texts, name_texts, parse_texts, read_texts
     from cl_graft.banks.open_bank import open_bank
     from cl_graft.banks.predict import calibration_notes, entry_notes, predict
-    from cl_graft.data.columns import Columns
+    from cl_graft.data.record_files import Columns
     from cl_graft.runtime.devices import pick_device
     from cl_graft.storage import load_bank
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from cl_graft.data.text_task import Row, TextTask
 
-__all__ = ["audit", "describe_findings", "shared_rows"]
+__all__ = ["audit", "describe_findings", "find_shared_rows"]
 
 _Texts = tuple[str, str | None]
 
@@ -38,7 +38,7 @@ def audit(task: TextTask) -> dict[str, int]:
     }
 
 
-def shared_rows(tasks: Sequence[TextTask]) -> list[tuple[str, ...]]:
+def find_shared_rows(tasks: Sequence[TextTask]) -> list[tuple[str, ...]]:
     """Name the other tasks of a stream in whose train or dev the test rows of each task stand.
 
     Returns:

@@ -18,12 +18,13 @@ from cl_graft.data.labels import (
     read_labels,
     whole_number,
 )
-from cl_graft.data.record_files import Record, RecordFile
+from cl_graft.data.presets import Preset
+from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.text_files import find_fault
 from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError, listed, nearest
 
-__all__ = ["Columns", "LabelledRows", "find_texts", "to_rows"]
+__all__ = ["LabelledRows", "find_texts", "to_rows"]
 
 _TEXTS: tuple[tuple[str, str | None], ...] = (
     ("text", "text_pair"),
@@ -39,21 +40,6 @@ _TEXTS: tuple[tuple[str, str | None], ...] = (
     ("review", None),
 )
 _LABELS = ("label", "labels", "class", "category", "target", "coarse_label", "label_text")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Columns:
-    """Names of a file's columns.
-
-    Attributes:
-        text: Column of the first text; None if it is to be found.
-        text_pair: Column of the second text; None if it is to be found, or there is none.
-        label: Column of the label; None if it is to be found.
-    """
-
-    text: str | None = None
-    text_pair: str | None = None
-    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +66,7 @@ def to_rows(
     *,
     columns: Columns,
     label_names: Sequence[str] | None,
-    preset_columns: Columns | None = None,
-    preset_names: Sequence[str] | None = None,
-    aliases: Mapping[str, str] | None = None,
+    preset: Preset | None = None,
     bad_rows: BadRows | None = None,
 ) -> LabelledRows:
     """Turn the records of all splits into rows.
@@ -91,11 +75,10 @@ def to_rows(
         files: Records by split; "train" is among them.
         columns: Columns that the caller named.
         label_names: Label names that the caller or a `meta.json` declared; empty for a regression.
-        preset_columns: Columns to look for before the usual names.
-        preset_names: Label names to take where nobody declared any and the training rows have
-            these: as many texts as the preset's columns, every class, and at most one label in
-            twenty that is none of them (a fault).
-        aliases: Other spellings of the preset's label names: spelling in the data to name.
+        preset: Known data set, whose columns are looked for before the usual names. Its label
+            names are taken where nobody declared any and the training rows have them: as many
+            texts as the preset, every class, and at most one label in twenty that is none of them
+            (a fault).
         bad_rows: Collects rows that cannot be used; None means they are errors.
 
     Returns:
@@ -109,7 +92,7 @@ def to_rows(
     for split, file in files.items():
         if not file.records:
             raise InputError(f"{file.place}: the {split} split has no rows")
-    found = _find_columns(files["train"], columns, preset_columns)
+    found = _find_columns(files["train"], columns, preset)
     column = found.label or ""
     hidden = tuple(
         split
@@ -122,24 +105,23 @@ def to_rows(
             f"{place}: no row has a label in column {column!r}; the {split} split is left out"
         )
     drafts = {
-        split: bad.read_each(file.place, _labelled(file, column, bad), lambda r: _draft(r, found))
+        split: bad.read_each(
+            file.place, _drop_unlabelled(file, column, bad), lambda r: _read_draft(r, found)
+        )
         for split, file in files.items()
         if split not in hidden
     }
     train = files["train"].place
     if label_names is None:
         label_names = files["train"].class_names.get(column)
-    spellings = aliases or {}
-    if preset_names is not None:
-        pair = preset_columns is not None and preset_columns.text_pair is not None
-        alike = pair == (found.text_pair is not None)
-        if alike and _fits(label_names, drafts["train"], preset_names, spellings):
-            label_names = preset_names if label_names is None else label_names
-        else:
-            spellings = {}
+    spellings: Mapping[str, str] = {}
+    alike = preset is not None and preset.pair == (found.text_pair is not None)
+    if preset is not None and alike and _fits(label_names, drafts["train"], preset):
+        label_names = preset.label_names if label_names is None else label_names
+        spellings = preset.aliases
     declared = label_names is not None
     if label_names is None:
-        drafts["train"] = bad.read_each(train, drafts["train"], _named)
+        drafts["train"] = bad.read_each(train, drafts["train"], _read_name)
         bad.refuse_none_left(train, len(drafts["train"]))
         names = [str(draft.label) for draft in drafts["train"]]
         label_names = collect_class_names(names, place=train, column=column)
@@ -166,14 +148,14 @@ class _Draft:
 
 
 def find_texts(
-    file: RecordFile, asked: Columns, preset: Columns | None = None
+    file: RecordFile, asked: Columns, preset: Preset | None = None
 ) -> tuple[str, str | None]:
     """Return the columns of the text and of the second one, None where there is none.
 
     Args:
         file: Records.
         asked: Columns that the caller named; the others are found by their usual names.
-        preset: Columns to look for before the usual names.
+        preset: Known data set, whose columns are looked for before the usual names.
 
     Raises:
         InputError: If a named column is not there, or no text is found.
@@ -185,16 +167,18 @@ def find_texts(
             )
     if asked.text is not None:
         return asked.text, asked.text_pair
-    candidates = [*_preset_texts(preset), *_TEXTS]
+    candidates = list(_TEXTS)
+    if preset is not None and preset.columns.text is not None:
+        candidates.insert(0, (preset.columns.text, preset.columns.text_pair))
     if (pair := asked.text_pair) is not None:
         candidates = [(first, pair) for first, _ in candidates if first != pair]
-    return _first_pair(file, candidates)
+    return _find_first_pair(file, candidates)
 
 
-def _find_columns(file: RecordFile, asked: Columns, preset: Columns | None) -> Columns:
+def _find_columns(file: RecordFile, asked: Columns, preset: Preset | None) -> Columns:
     text, text_pair = find_texts(file, asked, preset)
-    labels = [asked.label] if asked.label else [preset.label] if preset and preset.label else []
-    labels += [] if asked.label else list(_LABELS)
+    usual = [preset.columns.label, *_LABELS] if preset else list(_LABELS)
+    labels = [asked.label] if asked.label else usual
     label = next((name for name in labels if name in file.columns), None)
     if label is None:
         raise InputError(
@@ -204,11 +188,7 @@ def _find_columns(file: RecordFile, asked: Columns, preset: Columns | None) -> C
     return Columns(text=text, text_pair=text_pair, label=label)
 
 
-def _preset_texts(preset: Columns | None) -> list[tuple[str, str | None]]:
-    return [(preset.text, preset.text_pair)] if preset and preset.text else []
-
-
-def _first_pair(
+def _find_first_pair(
     file: RecordFile, candidates: Sequence[tuple[str, str | None]]
 ) -> tuple[str, str | None]:
     for text, text_pair in candidates:
@@ -222,7 +202,7 @@ def _first_pair(
     )
 
 
-def _labelled(file: RecordFile, column: str, bad: BadRows) -> tuple[Record, ...]:
+def _drop_unlabelled(file: RecordFile, column: str, bad: BadRows) -> tuple[Record, ...]:
     """Drop the rows that the datasets library marks as unlabelled (SNLI has some)."""
     if column not in file.class_names:
         return file.records
@@ -233,22 +213,17 @@ def _labelled(file: RecordFile, column: str, bad: BadRows) -> tuple[Record, ...]
     return labelled
 
 
-def _draft(record: Record, columns: Columns) -> _Draft:
-    pair = None if columns.text_pair is None else _text(record, columns.text_pair)
-    text = _text(record, columns.text or "")
-    return _Draft(text, pair, _value(record, columns.label or ""), record.place)
+def _read_draft(record: Record, columns: Columns) -> _Draft:
+    pair = None if columns.text_pair is None else _read_text(record, columns.text_pair)
+    text = _read_text(record, columns.text or "")
+    return _Draft(text, pair, _read_value(record, columns.label or ""), record.place)
 
 
-def _fits(
-    declared: Sequence[str] | None,
-    drafts: Sequence[_Draft],
-    names: Sequence[str],
-    spellings: Mapping[str, str],
-) -> bool:
+def _fits(declared: Sequence[str] | None, drafts: Sequence[_Draft], preset: Preset) -> bool:
     """Whether data have the labels of a preset: declared, or each of them in training rows."""
     if declared is not None:
-        return {spellings.get(name, name) for name in declared} == set(names)
-    labels = read_labels(names, spellings)
+        return {preset.aliases.get(name, name) for name in declared} == set(preset.label_names)
+    labels = read_labels(preset.label_names, preset.aliases)
     seen: set[int | float] = set()
     others = 0
     for draft in drafts:
@@ -256,14 +231,14 @@ def _fits(
             seen.add(labels.read(draft.label, draft.place))
         except InputError:
             others += 1
-    return len(seen) >= len(names) and others * 20 <= len(drafts)
+    return len(seen) >= len(preset.label_names) and others * 20 <= len(drafts)
 
 
-def _named(draft: _Draft) -> _Draft:
+def _read_name(draft: _Draft) -> _Draft:
     return replace(draft, label=read_label_name(draft.label, draft.place))
 
 
-def _value(record: Record, column: str) -> object:
+def _read_value(record: Record, column: str) -> object:
     if column not in record.values:
         raise InputError(
             f"{record.place}: there is no column {column!r}; {nearest(column, record.values)}"
@@ -275,8 +250,8 @@ def _value(record: Record, column: str) -> object:
     return value
 
 
-def _text(record: Record, column: str) -> str:
-    value = _value(record, column)
+def _read_text(record: Record, column: str) -> str:
+    value = _read_value(record, column)
     if not isinstance(value, str):
         raise InputError(
             f"{record.place}: column {column!r} must hold text, got {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""The rows of comma- and tab-separated tables, one after the other, whatever is wrong with one."""
+"""The rows of comma- and tab-separated tables: one that cannot be read costs no other."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from contextlib import contextmanager
 
 from cl_graft.data.text_files import MAX_CHARACTERS, MAX_LINE, find_lines
 
-__all__ = ["LongLine", "long_fields", "table_rows"]
+__all__ = ["LongLine", "allow_long_fields", "read_table_rows"]
 
 
-def table_rows(
+def read_table_rows(
     text: str, delimiter: str, *, quotes: bool
 ) -> Iterator[tuple[int, list[str] | csv.Error]]:
     """Yield each row's first line number and its fields, or what is wrong with it.
@@ -74,7 +74,7 @@ class _Lines:
 
 
 @contextmanager
-def long_fields() -> Iterator[None]:
+def allow_long_fields() -> Iterator[None]:
     """Let the csv module read fields up to our own limit for a `with` block."""
     before = csv.field_size_limit(MAX_CHARACTERS)
     try:

@@ -96,7 +96,7 @@ def encode_task(
     prompt, tokens = find_prompt(task, family), tokenize_labels(task, tokenizer, family)
     kind = torch.float32 if task.regression else torch.int64
     texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
-    inputs, cut = _inputs(task, texts, tokenizer, family, prompt, max_length, cache)
+    inputs, cut = _encode_splits(task, texts, tokenizer, family, prompt, max_length, cache)
     splits, numbers = {}, {}
     for name, rows in texts.items():
         lengths = text_lengths(inputs[name])
@@ -109,7 +109,7 @@ def encode_task(
     return EncodedTask(task, splits, numbers, tokens, cut)
 
 
-def _inputs(
+def _encode_splits(
     task: TextTask,
     texts: Mapping[str, Sequence[Row]],
     tokenizer: Tokenizer,
@@ -119,12 +119,14 @@ def _inputs(
     cache: Cache | None,
 ) -> tuple[dict[str, Tensor], dict[str, int]]:
     """Return the encoded rows of every split, and how many were cut, from the cache if it can."""
-    key = cache_key("tokens", task.fingerprint, _recipe(tokenizer, family, prompt, max_length), 0)
+    key = cache_key(
+        "tokens", task.fingerprint, _make_recipe(tokenizer, family, prompt, max_length), 0
+    )
     found = cache.get(key) if cache is not None else None
     padding: Any = tokenizer.pad_token_id or 0
     if found is not None:
         tensors, values = found
-        return {n: _padded(tensors, n, max_length, padding) for n in texts}, values["cut"]
+        return {n: _pad(tensors, n, max_length, padding) for n in texts}, values["cut"]
     encoded = {
         name: encode_rows(rows, tokenizer, family=family, prompt=prompt, max_length=max_length)
         for name, rows in texts.items()
@@ -132,12 +134,14 @@ def _inputs(
     inputs = {name: made.inputs for name, made in encoded.items()}
     cut = {name: made.cut for name, made in encoded.items()}
     if cache is not None:
-        kept = {key: part for name in texts for key, part in _bare(inputs[name], name).items()}
+        kept = {
+            key: part for name in texts for key, part in _strip_padding(inputs[name], name).items()
+        }
         cache.put(key, kept, {"task": task.name, "cut": cut})
     return inputs, cut
 
 
-def _recipe(
+def _make_recipe(
     tokenizer: Tokenizer, family: Family, prompt: Prompt | None, max_length: int
 ) -> dict[str, Any]:
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
@@ -165,7 +169,7 @@ def serialize_tokenizer(tokenizer: Any) -> str:
     return repr((vocabulary, sorted(tokenizer.special_tokens_map.items())))
 
 
-def _bare(inputs: Tensor, name: str) -> dict[str, Tensor]:
+def _strip_padding(inputs: Tensor, name: str) -> dict[str, Tensor]:
     """Take the padding off encoded rows."""
     within = inputs[:, 1] != 0
     return {
@@ -175,7 +179,7 @@ def _bare(inputs: Tensor, name: str) -> dict[str, Tensor]:
     }
 
 
-def _padded(kept: Mapping[str, Tensor], name: str, max_length: int, padding: int) -> Tensor:
+def _pad(kept: Mapping[str, Tensor], name: str, max_length: int, padding: int) -> Tensor:
     """Put the padding back."""
     lengths = kept[f"{name}.lengths"]
     within = torch.arange(max_length) < lengths[:, None]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     # transformers takes seconds to import, and a tokenizer is always handed in.
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["Encoded", "Family", "encode", "encode_rows", "label_token_ids", "template_halves"]
+__all__ = ["Encoded", "Family", "encode", "encode_rows", "label_token_ids", "split_template"]
 
 Family = Literal["encoder", "masked_lm", "causal_lm"]
 
@@ -90,7 +90,7 @@ def encode_rows(
     if family == "encoder":
         encoded, cut = _encode_texts(rows, tokenizer, max_length)
     else:
-        prompt = _checked(prompt, family)
+        prompt = _check_prompt(prompt, family)
         encoded, cut = _encode_prompts(rows, tokenizer, family, prompt, max_length)
     padding: Any = tokenizer.pad_token_id or 0
     lengths = torch.tensor([len(ids) for ids, _ in encoded], dtype=torch.int64)
@@ -114,13 +114,13 @@ def label_token_ids(
         InputError: If a word of a masked prompt is not exactly one known token, or two labels come
             to the same tokens.
     """
-    checked = _checked(prompt, family)
+    checked = _check_prompt(prompt, family)
     lead = "a"
     if family == "causal_lm":
         lead = checked.pieces[-1].literal.rstrip() or "a"
     answers: dict[tuple[int, ...], str] = {}
     for name, word in zip(label_names, checked.words_for(label_names), strict=True):
-        ids = _continuation(tokenizer, lead, word.strip())
+        ids = _tokenize_after(tokenizer, lead, word.strip())
         if family == "masked_lm" and (len(ids) != 1 or ids[0] == tokenizer.unk_token_id):
             pieces = tokenizer.convert_ids_to_tokens(list(ids))
             raise InputError(
@@ -176,7 +176,7 @@ def _encode_prompts(
             f"prompts need a fast tokenizer, which knows the characters of each token; "
             f"{type(tokenizer).__name__} is none"
         )
-    begin, end = _frame(tokenizer)
+    begin, end = _find_frame(tokenizer)
     middle: list[Any] = []
     if family == "causal_lm":
         end = []
@@ -184,8 +184,8 @@ def _encode_prompts(
         raise InputError(f"{type(tokenizer).__name__} has no mask token, so it cannot be prompted")
     else:
         middle = [tokenizer.mask_token_id]
-    halves = [_fill(half, rows) for half in template_halves(prompt, family)]
-    forbidden = _forbidden_ids(tokenizer)
+    halves = [_fill(half, rows) for half in split_template(prompt, family)]
+    forbidden = _find_forbidden_ids(tokenizer)
     tokens = [_tokenize(tokenizer, half, forbidden) for half in halves]
     room = max_length - len(begin) - len(middle) - len(end)
     encoded: list[_Ids] = []
@@ -215,7 +215,7 @@ class _Tokens:
     owners: list[int]
 
 
-def _checked(prompt: Prompt | None, family: Family) -> Prompt:
+def _check_prompt(prompt: Prompt | None, family: Family) -> Prompt:
     if family == "encoder":
         raise InputError("an encoder takes no prompt; its labels are answered by a head")
     if prompt is None:
@@ -228,7 +228,7 @@ def _checked(prompt: Prompt | None, family: Family) -> Prompt:
     return prompt
 
 
-def template_halves(prompt: Prompt, family: Family) -> list[tuple[Piece, ...]]:
+def split_template(prompt: Prompt, family: Family) -> list[tuple[Piece, ...]]:
     """Cut a template at its mask, and drop the blanks before the mask or the template's end.
 
     The token that follows brings its own space: the mask of RoBERTa-type tokenizers takes it in,
@@ -236,13 +236,13 @@ def template_halves(prompt: Prompt, family: Family) -> list[tuple[Piece, ...]]:
     """
     pieces = list(prompt.pieces)
     if family == "causal_lm":
-        return [_stripped_end(pieces)]
+        return [_strip_end(pieces)]
     at = next(index for index, piece in enumerate(pieces) if piece.field == "mask")
-    before = _stripped_end([*pieces[:at], Piece(pieces[at].literal, "")])
+    before = _strip_end([*pieces[:at], Piece(pieces[at].literal, "")])
     return [before, tuple(pieces[at + 1 :])]
 
 
-def _stripped_end(pieces: list[Piece]) -> tuple[Piece, ...]:
+def _strip_end(pieces: list[Piece]) -> tuple[Piece, ...]:
     if pieces and not pieces[-1].field:
         pieces = [*pieces[:-1], Piece(pieces[-1].literal.rstrip(" "), "")]
     return tuple(pieces)
@@ -281,7 +281,7 @@ def _tokenize(
         # Byte-level tokenizers trim blanks off offsets, so a token of blanks covers nothing: it
         # belongs to what it stands in.
         owners = [
-            _owner(by_character[start:stop] or by_character[max(start - 1, 0) : start + 1])
+            _find_owner(by_character[start:stop] or by_character[max(start - 1, 0) : start + 1])
             for start, stop in offsets
         ]
         kept = [index for index, token in enumerate(ids) if token not in forbidden]
@@ -289,7 +289,7 @@ def _tokenize(
     return tokens
 
 
-def _owner(characters: Sequence[int]) -> int:
+def _find_owner(characters: Sequence[int]) -> int:
     """Say to what a token belongs: the template if it holds a mark of it, else the text."""
     if _TEMPLATE in characters:
         return _TEMPLATE
@@ -323,7 +323,7 @@ def _fit(parts: Sequence[_Tokens], room: int, prompt: Prompt, max_length: int) -
     return kept
 
 
-def _frame(tokenizer: "Tokenizer") -> tuple[list[int], list[int]]:
+def _find_frame(tokenizer: "Tokenizer") -> tuple[list[int], list[int]]:
     """Return the tokens that the tokenizer itself puts before and after a sequence."""
     probe: Any = tokenizer("a", return_special_tokens_mask=True)
     ids, special = list(probe["input_ids"]), list(probe["special_tokens_mask"])
@@ -332,7 +332,7 @@ def _frame(tokenizer: "Tokenizer") -> tuple[list[int], list[int]]:
     return ids[:first], ids[last:]
 
 
-def _forbidden_ids(tokenizer: "Tokenizer") -> frozenset[int]:
+def _find_forbidden_ids(tokenizer: "Tokenizer") -> frozenset[int]:
     """Return the special ids that no text may bring in, even through the vocabulary.
 
     The unknown token is the one special token that a text rightly becomes.
@@ -351,7 +351,7 @@ def _forbidden_ids(tokenizer: "Tokenizer") -> frozenset[int]:
     return frozenset(ids)
 
 
-def _continuation(tokenizer: "Tokenizer", lead: str, word: str) -> tuple[int, ...]:
+def _tokenize_after(tokenizer: "Tokenizer", lead: str, word: str) -> tuple[int, ...]:
     """Tokenize `word` as it stands after `lead` and a space."""
 
     def ids(text: str) -> list[int]:

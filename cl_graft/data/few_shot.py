@@ -14,16 +14,22 @@ from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError, listed
 from cl_graft.runtime.seeding import permutation
 
-__all__ = ["LEAST_DEV_ROWS", "FewShot", "few_shot", "hold_out_test"]
+__all__ = ["FewShot", "few_shot", "hold_out_test"]
 
-LEAST_DEV_ROWS = 32
+_LEAST_DEV_ROWS = 32
 _DEV_SHARE = 0.05
 _TEST_SHARE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class FewShot:
-    """Training and dev rows, each in the order of the file, and how they were chosen."""
+    """Training and dev rows, and how they were chosen.
+
+    Attributes:
+        train: Training rows, in the order of the file.
+        dev: Dev rows, in the order of the file.
+        rule: Record of the choice, as JSON values.
+    """
 
     train: tuple[Row, ...]
     dev: tuple[Row, ...]
@@ -67,7 +73,7 @@ def few_shot(
         raise InputError(f"shots_short must be 'error' or 'all', got {short!r}")
     if shots is not None and shots < 1:
         raise InputError(f"shots must be at least 1 row a class, got {shots}")
-    classes = _by_class(rows, label_names, data_seed)
+    classes = _group_by_class(rows, label_names, data_seed)
     _check_counts(classes, shots, short)
 
     if shots is None:
@@ -78,16 +84,16 @@ def few_shot(
         rule = {"train": f"{shots} rows a class"}
     rule |= {"shots": shots, "data_seed": data_seed, "shots_short": short}
 
-    held = _five_percent(classes, set(train))
+    held = _hold_out_dev(classes, set(train))
     dev_rows: list[Row] = []
     note = ""
     if dev is not None:
-        dev_rows, note = _own_dev(dev, label_names, shots, data_seed)
+        dev_rows, note = _choose_own_dev(dev, label_names, shots, data_seed)
         rule["dev"] = "the data's own dev split"
     elif shots is not None:
         left = [min(shots, len(order) - min(shots, len(order))) for order in classes.values()]
         most = min(left)
-        if sum(left) < min(LEAST_DEV_ROWS, shots * len(left)) or most * len(left) < len(held):
+        if sum(left) < min(_LEAST_DEV_ROWS, shots * len(left)) or most * len(left) < len(held):
             note = f"the smallest class has {most} rows left beside those that train"
         else:
             chosen = sorted(i for order in classes.values() for i in order[shots : shots + most])
@@ -106,14 +112,14 @@ def few_shot(
         note = f"dev is 5% of the training rows, since {note}" if note else ""
     few = [f"{n or 'all'} {len(o)}" for n, o in classes.items() if len(o) < (shots or 0)]
     short_of = f"fewer than {shots} rows, all of which serve: {listed(few)}" if few else ""
-    note = "; ".join(filter(None, (short_of, note, _missing(dev_rows, label_names))))
+    note = "; ".join(filter(None, (short_of, note, _name_missing(dev_rows, label_names))))
     if note:
         rule["note"] = note
 
     train_rows = tuple(rows[index] for index in train)
     rule |= {
-        "train_rows": _counts(train_rows, label_names),
-        "dev_rows": _counts(dev_rows, label_names),
+        "train_rows": _count_rows(train_rows, label_names),
+        "dev_rows": _count_rows(dev_rows, label_names),
     }
     return FewShot(train_rows, tuple(dev_rows), rule)
 
@@ -144,7 +150,7 @@ def hold_out_test(
     )
 
 
-def _by_class(
+def _group_by_class(
     rows: Sequence[Row], label_names: Sequence[str], data_seed: int
 ) -> dict[str, list[int]]:
     """Return the row numbers of each class, shuffled. Keys are names, as ids differ by source."""
@@ -168,11 +174,11 @@ def _check_counts(classes: Mapping[str, Sequence[int]], shots: int | None, short
         )
 
 
-def _own_dev(
+def _choose_own_dev(
     dev: Sequence[Row], label_names: Sequence[str], shots: int | None, data_seed: int
 ) -> tuple[list[Row], str]:
     """Return the rows of the data's own dev split, or none and why it cannot serve."""
-    classes = _by_class(dev, label_names, data_seed)
+    classes = _group_by_class(dev, label_names, data_seed)
     present = [name for name, order in classes.items() if order]
     if label_names and len(present) == 1:
         return [], f"all rows of the data's own dev split are of the class {present[0]!r}"
@@ -180,13 +186,13 @@ def _own_dev(
     return [dev[index] for index in chosen], ""
 
 
-def _missing(dev: Sequence[Row], label_names: Sequence[str]) -> str:
+def _name_missing(dev: Sequence[Row], label_names: Sequence[str]) -> str:
     """Name the classes that dev lacks: of one training row, or absent from the data's own dev."""
-    lacking = [name for name, count in _counts(dev, label_names).items() if not count]
+    lacking = [name for name, count in _count_rows(dev, label_names).items() if not count]
     return f"dev has no row of {listed(lacking)}" if lacking else ""
 
 
-def _five_percent(classes: Mapping[str, Sequence[int]], train: set[int]) -> set[int]:
+def _hold_out_dev(classes: Mapping[str, Sequence[int]], train: set[int]) -> set[int]:
     """Choose 5 % of each class's training rows, at least one where a class has two or more.
 
     They are the last of the class's shuffle, so those kept are still its first.
@@ -199,7 +205,7 @@ def _five_percent(classes: Mapping[str, Sequence[int]], train: set[int]) -> set[
     return held
 
 
-def _counts(rows: Sequence[Row], label_names: Sequence[str]) -> dict[str, int]:
+def _count_rows(rows: Sequence[Row], label_names: Sequence[str]) -> dict[str, int]:
     if not label_names:
         return {"all": len(rows)}
     counts = dict.fromkeys(label_names, 0)

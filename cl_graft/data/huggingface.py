@@ -38,9 +38,10 @@ def read_saved_dataset(path: Path, *, reading: Reading) -> dict[str, RecordFile]
     try:
         loaded = datasets.load_from_disk(str(path))
     except Exception as error:  # the library raises whatever its files' parsers raise
-        reason = str(error).split("\n", 1)[0]
-        raise InputError(f"{path}: a saved data set that cannot be read ({reason})") from None
-    return _splits(loaded, str(path), reading)
+        raise InputError(
+            f"{path}: a saved data set that cannot be read ({first_line(error)})"
+        ) from None
+    return _read_splits(loaded, str(path), reading)
 
 
 def _refuse_dictionaries(file: Path) -> None:
@@ -99,9 +100,8 @@ def read_hub_dataset(
     try:
         loaded = datasets.load_dataset(name, config)
     except Exception as error:  # as above: no common base class
-        reason = str(error).split("\n", 1)[0]
-        raise InputError(f"hub data set {name!r} cannot be loaded ({reason})") from None
-    return _splits(loaded, name if config is None else f"{name}:{config}", reading)
+        raise InputError(f"hub data set {name!r} cannot be loaded ({first_line(error)})") from None
+    return _read_splits(loaded, name if config is None else f"{name}:{config}", reading)
 
 
 _LOCAL_FORMS = (
@@ -110,12 +110,14 @@ _LOCAL_FORMS = (
 )
 
 
-def _splits(loaded: Any, place: str, reading: Reading) -> dict[str, RecordFile]:
+def _read_splits(loaded: Any, place: str, reading: Reading) -> dict[str, RecordFile]:
     tables: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"train": loaded}
-    return {split: _records(table, f"{place}[{split}]", reading) for split, table in tables.items()}
+    return {
+        split: _read_records(table, f"{place}[{split}]", reading) for split, table in tables.items()
+    }
 
 
-def _records(table: Any, place: str, reading: Reading) -> RecordFile:
+def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:
     """Read the columns of single values: lists, records and media hold neither texts nor labels."""
     import datasets
 
@@ -138,6 +140,5 @@ def _records(table: Any, place: str, reading: Reading) -> RecordFile:
     except InputError:
         raise
     except Exception as error:  # whatever reading or decoding a column raises
-        reason = (str(error) or type(error).__name__).split("\n", 1)[0]
-        raise InputError(f"{place}: the rows cannot be read ({reason})") from None
+        raise InputError(f"{place}: the rows cannot be read ({first_line(error)})") from None
     return RecordFile(place, tuple(flat), records, class_names)

@@ -29,7 +29,11 @@ _MISSING = {"nan", "NaN", "NAN", "null", "NULL", "None", "N/A", "#N/A", "<NA>"}
 class Labels:
     """Label names, and the class id of each spelling.
 
-    Where names are `declared`, a number is a class id; else it is itself a name ("3" for 3).
+    Attributes:
+        names: Names of the labels, in the order of class ids; empty for a regression.
+        ids: Class ids by spelling.
+        declared: Whether the names were declared. Then a number is a class id; else it is itself a
+            name ("3" for 3).
     """
 
     names: tuple[str, ...]
@@ -43,7 +47,7 @@ class Labels:
             InputError: If it is none of the labels.
         """
         if not self.names:
-            return _number(value, place)
+            return _read_number(value, place)
         if not self.declared:
             value = read_label_name(value, place)
         if isinstance(value, bool):
@@ -177,7 +181,7 @@ def whole_number(value: object) -> int | None:
     return None
 
 
-def _number(value: object, place: str) -> float:
+def _read_number(value: object, place: str) -> float:
     try:
         number = float(value) if isinstance(value, (int, float, str)) else math.nan
     except (ValueError, OverflowError):

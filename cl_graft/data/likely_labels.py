@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from cl_graft.data.record_files import RecordFile
 from cl_graft.runtime.seeding import permutation
 
-__all__ = ["likely_labels", "listed_values"]
+__all__ = ["join_values", "likely_labels"]
 
 _MOST_CLASSES = 200
 _ROWS = 1000
@@ -60,29 +60,29 @@ def likely_labels(file: RecordFile, text: str, text_pair: str | None) -> dict[st
     for column in file.columns:
         different = len({str(row.get(column)) for row in rows})
         whole = all(row.get(column) not in (None, "") for row in rows)
-        if column not in (text, text_pair) and whole and _few(different, len(rows)):
+        if column not in (text, text_pair) and whole and _is_few(different, len(rows)):
             values = [str(row.get(column)) for row in drawn]
-            ranks[column] = (_by_name(column), -_told(words, values), different)
+            ranks[column] = (_rank_name(column), -_measure_gain(words, values), different)
     return {column: ranks[column][2] for column in sorted(ranks, key=ranks.__getitem__)}
 
 
-def listed_values(columns: Mapping[str, int]) -> str:
+def join_values(columns: Mapping[str, int]) -> str:
     """Write columns with the number of their values."""
     return ", ".join(f"{column} ({values:,} values)" for column, values in columns.items())
 
 
-def _few(different: int, rows: int) -> bool:
+def _is_few(different: int, rows: int) -> bool:
     return 1 < different <= min(_MOST_CLASSES, rows // 2)
 
 
-def _by_name(column: str) -> int:
+def _rank_name(column: str) -> int:
     parts = {part.lower() for part in _PART_OF_A_NAME.findall(column)}
     if parts & _LABELS:
         return 0
     return 2 if parts & _CIRCUMSTANCES else 1
 
 
-def _told(words: Sequence[Counter[str]], values: Sequence[str]) -> float:
+def _measure_gain(words: Sequence[Counter[str]], values: Sequence[str]) -> float:
     """Return by how much words tell values better than the most frequent value does.
 
     Naive Bayes, fitted on half of the rows and tried on the other half.

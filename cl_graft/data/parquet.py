@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.data.text_files import Reading, check_rows, check_size
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, first_line
 
 __all__ = ["class_names", "read_parquet"]
 
@@ -43,11 +43,11 @@ def read_parquet(
 
     try:
         with pyarrow.parquet.ParquetFile(str(path)) as file:
-            schema, flat, texts = file.schema_arrow, *_columns(file)
-            rows, declared = file.metadata.num_rows, _declared_size(file.metadata, flat)
+            schema, flat, texts = file.schema_arrow, *_find_columns(file)
+            rows, declared = file.metadata.num_rows, _read_declared_size(file.metadata, flat)
         file = pyarrow.parquet.ParquetFile(str(path), read_dictionary=texts)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise _damaged(path, error) from None
+        raise _make_error(path, error) from None
     names = tuple(schema.names)
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
@@ -58,7 +58,7 @@ def read_parquet(
     # An extension type is read as its storage, with every value built at once.
     types = dict(zip(names, file.schema_arrow.types, strict=True))
     flat = [n for n in flat if n not in texts or pyarrow.types.is_dictionary(types[n])]
-    return tuple(flat), _rows(path, file, flat, reading), class_names(metadata)
+    return tuple(flat), _read_rows(path, file, flat, reading), class_names(metadata)
 
 
 def class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
@@ -75,7 +75,7 @@ def class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
         return {}
 
 
-def _columns(file: Any) -> tuple[list[str], list[str]]:
+def _find_columns(file: Any) -> tuple[list[str], list[str]]:
     """Return the columns of single values, and those of them that are texts or bytes."""
     flat, texts = [], []
     for number in range(len(file.schema)):
@@ -90,14 +90,14 @@ def _columns(file: Any) -> tuple[list[str], list[str]]:
     return flat, texts
 
 
-def _declared_size(metadata: Any, flat: list[str]) -> int:
+def _read_declared_size(metadata: Any, flat: list[str]) -> int:
     """Return how many bytes columns have unpacked, dictionaries counted once, as the file says."""
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     columns = (group.column(number) for group in groups for number in range(group.num_columns))
     return sum(c.total_uncompressed_size for c in columns if c.path_in_schema in flat)
 
 
-def _size(column: Any) -> int:
+def _measure(column: Any) -> int:
     """Return the bytes of a column's values, each as often as rows have it."""
     import pyarrow
     import pyarrow.compute
@@ -111,7 +111,9 @@ def _size(column: Any) -> int:
     return column.indices.nbytes + (taken.as_py() or 0)
 
 
-def _rows(path: Path, file: Any, flat: list[str], reading: Reading) -> Iterator[dict[str, Any]]:
+def _read_rows(
+    path: Path, file: Any, flat: list[str], reading: Reading
+) -> Iterator[dict[str, Any]]:
     import pyarrow
 
     size = 0
@@ -122,14 +124,13 @@ def _rows(path: Path, file: Any, flat: list[str], reading: Reading) -> Iterator[
                 batch = next(batches, None)
                 if batch is None:
                     return
-                size += sum(_size(column) for column in batch.columns)
+                size += sum(_measure(column) for column in batch.columns)
                 rows = batch.to_pylist() if size <= reading.most_bytes else []
             except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
-                raise _damaged(path, error) from None
+                raise _make_error(path, error) from None
             check_size(str(path), size, reading, unpacked=True)
             yield from rows
 
 
-def _damaged(path: Path, error: Exception) -> InputError:
-    reason = (str(error).strip() or type(error).__name__).split("\n", 1)[0]
-    return InputError(f"{path}: not an intact parquet file ({reason})")
+def _make_error(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path}: not an intact parquet file ({first_line(error)})")

@@ -9,24 +9,31 @@ order of label names decides class ids; a preset's order is for data that declar
 one's own that only have a preset's name are read as any others. Maximal lengths are LM-BFF's.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
-from cl_graft.data.columns import Columns, LabelledRows
+from cl_graft.data.record_files import Columns
 from cl_graft.errors import listed
 
-__all__ = ["PRESETS", "Preset", "explain_misfit"]
+__all__ = ["PRESETS", "Preset"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
     """What is known of a data set before its files are read.
 
-    `hub` is the data set's name on the hub, with ':' and a configuration where it has several;
-    None where the hub has it in no form that is read here (COPA and WSC come there in pieces).
-    `positive` is the label of which an F1 is taken; None where neither of two labels is.
-    `aliases` map other spellings of label names to the preset's.
+    Attributes:
+        name: Name of the task.
+        label_names: Names of the labels, in the order of class ids; empty for a regression.
+        columns: Columns of the texts and of the label.
+        metric: Name of the metric.
+        positive: Label of which an F1 is taken; None where neither of two labels is positive.
+        max_length: Tokens a row, special ones included.
+        hub: Name of the data set on the hub, with ':' and a configuration where it has several;
+            None where the hub has it in no form that is read here (COPA and WSC come in pieces).
+        aliases: The preset's label names by their other spellings in data.
     """
 
     name: str
@@ -39,42 +46,48 @@ class Preset:
     aliases: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def regression(self) -> bool:
-        """Whether labels are numbers to predict."""
-        return not self.label_names
-
-    @property
     def pair(self) -> bool:
         """Whether rows have two texts."""
         return self.columns.text_pair is not None
 
+    def explain_misfit(self, label_names: Sequence[str], *, pair: bool) -> str:
+        """Say why data are not this data set; empty if they are, with labels in whatever order.
 
-def explain_misfit(preset: Preset, rows: LabelledRows) -> str:
-    """Say why rows are not a preset's data; nothing if they are, with labels in whatever order."""
-    pair = rows.columns.text_pair is not None
-    if pair != preset.pair:
-        count = {True: "two texts a row", False: "one text a row"}
-        return f"it has {count[preset.pair]}, but these data {count[pair]}"
-    if set(rows.label_names) != set(preset.label_names):
-        return (
-            f"it has the labels {listed(preset.label_names) or '(numbers)'}, but these data "
-            f"{listed(rows.label_names) or '(numbers)'}"
-        )
-    return ""
-
-
-def _single(text: str) -> Columns:
-    return Columns(text=text, label="label")
-
-
-def _pair(text: str, text_pair: str) -> Columns:
-    return Columns(text=text, text_pair=text_pair, label="label")
+        Args:
+            label_names: Label names of the data; empty for a regression.
+            pair: Whether the data's rows have two texts.
+        """
+        if pair != self.pair:
+            count = {True: "two texts a row", False: "one text a row"}
+            return f"it has {count[self.pair]}, but these data {count[pair]}"
+        if set(label_names) != set(self.label_names):
+            return (
+                f"it has the labels {listed(self.label_names) or '(numbers)'}, but these data "
+                f"{listed(label_names) or '(numbers)'}"
+            )
+        return ""
 
 
-_SENTIMENT = ("negative", "positive")
+def _preset(
+    name: str, texts: str, label_names: tuple[str, ...], *, label: str = "label", **known: Any
+) -> Preset:
+    """Make a preset of the columns of its texts, parted by a blank, and of its label."""
+    text, _, text_pair = texts.partition(" ")
+    columns = Columns(text=text, text_pair=text_pair or None, label=label)
+    return Preset(name=name, label_names=label_names, columns=columns, **known)
+
+
+_SENTIMENT: Mapping[str, Any] = {"label_names": ("negative", "positive"), "positive": "positive"}
 _POLARITY = MappingProxyType({"neg": "negative", "pos": "positive"})
-_NLI = ("entailment", "neutral", "contradiction")
-_ENTAILED = ("entailment", "not_entailment")
+_TOPICS = MappingProxyType({"Tech": "Sci/Tech", "Sci_Tech": "Sci/Tech", "Science": "Sci/Tech"})
+_NLI: Mapping[str, Any] = {
+    "label_names": ("entailment", "neutral", "contradiction"),
+    "max_length": 256,
+}
+_ENTAILED: Mapping[str, Any] = {
+    "label_names": ("entailment", "not_entailment"),
+    "positive": "entailment",
+}
 _TREC = MappingProxyType(
     {
         "ABBR": "abbreviation",
@@ -85,158 +98,88 @@ _TREC = MappingProxyType(
         "NUM": "number",
     }
 )
+_SENTENCES = "sentence1 sentence2"
 
-PRESETS: Mapping[str, Preset] = MappingProxyType(
-    {
-        preset.name: preset
-        for preset in (
-            Preset(
-                name="sst2",
-                label_names=_SENTIMENT,
-                positive="positive",
-                columns=_single("sentence"),
-                hub="nyu-mll/glue:sst2",
-            ),
-            Preset(
-                name="sst2_sent",
-                label_names=_SENTIMENT,
-                positive="positive",
-                columns=_single("text"),
-                hub="SetFit/sst2",
-            ),
-            Preset(
-                name="mr",
-                label_names=_SENTIMENT,
-                positive="positive",
-                columns=_single("text"),
-                hub="cornell-movie-review-data/rotten_tomatoes",
-                aliases=_POLARITY,
-            ),
-            Preset(
-                name="cr",
-                label_names=_SENTIMENT,
-                positive="positive",
-                columns=_single("text"),
-                hub="SetFit/CR",
-            ),
-            Preset(
-                name="mpqa", label_names=_SENTIMENT, positive="positive", columns=_single("text")
-            ),
-            Preset(
-                name="subj",
-                label_names=("subjective", "objective"),
-                columns=Columns(text="text", label="label_text"),
-                hub="SetFit/subj",
-            ),
-            Preset(
-                name="trec",
-                label_names=tuple(_TREC.values()),
-                columns=Columns(text="text", label="coarse_label"),
-                hub="CogComp/trec",
-                aliases=_TREC,
-            ),
-            Preset(
-                name="ag_news",
-                label_names=("World", "Sports", "Business", "Sci/Tech"),
-                columns=_single("text"),
-                hub="fancyzhx/ag_news",
-                aliases={"Tech": "Sci/Tech", "Sci_Tech": "Sci/Tech", "Science": "Sci/Tech"},
-            ),
-            Preset(
-                name="imdb",
-                label_names=_SENTIMENT,
-                positive="positive",
-                columns=_single("text"),
-                hub="stanfordnlp/imdb",
-                aliases=_POLARITY,
-            ),
-            Preset(
-                name="yelp_polarity",
-                label_names=_SENTIMENT,
-                positive="positive",
-                columns=_single("text"),
-                hub="fancyzhx/yelp_polarity",
-                aliases={"1": "negative", "2": "positive"},
-            ),
-            Preset(
-                name="qnli",
-                label_names=_ENTAILED,
-                positive="entailment",
-                columns=_pair("question", "sentence"),
-                hub="nyu-mll/glue:qnli",
-            ),
-            Preset(
-                name="rte",
-                label_names=_ENTAILED,
-                positive="entailment",
-                columns=_pair("sentence1", "sentence2"),
-                max_length=256,
-                hub="nyu-mll/glue:rte",
-            ),
-            Preset(
-                name="snli",
-                label_names=_NLI,
-                columns=_pair("premise", "hypothesis"),
-                max_length=256,
-                hub="stanfordnlp/snli",
-            ),
-            Preset(
-                name="mnli",
-                label_names=_NLI,
-                columns=_pair("premise", "hypothesis"),
-                max_length=256,
-                hub="nyu-mll/glue:mnli",
-            ),
-            Preset(
-                name="mrpc",
-                label_names=("not_equivalent", "equivalent"),
-                positive="equivalent",
-                columns=_pair("sentence1", "sentence2"),
-                metric="f1",
-                hub="nyu-mll/glue:mrpc",
-            ),
-            Preset(
-                name="qqp",
-                label_names=("not_duplicate", "duplicate"),
-                positive="duplicate",
-                columns=_pair("question1", "question2"),
-                metric="f1",
-                hub="nyu-mll/glue:qqp",
-            ),
-            Preset(
-                name="cola",
-                label_names=("unacceptable", "acceptable"),
-                positive="acceptable",
-                columns=_single("sentence"),
-                metric="matthews",
-                hub="nyu-mll/glue:cola",
-            ),
-            Preset(
-                name="stsb",
-                label_names=(),
-                columns=_pair("sentence1", "sentence2"),
-                metric="pearson",
-                hub="nyu-mll/glue:stsb",
-            ),
-            Preset(
-                name="cb",
-                label_names=("entailment", "contradiction", "neutral"),
-                columns=_pair("premise", "hypothesis"),
-                max_length=256,
-                hub="aps/super_glue:cb",
-            ),
-            Preset(
-                name="copa",
-                label_names=("choice1", "choice2"),
-                columns=_pair("text", "text_pair"),
-            ),
-            Preset(
-                name="wsc",
-                label_names=("false", "true"),
-                positive="true",
-                columns=_pair("text", "text_pair"),
-                aliases={"False": "false", "True": "true"},
-            ),
-        )
-    }
+_ROWS = (
+    _preset("sst2", "sentence", hub="nyu-mll/glue:sst2", **_SENTIMENT),
+    _preset("sst2_sent", "text", hub="SetFit/sst2", **_SENTIMENT),
+    _preset(
+        "mr",
+        "text",
+        hub="cornell-movie-review-data/rotten_tomatoes",
+        aliases=_POLARITY,
+        **_SENTIMENT,
+    ),
+    _preset("cr", "text", hub="SetFit/CR", **_SENTIMENT),
+    _preset("mpqa", "text", **_SENTIMENT),
+    _preset("subj", "text", ("subjective", "objective"), label="label_text", hub="SetFit/subj"),
+    _preset(
+        "trec",
+        "text",
+        tuple(_TREC.values()),
+        label="coarse_label",
+        hub="CogComp/trec",
+        aliases=_TREC,
+    ),
+    _preset(
+        "ag_news",
+        "text",
+        ("World", "Sports", "Business", "Sci/Tech"),
+        hub="fancyzhx/ag_news",
+        aliases=_TOPICS,
+    ),
+    _preset("imdb", "text", hub="stanfordnlp/imdb", aliases=_POLARITY, **_SENTIMENT),
+    _preset(
+        "yelp_polarity",
+        "text",
+        hub="fancyzhx/yelp_polarity",
+        aliases={"1": "negative", "2": "positive"},
+        **_SENTIMENT,
+    ),
+    _preset("qnli", "question sentence", hub="nyu-mll/glue:qnli", **_ENTAILED),
+    _preset("rte", _SENTENCES, max_length=256, hub="nyu-mll/glue:rte", **_ENTAILED),
+    _preset("snli", "premise hypothesis", hub="stanfordnlp/snli", **_NLI),
+    _preset("mnli", "premise hypothesis", hub="nyu-mll/glue:mnli", **_NLI),
+    _preset(
+        "mrpc",
+        _SENTENCES,
+        ("not_equivalent", "equivalent"),
+        positive="equivalent",
+        metric="f1",
+        hub="nyu-mll/glue:mrpc",
+    ),
+    _preset(
+        "qqp",
+        "question1 question2",
+        ("not_duplicate", "duplicate"),
+        positive="duplicate",
+        metric="f1",
+        hub="nyu-mll/glue:qqp",
+    ),
+    _preset(
+        "cola",
+        "sentence",
+        ("unacceptable", "acceptable"),
+        positive="acceptable",
+        metric="matthews",
+        hub="nyu-mll/glue:cola",
+    ),
+    _preset("stsb", _SENTENCES, (), metric="pearson", hub="nyu-mll/glue:stsb"),
+    _preset(
+        "cb",
+        "premise hypothesis",
+        ("entailment", "contradiction", "neutral"),
+        max_length=256,
+        hub="aps/super_glue:cb",
+    ),
+    _preset("copa", "text text_pair", ("choice1", "choice2")),
+    _preset(
+        "wsc",
+        "text text_pair",
+        ("false", "true"),
+        positive="true",
+        aliases={"False": "false", "True": "true"},
+    ),
 )
+PRESETS: Mapping[str, Preset] = MappingProxyType({preset.name: preset for preset in _ROWS})
+"""Presets by name."""

@@ -221,13 +221,16 @@ PROMPTS: Mapping[str, Prompt] = MappingProxyType(
 _TONE = '"{text}" has a tone that is'
 _TRUE_FALSE = " {text}\n question: {text_pair} true or false?\n answer:"
 _TRUE_FALSE_NEITHER = " {text}\n question: {text_pair} true, false, or neither?\n answer:"
+_TONES = {"negative": "negative", "positive": "positive"}
+_TRUE_IF_ENTAILED = {"entailment": "true", "not_entailment": "false"}
+_TRUE_OR_NEITHER = {"entailment": "true", "contradiction": "false", "neutral": "neither"}
 
 # The published code answers Subj with the two strings swapped, and TREC with phrases in another
 # order than the data's; here each string belongs to the label that it describes.
 CAUSAL_PROMPTS: Mapping[str, Prompt] = MappingProxyType(
     {
         **{
-            name: Prompt(_TONE, {"negative": "negative", "positive": "positive"})
+            name: Prompt(_TONE, _TONES)
             for name in ("sst2", "sst2_sent", "mr", "cr", "mpqa", "imdb", "yelp_polarity")
         },
         "subj": Prompt(_TONE, {"subjective": "subject", "objective": "object"}),
@@ -247,28 +250,16 @@ CAUSAL_PROMPTS: Mapping[str, Prompt] = MappingProxyType(
             },
         ),
         "ag_news": Prompt(" summary: {text}\n topic:", {**_TOPICS, "Sci/Tech": "Science"}),
-        **{
-            name: Prompt(
-                _TRUE_FALSE_NEITHER,
-                {"entailment": "true", "contradiction": "false", "neutral": "neither"},
-            )
-            for name in ("mnli", "snli", "cb")
-        },
-        **{
-            name: Prompt(_TRUE_FALSE, {"entailment": "true", "not_entailment": "false"})
-            for name in ("qnli", "rte")
-        },
+        **{name: Prompt(_TRUE_FALSE_NEITHER, _TRUE_OR_NEITHER) for name in ("mnli", "snli", "cb")},
+        **{name: Prompt(_TRUE_FALSE, _TRUE_IF_ENTAILED) for name in ("qnli", "rte")},
         "mrpc": Prompt(_TRUE_FALSE, {"not_equivalent": "false", "equivalent": "true"}),
         "qqp": Prompt(_TRUE_FALSE, {"not_duplicate": "false", "duplicate": "true"}),
         "copa": Prompt(" {text}\n {text_pair}\n answer:", {"choice1": "1", "choice2": "2"}),
-        "wsc": Prompt(
-            " {text}\n question: {text_pair} true or false?\n answer:",
-            {"false": "false", "true": "true"},
-        ),
-        "sentiment": Prompt(_TONE, {"negative": "negative", "positive": "positive"}),
+        "wsc": Prompt(_TRUE_FALSE, {"false": "false", "true": "true"}),
+        "sentiment": Prompt(_TONE, _TONES),
         "topic": Prompt(" summary: {text}\n topic:", _BUILT_IN_TOPICS),
         "question_type": Prompt(" question: {text}\n type:", _BUILT_IN_QUESTIONS),
-        "answer_entailment": Prompt(_TRUE_FALSE, {"entailment": "true", "not_entailment": "false"}),
+        "answer_entailment": Prompt(_TRUE_FALSE, _TRUE_IF_ENTAILED),
         "paraphrase": Prompt(_TRUE_FALSE, {"different": "false", "same": "true"}),
         "urgency": Prompt(" message: {text}\n urgency:", _URGENCY),
     }

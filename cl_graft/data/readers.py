@@ -13,13 +13,21 @@ from dataclasses import replace
 from pathlib import Path
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.columns import Columns, LabelledRows, to_rows
+from cl_graft.data.columns import LabelledRows, to_rows
 from cl_graft.data.huggingface import is_saved_dataset, read_hub_dataset, read_saved_dataset
-from cl_graft.data.record_files import SUFFIXES, RecordFile, read_records, strip_suffix, unread_kind
+from cl_graft.data.presets import Preset
+from cl_graft.data.record_files import (
+    SUFFIXES,
+    Columns,
+    RecordFile,
+    explain_unread_kind,
+    read_records,
+    strip_suffix,
+)
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError
 
-__all__ = ["has_rows", "read_rows", "train_records", "why_missing"]
+__all__ = ["explain_missing", "has_rows", "read_rows", "read_train_records"]
 
 _SPLITS: Mapping[str, tuple[str, ...]] = {
     "train": ("train", "training"),
@@ -33,9 +41,7 @@ def read_rows(
     *,
     columns: Columns | None = None,
     label_names: Sequence[str] | None = None,
-    preset_columns: Columns | None = None,
-    preset_names: Sequence[str] | None = None,
-    aliases: Mapping[str, str] | None = None,
+    preset: Preset | None = None,
     reading: Reading | None = None,
     bad_rows: BadRows | None = None,
 ) -> LabelledRows:
@@ -48,9 +54,7 @@ def read_rows(
         columns: Columns named by the caller; the others are found by their usual names.
         label_names: Declared label names, in the order of class ids; empty for a regression. They
             go before those of the data.
-        preset_columns: Columns to look for before the usual names.
-        preset_names: Label names for data that declare none and have these.
-        aliases: The preset's label names by their other spellings in the data.
+        preset: Known data set that these rows may be of.
         reading: Encoding and limits of the files.
         bad_rows: Collects rows that cannot be used; its `warn` logs what was left out. None means
             they are errors, and what is left out even so is logged here.
@@ -63,21 +67,19 @@ def read_rows(
     declared, positive = None, None
     if isinstance(source, str):
         name, _, config = source.partition(":")
-        records = _known_splits(read_hub_dataset(name, config or None, reading=reading), name)
+        records = _select_splits(read_hub_dataset(name, config or None, reading=reading), name)
     else:
         if not source.exists():
-            raise InputError(f"{source}: {why_missing(source)}")
+            raise InputError(f"{source}: {explain_missing(source)}")
         if source.is_dir():
-            declared, positive = _declared(source)
-        records = _record_files(source, reading, bad)
+            declared, positive = _read_meta(source)
+        records = _read_files(source, reading, bad)
     label_names = declared if label_names is None else label_names
     rows = to_rows(
         records,
         columns=columns or Columns(),
         label_names=label_names,
-        preset_columns=preset_columns,
-        preset_names=preset_names,
-        aliases=aliases,
+        preset=preset,
         bad_rows=bad,
     )
     if bad_rows is None:
@@ -85,40 +87,42 @@ def read_rows(
     return replace(rows, positive=positive)
 
 
-def train_records(path: Path, *, reading: Reading | None = None) -> RecordFile:
+def read_train_records(path: Path, *, reading: Reading | None = None) -> RecordFile:
     """Read the training records of a local file or folder as they stand there.
 
     Raises:
         InputError: If there are none, or they cannot be read.
     """
-    return _record_files(path, reading or Reading(), BadRows())["train"]
+    return _read_files(path, reading or Reading(), BadRows())["train"]
 
 
 def has_rows(path: Path) -> bool:
     """Whether `path` is a file or folder that `read_rows` would try to read."""
     if path.is_file():
         return strip_suffix(path.name) is not None
-    return path.is_dir() and (is_saved_dataset(path) or "train" in _candidates(path))
+    return path.is_dir() and (is_saved_dataset(path) or "train" in _find_candidates(path))
 
 
-def why_missing(path: Path) -> str:
+def explain_missing(path: Path) -> str:
     """Say why a path leads nowhere."""
     if path.is_symlink():
         return "a link that leads nowhere, or in a circle"
     return "there is no such file or folder"
 
 
-def _record_files(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFile]:
+def _read_files(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFile]:
     if path.is_file():
         return {"train": read_records(path, reading=reading, bad_rows=bad)}
     if not path.is_dir():
         raise InputError(f"{path}: neither a file nor a folder but a device, a pipe or a socket")
     if is_saved_dataset(path):
-        return _known_splits(read_saved_dataset(path, reading=reading), str(path))
-    files = _split_files(path)
+        return _select_splits(read_saved_dataset(path, reading=reading), str(path))
+    files = _find_split_files(path)
     if "train" not in files:
-        others = sorted(p for p in path.iterdir() if _split_of(p.name.split(".", 1)[0]) == "train")
-        there = f"; {unread_kind(others[0])}" if others else ""
+        others = sorted(
+            p for p in path.iterdir() if _find_split(p.name.split(".", 1)[0]) == "train"
+        )
+        there = f"; {explain_unread_kind(others[0])}" if others else ""
         raise InputError(
             f"{path}: the folder has no train file (train.jsonl, train.csv, …; "
             f"formats: {', '.join(SUFFIXES)}) and is no data set saved with save_to_disk{there}"
@@ -128,37 +132,37 @@ def _record_files(path: Path, reading: Reading, bad: BadRows) -> dict[str, Recor
     }
 
 
-def _split_files(folder: Path) -> dict[str, Path]:
-    for split, files in (found := _candidates(folder)).items():
+def _find_split_files(folder: Path) -> dict[str, Path]:
+    for split, files in (found := _find_candidates(folder)).items():
         if len(files) > 1:
             raise InputError(
                 f"{folder}: both {files[0].name} and {files[1].name} are {split} files; keep one"
             )
         if not files[0].is_file():
-            what = "a folder" if files[0].is_dir() else why_missing(files[0])
+            what = "a folder" if files[0].is_dir() else explain_missing(files[0])
             raise InputError(f"{files[0]}: {what}, where a file is expected")
     return {split: files[0] for split, files in found.items()}
 
 
-def _candidates(folder: Path) -> dict[str, list[Path]]:
+def _find_candidates(folder: Path) -> dict[str, list[Path]]:
     """Return what is called like the file of a split, by split."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         stem = strip_suffix(path.name)
-        split = _split_of(stem) if stem else None
+        split = _find_split(stem) if stem else None
         if split is not None:
             found.setdefault(split, []).append(path)
     return found
 
 
-def _split_of(name: str) -> str | None:
+def _find_split(name: str) -> str | None:
     return next((split for split, names in _SPLITS.items() if name.lower() in names), None)
 
 
-def _known_splits(files: Mapping[str, RecordFile], place: str) -> dict[str, RecordFile]:
+def _select_splits(files: Mapping[str, RecordFile], place: str) -> dict[str, RecordFile]:
     found: dict[str, RecordFile] = {}
     for name, file in files.items():
-        split = _split_of(name)
+        split = _find_split(name)
         if split in found:
             raise InputError(
                 f"{place}: both {found[split].place} and {file.place} are {split} splits; keep one"
@@ -170,7 +174,7 @@ def _known_splits(files: Mapping[str, RecordFile], place: str) -> dict[str, Reco
     return found
 
 
-def _declared(folder: Path) -> tuple[tuple[str, ...] | None, str | None]:
+def _read_meta(folder: Path) -> tuple[tuple[str, ...] | None, str | None]:
     """Read the label names that a folder's `meta.json` declares, and which is the positive one."""
     path = folder / "meta.json"
     if not path.is_file():

@@ -19,20 +19,21 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.delimited_text import LongLine, long_fields, table_rows
+from cl_graft.data.delimited_text import LongLine, allow_long_fields, read_table_rows
 from cl_graft.data.parquet import read_parquet
 from cl_graft.data.text_files import MAX_LINE, Reading, check_rows, find_lines, read_text
 from cl_graft.errors import InputError
 
 __all__ = [
     "SUFFIXES",
+    "Columns",
     "Record",
     "RecordFile",
     "collect_records",
+    "explain_unread_kind",
     "parse_records",
     "read_records",
     "strip_suffix",
-    "unread_kind",
 ]
 
 SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
@@ -44,6 +45,21 @@ _ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar", ".xz", ".bz2", ".
 _MEMORY_A_BYTE = 8
 _BYTES_A_VALUE = 64
 _NOT_DECODED = re.compile("[\udc80-\udcff]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Columns:
+    """Names of a file's columns.
+
+    Attributes:
+        text: Column of the first text; None if it is to be found.
+        text_pair: Column of the second text; None if it is to be found, or there is none.
+        label: Column of the label; None if it is to be found.
+    """
+
+    text: str | None = None
+    text_pair: str | None = None
+    label: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +101,7 @@ def strip_suffix(name: str) -> str | None:
     return None
 
 
-def unread_kind(path: Path, read: Iterable[str] = SUFFIXES) -> str:
+def explain_unread_kind(path: Path, read: Iterable[str] = SUFFIXES) -> str:
     """Say that a file is of no kind that is `read`, and how to make one of it."""
     name = path.name.lower()
     if name.endswith(_SPREADSHEETS):
@@ -123,7 +139,7 @@ def read_records(
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
     if strip_suffix(path.name) is None:
-        raise InputError(unread_kind(path))
+        raise InputError(explain_unread_kind(path))
     kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[1]
     if kind != "parquet":
         text = read_text(path, reading, escape=bad.skip, notes=bad.notes)
@@ -133,7 +149,7 @@ def read_records(
     records = collect_records(
         str(path), (Record(v, f"{path}: row {n}") for n, v in numbered), reading
     )
-    return _filled(path, columns, records, class_names, bad)
+    return _make_file(path, columns, records, class_names, bad)
 
 
 def parse_records(
@@ -160,14 +176,14 @@ def parse_records(
     if not text.strip():
         raise InputError(f"{place}: the file is empty")
     if kind == "jsonl":
-        records = collect_records(str(place), _json_records(place, text, bad), reading)
+        records = collect_records(str(place), _read_json_lines(place, text, bad), reading)
         columns = tuple(dict.fromkeys(name for record in records for name in record.values))
     else:
-        columns, records = _table(place, text, kind, reading, bad)
-    return _filled(place, columns, records, {}, bad)
+        columns, records = _read_table(place, text, kind, reading, bad)
+    return _make_file(place, columns, records, {}, bad)
 
 
-def _filled(
+def _make_file(
     path: Path,
     columns: tuple[str, ...],
     records: tuple[Record, ...],
@@ -192,7 +208,7 @@ def collect_records(place: str, records: Iterable[Record], reading: Reading) -> 
     memory = 0
     for record in records:
         gathered.append(record)
-        memory += _memory(record.values)
+        memory += _measure_memory(record.values)
         check_rows(place, len(gathered), reading)
         if memory > _MEMORY_A_BYTE * reading.most_bytes:
             raise InputError(
@@ -203,7 +219,7 @@ def collect_records(place: str, records: Iterable[Record], reading: Reading) -> 
     return tuple(gathered)
 
 
-def _memory(values: object) -> int:
+def _measure_memory(values: object) -> int:
     """Return about how many bytes of memory values take, with all that is inside them."""
     size, left = 0, [values]
     while left:
@@ -219,25 +235,25 @@ def _memory(values: object) -> int:
     return size
 
 
-def _json_records(path: Path, text: str, bad: BadRows) -> Iterator[Record]:
+def _read_json_lines(path: Path, text: str, bad: BadRows) -> Iterator[Record]:
     for number, found in enumerate(find_lines(text), start=1):
         line, place = found[0].rstrip("\r\n"), f"{path}:{number}"
         if not line.strip():
             continue
         try:
-            yield Record(_json_object(line, place), place)
+            yield Record(_read_json_object(line, place), place)
         except InputError as fault:
             bad.add(str(path), str(fault))
 
 
-def _json_object(line: str, place: str) -> dict[str, object]:
+def _read_json_object(line: str, place: str) -> dict[str, object]:
     if len(line) > MAX_LINE:
         raise InputError(
             f"{place}: the line has {len(line):,} characters, the limit is {MAX_LINE:,}"
         )
     _refuse_damaged(line, place)
     try:
-        values = json.loads(line, object_pairs_hook=partial(_named_once, place))
+        values = json.loads(line, object_pairs_hook=partial(_refuse_doubled_names, place))
     except json.JSONDecodeError as error:
         whole = line.strip() in ("{", "[") or line.lstrip().startswith("[")
         raise InputError(
@@ -256,7 +272,7 @@ def _json_object(line: str, place: str) -> dict[str, object]:
     return values
 
 
-def _named_once(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_doubled_names(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         seen: set[str] = set()
@@ -265,41 +281,41 @@ def _named_once(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def _table(
+def _read_table(
     path: Path, text: str, kind: str, reading: Reading, bad: BadRows
 ) -> tuple[tuple[str, ...], tuple[Record, ...]]:
     """Read a table; a tsv is read with literal quotes if that gives fewer bad rows."""
     if kind == "csv":
         header = next(find_lines(text))[0]
         delimiter = ";" if ";" in header and "," not in header else ","
-        return _quoted_table(path, text, delimiter, reading, bad, quotes=True)
+        return _read_table_with(path, text, delimiter, reading, bad, quotes=True)
     quoted = BadRows("skip")
-    table = _quoted_table(path, text, "\t", reading, quoted, quotes=True)
+    table = _read_table_with(path, text, "\t", reading, quoted, quotes=True)
     if quoted.counts:
         literal = BadRows("skip")
-        again = _quoted_table(path, text, "\t", reading, literal, quotes=False)
+        again = _read_table_with(path, text, "\t", reading, literal, quotes=False)
         if literal.total < quoted.total and (bad.skip or not literal.total):
             quoted, table = literal, again
     bad.merge(quoted)
     return table
 
 
-def _quoted_table(
+def _read_table_with(
     path: Path, text: str, delimiter: str, reading: Reading, bad: BadRows, *, quotes: bool
 ) -> tuple[tuple[str, ...], tuple[Record, ...]]:
     try:
-        with long_fields():
-            rows = table_rows(text, delimiter, quotes=quotes)
-            header = _header(path, rows)
+        with allow_long_fields():
+            rows = read_table_rows(text, delimiter, quotes=quotes)
+            header = _read_header(path, rows)
             records = collect_records(
-                str(path), _table_records(path, rows, header, delimiter, bad), reading
+                str(path), _read_table_records(path, rows, header, delimiter, bad), reading
             )
     except LongLine as error:
         raise InputError(f"{path}: {error}; the file is no table, or damaged") from None
     return tuple(header), records
 
 
-def _header(path: Path, rows: Iterator[tuple[int, list[str] | csv.Error]]) -> list[str]:
+def _read_header(path: Path, rows: Iterator[tuple[int, list[str] | csv.Error]]) -> list[str]:
     """Take the header off the rows; what is wrong with it concerns every row."""
     number, fields = next((n, f) for n, f in rows if f)
     place = f"{path}:{number}"
@@ -313,7 +329,7 @@ def _header(path: Path, rows: Iterator[tuple[int, list[str] | csv.Error]]) -> li
     return header
 
 
-def _table_records(
+def _read_table_records(
     path: Path,
     rows: Iterator[tuple[int, list[str] | csv.Error]],
     header: list[str],
@@ -325,12 +341,12 @@ def _table_records(
             continue
         place = f"{path}:{number}"
         try:
-            yield Record(_table_row(fields, header, delimiter, place), place)
+            yield Record(_match_header(fields, header, delimiter, place), place)
         except InputError as fault:
             bad.add(str(path), str(fault))
 
 
-def _table_row(
+def _match_header(
     fields: list[str] | csv.Error, header: list[str], delimiter: str, place: str
 ) -> dict[str, object]:
     if isinstance(fields, csv.Error):

@@ -148,5 +148,5 @@ def _shared() -> list[str]:
 
 @register_stream("opposed-50")
 def _opposed() -> list[str]:
-    """The same, where the common words change sides with every task."""
+    """Twenty generated tasks whose common words change sides with every task."""
     return ["opposed-50-0..19"]

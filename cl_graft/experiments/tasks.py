@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import cast
 
 from cl_graft.data import TextTask, load_task
-from cl_graft.data.audit import shared_rows
+from cl_graft.data.audit import find_shared_rows
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.encoding import Family
 from cl_graft.errors import InputError, nearest
@@ -49,7 +49,7 @@ def load_tasks(
             raise InputError(f"task {task.name!r} is a regression; this runs classification tasks")
     tasks = tuple(
         replace(task, source={**task.source, "notes": [*_notes(task), *notes]})
-        for task, notes in zip(tasks, shared_rows(tasks), strict=True)
+        for task, notes in zip(tasks, find_shared_rows(tasks), strict=True)
     )
     return formed(tasks, stream)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from cl_graft.data import Prompt
-from cl_graft.data.encoding import Family, template_halves
+from cl_graft.data.encoding import Family, split_template
 from cl_graft.data.prompts import Piece
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code, for_python
 
@@ -231,7 +231,7 @@ def _asking_code(prompt: Prompt, *, family: str, max_length: int) -> list[str]:
 
     They need `tokenizer`, and `unicodedata` to be imported.
     """
-    halves = ", ".join(map(_half, template_halves(prompt, cast(Family, family))))
+    halves = ", ".join(map(_half, split_template(prompt, cast(Family, family))))
     where = "before the mask, and behind it" if prompt.masked else "what is asked"
     code = _ASKING
     if not prompt.masked:  # the label's string follows, so nothing ends the row

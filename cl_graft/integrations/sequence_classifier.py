@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import Entry
-from cl_graft.models import TaskModel, head_of
+from cl_graft.models import TaskModel, load_head
 from cl_graft.models.heads import ACTIVATIONS, PooledHead
 from cl_graft.models.quiet import quiet
 from cl_graft.runtime.seeding import generator
@@ -42,7 +42,7 @@ def as_classifier(model: TaskModel, entry: Entry) -> PreTrainedModel | None:
 
     if model.pooling != "first":
         return None
-    head, backbone = head_of(entry, family="encoder").eval(), model.backbone
+    head, backbone = load_head(entry, family="encoder").eval(), model.backbone
     config: Any = copy.deepcopy(backbone.config)
     classes = int(next(reversed(list(head.parameters()))).shape[0])
     names = entry.metadata.get("label_names") or [f"LABEL_{number}" for number in range(classes)]

@@ -16,8 +16,9 @@ from cl_graft.errors import DivergedError
 from cl_graft.grafts.model_state import replace_parameters, train_only
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.localizer_inputs import LocalizerInputs
+from cl_graft.runtime.batching import BatchOrder
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
-from cl_graft.runtime.seeding import BatchOrder, derive
+from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import (
     DenseRun,
     Measure,

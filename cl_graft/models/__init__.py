@@ -5,12 +5,12 @@ from cl_graft.models.heads import (
     LabelStrings,
     LabelWords,
     check_head,
-    head_of,
     linear_head,
+    load_head,
     make_head,
 )
 from cl_graft.models.input_limits import check_batch, longest_row
-from cl_graft.models.load import Loaded, load_model, minilm_path
+from cl_graft.models.load import Loaded, find_minilm, load_model
 from cl_graft.models.task_model import TaskModel
 from cl_graft.models.task_server import TaskServer
 
@@ -23,11 +23,11 @@ __all__ = [
     "block_stacks",
     "check_batch",
     "check_head",
+    "find_minilm",
     "graftable_parameters",
-    "head_of",
     "linear_head",
+    "load_head",
     "load_model",
     "longest_row",
     "make_head",
-    "minilm_path",
 ]

@@ -36,22 +36,22 @@ class Attention:
     def __init__(self, backbone: nn.Module, precision: str) -> None:
         self._backbone = cast(Any, backbone)
         self._halves = precision != "fp32"
-        self._open = self._now() == "sdpa"
+        self._open = self._read_setting() == "sdpa"
 
     def suit_(self, ids: Tensor) -> None:
         """Set the attention for a batch of shape (n, L), on the device that computes."""
         if not self._open:
             return
         short = ids.device.type == "cpu" and ids.shape[1] <= LONGEST
-        wanted = "eager" if short and torch.is_grad_enabled() and self._half() else "sdpa"
-        if self._now() != wanted:
+        wanted = "eager" if short and torch.is_grad_enabled() and self._is_half() else "sdpa"
+        if self._read_setting() != wanted:
             with quiet():  # it warns where it cannot
                 self._backbone.set_attn_implementation(wanted)
-            self._open = self._now() == wanted
+            self._open = self._read_setting() == wanted
 
-    def _now(self) -> str | None:
+    def _read_setting(self) -> str | None:
         return getattr(self._backbone.config, "_attn_implementation", None)
 
-    def _half(self) -> bool:
+    def _is_half(self) -> bool:
         stored = next(self._backbone.parameters()).dtype
         return self._halves or stored in (torch.bfloat16, torch.float16)

@@ -78,28 +78,28 @@ def _check_config(config: Mapping[str, Any], folder: Path, name: str) -> None:
     files = [path for path in folder.iterdir() if path.is_file()]
     if any(path.suffix in _WEIGHTS for path in files):
         size = sum(path.stat().st_size for path in files) + _FREE_BYTES
-        tensors = _tensors(folder)
+        tensors = _count_tensors(folder)
         most_layers = _FREE_LAYERS + (size // 100_000 if tensors is None else tensors)
     else:
         size, most_layers = _BYTES_WITHOUT_WEIGHTS, _LAYERS_WITHOUT_WEIGHTS
-    for part in _objects(config):
+    for part in _walk_objects(config):
         numbers = {key: value for key, value in part.items() if type(value) is int}
         layers = {key: value for key, value in numbers.items() if _LAYERS.search(key)}
         for key, value in layers.items():
             if value > most_layers:
-                raise _beyond(name, key, value, f"its files allow for {most_layers:,}")
+                raise _make_error(name, key, value, f"its files allow for {most_layers:,}")
         depth = max(layers.values(), default=1)
         for key in _WIDTHS:
             if depth * numbers.get(key, 0) ** 2 > _PARAMETERS_A_BYTE * size:
-                raise _beyond(
+                raise _make_error(
                     name, key, numbers[key], f"too wide for the {size:,} bytes of its files"
                 )
         for key, value in numbers.items():
             if _SIZE.search(key) and value > size:
-                raise _beyond(name, key, value, f"its files have {size:,} bytes")
+                raise _make_error(name, key, value, f"its files have {size:,} bytes")
 
 
-def _tensors(folder: Path) -> int | None:
+def _count_tensors(folder: Path) -> int | None:
     """Return how many tensors the safetensors of a folder hold; None if there are none."""
     from safetensors import SafetensorError, safe_open
 
@@ -127,7 +127,7 @@ def _check_tokenizer(tokenizer: Mapping[str, Any], name: str) -> None:
             "tokens; it is damaged, or made to take all memory"
         )
     known = ("model", "added_tokens")
-    for part in _objects({key: tokenizer[key] for key in tokenizer if key not in known}):
+    for part in _walk_objects({key: tokenizer[key] for key in tokenizer if key not in known}):
         for key, value in part.items():
             if type(value) is int and value > _MOST_NUMBER:
                 raise InputError(f"{name!r}: {key} in its tokenizer.json is {value:,}")
@@ -136,7 +136,7 @@ def _check_tokenizer(tokenizer: Mapping[str, Any], name: str) -> None:
 
 def _check_normalizer(normalizer: object, name: str) -> None:
     growth = 1.0
-    for count, part in enumerate(_objects(normalizer), start=1):
+    for count, part in enumerate(_walk_objects(normalizer), start=1):
         content = part.get("content") or part.get("prepend") or ""
         length = len(content) if isinstance(content, str) else 0
         if part.get("type") == "Replace":
@@ -151,7 +151,7 @@ def _check_normalizer(normalizer: object, name: str) -> None:
             )
 
 
-def _objects(tree: object) -> Iterator[dict[str, Any]]:
+def _walk_objects(tree: object) -> Iterator[dict[str, Any]]:
     """Walk over all objects of a JSON document, in its order."""
     left = [tree]
     while left:
@@ -163,7 +163,7 @@ def _objects(tree: object) -> Iterator[dict[str, Any]]:
             left.extend(reversed(value))
 
 
-def _beyond(name: str, key: str, value: int, why: str) -> InputError:
+def _make_error(name: str, key: str, value: int, why: str) -> InputError:
     return InputError(
         f"{name!r}: {key} in its config.json is {value:,}, {why}; the config is damaged, or that "
         "of another model"

@@ -33,7 +33,8 @@ def graftable_parameters(
         module: The model.
         exclude: Module paths (such as `"heads"` or `"model.classifier"`), at any depth, whose
             parameters are left out.
-        keep: Said of a parameter's full name: False leaves it out too. None keeps all.
+        keep: Function of a parameter's full name; False leaves the parameter out, too. None keeps
+            all.
 
     Raises:
         ValueError: If nothing is left.
@@ -71,15 +72,15 @@ def block_stacks(module: nn.Module) -> tuple[str, ...]:
     modules with parameters of their own: a list of blocks, not of single layers. An
     encoder-decoder has two.
     """
-    return tuple(plain_name(path) for path in _stacks(module, ""))
+    return tuple(plain_name(path) for path in _find_stacks(module, ""))
 
 
-def _stacks(module: nn.Module, path: str) -> Iterator[str]:
+def _find_stacks(module: nn.Module, path: str) -> Iterator[str]:
     if _is_stack(module):
         yield path
         return
     for name, child in module.named_children():
-        yield from _stacks(child, f"{path}.{name}" if path else name)
+        yield from _find_stacks(child, f"{path}.{name}" if path else name)
 
 
 def _is_stack(module: nn.Module) -> bool:

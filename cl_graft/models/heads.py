@@ -1,4 +1,4 @@
-"""Heads: modules that turn a model's features into one logit a class.
+"""Pooling and heads: from a model's last states to features, and from these to a logit a class.
 
 An encoder has a trained head for every task, a linear one unless it was imported. Prompted language
 models have none to train: their heads only know which tokens stand for the labels, so a task's
@@ -24,19 +24,49 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACTIVATIONS",
+    "POOLINGS",
     "LabelStrings",
     "LabelWords",
     "PooledHead",
     "check_head",
-    "head_of",
+    "first_token",
     "linear_head",
+    "load_head",
     "make_head",
+    "mean_of_tokens",
 ]
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
     {"tanh": torch.tanh, "relu": F.relu, "gelu": F.gelu}
 )
-"""What may stand between the layers of a `PooledHead`."""
+"""Activations between the layers of a `PooledHead`, by name."""
+
+
+def mean_of_tokens(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Average the states of the non-padding tokens, in fp32 (Reimers and Gurevych, 2019).
+
+    https://arxiv.org/abs/1908.10084. All-MiniLM-L6-v2 was trained with this pooling.
+
+    Args:
+        hidden: States of shape (n, L, D).
+        mask: Bool of shape (n, L), True where a token is no padding.
+
+    Returns:
+        Features of shape (n, D), fp32; zeros for a row of padding alone.
+    """
+    total = hidden.float().masked_fill(~mask[..., None], 0.0).sum(1)
+    return total / mask.sum(1, keepdim=True).clamp(min=1)
+
+
+def first_token(hidden: Tensor, mask: Tensor) -> Tensor:
+    """Take the state of the first token ([CLS], <s>) of (n, L, D), as fp32 of shape (n, D)."""
+    return hidden[:, 0].float()
+
+
+POOLINGS: Mapping[str, Callable[[Tensor, Tensor], Tensor]] = MappingProxyType(
+    {"mean": mean_of_tokens, "first": first_token}
+)
+"""Poolings by name."""
 
 
 def linear_head(hidden: int, classes: int, *, seed: int) -> nn.Linear:
@@ -120,7 +150,7 @@ class LabelStrings(nn.Module):
 
     @property
     def within(self) -> Tensor:
-        """Where `token_ids` holds a token of its string: bool of shape (K, m)."""
+        """Mask of the strings' own tokens in `token_ids`: bool of shape (K, m)."""
         places = torch.arange(self.token_ids.shape[1], device=self.lengths.device)
         return places < self.lengths[:, None]
 
@@ -171,11 +201,11 @@ def make_head(
     return LabelWords([tokens[0] for tokens in label_token_ids])
 
 
-def head_of(entry: Entry, *, family: str) -> nn.Module:
+def load_head(entry: Entry, *, family: str) -> nn.Module:
     """Rebuild an entry's task head from its stored state."""
     state = dict(entry.head)
     if "dense.weight" in state:
-        layers = [_like(state[f"{part}.weight"]) for part in ("dense", "out")]
+        layers = [_make_layer(state[f"{part}.weight"]) for part in ("dense", "out")]
         head: nn.Module = PooledHead(*layers, activation=str(entry.metadata.get("activation")))
     elif family == "encoder":
         classes, hidden = state["weight"].shape
@@ -246,7 +276,7 @@ def _check_tokens(
         raise ValueError(f"lengths of labels {lengths.tolist()[:10]}, expected 1 to {longest}")
 
 
-def _like(weight: Tensor) -> nn.Linear:
+def _make_layer(weight: Tensor) -> nn.Linear:
     """Make the linear layer that a weight, (outputs, inputs), belongs to."""
     outputs, inputs = weight.shape
     return nn.Linear(inputs, outputs, dtype=weight.dtype)

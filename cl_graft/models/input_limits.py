@@ -46,7 +46,7 @@ def check_vocabulary(
     Raises:
         InputError: If there is such an id.
     """
-    known = _embedded(backbone)
+    known = _count_embeddings(backbone)
     highest = max(tokenizer.get_vocab().values(), default=0)
     if known is not None and highest >= known:
         raise InputError(
@@ -75,7 +75,7 @@ def check_batch(inputs: Tensor, model: TaskModel) -> None:
         raise ValueError(f"a batch of shape {tuple(inputs.shape)} holds nothing")
     ids, segments = inputs.unbind(1)
     used = int((segments != 0).any(0).nonzero().max()) + 1 if bool(segments.any()) else 0
-    longest, known = longest_row(model), _embedded(cast("PreTrainedModel", model.backbone))
+    longest, known = longest_row(model), _count_embeddings(cast("PreTrainedModel", model.backbone))
     if not used or (longest is not None and used > longest):
         raise ValueError(f"a batch of {used} tokens a row, expected 1 to {longest}")
     if known is not None and not bool(((ids >= 0) & (ids < known)).all()):
@@ -88,7 +88,7 @@ def check_batch(inputs: Tensor, model: TaskModel) -> None:
             raise ValueError(f"a batch's rows hold {masks.tolist()[:10]} mask tokens, expected 1")
 
 
-def _embedded(backbone: PreTrainedModel) -> int | None:
+def _count_embeddings(backbone: PreTrainedModel) -> int | None:
     """Return how many token ids have an embedding; None where a model has no table of them."""
     try:
         table: Any = backbone.get_input_embeddings()

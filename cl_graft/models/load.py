@@ -31,10 +31,10 @@ __all__ = [
     "Loaded",
     "build_backbone",
     "check_types",
+    "explain_silent_hub",
+    "find_minilm",
     "load_model",
-    "minilm_path",
     "read_config",
-    "why_hub_is_silent",
 ]
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -71,7 +71,13 @@ class Loaded:
 
 @dataclass(frozen=True)
 class _Source:
-    """What to hand to `from_pretrained`; `why` tells the user where was looked."""
+    """Source of a model's files.
+
+    Attributes:
+        name: Folder or hub id for `from_pretrained`.
+        local_only: Whether nothing is downloaded.
+        why: Reason why nothing can be; empty if it can.
+    """
 
     name: str
     local_only: bool
@@ -128,7 +134,7 @@ def load_model(
         name=name,
         precision=precision,
     )
-    return Loaded(model.eval(), tokenizer, name, _folder(source.name, revision))
+    return Loaded(model.eval(), tokenizer, name, _find_folder(source.name, revision))
 
 
 def check_types(dtype: str, precision: str) -> None:
@@ -171,22 +177,20 @@ def build_backbone(
     Raises:
         InputError: If transformers has no model of this family for the config.
     """
-    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
-
-    makers = {
-        "encoder": AutoModel.from_config,
-        "masked_lm": AutoModelForMaskedLM.from_config,
-        "causal_lm": AutoModelForCausalLM.from_config,
-    }
-    make = partial(makers[family], config, dtype=dtype, trust_remote_code=trust_remote_code)
+    make = partial(
+        _find_auto_class(family).from_config,
+        config,
+        dtype=dtype,
+        trust_remote_code=trust_remote_code,
+    )
     with quiet():
         try:
-            return _without_pooler(make, family)
+            return _make_without_pooler(make, family)
         except Exception as error:
-            raise _unreadable(name, f"config as {family}", error) from error
+            raise _make_error(name, f"config as {family}", error) from error
 
 
-def minilm_path() -> Path:
+def find_minilm() -> Path:
     """Return the folder of the all-MiniLM-L6-v2 that the `demo` extra installs.
 
     Raises:
@@ -202,7 +206,7 @@ def minilm_path() -> Path:
     return folder
 
 
-def why_hub_is_silent(name: str = _MINILM_HUB_ID, revision: str | None = None) -> str:
+def explain_silent_hub(name: str = _MINILM_HUB_ID, revision: str | None = None) -> str:
     """Say why the Hugging Face hub does not give a model's config; nothing if it does."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
 
@@ -226,7 +230,7 @@ def _find(name: str, revision: str | None) -> _Source:
     """Find out whether `name` is a folder or a hub id, and whether the hub answers."""
     if name == "minilm":
         try:
-            return _Source(str(minilm_path()), True, "")
+            return _Source(str(find_minilm()), True, "")
         except InputError as error:
             source = _find(_MINILM_HUB_ID, revision)
             return _Source(source.name, source.local_only, f"{error}; {source.why}")
@@ -249,7 +253,7 @@ def _find(name: str, revision: str | None) -> _Source:
         raise InputError(
             f"no model {name!r}: there is no such folder, and it is no hub id (owner/name)"
         ) from error
-    silence = why_hub_is_silent(name, revision)
+    silence = explain_silent_hub(name, revision)
     why = f"there is no folder of that name, the hub did not give it ({silence})"
     return _Source(name, bool(silence), why if silence else "")
 
@@ -268,7 +272,7 @@ def _read_config(name: str, source: _Source, options: dict[str, Any]) -> PreTrai
                 f"no model {name!r}: {source.why}, and the local cache has no copy. Check "
                 f"{checked}, or pass a folder{hint}"
             ) from error
-        raise _unreadable(name, "config.json", error) from error
+        raise _make_error(name, "config.json", error) from error
 
 
 def _check_family(name: str, family: str, config: PreTrainedConfig) -> None:
@@ -295,18 +299,12 @@ def _read_weights(
     options: dict[str, Any],
 ) -> PreTrainedModel:
     """Load the backbone; refuse a checkpoint that would leave weights random."""
-    from transformers import AutoModel, AutoModelForCausalLM, AutoModelForMaskedLM
-
-    loaders = {
-        "encoder": AutoModel.from_pretrained,
-        "masked_lm": AutoModelForMaskedLM.from_pretrained,
-        "causal_lm": AutoModelForCausalLM.from_pretrained,
-    }
-    load = partial(loaders[family], source.name, config=config, dtype=dtype, **options)
+    read = _find_auto_class(family).from_pretrained
+    load = partial(read, source.name, config=config, dtype=dtype, **options)
     try:
-        loaded: Any = _without_pooler(partial(load, output_loading_info=True), family)
+        loaded: Any = _make_without_pooler(partial(load, output_loading_info=True), family)
     except Exception as error:
-        raise _unreadable(name, f"weights as {family}", error) from error
+        raise _make_error(name, f"weights as {family}", error) from error
     backbone, info = loaded
     tied = getattr(backbone, "all_tied_weights_keys", {})
     missing = sorted(k for k in info["missing_keys"] if k not in tied and "pooler" not in k)
@@ -318,7 +316,19 @@ def _read_weights(
     return backbone
 
 
-def _without_pooler(make: Callable[..., Any], family: str) -> Any:
+def _find_auto_class(family: str) -> Any:
+    """Return the class of transformers that makes a family's backbones."""
+    import transformers
+
+    names = {
+        "encoder": "AutoModel",
+        "masked_lm": "AutoModelForMaskedLM",
+        "causal_lm": "AutoModelForCausalLM",
+    }
+    return getattr(transformers, names[family])
+
+
+def _make_without_pooler(make: Callable[..., Any], family: str) -> Any:
     """Call what makes a backbone so that an encoder gets no pooler."""
     try:
         return make(**({"add_pooling_layer": False} if family == "encoder" else {}))
@@ -332,7 +342,7 @@ def _read_tokenizer(name: str, source: _Source, options: dict[str, Any]) -> PreT
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.name, **options)
     except Exception as error:
-        raise _unreadable(name, "tokenizer", error) from error
+        raise _make_error(name, "tokenizer", error) from error
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         # Without its files, several tokenizer classes come up silently with special tokens alone.
         raise InputError(
@@ -342,7 +352,7 @@ def _read_tokenizer(name: str, source: _Source, options: dict[str, Any]) -> PreT
     return tokenizer
 
 
-def _unreadable(name: str, part: str, error: Exception) -> InputError:
+def _make_error(name: str, part: str, error: Exception) -> InputError:
     if "trust_remote_code" in str(error):
         return InputError(
             f"{name!r} brings its own Python code, which runs only with trust_remote_code=True "
@@ -351,7 +361,7 @@ def _unreadable(name: str, part: str, error: Exception) -> InputError:
     return InputError(f"{name!r}: cannot read its {part}: {first_line(error)}")
 
 
-def _folder(name: str, revision: str | None) -> Path:
+def _find_folder(name: str, revision: str | None) -> Path:
     """Return the local folder of a model that was just loaded."""
     if Path(name).is_dir():
         return Path(name)

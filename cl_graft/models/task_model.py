@@ -24,8 +24,7 @@ from torch.nn import functional as F
 from cl_graft.errors import InputError, find, nearest
 from cl_graft.models.attention import Attention
 from cl_graft.models.graftable import graftable_parameters
-from cl_graft.models.heads import LabelStrings
-from cl_graft.models.pooling import POOLINGS
+from cl_graft.models.heads import POOLINGS, LabelStrings
 from cl_graft.training.precision import autocast
 
 __all__ = ["FAMILIES", "Carry", "TaskModel"]
@@ -96,7 +95,7 @@ class TaskModel(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the backbone's parameters are."""
+        """Device of the backbone's parameters."""
         return next(self.backbone.parameters()).device
 
     def add_head(self, task: int, head: nn.Module) -> None:
@@ -146,15 +145,11 @@ class TaskModel(nn.Module):
             ValueError: If `x` has another shape, the task has no head, or a masked LM's row does
                 not hold exactly one mask token.
         """
-        head = self._head(task)
+        head = self._find_head(task)
         ids, segments = _trim(x)
-        if self.family == "encoder":
-            features = self.features(ids, segments)
-            return head(features.to(next(head.parameters(), features).dtype)).float()
-        if self.family == "masked_lm":
-            positions = self._mask_positions(ids, segments)
-            return head(self._vocabulary_logits(ids, segments, positions)[:, 0].float())
-        return self._label_scores(ids, segments, cast(LabelStrings, head))
+        if self.family == "causal_lm":
+            return self._score_labels(ids, segments, cast(LabelStrings, head))
+        return _apply_head(head, self._compute_states(ids, segments))
 
     def text_features(self, x: Tensor) -> Tensor:
         """Return the features of a batch as `forward` takes it; encoders only."""
@@ -169,9 +164,9 @@ class TaskModel(nn.Module):
                 those after the nearest block.
         """
         ids, segments = _trim(x)
-        with self._computing(ids):
+        with self._compute_context(ids):
             states = self.backbone(
-                **self._inputs(ids, segments), output_hidden_states=True
+                **self._make_inputs(ids, segments), output_hidden_states=True
             ).hidden_states
         return POOLINGS[self.pooling](states[round(depth * (len(states) - 1))], segments != 0)
 
@@ -182,17 +177,17 @@ class TaskModel(nn.Module):
             ids: Token ids of shape (n, L).
             segments: 0 for padding, 1 and 2 for the segments, of shape (n, L).
         """
-        with self._computing(ids):
-            states = self.backbone(**self._inputs(ids, segments)).last_hidden_state
+        with self._compute_context(ids):
+            states = self.backbone(**self._make_inputs(ids, segments)).last_hidden_state
         return POOLINGS[self.pooling](states, segments != 0)
 
-    def _head(self, task: int) -> nn.Module:
+    def _find_head(self, task: int) -> nn.Module:
         key = str(int(task))
         if key not in self.heads:
             raise ValueError(f"task {key} has no head; heads: {', '.join(self.heads) or 'none'}")
         return self.heads[key]
 
-    def _inputs(self, ids: Tensor, segments: Tensor) -> dict[str, Tensor | bool]:
+    def _make_inputs(self, ids: Tensor, segments: Tensor) -> dict[str, Tensor | bool]:
         inputs: dict[str, Tensor | bool] = {
             "input_ids": ids,
             "attention_mask": (segments != 0).long(),
@@ -203,13 +198,20 @@ class TaskModel(nn.Module):
             inputs["use_cache"] = False
         return inputs
 
-    def _computing(self, ids: Tensor) -> AbstractContextManager[object]:
+    def _compute_context(self, ids: Tensor) -> AbstractContextManager[object]:
         """Return the context in which the backbone computes a batch of token ids, (n, L)."""
         if not self.recomputes:  # what is computed again must be what was computed before
             self._attention.suit_(ids)
         return autocast(self.precision, ids.device)
 
-    def _mask_positions(self, ids: Tensor, segments: Tensor) -> Tensor:
+    def _compute_states(self, ids: Tensor, segments: Tensor) -> Tensor:
+        """Return what heads take, fp32: an encoder's features, or logits at a row's mask."""
+        if self.family == "encoder":
+            return self.features(ids, segments)
+        positions = self._find_masks(ids, segments)
+        return self._compute_logits(ids, segments, positions)[:, 0].float()
+
+    def _find_masks(self, ids: Tensor, segments: Tensor) -> Tensor:
         """Return the column of every row's mask token, of shape (n, 1)."""
         masks = (ids == self.mask_token_id) & (segments != 0)
         counts = masks.sum(1)
@@ -221,7 +223,7 @@ class TaskModel(nn.Module):
             )
         return masks.long().argmax(1, keepdim=True)
 
-    def _vocabulary_logits(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
+    def _compute_logits(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
         """Return the logits, (n, p, V), at the given columns, (n, p), of every row.
 
         Only these columns enter the projection to the vocabulary: with a vocabulary of 50,000 it
@@ -238,14 +240,14 @@ class TaskModel(nn.Module):
 
         hook = projection.register_forward_pre_hook(pick) if projection is not None else None
         try:
-            with self._computing(ids):
-                logits = self.backbone(**self._inputs(ids, segments)).logits
+            with self._compute_context(ids):
+                logits = self.backbone(**self._make_inputs(ids, segments)).logits
         finally:
             if hook is not None:
                 hook.remove()
         return logits if picked else logits[rows, positions]
 
-    def _label_scores(self, ids: Tensor, segments: Tensor, strings: LabelStrings) -> Tensor:
+    def _score_labels(self, ids: Tensor, segments: Tensor, strings: LabelStrings) -> Tensor:
         """Return the log-probability of each label's string after each prompt, (n, K).
 
         Where every string is one token, the prompt's last position answers for all labels at once.
@@ -254,9 +256,9 @@ class TaskModel(nn.Module):
         if bool((ends == 0).any()):
             raise ValueError("a prompt without tokens: no position to read labels at")
         if strings.token_ids.shape[1] == 1:
-            return _next(self._vocabulary_logits(ids, segments, ends[:, None] - 1), strings)
-        whole, marks, where = _completed(ids, segments, strings.token_ids, strings.within)
-        return _spoken(self._vocabulary_logits(whole, marks, where - 1), strings)
+            return _score_one_token(self._compute_logits(ids, segments, ends[:, None] - 1), strings)
+        whole, marks, where = _append_labels(ids, segments, strings.token_ids, strings.within)
+        return _score_strings(self._compute_logits(whole, marks, where - 1), strings)
 
     def answer_rows(
         self, x: Tensor, heads: Sequence[nn.Module], *, carry: Carry | None = None
@@ -283,29 +285,22 @@ class TaskModel(nn.Module):
         each = list(range(len(x)))
         groups = {id(head): (head, [n for n in each if heads[n] is head]) for head in heads}
         if self.family == "causal_lm":
-            return self._label_scores_by_row(ids, segments, list(groups.values()), carry)
-        positions = self._mask_positions(ids, segments) if self.family == "masked_lm" else None
+            return self._score_labels_by_row(ids, segments, list(groups.values()), carry)
         with carry(each):
-            if positions is None:
-                states = self.features(ids, segments)
-            else:
-                states = self._vocabulary_logits(ids, segments, positions)[:, 0].float()
+            states = self._compute_states(ids, segments)
         answers: dict[int, Tensor] = {}
         for head, rows in groups.values():
-            mine = states[rows]
-            if positions is None:
-                mine = mine.to(next(head.parameters(), mine).dtype)
-            answers |= zip(rows, head(mine).float(), strict=True)
+            answers |= zip(rows, _apply_head(head, states[rows]), strict=True)
         return [answers[n] for n in each]
 
-    def _label_scores_by_row(
+    def _score_labels_by_row(
         self,
         ids: Tensor,
         segments: Tensor,
         groups: Sequence[tuple[nn.Module, list[int]]],
         carry: Carry,
     ) -> list[Tensor]:
-        """Return `_label_scores` of rows with different labels; groups tell the rows of a head."""
+        """Return `_score_labels` of rows with different labels; groups tell the rows of a head."""
         ends = (segments != 0).sum(1)
         if bool((ends == 0).any()):
             raise ValueError("a prompt without tokens: no position to read labels at")
@@ -314,34 +309,39 @@ class TaskModel(nn.Module):
         answers: dict[int, Tensor] = {}
         if longest == 1:
             with carry(list(range(len(ids)))):
-                logits = self._vocabulary_logits(ids, segments, ends[:, None] - 1)
+                logits = self._compute_logits(ids, segments, ends[:, None] - 1)
             for strings, rows in heads:
-                answers |= zip(rows, _next(logits[rows], strings), strict=True)
+                answers |= zip(rows, _score_one_token(logits[rows], strings), strict=True)
             return [answers[n] for n in range(len(ids))]
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         sources: list[int] = []
         for strings, rows in heads:
             more = (0, longest - strings.token_ids.shape[1])
             tokens, within = F.pad(strings.token_ids, more), F.pad(strings.within, more)
-            parts.append(_completed(ids[rows], segments[rows], tokens, within))
+            parts.append(_append_labels(ids[rows], segments[rows], tokens, within))
             sources += [row for row in rows for _ in range(len(tokens))]
         whole, marks, where = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
         with carry(sources):
-            logits = self._vocabulary_logits(whole, marks, where - 1)
+            logits = self._compute_logits(whole, marks, where - 1)
         shares = logits.split([len(part) for part, *_ in parts])
         for (strings, rows), share in zip(heads, shares, strict=True):
             own = share[:, : strings.token_ids.shape[1]]
-            answers |= zip(rows, _spoken(own, strings), strict=True)
+            answers |= zip(rows, _score_strings(own, strings), strict=True)
         return [answers[n] for n in range(len(ids))]
 
 
-def _next(logits: Tensor, strings: LabelStrings) -> Tensor:
+def _apply_head(head: nn.Module, states: Tensor) -> Tensor:
+    """Answer states with logits, fp32, in the type of the head's parameters."""
+    return head(states.to(next(head.parameters(), states).dtype)).float()
+
+
+def _score_one_token(logits: Tensor, strings: LabelStrings) -> Tensor:
     """Return each one-token label's log-probability, (n, K), from a prompt's logits, (n, 1, V)."""
     spoken = logits.float().log_softmax(-1)[:, 0, strings.token_ids[:, 0]]
     return strings(spoken[..., None])
 
 
-def _completed(
+def _append_labels(
     ids: Tensor, segments: Tensor, tokens: Tensor, within: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Write each label's tokens, (K, m), behind each prompt.
@@ -361,7 +361,7 @@ def _completed(
     return append(ids, tokens), append(segments, within.long()), where.flatten(0, 1)
 
 
-def _spoken(logits: Tensor, strings: LabelStrings) -> Tensor:
+def _score_strings(logits: Tensor, strings: LabelStrings) -> Tensor:
     """Return each label's log-probability, (n, K), from logits at its tokens, (n · K, m, V)."""
     labels, longest = strings.token_ids.shape
     spoken = logits.float().log_softmax(-1).view(-1, labels, longest, logits.shape[-1])

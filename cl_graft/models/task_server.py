@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.inference.mixed_batches import MatrixMethod, mixed_batch
 from cl_graft.inference.task_switch import Switch
-from cl_graft.models.heads import head_of
+from cl_graft.models.heads import load_head
 from cl_graft.models.task_model import TaskModel
 
 __all__ = ["TaskServer"]
@@ -63,7 +63,7 @@ class TaskServer:
         positions = [find_entry(self.switch.bank, task) for task in tasks]
         order = sorted(range(len(x)), key=positions.__getitem__)
         asked = [positions[row] for row in order]
-        heads = [self._head(position) for position in asked]
+        heads = [self._find_head(position) for position in asked]
         with torch.no_grad():
             answers = self._model.answer_rows(
                 x[order],
@@ -89,9 +89,9 @@ class TaskServer:
         self.switch.drop(position)
         self._heads.pop(position, None)
 
-    def _head(self, position: int) -> nn.Module:
+    def _find_head(self, position: int) -> nn.Module:
         self.switch.check(position)
         if position not in self._heads:
-            head = head_of(self.switch.bank.entries[position], family=self._model.family)
+            head = load_head(self.switch.bank.entries[position], family=self._model.family)
             self._heads[position] = head.requires_grad_(False).to(self._model.device).eval()
         return self._heads[position]

@@ -1,4 +1,4 @@
-"""Batches of rows of similar length: less padding for the same rows.
+"""Orders of batches: which rows a step sees, shuffled by a seed or grouped by length.
 
 A batch is computed at the length of its longest row. Rows in the order of the data make nearly
 every batch as long as the longest rows there are; rows in the order of their lengths do not.
@@ -12,17 +12,76 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-__all__ = ["WINDOW", "group_by_length", "sort_by_length", "text_lengths"]
+from cl_graft.runtime.seeding import generator, permutation
+
+__all__ = ["WINDOW", "BatchOrder", "group_by_length", "sort_by_length", "text_lengths"]
 
 WINDOW = 16
 """Batches whose rows are exchanged when training batches are grouped by length."""
+
+
+class BatchOrder:
+    """The batches of a phase: the rows of any step, without walking through the steps before it.
+
+    Rows are shuffled anew in every epoch. The last batch of an epoch is filled from the next
+    epoch's shuffle, so all batches are equally large.
+
+    Args:
+        rows: Number of rows, at least 1.
+        batch_size: Rows a batch, at least 1.
+        seed: Seed of the shuffles, together with `keys`.
+        *keys: Names of what the batches are for.
+        lengths: Length of every row, (rows,): batches are made of rows of similar length. None
+            leaves them as shuffled.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        batch_size: int,
+        seed: int,
+        *keys: str | int,
+        lengths: Tensor | None = None,
+    ) -> None:
+        if rows < 1 or batch_size < 1:
+            raise ValueError(f"rows and batch_size must be at least 1, got {rows} and {batch_size}")
+        self.rows = rows
+        self.batch_size = batch_size
+        self._seed = seed
+        self._keys = keys
+        self._lengths = lengths
+        self._shuffles: dict[int, Tensor] = {}
+
+    def __call__(self, step: int) -> list[int]:
+        """Return the `batch_size` row numbers of batch `step` (from 0)."""
+        first = step * self.batch_size
+        places = range(first, first + self.batch_size)
+        return [int(self._shuffle(place // self.rows)[place % self.rows]) for place in places]
+
+    def _shuffle(self, epoch: int) -> Tensor:
+        if epoch not in self._shuffles:
+            self._shuffles = {e: s for e, s in self._shuffles.items() if e >= epoch - 1}
+            self._shuffles[epoch] = self._draw(epoch)
+        return self._shuffles[epoch]
+
+    def _draw(self, epoch: int) -> Tensor:
+        order = permutation(self.rows, self._seed, *self._keys, "epoch", epoch)
+        if self._lengths is None:
+            return order
+        # The rows that fill the last batch of the epoch before stand first.
+        begun = min(-epoch * self.rows % self.batch_size, self.rows)
+        draws = generator(self._seed, *self._keys, "groups", epoch)
+        rest = group_by_length(
+            order[begun:], self._lengths, batch_size=self.batch_size, generator=draws
+        )
+        return torch.cat([order[:begun], rest])
 
 
 def text_lengths(inputs: Tensor) -> Tensor | None:
     """Count the tokens of encoded texts; None if these are no encoded texts.
 
     Args:
-        inputs: Of text, integers of shape (n, 2, L): token ids, and 0 for padding.
+        inputs: Encoded texts, integers of shape (n, 2, L): token ids; and segments, 0 for padding.
 
     Returns:
         int64 of shape (n,).
@@ -38,7 +97,7 @@ def sort_by_length(lengths: Tensor) -> Tensor:
     The longest come first so that whatever memory a pass needs, its first batch asks for.
 
     Args:
-        lengths: Of shape (n,).
+        lengths: Length of every row, (n,).
 
     Returns:
         Row numbers, int64 of shape (n,).

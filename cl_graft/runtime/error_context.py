@@ -31,7 +31,7 @@ _LOWER = {
     "training": "lower micro_batch, then batch_size or max_length, or set gradient_checkpointing",
     "evaluation": "lower eval_batch or max_length",
 }
-"""What to lower, by phase."""
+"""Settings to lower, by phase."""
 
 _SIGNS = (
     "can't allocate memory",  # torch's CPU allocator

@@ -18,7 +18,7 @@ from torch import nn
 __all__ = ["current_forward", "has_forward_override", "original_class", "override_forward"]
 
 _OTHER, _OWN = "_other_forward", "_own_forward"
-"""Where a module keeps the function meanwhile, and a forward that stood on the instance."""
+"""Attributes of a module in a block: the other function, and a forward of the instance's own."""
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-__all__ = ["Progress", "Step", "reported_as", "silent"]
+__all__ = ["Progress", "Step", "rename_steps", "silent"]
 
 
 @dataclass(frozen=True)
@@ -22,11 +22,12 @@ class Step:
             ``"over"``, once, at the end of a job of several that run at once.
         step: Steps done, from 1.
         steps: Steps of the phase.
-        task: The task that is learned; after which one is evaluated; empty where there is none.
-        strategy: The strategy that runs.
-        seed: Its seed.
-        note: What is to be told, in ``"memory"``.
-        job: Of several jobs that run at once, which; empty where one runs after the other.
+        task: Name of the task that is learned, or after which tasks are evaluated; empty where
+            there is none.
+        strategy: Name of the strategy that runs.
+        seed: Seed of the run.
+        note: Sentence to show, in ``"memory"``; else empty.
+        job: Name of the job, of several that run at once; empty where one runs after the other.
     """
 
     phase: str
@@ -43,12 +44,12 @@ Progress = Callable[[Step], None]
 """Called after every step."""
 
 
-def reported_as(progress: Progress, name: Callable[[str], str]) -> Progress:
+def rename_steps(progress: Progress, name: Callable[[str], str]) -> Progress:
     """Return `progress` with steps under another name than their strategy's.
 
     Args:
-        progress: What is called.
-        name: The strategy's name to the other one.
+        progress: Function to call.
+        name: Function from a strategy's name to the one to report.
     """
 
     def report(step: Step) -> None:

@@ -17,7 +17,7 @@ from pydantic.fields import FieldInfo
 
 from cl_graft.errors import InputError, nearest
 
-__all__ = ["describe_faults", "few_of", "fields_of", "settings_class"]
+__all__ = ["describe_faults", "fields_of", "join_few", "settings_class"]
 
 _MOST_FAULTS = 5
 
@@ -63,23 +63,23 @@ def describe_faults(
     """Say what is wrong with settings, with the nearest known name for an unknown one.
 
     Args:
-        error: What pydantic found.
+        error: Error that pydantic raised.
         cls: The class of settings.
-        source: Where the settings came from, such as a file's name.
-        origins: Where some of them came from instead, by dotted name, such as ``"--set"``.
+        source: Origin of the settings, such as a file's name.
+        origins: Other origins of single settings, by dotted name, such as ``"--set"``.
 
     Returns:
-        The faults in one text, by where they came from.
+        The faults in one text, by origin.
     """
     faults: dict[str, dict[str, None]] = {}
     for fault in error.errors(include_url=False):
         place = tuple(str(part) for part in fault["loc"])
         origin = _origin(".".join(place), origins or {}) or source
         faults.setdefault(origin, {})[_sentence(fault, place, cls)] = None
-    return {origin: few_of([*sentences]) for origin, sentences in faults.items()}
+    return {origin: join_few([*sentences]) for origin, sentences in faults.items()}
 
 
-def few_of(sentences: Sequence[str]) -> str:
+def join_few(sentences: Sequence[str]) -> str:
     """Join the first sentences, and say how many more there are."""
     more = len(sentences) - _MOST_FAULTS
     shown = "; ".join(sentences[:_MOST_FAULTS])
@@ -95,7 +95,7 @@ def _refuse_truth_values(cls: Any, value: Any, info: ValidationInfo) -> Any:
 
 
 def _origin(place: str, origins: Mapping[str, str]) -> str | None:
-    """Return what set the value at a place, the one that said most of it."""
+    """Return the origin of the value at a place: of the longest dotted name that leads there."""
     own = [name for name in origins if f"{place}.".startswith(f"{name}.")]
     return origins[max(own, key=len)] if own else None
 

@@ -25,8 +25,8 @@ class Stopped(BaseException):
     No `Exception`, so that nobody takes it for a failure of what was running.
 
     Attributes:
-        signal: Which signal asked.
-        command: How to go on; empty if there is nothing to go on with.
+        signal: Signal that asked.
+        command: Command that goes on; empty if there is nothing to go on with.
     """
 
     def __init__(self, number: int, command: str = "") -> None:
@@ -84,7 +84,8 @@ def stoppable(command: str = "", folder: Path | None = None) -> Iterator[Stop]:
 
     Args:
         command: The command that goes on, such as ``"cl-graft run --resume DIR"``.
-        folder: DIR; the command is told if a config was written there. None: nothing can go on.
+        folder: Folder DIR; the command is shown if a config was written there. None if nothing can
+            go on.
 
     Raises:
         Stopped: If a signal came.

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import WrongArchitecture
 from cl_graft.grafts.bank import Entry, GraftBank
-from cl_graft.models import TaskModel, graftable_parameters, head_of
+from cl_graft.models import TaskModel, graftable_parameters, load_head
 from cl_graft.runtime.tensor_names import modules_by_path, parameters_by_name, unwrap_compiled
 from cl_graft.strategies.multi_head import MultiTaskText
 
@@ -280,7 +280,7 @@ def _make_missing_(model: nn.Module, entry: Entry) -> None:
     key = str(entry.label)
     if isinstance(model, TaskModel):
         if key not in model.heads and entry.head:
-            model.add_head(entry.label, head_of(entry, family=model.family))
+            model.add_head(entry.label, load_head(entry, family=model.family))
         return
     for _, classifier in _classifiers(model):
         if isinstance(classifier, IncrementalClassifier) or key in classifier.classifiers:

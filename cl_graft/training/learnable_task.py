@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cl_graft.runtime.seeding import BatchOrder, permutation
+from cl_graft.runtime.batching import BatchOrder
+from cl_graft.runtime.seeding import permutation
 from cl_graft.training.examples import Examples, compute_logits
 from cl_graft.training.fine_tuning import FineTuned, fine_tune
 from cl_graft.training.precision import loss_scale

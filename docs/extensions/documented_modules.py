@@ -77,8 +77,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.training.precision",
         "cl_graft.training.activation_memory",
         "cl_graft.training.train_mode",
-        "cl_graft.runtime.memory_allocator",
-        "cl_graft.runtime.openmp",
+        "cl_graft.runtime.native_libraries",
         "cl_graft.runtime.error_context",
         "cl_graft.localization.localizer_inputs",
         "cl_graft.localization.registry",
@@ -137,7 +136,6 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.models.task_model",
         "cl_graft.models.task_server",
         "cl_graft.models.heads",
-        "cl_graft.models.pooling",
         "cl_graft.models.graftable",
     ),
     "Tasks": (

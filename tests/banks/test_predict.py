@@ -14,7 +14,7 @@ from cl_graft.banks.input_texts import InputText, name_texts, parse_texts, read_
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.banks.predict import calibration_notes, predict
 from cl_graft.data import encode
-from cl_graft.data.columns import Columns
+from cl_graft.data.record_files import Columns
 from cl_graft.data.synthetic import generate
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.results.run_results import read_result

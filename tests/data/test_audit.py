@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from cl_graft.data.audit import audit, describe_findings, shared_rows
+from cl_graft.data.audit import audit, describe_findings, find_shared_rows
 from cl_graft.data.load import load_task
 from cl_graft.data.text_task import Row, TextTask
 
@@ -55,7 +55,7 @@ def test_test_rows_that_another_task_of_the_stream_learns_from_are_counted_by_ta
     leaking = task([("d", 0), ("e", 1)], [("f", 0)], [("a", 1), ("c", 0), ("g", 1)])
     both = task([("g", 0), ("h", 1)], [("a", 0)], [("x", 1)])
     named = [replace(each, name=name) for each, name in ((clean, "one"), (leaking, "two"))]
-    assert shared_rows([*named, both]) == [
+    assert find_shared_rows([*named, both]) == [
         ("1 of its 1 test rows also stand in train or dev of two",),
         (
             "2 of its 3 test rows also stand in train or dev of one",
@@ -63,12 +63,12 @@ def test_test_rows_that_another_task_of_the_stream_learns_from_are_counted_by_ta
         ),
         (),
     ]
-    assert shared_rows([clean]) == [()]
+    assert find_shared_rows([clean]) == [()]
 
 
 def test_real_tasks_of_one_family_are_noticed_in_a_stream(data_dir: Path):
     tasks = [load_task(name, data=data_dir) for name in ("sst2_sent", "mr", "cr")]
-    notes = shared_rows(tasks)
+    notes = find_shared_rows(tasks)
     assert re.fullmatch(r"[0-9]+ of its 872 test rows .* of mr", notes[0][0])
     assert re.fullmatch(r"[0-9,]+ of its 2,000 test rows .* of sst2_sent", notes[1][0])
     assert notes[2] == ()

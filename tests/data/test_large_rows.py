@@ -12,9 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cl_graft.data.columns import Columns
 from cl_graft.data.readers import read_rows
-from cl_graft.data.record_files import read_records
+from cl_graft.data.record_files import Columns, read_records
 from cl_graft.data.text_files import MAX_LINE, Reading
 from cl_graft.errors import InputError
 

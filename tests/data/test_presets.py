@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cl_graft.data.columns import Columns, LabelledRows
 from cl_graft.data.load import load_task
-from cl_graft.data.presets import PRESETS, explain_misfit
+from cl_graft.data.presets import PRESETS
 from cl_graft.metrics import METRICS
 
 # The grafting paper's table 2 and the SAM paper's table 1.
@@ -27,7 +26,7 @@ def test_a_preset_is_consistent(name: str):
     preset = PRESETS[name]
     assert preset.name == name
     assert preset.metric in METRICS
-    assert preset.regression == (preset.metric == "pearson") == (name == "stsb")
+    assert (not preset.label_names) == (preset.metric == "pearson") == (name == "stsb")
     assert len(set(preset.label_names)) == len(preset.label_names)
     assert set(preset.aliases.values()) <= set(preset.label_names)
 
@@ -46,15 +45,12 @@ def test_the_label_of_an_f1_is_named_and_one_of_the_presets():
 
 
 def test_data_are_a_presets_with_its_labels_in_any_order_and_its_number_of_texts():
-    def rows(*label_names: str, pair: bool = False) -> LabelledRows:
-        return LabelledRows({}, label_names, Columns(text_pair="b" if pair else None), ())
-
-    snli = rows("neutral", "contradiction", "entailment", pair=True)
-    assert explain_misfit(PRESETS["snli"], snli) == ""
-    assert explain_misfit(PRESETS["cr"], rows("bad", "good")) == (
+    snli = ("neutral", "contradiction", "entailment")
+    assert PRESETS["snli"].explain_misfit(snli, pair=True) == ""
+    assert PRESETS["cr"].explain_misfit(("bad", "good"), pair=False) == (
         "it has the labels negative, positive, but these data bad, good"
     )
-    assert explain_misfit(PRESETS["rte"], rows("entailment", "not_entailment")) == (
+    assert PRESETS["rte"].explain_misfit(("entailment", "not_entailment"), pair=False) == (
         "it has two texts a row, but these data one text a row"
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 from cl_graft.data.presets import PRESETS
 from cl_graft.data.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts, fill_field
-from cl_graft.data.synthetic import GENERATED, label_names
+from cl_graft.data.synthetic import GENERATED, generate
 from cl_graft.errors import InputError
 
 WORDS = {"a": "Yes", "b": "No"}
@@ -85,9 +85,10 @@ def test_every_classification_preset_has_a_prompt_of_both_kinds_with_its_label_n
 
 @pytest.mark.parametrize("name", GENERATED)
 def test_every_generated_task_has_a_prompt_of_both_kinds_with_its_label_names(name: str):
+    row = generate(name, split="train", rows=1, seed=0)[0]
     for prompt in (PROMPTS[name], CAUSAL_PROMPTS[name]):
-        assert set(prompt.words) == set(label_names(name))
-        assert prompt.uses_pair == GENERATED[name].pair
+        assert set(prompt.words) == set(GENERATED[name].label_names)
+        assert prompt.uses_pair == (row.text_pair is not None)
 
 
 def test_no_prompt_is_without_a_task():

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.columns import Columns
 from cl_graft.data.readers import has_rows, read_rows
+from cl_graft.data.record_files import Columns
 from cl_graft.data.text_files import Reading
 from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError

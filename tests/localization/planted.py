@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import LocalizerInputs
-from cl_graft.runtime.seeding import BatchOrder, generator
+from cl_graft.runtime.batching import BatchOrder
+from cl_graft.runtime.seeding import generator
 
 PLANTED = 12
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cl_graft.errors import InputError
-from cl_graft.models import load_model, minilm_path
+from cl_graft.models import find_minilm, load_model
 from cl_graft.models.checkpoint_folder import check_model_folder
 from cl_graft.models.load import read_config
 
@@ -37,7 +37,7 @@ def refused(folder: Path, message: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_real_checkpoints_are_not_refused(request, kind):
     check_model_folder(request.getfixturevalue(f"tiny_{kind}"), name=kind)
-    check_model_folder(minilm_path(), name="minilm")
+    check_model_folder(find_minilm(), name="minilm")
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,13 @@ import pytest
 import torch
 from torch import nn
 
-from cl_graft.models.heads import LabelStrings, LabelWords, linear_head
-from cl_graft.models.pooling import first_token, mean_of_tokens
+from cl_graft.models.heads import (
+    LabelStrings,
+    LabelWords,
+    first_token,
+    linear_head,
+    mean_of_tokens,
+)
 
 
 def test_a_linear_head_is_a_function_of_its_seed_and_leaves_the_global_generator_alone():

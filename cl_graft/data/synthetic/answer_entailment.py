@@ -1,4 +1,4 @@
-"""Answer entailment: does a sentence settle a question, or only talk about the same thing?
+"""Answer entailment: whether a sentence settles a question, or only talks about the same thing.
 
 The second text repeats the question, says whether the matter is settled, and names what people
 say. Most negatives leave the matter open; a few settle another question about the same deed.
@@ -10,7 +10,7 @@ import random
 
 from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import draw_other, fill, finish_sentence
-from cl_graft.data.synthetic.people import CITIES, NAMES, ROLES
+from cl_graft.data.synthetic.shared_words import CITIES, NAMES, ROLES
 from cl_graft.data.text_task import Row
 
 __all__ = ["ANSWER_ENTAILMENT"]
@@ -111,12 +111,12 @@ _OFF_THE_POINT = 0.1
 """Share of the negatives that answer another question about the same deed."""
 
 
-def _person(rng: random.Random) -> str:
+def _draw_person(rng: random.Random) -> str:
     return rng.choice(NAMES) if rng.random() < 0.5 else f"the {rng.choice(ROLES)}"
 
 
 def _make(rng: random.Random, label: int) -> Row:
-    who, source = _person(rng), _person(rng)
+    who, source = _draw_person(rng), _draw_person(rng)
     do, did, it = rng.choice(_DEEDS)
     asked = rng.randrange(len(_ATTRIBUTES))
     off_the_point = label == 1 and rng.random() < _OFF_THE_POINT
@@ -134,14 +134,13 @@ def _make(rng: random.Random, label: int) -> Row:
         other=rng.choice(other),
     )
     detail = rng.choice(_ATTRIBUTES[told])
-    answer += fill(rng, _SAID, detail=detail, source2=_person(rng))
+    answer += fill(rng, _SAID, detail=detail, source2=_draw_person(rng))
     return Row(finish_sentence(question), finish_sentence(answer), label)
 
 
 ANSWER_ENTAILMENT = GeneratedTask(
     name="answer_entailment",
     label_names=("entailment", "not_entailment"),
-    pair=True,
     description="Whether the second text settles the question, or leaves it open or settles "
     "another.",
     make=_make,

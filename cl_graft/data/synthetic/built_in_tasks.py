@@ -1,4 +1,4 @@
-"""The built-in tasks by name, and the rows and class names of each."""
+"""The built-in tasks by name, and the rows of each."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cl_graft.data.synthetic.urgency import URGENCY
 from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError, nearest
 
-__all__ = ["GENERATED", "find_generated", "generate", "label_names"]
+__all__ = ["GENERATED", "find_generated", "generate"]
 
 GENERATED: Mapping[str, GeneratedTask] = {
     task.name: task
     for task in (SENTIMENT, TOPIC, QUESTION_TYPE, ANSWER_ENTAILMENT, PARAPHRASE, URGENCY)
 }
-"""The built-in tasks by name, without the numbered ones of `divided`."""
+"""The built-in tasks by name, without the numbered ones of long streams."""
 
 
 def find_generated(name: str) -> GeneratedTask | None:
@@ -33,22 +33,9 @@ def generate(name: str, *, split: str, rows: int, seed: int) -> tuple[Row, ...]:
     """Draw the first `rows` rows of a built-in task's split; see `draw`.
 
     Raises:
-        InputError: If the name or the split is unknown, or the rows cannot be had.
+        InputError: If the name or the split is unknown, or the grammar has not as many rows.
     """
-    return draw(_known(name), split=split, rows=rows, seed=seed)
-
-
-def label_names(name: str) -> tuple[str, ...]:
-    """Give the class names of a built-in task, in the order of its labels.
-
-    Raises:
-        InputError: If the name is unknown.
-    """
-    return _known(name).label_names
-
-
-def _known(name: str) -> GeneratedTask:
     task = find_generated(name)
     if task is None:
         raise InputError(f"no generated task {name!r}: {nearest(name, GENERATED)}")
-    return task
+    return draw(task, split=split, rows=rows, seed=seed)

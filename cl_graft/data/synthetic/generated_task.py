@@ -30,19 +30,15 @@ class GeneratedTask:
     Attributes:
         name: The task's key in `GENERATED`.
         label_names: One name for each class; a row's label is an index into them.
-        pair: Whether rows have a second text.
         description: Sentence that says what decides the label.
         make: Writes a row of the given label. It draws from the generator it is handed and from
             nothing else.
-        metric: The metric to report; generated classes are balanced, so accuracy serves.
     """
 
     name: str
     label_names: tuple[str, ...]
-    pair: bool
     description: str
     make: Callable[[random.Random, int], Row]
-    metric: str = "accuracy"
 
 
 def draw(task: GeneratedTask, *, split: str, rows: int, seed: int) -> tuple[Row, ...]:
@@ -71,12 +67,12 @@ def draw(task: GeneratedTask, *, split: str, rows: int, seed: int) -> tuple[Row,
         rng = random.Random(derive(seed, "generated", task.name, split, index))
         if index % classes == 0:
             rng.shuffle(order)
-        row = _fresh_row(task, order[index % classes], split=split, taken=drawn, rng=rng)
+        row = _draw_row(task, order[index % classes], split=split, taken=drawn, rng=rng)
         drawn[row.text, row.text_pair] = row
     return tuple(drawn.values())
 
 
-def _fresh_row(
+def _draw_row(
     task: GeneratedTask,
     label: int,
     *,

@@ -1,4 +1,4 @@
-"""Helpers of all grammars: draw a phrase, fill a frame, finish a sentence."""
+"""Steps that all grammars share: drawing a phrase, filling a frame, finishing a sentence."""
 
 from __future__ import annotations
 

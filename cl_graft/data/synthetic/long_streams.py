@@ -45,7 +45,7 @@ def find_divided_task(name: str) -> GeneratedTask | None:
     if found is None:
         return None
     kind, share, number = found[1], int(found[2]), int(found[3])
-    sides = _sides(share, number, turned=kind == "opposed" and number % 2 == 1)
+    sides = _divide_words(share, number, turned=kind == "opposed" and number % 2 == 1)
 
     def make(rng: random.Random, label: int) -> Row:
         return Row(" ".join(rng.choices(sides[label], k=_WORDS_A_TEXT)), None, label)
@@ -53,7 +53,6 @@ def find_divided_task(name: str) -> GeneratedTask | None:
     return GeneratedTask(
         name=name,
         label_names=_LABELS,
-        pair=False,
         description=f"On which side of division {number} its words lie, {share} % of which are "
         f"common to the stream{' and change sides with every task' if kind == 'opposed' else ''}.",
         make=make,
@@ -75,7 +74,7 @@ def expand_range(name: str) -> list[str]:
     return [f"{found[1]}{number}" for number in range(first, last + 1)]
 
 
-def _sides(share: int, number: int, *, turned: bool) -> tuple[list[str], list[str]]:
+def _divide_words(share: int, number: int, *, turned: bool) -> tuple[list[str], list[str]]:
     """Return the words of both sides, as many on each."""
     order = random.Random(derive(0, "divided")).sample(_WORDS, len(_WORDS))
     common = 2 * round(share / 100 * len(_WORDS) / 2)

@@ -141,7 +141,7 @@ _BESIDES = (
 )  # fmt: skip
 
 
-def _asked(rng: random.Random, label: int) -> str:
+def _draw_asked(rng: random.Random, label: int) -> str:
     person, person2 = rng.sample(_PEOPLE, 2)
     thing, thing2 = rng.sample(_THINGS, 2)
     place, name = rng.choice(_PLACES), rng.choice(_NAMES)
@@ -168,11 +168,11 @@ def _asked(rng: random.Random, label: int) -> str:
 
 
 def _make(rng: random.Random, label: int) -> Row:
-    asked = _asked(rng, label)
+    asked = _draw_asked(rng, label)
     if rng.random() < 0.35:
         text = fill(rng, _DIRECT, asked=asked)
     else:
-        known = _asked(rng, draw_other(rng, label, len(_LABELS)))
+        known = _draw_asked(rng, draw_other(rng, label, len(_LABELS)))
         text = fill(rng, _BESIDES, asked=asked, known=known)
     return Row(finish_sentence(text), None, label)
 
@@ -180,7 +180,6 @@ def _make(rng: random.Random, label: int) -> Row:
 QUESTION_TYPE = GeneratedTask(
     name="question_type",
     label_names=_LABELS,
-    pair=False,
     description="What kind of answer a question wants, whatever else it mentions.",
     make=_make,
 )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import fill, finish_sentence
-from cl_graft.data.synthetic.reviewed import DOMAINS, judgement
+from cl_graft.data.synthetic.shared_words import DOMAINS, draw_judgement
 from cl_graft.data.text_task import Row
 
 __all__ = ["SENTIMENT"]
@@ -103,9 +103,9 @@ def _make(rng: random.Random, label: int) -> Row:
         the2=f"the {thing2}",
         thing=thing,
         thing2=thing2,
-        same=judgement(rng, domain, good=good),
-        same2=judgement(rng, domain, good=good),
-        other=judgement(rng, domain, good=not good),
+        same=draw_judgement(rng, domain, good=good),
+        same2=draw_judgement(rng, domain, good=good),
+        other=draw_judgement(rng, domain, good=not good),
     )
     chance = rng.random()
     if chance < 0.3:
@@ -118,7 +118,6 @@ def _make(rng: random.Random, label: int) -> Row:
 SENTIMENT = GeneratedTask(
     name="sentiment",
     label_names=("negative", "positive"),
-    pair=False,
     description="Whether the writer of a review is pleased, across negation, contrast, "
     "concession and comparison.",
     make=_make,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import a, draw_other, fill, finish_sentence, inflect
-from cl_graft.data.synthetic.reviewed import ANYTHING, judgement
+from cl_graft.data.synthetic.shared_words import ANYTHING, draw_judgement
 from cl_graft.data.text_task import Row
 
 __all__ = ["TOPIC"]
@@ -21,11 +21,7 @@ class _Topic:
 
 
 def _topic(name: str, *, actors: str, acts: str) -> _Topic:
-    return _Topic(
-        name=name,
-        actors=tuple(actor.strip() for actor in actors.split(",")),
-        acts=tuple(inflect(act.strip()) for act in acts.split(",")),
-    )
+    return _Topic(name, tuple(actors.split(", ")), tuple(map(inflect, acts.split(", "))))
 
 
 _TOPICS = (
@@ -138,7 +134,7 @@ _REMARKS = (
 )  # fmt: skip
 
 
-def _someone(rng: random.Random, actor: str) -> str:
+def _draw_someone(rng: random.Random, actor: str) -> str:
     return f"the {actor}" if rng.random() < 0.5 else a(actor)
 
 
@@ -151,18 +147,18 @@ def _make(rng: random.Random, label: int) -> Row:
     text = fill(
         rng,
         _SIMILE if rng.random() < 0.65 else _PLAIN,
-        the=_someone(rng, actor),
-        one=_someone(rng, actor),
+        the=_draw_someone(rng, actor),
+        one=_draw_someone(rng, actor),
         plain=plain,
         past=past,
         past2=past2,
         going=going,
-        far=_someone(rng, far_actor),
+        far=_draw_someone(rng, far_actor),
         far_plain=far_plain,
         far_going=far_going,
     )
     if rng.random() < 0.4:
-        word = judgement(rng, ANYTHING, good=rng.random() < 0.5)
+        word = draw_judgement(rng, ANYTHING, good=rng.random() < 0.5)
         text += fill(rng, _REMARKS, word=word)
     return Row(finish_sentence(text), None, label)
 
@@ -170,7 +166,6 @@ def _make(rng: random.Random, label: int) -> Row:
 TOPIC = GeneratedTask(
     name="topic",
     label_names=tuple(topic.name for topic in _TOPICS),
-    pair=False,
     description="What a sentence is about, when its comparisons borrow from other topics.",
     make=_make,
 )

@@ -6,7 +6,7 @@ import random
 
 from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import draw_other, fill, finish_sentence
-from cl_graft.data.synthetic.reviewed import ANYTHING, judgement
+from cl_graft.data.synthetic.shared_words import ANYTHING, draw_judgement
 from cl_graft.data.text_task import Row
 
 __all__ = ["URGENCY"]
@@ -74,7 +74,7 @@ def _make(rng: random.Random, label: int) -> Row:
         _MESSAGES,
         thing=rng.choice(_THINGS),
         trouble=rng.choice(_TROUBLES),
-        word=judgement(rng, ANYTHING, good=rng.random() < 0.5),
+        word=draw_judgement(rng, ANYTHING, good=rng.random() < 0.5),
         wish=wish,
         wish2=finish_sentence(wish),
     )
@@ -84,7 +84,6 @@ def _make(rng: random.Random, label: int) -> Row:
 URGENCY = GeneratedTask(
     name="urgency",
     label_names=_LABELS,
-    pair=False,
     description="How soon a customer wants help, among other deadlines that do not count.",
     make=_make,
 )

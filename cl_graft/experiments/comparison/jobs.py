@@ -20,7 +20,7 @@ from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.results.run_results import RunResult
-from cl_graft.runtime.progress import Progress, reported_as, silent
+from cl_graft.runtime.progress import Progress, rename_steps, silent
 from cl_graft.runtime.signals import Stop
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies.registry import find_strategy
@@ -221,7 +221,7 @@ def perform(
     """
     how: _How = {
         "cache": DirectoryCache(job.cache) if cache is None else cache,
-        "progress": reported_as(progress, job.with_label),
+        "progress": rename_steps(progress, job.with_label),
         "stop": stop,
         "started_by": job.started_by,
     }

@@ -23,7 +23,7 @@ from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config.old_configs import MOVED
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import load_tasks
-from cl_graft.runtime.progress import Progress, reported_as, silent
+from cl_graft.runtime.progress import Progress, rename_steps, silent
 from cl_graft.runtime.signals import Stop
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
@@ -165,7 +165,7 @@ def tune(
                 out=folder / name,
                 tasks=tasks,
                 cache=cache,
-                progress=reported_as(progress, f"{{}} {name}".format),
+                progress=rename_steps(progress, f"{{}} {name}".format),
                 started_by=started_by,
                 stop=stop,
             )

@@ -13,10 +13,10 @@ from typing import cast
 import yaml
 
 from cl_graft.data import TextTask, load_task
-from cl_graft.data.columns import Columns, find_texts
-from cl_graft.data.likely_labels import likely_labels, listed_values
-from cl_graft.data.readers import has_rows, train_records
-from cl_graft.data.record_files import RecordFile, strip_suffix, unread_kind
+from cl_graft.data.columns import find_texts
+from cl_graft.data.likely_labels import join_values, likely_labels
+from cl_graft.data.readers import has_rows, read_train_records
+from cl_graft.data.record_files import Columns, RecordFile, explain_unread_kind, strip_suffix
 from cl_graft.data.text_task import check_task_name
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from
@@ -128,8 +128,8 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
     if path.is_dir() and not has_rows(path):
         raise InputError(f"{path}: a folder without a train file")
     if not has_rows(path):
-        raise InputError(unread_kind(path))
-    file = train_records(path)
+        raise InputError(explain_unread_kind(path))
+    file = read_train_records(path)
     guessed = False
     try:
         task = load_task(name, data=data, warn=False)
@@ -256,7 +256,7 @@ def _task_lines(task: FoundTask) -> Iterator[str]:
         if (column := getattr(task.columns, key)) is not None:
             yield f"      {key}: {_value(column)}"
     if task.others:
-        yield f"      # The label could also be: {_plain(listed_values(task.others))}"
+        yield f"      # The label could also be: {_plain(join_values(task.others))}"
     if all(label.isdecimal() for label in task.labels):
         names = ", ".join(f"name of {label}" for label in list(task.labels)[:_SHOWN])
         yield f"      # label_names: [{names}]"

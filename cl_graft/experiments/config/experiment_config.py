@@ -38,7 +38,7 @@ from cl_graft.experiments.config.parts import (
 from cl_graft.experiments.config.presets import PRESETS
 from cl_graft.experiments.config.stream_settings import StreamSettings
 from cl_graft.experiments.config.yaml_files import read_yaml_file
-from cl_graft.runtime.settings import describe_faults, few_of, fields_of, settings_class
+from cl_graft.runtime.settings import describe_faults, fields_of, join_few, settings_class
 from cl_graft.training.settings import FineTuning
 
 __all__ = [
@@ -175,7 +175,7 @@ def config_from(
     for name, sentence in _misplaced(values):
         misplaced.setdefault(origins.get(name, source), []).append(sentence)
     if misplaced:
-        faults = {origin: few_of(sentences) for origin, sentences in misplaced.items()}
+        faults = {origin: join_few(sentences) for origin, sentences in misplaced.items()}
         raise InputError("; ".join(f"{origin}: {fault}" for origin, fault in faults.items()))
     try:
         return TypeAdapter(ExperimentConfig).validate_python(_filled(values))

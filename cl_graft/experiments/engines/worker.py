@@ -11,7 +11,7 @@ import torch
 
 from cl_graft.experiments.comparison.jobs import Job, Outcome, attempt
 from cl_graft.experiments.engines.message_board import MessageBoard, StepReporter
-from cl_graft.runtime.memory_allocator import keep_freed_memory
+from cl_graft.runtime.native_libraries import keep_freed_memory
 from cl_graft.runtime.signals import Stop, Stopped
 
 __all__ = ["WorkerJob", "work"]

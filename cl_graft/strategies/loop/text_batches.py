@@ -14,7 +14,8 @@ import torch
 from avalanche.core import SupervisedPlugin
 from torch import Tensor
 
-from cl_graft.runtime.seeding import BatchOrder, derive
+from cl_graft.runtime.batching import BatchOrder
+from cl_graft.runtime.seeding import derive
 from cl_graft.training.examples import Examples
 
 __all__ = ["BatchLoader", "TextBatches", "shuffle_batches"]

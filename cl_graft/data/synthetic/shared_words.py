@@ -1,7 +1,6 @@
-"""Words for things that people review, and for how they judge them.
+"""Words that several grammars share: people, cities, things that people review, praise and blame.
 
-The review vocabulary is shared: `sentiment` asks what the writer thinks, other tasks use the
-same things and the same praise or blame while asking for something else.
+They are shared so that tasks use the same words while asking for different readings of them.
 """
 
 from __future__ import annotations
@@ -9,7 +8,23 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-__all__ = ["ANYTHING", "DOMAINS", "Domain", "judgement"]
+__all__ = ["ANYTHING", "CITIES", "DOMAINS", "NAMES", "ROLES", "Domain", "draw_judgement"]
+
+NAMES = (
+    "Maria", "Tom", "Aisha", "Viktor", "Elena", "Samuel", "Ingrid", "Omar", "Priya", "Lucas",
+    "Hannah", "Diego", "Mei", "Arthur", "Fatima", "Nils", "Clara", "Kofi", "Rosa", "Ivan",
+    "Leila", "Peter", "Yuki", "Daniel", "Greta", "Marcus", "Nadia", "Felix", "Olga", "Henry",
+)  # fmt: skip
+ROLES = (
+    "nurse", "pilot", "baker", "lawyer", "gardener", "teacher", "plumber", "singer", "farmer",
+    "librarian", "dentist", "sailor", "painter", "engineer", "tailor", "mayor", "coach", "editor",
+    "waiter", "surgeon", "carpenter", "journalist", "driver", "chemist", "banker", "architect",
+    "guard", "student", "manager", "violinist", "postman", "chef", "actor", "electrician",
+)  # fmt: skip
+CITIES = (
+    "Oslo", "Lima", "Vienna", "Kyoto", "Lisbon", "Prague", "Dublin", "Nairobi", "Geneva", "Boston",
+    "Warsaw", "Naples", "Bergen", "Toronto", "Athens", "Madrid", "Sydney", "Riga", "Cairo", "Hanoi",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -22,10 +37,7 @@ class Domain:
 
 
 def _domain(*, things: str, bad: str, good: str) -> Domain:
-    things_, bad_, good_ = (
-        tuple(word.strip() for word in words.split(",")) for words in (things, bad, good)
-    )
-    return Domain(things=things_, bad=bad_, good=good_)
+    return Domain(*(tuple(words.split(", ")) for words in (things, bad, good)))
 
 
 ANYTHING = _domain(
@@ -101,7 +113,7 @@ DOMAINS: tuple[Domain, ...] = (
 )
 
 
-def judgement(rng: random.Random, domain: Domain, *, good: bool) -> str:
+def draw_judgement(rng: random.Random, domain: Domain, *, good: bool) -> str:
     """Draw a word of praise or blame that fits things of `domain`."""
     own, common = (domain.good, ANYTHING.good) if good else (domain.bad, ANYTHING.bad)
     return rng.choice(own if rng.random() < 0.5 else common)

@@ -1,0 +1,154 @@
+"""The place of a task's rows: a preset, a path, a built-in grammar or the hub, found by its name.
+
+It is apart from `load_task` because a name is looked up without reading any rows, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cl_graft.data.presets import PRESETS, Preset
+from cl_graft.data.readers import explain_missing, has_rows
+from cl_graft.data.record_files import SUFFIXES, explain_unread_kind, strip_suffix
+from cl_graft.data.streams import STREAMS
+from cl_graft.data.text_task import check_task_name
+from cl_graft.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from cl_graft.data.synthetic import GeneratedTask
+
+__all__ = ["GENERATED_PREFIX", "TaskPlace", "find_place"]
+
+GENERATED_PREFIX = "generated:"
+"""Beginning of a name that can only be that of a built-in task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskPlace:
+    """The place of a task's rows: one of path, hub and generated is set.
+
+    Attributes:
+        name: Name of the task.
+        path: File or folder.
+        hub: Name on the hub, with ``":config"`` where needed.
+        generated: Built-in task that writes the rows.
+    """
+
+    name: str
+    path: Path | None = None
+    hub: str | None = None
+    generated: GeneratedTask | None = None
+
+
+def find_place(name: str, data: Path | None) -> TaskPlace:
+    """Find the rows of a task by its name, without reading them.
+
+    Args:
+        name: Name as `load_task` takes it.
+        data: Folder of data sets, or the data set itself; None if there is none.
+
+    Raises:
+        InputError: If the name is unknown (with the nearest known).
+    """
+    if name.startswith(GENERATED_PREFIX):
+        own = name.removeprefix(GENERATED_PREFIX)
+        if (generated := _find_generated(own)) is None:
+            raise InputError(f"no generated task {own!r}; {nearest(own, _list_generated())}")
+        return TaskPlace(name=own, generated=generated)
+    if not name.strip():
+        raise InputError("the task's name is empty")
+    if data is not None:
+        found = _find_in(data, name)
+        if found is not None:
+            return found
+    path = Path(name).expanduser()
+    known = {*PRESETS, *_list_generated()}
+    # A folder that only happens to be called as a known task (a run's output) is not its data.
+    meant = data is None and (name not in known or has_rows(path))
+    if path.exists() and (meant or _looks_like_path(name)):
+        return TaskPlace(name=check_task_name(_read_stem(path)), path=path)
+    if (generated := _find_generated(name)) is not None:
+        return TaskPlace(name=name, generated=generated)
+    hub_name = "/" in name and not _looks_like_path(name)
+    if data is not None and not hub_name:
+        raise InputError(
+            f"{data}: there is no data for task {name!r}; {nearest(name, _list_offered(data))}"
+        )
+    if name in PRESETS:
+        return TaskPlace(name=name, hub=_find_hub_name(PRESETS[name]))
+    if _looks_like_path(name):
+        raise InputError(f"{name}: {explain_missing(path)}")
+    if hub_name:
+        return TaskPlace(name=check_task_name(name.split("/", 1)[1].replace(":", "_")), hub=name)
+    hint = nearest(name, {*known, *STREAMS})  # looks streams up, which may fail
+    raise InputError("; ".join([f"unknown task {name!r}", hint, *STREAMS.failures]))
+
+
+def _find_in(data: Path, name: str) -> TaskPlace | None:
+    if not data.exists():
+        raise InputError(f"{data}: {explain_missing(data)}")
+    candidates = [data / candidate for candidate in (name, *(name + end for end in SUFFIXES))]
+    for path in candidates:
+        if has_rows(path):
+            return TaskPlace(name=check_task_name(_read_stem(path)), path=path)
+    if has_rows(data):
+        return TaskPlace(name=check_task_name(name), path=data)
+    if _find_generated(name) is None:
+        # What is there under the name but cannot be read says itself what is wrong with it.
+        for path in candidates:
+            if path.is_symlink() or path.exists():
+                return TaskPlace(name=check_task_name(name), path=path)
+        _refuse_other_kinds(data, name)
+    return None
+
+
+def _refuse_other_kinds(data: Path, name: str) -> None:
+    if data.is_file():
+        raise InputError(explain_unread_kind(data))
+    other = sorted(p.name for p in data.iterdir() if p.stem == name) if data.is_dir() else []
+    if other:
+        raise InputError(explain_unread_kind(data / other[0]))
+
+
+def _list_offered(data: Path) -> set[str]:
+    folders = data.iterdir() if data.is_dir() else ()
+    return {_read_stem(path) for path in folders if has_rows(path)} | set(_list_generated())
+
+
+def _looks_like_path(name: str) -> bool:
+    return (
+        name.startswith((".", "/", "~"))
+        or name.count("/") > 1
+        or strip_suffix(Path(name).name) is not None
+    )
+
+
+def _read_stem(path: Path) -> str:
+    path = path.resolve()
+    return path.name if path.is_dir() else strip_suffix(path.name) or path.name
+
+
+def _find_hub_name(preset: Preset) -> str:
+    if preset.hub is None:
+        raise InputError(
+            f"the data set {preset.name!r} is not on the hub in a form that is read here: name "
+            f"with `data` the folder that holds {preset.name}/train.jsonl and "
+            f"{preset.name}/test.jsonl"
+        )
+    return preset.hub
+
+
+def _find_generated(name: str) -> GeneratedTask | None:
+    # The grammars build their word tables on import; who brings data of their own needs none.
+    from cl_graft.data.synthetic import find_generated
+
+    return find_generated(name)
+
+
+def _list_generated() -> Iterable[str]:
+    from cl_graft.data.synthetic import GENERATED
+
+    return GENERATED

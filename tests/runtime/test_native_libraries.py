@@ -1,0 +1,116 @@
+"""OpenMP's threads sleep soon when they wait, and memory that a step frees stays for the next."""
+
+import importlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from cl_graft.runtime.native_libraries import SPIN_COUNT
+
+SETTINGS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+
+
+def _spin_count(program: str, **given: str) -> str:
+    """Return what a new process sees as its spin count after running a program."""
+    env = {name: value for name, value in os.environ.items() if name not in SETTINGS} | given
+    shown = f"{program}\nimport os\nprint(os.environ.get('GOMP_SPINCOUNT', 'none'))"
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", shown],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return ran.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    "module", ["cl_graft", "cl_graft.cli", "cl_graft.experiments.engines.worker"]
+)
+def test_the_limit_is_set_before_torch_is_loaded(module: str) -> None:
+    # OpenMP reads it only then.
+    program = (
+        "import importlib.abc, os, sys\n"
+        "class Seen(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        "        if name == 'torch' and 'SEEN' not in os.environ:\n"
+        "            os.environ['SEEN'] = os.environ.get('GOMP_SPINCOUNT', 'none')\n"
+        "sys.meta_path.insert(0, Seen())\n"
+        f"import {module}\n"
+        "assert 'torch' in sys.modules\n"
+        "os.environ['GOMP_SPINCOUNT'] = os.environ['SEEN']"
+    )
+    assert _spin_count(program) == str(SPIN_COUNT)
+
+
+@pytest.mark.parametrize(
+    ("given", "seen"),
+    [({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "none")],
+)
+def test_a_setting_of_the_users_own_stays(given: dict[str, str], seen: str) -> None:
+    assert _spin_count("import cl_graft", **given) == seen
+
+
+def test_nothing_is_set_where_torch_has_read_its_settings() -> None:
+    assert _spin_count("import torch\nimport cl_graft") == "none"
+
+
+PROGRAM = """
+import resource, sys
+import torch
+from cl_graft.runtime.native_libraries import keep_freed_memory
+
+if sys.argv[1] == "kept":
+    assert keep_freed_memory()
+
+def step():
+    tensors = [torch.ones(500_000) for _ in range(40)]
+    del tensors
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+step()
+step()
+before = faults()
+for _ in range(5):
+    step()
+print(faults() - before)
+"""
+
+
+def _faults(how: str) -> int:
+    # At its fixed threshold glibc gives every tensor back; left to itself, it does so only where no
+    # small block happens to lie above them.
+    given_back = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072"}
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, how],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=given_back,
+    )
+    return int(ran.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a matter of glibc")
+def test_steps_do_not_ask_the_system_for_the_same_pages_again() -> None:
+    assert _faults("kept") * 20 < _faults("given back")
+
+
+@pytest.mark.parametrize(("name", "kept"), [("MALLOC_MMAP_THRESHOLD_", 0), ("UNRELATED", 1)])
+def test_the_command_line_leaves_an_allocator_alone_that_the_environment_sets_up(
+    name: str, kept: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[None] = []
+    for set_up in [known for known in os.environ if known.startswith("MALLOC_")]:
+        monkeypatch.delenv(set_up)
+    monkeypatch.setenv(name, "65536")
+    module = importlib.import_module("cl_graft.cli.app")
+    monkeypatch.setattr(module, "keep_freed_memory", lambda: calls.append(None))
+    monkeypatch.setattr(sys, "argv", ["cl-graft", "--help"])
+    with pytest.raises(SystemExit):
+        module.main()
+    assert len(calls) == kept
