@@ -1,1 +1,1 @@
-"""Where a task lives and what it keeps: regions, grafts, banks and how grafts are merged."""
+"""Regions, grafts and banks: where a task lives and what it keeps; how grafts are merged."""

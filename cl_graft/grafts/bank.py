@@ -86,7 +86,7 @@ class RecordedBatch:
 
 @dataclass(frozen=True, eq=False)
 class Entry:
-    """What one learned task leaves behind.
+    """The values, head and metadata that one learned task leaves behind.
 
     Attributes:
         task: Name of the task.

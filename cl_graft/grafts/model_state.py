@@ -45,8 +45,8 @@ def replace_parameters(parameters: Parameters, values: Parameters) -> Iterator[N
     """Give parameters other values for a `with` block, and their own back, bit for bit.
 
     Args:
-        parameters: By name, or buffers; those in `values` are changed.
-        values: What they hold meanwhile.
+        parameters: Parameters or buffers by name; those in `values` are changed.
+        values: Values that they hold meanwhile, by name.
     """
     with preserve_parameters({name: parameters[name] for name in values}):
         copy_(parameters, values)

@@ -274,7 +274,7 @@ def check_index(index: Tensor, total: int) -> None:
 
     Args:
         index: Numbers of coordinates; 1-d, on the CPU.
-        total: How many coordinates there are.
+        total: Number of coordinates of the layout.
 
     Raises:
         TypeError: If they are no whole numbers, or not 1-d.

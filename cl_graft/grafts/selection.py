@@ -26,7 +26,7 @@ def top_k(scores: Parameters, k: int) -> Region:
 
     Args:
         scores: One tensor a parameter, any float or integer dtype.
-        k: How many coordinates to select.
+        k: Number of coordinates to select.
 
     Raises:
         ValueError: If `k` is not in [1, number of coordinates], or a score is NaN.

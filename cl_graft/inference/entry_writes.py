@@ -36,7 +36,7 @@ class EntryWrites:
 
     Args:
         model: The model.
-        layout: Its graftable parameters.
+        layout: Layout of the graftable parameters.
         flat: Whether to put them into one buffer (`flatten_`).
     """
 

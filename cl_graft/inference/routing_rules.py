@@ -59,7 +59,7 @@ class ClassStatistics:
         """Return the statistics with rows of a task added.
 
         Args:
-            features: Of shape (n, d).
+            features: Features of the rows, shape (n, d).
             targets: The class of each row, integers of shape (n,).
             task: The task's number.
         """
@@ -107,7 +107,7 @@ def nearest_prototype(features: Tensor, known: ClassStatistics) -> Tensor:
     one that was learned first counts.
 
     Args:
-        features: Of shape (n, d).
+        features: Features of the rows, shape (n, d).
         known: The classes; at least one.
 
     Returns:
@@ -127,9 +127,9 @@ def discriminant(features: Tensor, known: ClassStatistics, *, shrinkage: float) 
     are equally likely beforehand. Of equally likely tasks the smaller number counts.
 
     Args:
-        features: Of shape (n, d).
+        features: Features of the rows, shape (n, d).
         known: The classes, with their scatter; at least one.
-        shrinkage: How much of the covariance is replaced by that of equally spread features, in
+        shrinkage: Share of the covariance that is replaced by that of equally spread features, in
             (0, 1]: Σ = (1 − shrinkage) · S + shrinkage · trace(S) / d · I.
 
     Returns:
@@ -167,7 +167,7 @@ def least_entropy(logits: Mapping[int, Tensor]) -> Tensor:
     https://arxiv.org/abs/2006.14769). Of equally sure tasks the first counts.
 
     Args:
-        logits: By number of the task, of shape (n, K) with the K ≥ 2 of the task.
+        logits: Logits by number of the task, shape (n, K) with the K ≥ 2 of the task.
 
     Returns:
         Numbers of tasks, int64 of shape (n,).
@@ -187,7 +187,7 @@ def least_energy(logits: Mapping[int, Tensor]) -> Tensor:
     first task's counts.
 
     Args:
-        logits: By number of the task, of shape (n, K) with the K of the task.
+        logits: Logits by number of the task, shape (n, K) with the K of the task.
 
     Returns:
         Numbers of tasks, int64 of shape (n,).

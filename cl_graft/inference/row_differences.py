@@ -62,7 +62,7 @@ class Differences:
 
 @dataclass(frozen=True, eq=False)
 class RowDifferences:
-    """What a matrix module adds for the rows of each task.
+    """Differences that a linear layer adds for the rows of each task.
 
     Attributes:
         groups: Groups of the rows of the batch.

@@ -96,8 +96,8 @@ def compute_by_group(
     """Compute the rows group by group, with each one's weights, and put the weights back.
 
     Args:
-        whole: What the module computes of some rows: one tensor, rows first.
-        x: Its input, rows first.
+        whole: Function of some rows to what the module computes of them: one tensor, rows first.
+        x: Input of the module, rows first.
         groups: The groups and what is written for them.
         tensors: The module's parameters, flat, and what entries write into them.
 

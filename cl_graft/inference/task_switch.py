@@ -41,7 +41,8 @@ class Switch:
         bank: Bank whose answers it can carry.
         flat: Whether to put the graftable parameters into one buffer (`flatten_`): jumps take a
             tenth of the time, and the parameters stay views of the buffer.
-        base: What is known of the bank's base; None means what the bank records.
+        base: Identity of the base, where more is known than the bank records; None means that of
+            the bank.
 
     Attributes:
         bank: Bank whose answers the model can carry.
@@ -311,7 +312,7 @@ class Switch:
 
 @dataclass(frozen=True, eq=False)
 class _KnownModel:
-    """What is known of a model that a switch moves.
+    """The last known state of a model that a switch moves.
 
     Attributes:
         switch: The switch that moved it last.

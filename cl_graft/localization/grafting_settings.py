@@ -31,7 +31,7 @@ _Function = Annotated[
 
 @settings_class
 class GraftingSettings:
-    """How a task becomes a graft."""
+    """Settings of how a task's region is found and trained."""
 
     density: float | Literal["auto"] = Field(
         default=0.002,

@@ -126,7 +126,7 @@ def _grow_(
         k: The budget.
         steps: Steps, at least 1.
         learn: Called with (step, open gates, weight of the step's gains).
-        checkpoint: Where an interrupted growth is resumed from, and its steps are saved.
+        checkpoint: Source of an interrupted growth's state, and target of its steps.
         started: Gates that are open before the first step, at most `k`; None means none.
     """
     done, opened = _resume_(gain, checkpoint) or (0, started)
@@ -187,7 +187,7 @@ def add_gains_(
         inputs: The base, tuned weights and gradients.
         gain: The gains, in place.
         step: Number of the batch.
-        moves: By parameter, the flat places of its open gates and δ there.
+        moves: Flat places of the open gates and δ there, by parameter.
         weight: Factor of the step's gains.
     """
     base = inputs.base

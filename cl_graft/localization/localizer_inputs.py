@@ -45,7 +45,7 @@ class LocalizerInputs:
         seed: Seed of the localizer's random choices.
         path: Σ −g·Δθ over the steps of the dense run, by name; empty if it was not summed up.
         loss_scale: Factor of the loss in the backward pass, for fp16; 1 otherwise.
-        checkpoint: Where an interrupted localization is resumed from and its steps are saved.
+        checkpoint: Source of an interrupted localization's state, and target of its steps.
         answers: Step (from 0) to functions, one a row of the step's batch, each of which computes
             the row's logits, of shape (K,), and its loss. None if rows cannot be asked one by one.
     """

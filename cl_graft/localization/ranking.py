@@ -69,7 +69,7 @@ def localize(
         localizer: Name of a localizer, or a score function.
         k: Budget that the ranking is learned for; smaller and larger ones can be cut from it.
         steps: Gradient batches to look at, at least 1.
-        depth: How many coordinates to rank; None means all.
+        depth: Number of coordinates to rank; None means all.
         candidates: Rank only this many coordinates, those that moved most, where the localizer can
             score them alone; None means all.
 

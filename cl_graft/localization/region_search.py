@@ -89,7 +89,7 @@ def find_region(
             means none.
         dense: The dense run, if it was made already; None makes one where the localizer needs it.
         cache: Keeps dense runs, heads and rankings.
-        checkpoints: Where an interrupted phase is resumed from.
+        checkpoints: Checkpoints that an interrupted phase is resumed from.
         progress: Called while phases run.
         measure: Called with the losses and dev scores of phases.
 
@@ -165,11 +165,11 @@ def rank_task(
         settings: Localizer, gradient batches, candidates and seed.
         dense: The dense run, or the head alone.
         k: Budget that the ranking is learned for; smaller and larger ones can be cut from it.
-        depth: How many coordinates to rank; None means all that may be chosen.
-        least: How many a cached ranking must hold to be used; None means `depth`.
-        owned: How many coordinates belong to earlier tasks; there are as many more candidates.
+        depth: Number of coordinates to rank; None means all that may be chosen.
+        least: Number of coordinates that a cached ranking must hold to be used; None means `depth`.
+        owned: Number of coordinates of earlier tasks; there are as many more candidates.
         cache: Keeps rankings that took gradients.
-        checkpoints: Where an interrupted localization is resumed from.
+        checkpoints: Checkpoints that an interrupted localization is resumed from.
         counter: Counts the rows.
         progress: Called while the localizer runs.
         measure: Called with the losses of the steps.

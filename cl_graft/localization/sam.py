@@ -35,7 +35,7 @@ _CLIP = 1.0
 def sam(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by |Σ g| over clipped gradients in train mode."""
     del k
-    total = _summed(inputs, steps, lambda into, g: into.add_(g))
+    total = _sum_gradients(inputs, steps, lambda into, g: into.add_(g))
     return {name: tensor.abs_() for name, tensor in total.items()}
 
 
@@ -48,7 +48,7 @@ def sam(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
 def sam_absolute(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by Σ |g| over clipped gradients in train mode."""
     del k
-    return _summed(inputs, steps, lambda into, g: into.add_(g.abs()))
+    return _sum_gradients(inputs, steps, lambda into, g: into.add_(g.abs()))
 
 
 @register_localizer(
@@ -60,10 +60,10 @@ def sam_absolute(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Te
 def sam_squared(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by Σ g² over clipped gradients in train mode."""
     del k
-    return _summed(inputs, steps, lambda into, g: into.addcmul_(g, g))
+    return _sum_gradients(inputs, steps, lambda into, g: into.addcmul_(g, g))
 
 
-def _summed(
+def _sum_gradients(
     inputs: LocalizerInputs, steps: int, fold: Callable[[Tensor, Tensor], Tensor]
 ) -> dict[str, Tensor]:
     """Fold the clipped gradient of every step into a sum."""

@@ -41,7 +41,7 @@ def straight_through(
         lr: Learning rate of Adam, > 0; 1e-3 in the published code, which takes many more steps.
     """
     base = snapshot(inputs.parameters)
-    scores = {name: _drawn(inputs.seed, name, value) for name, value in base.items()}
+    scores = {name: _draw_scores(inputs.seed, name, value) for name, value in base.items()}
 
     def gradient(step: int) -> dict[str, Tensor]:
         sizes = {name: tensor.abs() for name, tensor in scores.items()}
@@ -54,7 +54,7 @@ def straight_through(
     return {name: tensor.abs() for name, tensor in scores.items()}
 
 
-def _drawn(seed: int, name: str, value: Tensor) -> Tensor:
+def _draw_scores(seed: int, name: str, value: Tensor) -> Tensor:
     """Draw first scores: uniform, ±1/√n for n inputs, as Kaiming's rule with a = √5 does."""
     width = value[0].numel() if value.dim() > 1 else value.numel()
     draw = torch.rand(value.shape, generator=generator(seed, "scores", name))

@@ -65,7 +65,7 @@ def localizer_inputs(
         settings: Rows of a step and of a micro-batch, number of steps, and the seed.
         dense: The dense run, or the head alone where a localizer does without.
         counter: Counts the rows.
-        checkpoint: Where an interrupted localization is resumed from.
+        checkpoint: Checkpoint that an interrupted localization is resumed from.
         progress: Called when a step begins.
         measure: Called with a step's loss, once its micro-batches were computed.
     """

@@ -91,7 +91,7 @@ def reliability_bins(
             equal probabilities the first class is the prediction.
         labels: Right classes in [0, K); integers, shape (n,).
         bins: Number of bins M, at least 1.
-        closed: Which edge of a bin belongs to it: the upper one, (lo, hi], as in the code of Guo
+        closed: Edge of a bin that belongs to it: the upper one, (lo, hi], as in the code of Guo
             et al., or the lower one, [lo, hi), as the grafting paper writes it (Eq. 6,
             https://arxiv.org/abs/2302.06600); a confidence of 1 is in the last bin either way.
 
@@ -116,11 +116,11 @@ def reliability_bins(
 
 @dataclass(frozen=True)
 class Temperature:
-    """What was fitted, and what it changed on the rows that it was fitted on.
+    """A fitted temperature, and the calibration error before and after it.
 
     Attributes:
         value: T, in [0.05, 20].
-        rows: How many rows it was fitted on.
+        rows: Number of rows that it was fitted on.
         ece_before: Their expected calibration error at T = 1, in [0, 1].
         ece_after: The same at T.
     """

@@ -1,4 +1,4 @@
-"""What a stream of T experiences left behind, read from the matrix R.
+"""Measures of a stream of T experiences, computed from the matrix R of scores.
 
 `R[i][j]` is the score on the test set of experience j after training on experience i, both counted
 from 0; R is square. Scores are fractions (accuracy, F1) or correlations, so every measure here is

@@ -152,7 +152,7 @@ def average_ranks(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
     suits it in the next, so scores are averaged over seeds and orders before they are ranked.
 
     Args:
-        scores: By method, its score on each of the same tasks, the mean over seeds; equal ones
+        scores: Scores by method, one for each of the same tasks, the mean over seeds; equal ones
             share their mean rank.
 
     Returns:
@@ -173,8 +173,8 @@ def critical_difference(methods: int, tasks: int, *, alpha: float = 0.05) -> flo
     """Return by how much average ranks have to differ to differ significantly (Nemenyi's test).
 
     Args:
-        methods: How many methods are ranked, at least 2.
-        tasks: On how many independent tasks, at least 1. Seeds and orders are no tasks.
+        methods: Number of methods that are ranked, at least 2.
+        tasks: Number of independent tasks, at least 1. Seeds and orders are no tasks.
         alpha: Chance of any false alarm among all pairs of methods, in (0, 1).
 
     Raises:

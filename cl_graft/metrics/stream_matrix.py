@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class StreamMatrix(Generic[T]):
-    """What was measured on experience j after the i-th training; i = -1 is before any.
+    """Values measured on experience j after the i-th training; i = -1 is before any.
 
     A value that equals the one above it is kept once: without forgetting, a column has one value.
     """

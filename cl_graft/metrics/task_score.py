@@ -158,8 +158,8 @@ def task_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the mean loss of a batch.
 
     Args:
-        logits: Of shape (n, K); (n, 1) for a regression.
-        targets: Of shape (n,): class ids, or real numbers for a regression.
+        logits: Logits, shape (n, K); (n, 1) for a regression.
+        targets: Targets, shape (n,): class ids, or real numbers for a regression.
 
     Returns:
         A scalar: the cross-entropy; for real targets the mean squared error, which GLUE's STS-B

@@ -126,7 +126,7 @@ def draw_curve(
         data: Data of the report.
         name: Name of the picture, without "curve".
         title: Title of the picture.
-        measure: What the vertical axis says.
+        measure: Label of the vertical axis.
         compute: Results of a strategy to the curve.
     """
     found = {strategy: compute(data.results(strategy)) for strategy in data.strategies}

@@ -32,7 +32,7 @@ class ReportData:
         folders: Folders that the report was asked for.
         runs: Finished runs, grouped by strategy.
         summary: Summary of the runs; see `cl_graft.reporting.summary.summarize`.
-        anatomies: Where regions lie, by strategy and task, from the first run of each strategy
+        anatomies: Anatomies of regions by strategy and task, from the first run of each strategy
             that has a bank.
         commands: Command lines that started the runs, each once.
     """

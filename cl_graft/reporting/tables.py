@@ -25,7 +25,7 @@ class Cell:
     """A cell of a table.
 
     Attributes:
-        text: What it says.
+        text: Text of the cell.
         value: Number that it is sorted by; None comes last.
         best: Whether it is the best of its column.
     """

@@ -61,7 +61,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Size:
-    """How large a strategy was made to stay within a number of bytes a task.
+    """The size at which a strategy stays within a number of bytes a task.
 
     Attributes:
         setting: Setting that makes it as large: one of the strategy, or ``"density"``; empty if
@@ -125,7 +125,7 @@ class StrategySummary:
         seconds: Wall time of all phases, in seconds.
         forward_backward: Rows that went forward and backward.
         forward: Rows that went forward alone.
-        tuning: How the strategy's values were chosen; empty if they were not.
+        tuning: Grid, scores and chosen values of the strategy's tuning; empty without tuning.
         by_order: Average accuracy on each order of the tasks, the mean over seeds.
         of_independent: Average accuracy over that of independent fine-tuning.
     """

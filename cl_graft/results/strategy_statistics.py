@@ -54,7 +54,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Difference:
-    """How much better the reference is than another strategy, on the average accuracy.
+    """The difference of the reference and another strategy in average accuracy.
 
     Attributes:
         strategy: Name of the other strategy.
@@ -98,7 +98,7 @@ def seed_means(
 
     Args:
         results: Runs of one strategy.
-        measure: Of a run; None where it has none.
+        measure: Function of a run to its value; None where it has none.
     """
     return _by_seed([((tuple(r.tasks), r.seed), measure(r)) for r in results])
 

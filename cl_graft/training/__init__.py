@@ -1,1 +1,1 @@
-"""How weights learn: dense fine-tuning, a region's parameters, precision and penalties."""
+"""Training: dense fine-tuning, the trainable values of a region, precision and regularizers."""

@@ -86,7 +86,7 @@ def fine_tune_task(
         seed: Seed of the random choices.
         path: Whether to sum up `DenseRun.path`.
         cache: Keeps outcomes.
-        checkpoints: Where an interrupted run is resumed from, and its steps are saved.
+        checkpoints: Source of an interrupted run's state, and target of its steps.
         progress: Called after every step.
         measure: Called with every step's loss and with dev scores.
     """

@@ -97,7 +97,7 @@ def fine_tune(
         dev_score: Score on dev, higher is better; called in eval mode.
         on_step: Called after every step with its number (from 1) and its loss.
         on_evaluation: Called after every evaluation on dev with the step's number and the score.
-        checkpoint: Where an interrupted run is resumed from, and its steps are saved.
+        checkpoint: Source of an interrupted run's state, and target of its steps.
         through: Other parameters of the model that require gradients, as hooks carry these on to
             `parameters` (`cl_graft.training.region_parameters`).
         linear_decay: Whether the learning rate falls linearly to 0; None means with AdamW alone.

@@ -47,8 +47,8 @@ class RegionParameters:
 
     Attributes:
         region: The coordinates.
-        vector: What to give to an optimiser: a parameter of shape (size of the region,), starting
-            at the values the model has now, fp32 or wider, on the model's device.
+        vector: Parameter to give to an optimiser, shape (size of the region,), which starts at the
+            values the model has now; fp32 or wider, on the model's device.
         gathered: Parameters of the model that require gradients, which hooks gather from. Where
             there are any, `torch.autograd.grad` for the vector would leave them out: it is refused.
 
@@ -188,7 +188,7 @@ def _deal(vector: Tensor, places: tuple[slice, ...], *, whole: bool = True) -> t
     are made under `torch.no_grad`.
 
     Args:
-        vector: What to deal out.
+        vector: Vector to deal out.
         places: The slice of each layer.
         whole: Whether all of the vector's gradient comes by way of the handles. If not, a backward
             pass that leaves out other leaves (`torch.autograd.grad`) is refused.
@@ -199,7 +199,7 @@ def _deal(vector: Tensor, places: tuple[slice, ...], *, whole: bool = True) -> t
 
 
 class _Deal(torch.autograd.Function):
-    """What `_deal` does."""
+    """`_deal` as a function of autograd."""
 
     @staticmethod
     def forward(

@@ -30,7 +30,7 @@ class Merge:
     Attributes:
         name: As configs know it.
         rule: From task vectors, and settings of its own, to one vector.
-        source: Its paper.
+        source: Paper of the method.
         scaled: Whether its vector is multiplied by a coefficient, which has to be chosen.
         random: Whether it draws, from a ``generator``.
     """
@@ -94,7 +94,7 @@ def merge_grafts(
         grafts: The grafts, whose regions may overlap.
         base: The parameters of the base, at their base values.
         rule: One of `MERGES`.
-        coefficient: What the rule's vector is multiplied by; see `Merge.scaled`.
+        coefficient: Factor of the rule's vector; see `Merge.scaled`.
         seed: For a rule that draws.
         **settings: The rule's own.
 

@@ -94,8 +94,9 @@ def consensus(vectors: TaskVectors, *, threshold: float, agree: int) -> Tensor:
     Args:
         vectors: The vectors.
         threshold: The paper's λ, at least 0.
-        agree: How many tasks it takes; where there are fewer, all of them. With 2, the paper's
-            choice for dense vectors, coordinates that only one graft moves stay at the base.
+        agree: Number of tasks that it takes; where there are fewer, all of them. With 2, the
+            paper's choice for dense vectors, coordinates that only one graft moves stay at the
+            base.
 
     Raises:
         ValueError: If a setting is outside its range.

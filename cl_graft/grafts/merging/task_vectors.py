@@ -25,7 +25,7 @@ class TaskVectors:
     Attributes:
         base: The base's values there.
         deltas: Values of the grafts minus the base's, fp64 of shape (T, n); 0 outside a region.
-        held: Which coordinates the region of each task holds, bool of shape (T, n).
+        held: True where the region of a task holds a coordinate; bool, shape (T, n).
     """
 
     base: Graft
