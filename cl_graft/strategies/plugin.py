@@ -130,7 +130,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._training: TaskTraining | None = None
         self._number = -1
         self._own = ExperienceEntries()
-        self._away: tuple[int | None, dict[int, HeldHeads]] | None = None
+        self._before_eval: tuple[int | None, dict[int, HeldHeads]] | None = None
         self._first = FirstValues()
         self._unlabelled = UnlabelledStream()
         if bank is not None and bank.mode != self.settings.mode:
@@ -207,13 +207,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         """Make the epoch's data order a function of (seed, task, epoch)."""
         if self._training is not None:
-            self._home()
+            self._restore()
             self._training.seed("epoch", strategy.clock.train_exp_epochs)
 
     def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Undo what an interrupted evaluation left, and seed the dropout of the step."""
         if self._training is not None:
-            self._home()
+            self._restore()
             self._training.seed("step", strategy.clock.train_exp_iterations)
 
     def before_forward(self, strategy: Any, **kwargs: Any) -> None:
@@ -232,7 +232,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Evaluate on dev where the settings ask for it."""
         if self._training is not None:
-            self._home()
+            self._restore()
             with in_task(self._name(self._training.label)):
                 self._training.end_step(rows=len(strategy.mb_y))
 
@@ -241,7 +241,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         training = self._training
         if training is None:
             return
-        self._home()
+        self._restore()
         self._training = None
         metadata = self._metadata.get(training.label, TaskMetadata(self._name(training.label)))
         with in_task(metadata.name):
@@ -254,7 +254,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     def before_eval(self, strategy: Any, **kwargs: Any) -> None:
         """Undo what an interrupted evaluation left, before Avalanche grows heads for this one."""
-        self._home()
+        self._restore()
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Carry the answer of the experience's own entry.
@@ -271,8 +271,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if self._training is not None:
             if position is None or self._trains(strategy.experience, label):
                 return
-            self._training.leave()
-        self._away = switch.position, {}
+            self._training.suspend()
+        self._before_eval = switch.position, {}
         switch.to(_latest(switch.bank) if position is None else position)
         if position is None:
             self._hold_heads(model, label)
@@ -281,7 +281,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Give the model back as it was."""
-        self._home()
+        self._restore()
 
     def after_eval(self, strategy: Any, **kwargs: Any) -> None:
         """Warn where nothing is protected and an experience is forgotten."""
@@ -344,7 +344,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
         The next call of `train` does so by itself.
         """
-        self._home()
+        self._restore()
         if self._training is not None:
             self._training.abandon()
             self._training = None
@@ -362,17 +362,17 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     # Internals.
 
-    def _home(self) -> None:
+    def _restore(self) -> None:
         """Give the model back as an evaluation found it, also where that was interrupted."""
-        if self._away is not None:
-            position, heads = self._away
-            self._away = None
+        if self._before_eval is not None:
+            position, heads = self._before_eval
+            self._before_eval = None
             for held in heads.values():
                 held.put_back_()
             if self._on_model.switch is not None and self._training is None:
                 self._on_model.switch.to(position)
         if self._training is not None:
-            self._training.home()
+            self._training.restore()
 
     def _trains(self, experience: Any, label: int | None) -> bool:
         """Tell whether an experience, or the training one it belongs to, is in training."""
@@ -388,14 +388,16 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         load_head_(model, entry, classes=classes)
 
     def _hold_heads(self, model: nn.Module, label: int | None) -> None:
-        if self._away is not None and label is not None and label not in self._away[1]:
-            self._away[1][label] = HeldHeads(model, label)
+        if self._before_eval is not None and label is not None:
+            heads = self._before_eval[1]
+            if label not in heads:
+                heads[label] = HeldHeads(model, label)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without callbacks and an open training, which belong to the process."""
         return self.__dict__ | {
             "_training": None,
-            "_away": None,
+            "_before_eval": None,
             "_cache": None,
             "_checkpoints": None,
             "_on_entry": None,

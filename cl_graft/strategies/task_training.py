@@ -98,7 +98,7 @@ class TaskTraining:
         self._task = task
         self._settings = settings
         self._measure = measure
-        self._away = False
+        self._suspended = False
         self._started = time.perf_counter()
         self._seed = derive(settings.seed, task.content, "region")
         self._rest = _hash_rest(model)
@@ -174,25 +174,25 @@ class TaskTraining:
 
     def read_(self) -> None:
         """Take over what another plugin wrote into the model, as early stopping does."""
-        if not self._away and self._versions() != self._seen:
+        if not self._suspended and self._versions() != self._seen:
             self._live.read_()
             self._seen = self._versions()
 
-    def leave(self) -> None:
+    def suspend(self) -> None:
         """Carry the prefix alone, so that the switch may be moved for an evaluation."""
         foreign = self._versions() != self._seen
         self.read_()
         write_(self._unwrapped, self._base)
         if not foreign:
             self.switch.accept_writes()
-        self._away = True
+        self._suspended = True
 
-    def home(self) -> None:
+    def restore(self) -> None:
         """Carry the prefix, the live region and the live head, also if Avalanche grew it."""
         self._heads.put_back_()
-        if self._away:
+        if self._suspended:
             self.switch.to(self._position)
-            self._away = False
+            self._suspended = False
             self.write_()
 
     def commit(self, metadata: TaskMetadata) -> GraftBank:
@@ -203,7 +203,7 @@ class TaskTraining:
             DivergedError: If a value of the region or the head is NaN or infinite; the training is
                 abandoned then.
         """
-        self.home()
+        self.restore()
         self._live.read_()
         trained_dev = self._recall_()
         owned = self._live.graft()
@@ -254,7 +254,7 @@ class TaskTraining:
 
     def _close(self) -> None:
         """Put back everything but the head."""
-        self.home()
+        self.restore()
         self._until_closed.close()
         write_(self._unwrapped, self._base)
         for group, parameters in zip(self._optimizer.param_groups, self._groups, strict=True):

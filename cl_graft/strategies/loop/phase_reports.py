@@ -50,19 +50,19 @@ class PhaseReports(PluginMetric[None]):
         experience = strategy.experience.logging()
         stream = experience.origin_stream.name
         self._where = f"{stream}_stream/Task{label:03d}/Exp{experience.current_experience:03d}"
-        self._progress = progress or ignore_progress
-        self._told = time.monotonic()
+        self._progress = progress or silent
+        self._reported_at = time.monotonic()
         self._losses: dict[tuple[str, int], float] = {}
 
     def step(self, phase: str, step: int, steps: int) -> None:
         """Report how far a phase is, to text loggers when it ends or ten seconds have passed."""
         self._progress(phase, step, steps)
         now = time.monotonic()
-        if step == steps or now - self._told >= _SECONDS_APART:
-            self._told = now
+        if step == steps or now - self._reported_at >= _SECONDS_APART:
+            self._reported_at = now
             loss = self._losses.get((phase, step))
-            said = "" if loss is None else f", loss {loss:.4g}"
-            self.say(f"{_NAMES.get(phase, phase)}: step {step} of {steps}{said}")
+            shown = "" if loss is None else f", loss {loss:.4g}"
+            self.say(f"{_NAMES.get(phase, phase)}: step {step} of {steps}{shown}")
 
     def measure(self, phase: str, name: str, step: int, value: float) -> None:
         """Publish a value of a phase to the strategy's loggers."""

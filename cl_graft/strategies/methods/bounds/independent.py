@@ -50,28 +50,28 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
         self._base = inputs.identify_base().fingerprint
         self._tasks = ExperienceTasks(inputs.dev, inputs.metrics)
         self._models: dict[int, dict[str, Tensor]] = {}
-        self._away: dict[str, Tensor] | None = None
+        self._base_values: dict[str, Tensor] | None = None
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Fine-tune the base on the task, put the base back, and skip the strategy's loop."""
-        self._home(strategy)
+        self._restore(strategy)
         self._learn(strategy, strategy.experience)
         strategy.stop_training()
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Carry the task's own model; a task that was not learned is answered by the base."""
-        self._home(strategy)
+        self._restore(strategy)
         own = self._models.get(int(strategy.experience.task_label))
         if own is None:
             return
         model = unwrap_model(strategy.model)
         parameters = parameters_by_name(model)
-        self._away = snapshot({name: parameters[name] for name in own})
+        self._base_values = snapshot({name: parameters[name] for name in own})
         load_(model, own)
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Put the base back."""
-        self._home(strategy)
+        self._restore(strategy)
 
     def learn_again(self, strategy: Any, experiences: Sequence[Any]) -> None:
         """Learn tasks that another process learned; the cache keeps their dense runs."""
@@ -97,11 +97,11 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
         self.passes[label] = {"dense": dense.passes}
         self.seconds[label] = {"dense": time.perf_counter() - started}
 
-    def _home(self, strategy: Any) -> None:
+    def _restore(self, strategy: Any) -> None:
         """Put the base back, also after an evaluation that an exception interrupted."""
-        if self._away is not None:
-            load_(unwrap_model(strategy.model), self._away)
-            self._away = None
+        if self._base_values is not None:
+            load_(unwrap_model(strategy.model), self._base_values)
+            self._base_values = None
 
 
 @register_strategy(

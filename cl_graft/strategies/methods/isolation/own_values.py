@@ -74,7 +74,7 @@ class OwnValues(TrainOnly, supports_distributed=False):
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Start the task's values."""
-        self._home(strategy)
+        self._restore(strategy)
         super().before_training_exp(strategy, **kwargs)
         own = self._own(strategy)
         if self._start is None:
@@ -89,7 +89,7 @@ class OwnValues(TrainOnly, supports_distributed=False):
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Carry the task's values; a task that was not learned is answered as it stands."""
-        self._home(strategy)
+        self._restore(strategy)
         own = self.values.get(int(strategy.experience.task_label))
         if own is not None:
             self._live = snapshot(self._own(strategy))
@@ -97,12 +97,12 @@ class OwnValues(TrainOnly, supports_distributed=False):
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Put the live values back."""
-        self._home(strategy)
+        self._restore(strategy)
 
     def _own(self, strategy: Any) -> dict[str, nn.Parameter]:
         return dict(self.choose(unwrap_model(strategy.model)))
 
-    def _home(self, strategy: Any) -> None:
+    def _restore(self, strategy: Any) -> None:
         """Put the live values back, also after an evaluation that an exception interrupted."""
         if self._live is not None:
             load_(unwrap_model(strategy.model), self._live)

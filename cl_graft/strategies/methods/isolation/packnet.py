@@ -68,7 +68,7 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
         Raises:
             ValueError: If 255 tasks were learned.
         """
-        self._home(strategy)
+        self._restore(strategy)
         if len(self._numbers) == _MOST:
             raise ValueError(f"owners are bytes: PackNet learns {_MOST} tasks at most")
         model = unwrap_model(strategy.model)
@@ -106,7 +106,7 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Set to zero what the task does not see: free weights, and those of later tasks."""
-        self._home(strategy)
+        self._restore(strategy)
         number = self._numbers.get(int(strategy.experience.task_label))
         if number is None:
             return
@@ -119,7 +119,7 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Put the live weights back."""
-        self._home(strategy)
+        self._restore(strategy)
 
     def _last_before_pruning(self, label: int) -> int:
         """Return after which step of a task, from 1, its weights are pruned."""
@@ -140,7 +140,7 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
         self._pruned = True
 
     @torch.no_grad()
-    def _home(self, strategy: Any) -> None:
+    def _restore(self, strategy: Any) -> None:
         """Put the live weights back, also after an evaluation that an exception interrupted."""
         if self._live:
             matrices = _matrices(unwrap_model(strategy.model))

@@ -19,7 +19,7 @@ from cl_graft.strategies import StrategyInputs, count_stored, register_strategy,
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.method import StreamShape
-from cl_graft.strategies.methods.rehearsal.kept_rows import memory_setting
+from cl_graft.strategies.methods.rehearsal.row_buffers import memory_setting
 
 __all__ = ["CoPE", "OnFeatures", "PrototypesOfTasks"]
 

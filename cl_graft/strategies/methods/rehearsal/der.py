@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.method import StreamShape
-from cl_graft.strategies.methods.rehearsal.kept_rows import (
+from cl_graft.strategies.methods.rehearsal.row_buffers import (
     batch_setting,
     memory_setting,
 )

@@ -6,7 +6,7 @@ from avalanche.training.plugins import GDumbPlugin
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
-from cl_graft.strategies.methods.rehearsal.kept_rows import check_batch
+from cl_graft.strategies.methods.rehearsal.row_buffers import check_batch
 
 __all__ = ["GDumb"]
 

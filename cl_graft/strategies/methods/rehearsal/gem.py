@@ -8,7 +8,7 @@ from avalanche.training.templates import SupervisedTemplate
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.rehearsal.head_gradients import HeadGradients
-from cl_graft.strategies.methods.rehearsal.kept_rows import rows_per_task_setting
+from cl_graft.strategies.methods.rehearsal.row_buffers import rows_per_task_setting
 
 __all__ = ["GEM", "GEMOnHeads"]
 

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.method import StreamShape
-from cl_graft.strategies.methods.rehearsal.kept_rows import count_shared_rows, memory_setting
+from cl_graft.strategies.methods.rehearsal.row_buffers import count_shared_rows, memory_setting
 
 __all__ = ["MIR", "InterferedReplay"]
 

@@ -7,7 +7,7 @@ from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy
 from cl_graft.strategies.method import StreamShape
-from cl_graft.strategies.methods.rehearsal.kept_rows import (
+from cl_graft.strategies.methods.rehearsal.row_buffers import (
     batch_setting,
     count_shared_rows,
     memory_setting,

@@ -1,4 +1,4 @@
-"""Forms of a stream without task labels: one head for shifting domains, one for growing classes."""
+"""Scenarios without task labels: one head for shifting domains, one for growing classes."""
 
 from dataclasses import replace
 
