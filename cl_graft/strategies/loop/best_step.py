@@ -27,7 +27,8 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
     Of equal scores the later one is kept, as in a dense run. The plugin holds one copy of the
     parameters that the optimiser trains and of the model's floating-point buffers; a strategy that
     holds more of a step, such as prototypes, cannot be put back to it. Give it before plugins that
-    use the trained values when the experience ends. Where a single step would be scored, none is.
+    use the trained values when the experience ends, or prepare a step. Where a single step would be
+    scored, none is.
 
     Runs at: before_train_dataset_adaptation, before_training_exp, before_training_iteration,
     after_training_epoch, after_training_exp.
