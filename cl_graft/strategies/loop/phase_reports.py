@@ -50,7 +50,7 @@ class PhaseReports(PluginMetric[None]):
         experience = strategy.experience.logging()
         stream = experience.origin_stream.name
         self._where = f"{stream}_stream/Task{label:03d}/Exp{experience.current_experience:03d}"
-        self._progress = progress or silent
+        self._progress = progress or ignore_progress
         self._reported_at = time.monotonic()
         self._losses: dict[tuple[str, int], float] = {}
 
