@@ -27,7 +27,8 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 from cl_graft.cli.output import plain
-from cl_graft.experiments.memory_estimate import PlanSettings, make_plan
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.memory_estimate import make_plan
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import LocalizerInputs, localize
 from cl_graft.models import TaskModel, graftable_parameters, linear_head
@@ -75,7 +76,7 @@ MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-LOCALIZED = 32
+BATCH, LENGTH, EVAL_BATCH, LOCALIZED, CANDIDATES = 8, 64, 64, 32, 20
 BARS = {"roberta": 0.15}
 OTHER_BAR = 0.2
 DENSITY = 1e-4
@@ -152,12 +153,14 @@ def task_of(folder: Path, *, batch: int, length: int) -> LearnableTask:
     )
 
 
-def dense(
-    folder: Path, settings: PlanSettings, optimizer: Literal["sgd", "adamw"], path: bool
-) -> Callable[[], None]:
-    task = task_of(folder, batch=settings.batch_size, length=settings.max_length)
+def dense(folder: Path, optimizer: Literal["sgd", "adamw"], path: bool) -> Callable[[], None]:
+    task = task_of(folder, batch=BATCH, length=LENGTH)
     schedule = FineTuning(
-        steps=4, batch_size=settings.batch_size, lr=1e-3, optimizer=optimizer, evaluations=3
+        steps=4,
+        batch_size=BATCH,
+        lr=1e-3,
+        optimizer=optimizer,
+        evaluations=3,
     )
 
     def run() -> None:
@@ -166,12 +169,10 @@ def dense(
     return run
 
 
-def localization(
-    folder: Path, settings: PlanSettings, localizer: str, candidates: bool
-) -> Callable[[], None]:
-    task = task_of(folder, batch=LOCALIZED, length=settings.max_length)
+def localization(folder: Path, localizer: str, candidates: bool) -> Callable[[], None]:
+    task = task_of(folder, batch=LOCALIZED, length=LENGTH)
     layout = Layout.of(task.parameters)
-    k = max(1, round(settings.density * layout.total))
+    k = max(1, round(DENSITY * layout.total))
     generator = torch.Generator().manual_seed(0)
 
     def run() -> None:
@@ -198,16 +199,16 @@ def localization(
             k=k,
             steps=4,
             depth=depth,
-            candidates=settings.mask_candidates * k if candidates else None,
+            candidates=CANDIDATES * k if candidates else None,
         )
 
     return run
 
 
-def region(folder: Path, settings: PlanSettings) -> Callable[[], None]:
-    task = task_of(folder, batch=settings.batch_size, length=settings.max_length)
+def region(folder: Path) -> Callable[[], None]:
+    task = task_of(folder, batch=BATCH, length=LENGTH)
     layout = Layout.of(task.parameters)
-    k = max(1, round(settings.density * layout.total))
+    k = max(1, round(DENSITY * layout.total))
     spread = torch.randperm(layout.total, generator=torch.Generator().manual_seed(0))[:k]
     coordinates = spread.sort().values.clone()
     del spread
@@ -220,7 +221,7 @@ def region(folder: Path, settings: PlanSettings) -> Callable[[], None]:
             for step in range(3):
                 task.model.train()
                 optimizer.zero_grad()
-                task.loss(range(step, step + settings.batch_size)).backward()
+                task.loss(range(step, step + BATCH)).backward()
                 nn.utils.clip_grad_norm_([live.vector, *head], 1.0)
                 optimizer.step()
                 live.write_()
@@ -230,12 +231,12 @@ def region(folder: Path, settings: PlanSettings) -> Callable[[], None]:
     return run
 
 
-def evaluation(folder: Path, settings: PlanSettings) -> Callable[[], None]:
-    task = task_of(folder, batch=settings.eval_batch, length=settings.max_length)
+def evaluation(folder: Path) -> Callable[[], None]:
+    task = task_of(folder, batch=EVAL_BATCH, length=LENGTH)
 
     def run() -> None:
         with torch.no_grad():
-            task.forward(task.dev.batch(range(settings.eval_batch))[0])
+            task.forward(task.dev.batch(range(EVAL_BATCH))[0])
 
     return run
 
@@ -254,16 +255,22 @@ PHASES: Mapping[str, tuple[Callable[..., Callable[[], None]], tuple[object, ...]
 
 def check(name: str, folder: Path) -> list[Check]:
     """Predict and measure every phase of a model."""
-    family, config = MODELS[name]
+    family, model_config = MODELS[name]
     (folder / name).mkdir()
-    (folder / name / "config.json").write_text(json.dumps(config))
-    settings = PlanSettings(family=family, density=DENSITY)
-    plan = make_plan(str(folder / name), settings)
+    (folder / name / "config.json").write_text(json.dumps(model_config))
+    settings = {
+        "stream": {"tasks": ["any"], "max_length": LENGTH},
+        "model": {"name": str(folder / name), "family": family},
+        "fine_tuning": {"batch_size": BATCH},
+        "grafting": {"density": DENSITY, "mask_candidates": CANDIDATES},
+        "training": {"eval_batch": EVAL_BATCH},
+    }
+    plan = make_plan(config_from(settings))
     planned = {phase.name: phase.kept + phase.step for phase in plan.phases}
     checks = []
     for phase, (prepare, more) in PHASES.items():
         peaks = [
-            peak_memory(prepare, folder / name, settings, *more, allocator=allocator).memory
+            peak_memory(prepare, folder / name, *more, allocator=allocator).memory
             for allocator in ("exact", "default")
         ]
         checks.append(Check(name, phase, plan.model_bytes, planned[phase], *peaks))

@@ -64,7 +64,6 @@ def plan_command(
       cl-graft plan meta-llama/Llama-3.1-70B --family causal_lm --dtype bfloat16
     """
     from cl_graft.experiments.config import load_config
-    from cl_graft.experiments.memory_check import plan_settings
     from cl_graft.experiments.memory_estimate import make_plan
     from cl_graft.runtime.byte_sizes import parse_bytes, readable_bytes
 
@@ -79,14 +78,15 @@ def plan_command(
         origins=chosen.options,
         under={"stream": {"tasks": ["any"]}},
     )
-    settings = plan_settings(config, classes=classes, budget=budget)
     there_is = parse_bytes(memory) if memory is not None else None
     with apart(), meter(output) as progress:
-        plan = make_plan(config.model.name, settings, memory=there_is, progress=progress.phase)
+        plan = make_plan(
+            config, classes=classes, budget=budget, memory=there_is, progress=progress.phase
+        )
     size = readable_bytes
     entry = plan.entry
     coordinate_bits = 8 * entry.indices / plan.region
-    of_budget = "" if settings.budget == 1 else f" {settings.budget:g} of"
+    of_budget = "" if budget == 1 else f" {budget:g} of"
     disk = (
         f"A task: {plan.region:,} coordinates, {size(plan.entry_total)} on disk: values "
         f"{size(entry.values)}, indices {size(entry.indices)} ({coordinate_bits:.1f} bits each), "
@@ -104,15 +104,16 @@ def plan_command(
     ]
     columns = ("phase", "model", "kept beside it", "a step on top", "peak")
     title = (
-        f"Memory, {settings.batch_size} × {settings.max_length} tokens a step, {settings.precision}"
+        f"Memory, {plan.workload.batch_size} × {plan.workload.length} tokens a step, "
+        f"{config.model.precision}"
     )
     if plan.memory is not None:
         columns += (f"fits {size(plan.memory)}",)
     output.result(
         plan,
-        f"{plan.model} ({settings.family}, {settings.dtype}): {plan.parameters:,} parameters, "
-        f"{size(plan.model_bytes)}; {plan.graftable:,} graftable in {plan.graftable_tensors} "
-        "tensors",
+        f"{plan.model} ({config.model.family}, {config.model.dtype}): {plan.parameters:,} "
+        f"parameters, {size(plan.model_bytes)}; {plan.graftable:,} graftable in "
+        f"{plan.graftable_tensors} tensors",
         table(title, columns, rows),
         *(f"{phase.name}: {phase.advice}" for phase in plan.phases if phase.advice),
         disk,

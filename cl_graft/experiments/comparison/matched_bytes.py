@@ -18,7 +18,7 @@ from cl_graft.data.encoded_task import tokenize_labels
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.tuning import with_values
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.memory_estimate.disk import entry_bytes
+from cl_graft.experiments.memory_estimate.entry_size import entry_bytes
 from cl_graft.models import Loaded, graftable_parameters, make_head
 from cl_graft.results.comparison import Size
 from cl_graft.strategies.method import Method, StreamShape

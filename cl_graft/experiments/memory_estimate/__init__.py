@@ -1,5 +1,5 @@
-"""The memory estimate: what learning with a model will take, before its weights are there."""
+"""The memory estimate: memory and disk that learning takes, before any weights are loaded."""
 
-from cl_graft.experiments.memory_estimate.plan import Plan, PlannedPhase, PlanSettings, make_plan
+from cl_graft.experiments.memory_estimate.plan import Plan, PlannedPhase, make_plan
 
-__all__ = ["Plan", "PlanSettings", "PlannedPhase", "make_plan"]
+__all__ = ["Plan", "PlannedPhase", "make_plan"]

@@ -1,8 +1,8 @@
 """A model, a task and a region made of PyTorch's fake tensors, from a config alone.
 
 Fake tensors have shapes, types and strides but no memory, so a model of 70 B parameters costs no
-more than a small one. Every operation takes the way that it takes with numbers: the same kernels,
-the same tensors saved for the backward pass. They stand apart from the phases that run on them.
+more than a small one. Operations run as on real tensors: with the same kernels, and with the same
+tensors saved for the backward pass.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 from cl_graft.errors import InputError
+from cl_graft.experiments.config.parts import ModelSettings
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.models.heads import LabelStrings, LabelWords
-from cl_graft.models.load import build_backbone
+from cl_graft.models.load import DTYPES, build_backbone
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
 from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask
@@ -114,29 +115,14 @@ class SpreadRegion(Region):
 
 
 def make_fake_model(
-    config: PreTrainedConfig,
-    *,
-    name: str,
-    family: str,
-    pooling: str = "mean",
-    dtype: torch.dtype = torch.float32,
-    classes: int = 2,
-    precision: str = "fp32",
-    recompute: bool = False,
-    trust_remote_code: bool = False,
+    config: PreTrainedConfig, settings: ModelSettings, *, classes: int = 2
 ) -> FakeModel:
     """Make a model and the head of one task from a config.
 
     Args:
-        config: The config.
-        name: Name of the model in messages.
-        family: One of `cl_graft.models.FAMILIES`.
-        pooling: As in `load_model`.
-        dtype: Type of the parameters.
+        config: Config of the model.
+        settings: Name for messages, family, pooling, types and gradient checkpointing.
         classes: Number of classes of the task; label words count as one token each.
-        precision: Precision of the backbone's computation, as in `load_model`.
-        recompute: Whether to use gradient checkpointing.
-        trust_remote_code: As in `load_model`.
 
     Raises:
         InputError: If the architecture cannot serve the family, takes no token ids, or has no
@@ -145,11 +131,16 @@ def make_fake_model(
     declare_missing_operators()
     from transformers.initialization import no_init_weights
 
+    name, family = settings.name, settings.family
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
         with no_init_weights():  # some ways of drawing weights look at what they drew
             backbone = build_backbone(
-                config, name=name, family=family, dtype=dtype, trust_remote_code=trust_remote_code
+                config,
+                name=name,
+                family=family,
+                dtype=DTYPES[settings.dtype],
+                trust_remote_code=settings.trust_remote_code,
             )
         backbone.tie_weights()
         if "input_ids" not in inspect.signature(backbone.forward).parameters:
@@ -158,13 +149,13 @@ def make_fake_model(
         model = TaskModel(
             backbone,
             family=family,
-            pooling=pooling,
+            pooling=settings.pooling,
             mask_token_id=_MASK,
             name=name,
-            precision=precision,
+            precision=settings.precision,
         )
         model.heads["0"] = _head(model, classes)  # nothing to move, as add_head would
-    if recompute:
+    if settings.gradient_checkpointing:
         model.recompute_()
     _make_inputs_fake(backbone, mode)
     return FakeModel(model.eval(), mode)

@@ -1,8 +1,7 @@
-"""A tracker of the bytes of tensors that live, and of the most that lived at once.
+"""A tracker of the bytes of living tensors, and of the most that lived at once.
 
-It stands apart because it knows nothing of models: it counts real tensors and fake ones
-(`cl_graft.experiments.memory_estimate.fake_model`) alike. The workspace inside an operator is not
-seen.
+It knows nothing of models, and counts real and fake tensors alike. The work space inside an
+operator is not seen.
 """
 
 from __future__ import annotations

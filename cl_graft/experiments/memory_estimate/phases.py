@@ -1,15 +1,13 @@
 """The phases of learning a task, and the memory that each takes on a fake model.
 
-Every phase is the package's own code: dense fine-tuning, the localizers' gradient batches, the
-training of a region, evaluation. It runs for as few steps as reach its fullest moment. Choosing
-coordinates by their scores looks at numbers, which fake tensors do not have, so the work space of
-that selection is a constant a coordinate.
+Every phase is the package's own code (dense fine-tuning, gradient batches of localizers, region
+training, evaluation), for as few steps as reach its fullest moment. The selection of coordinates
+looks at numbers, which fake tensors do not have, so its work space is a constant a coordinate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from types import MappingProxyType
@@ -22,14 +20,17 @@ from cl_graft.experiments.memory_estimate.fake_model import FakeModel
 from cl_graft.experiments.memory_estimate.memory_tracker import MemoryTracker
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.model_state import preserve_requires_grad
+from cl_graft.grafts.region import Parameters
 from cl_graft.localization.base_gradient import base_gradient
 from cl_graft.localization.learned_mask import score_candidates_by_learned_mask
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
-from cl_graft.training.dense_run import fine_tune_task
-from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.region_parameters import RegionParameters
+from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
+from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.settings import FineTuning
-from cl_graft.training.train_mode import without_dropout
+from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.passes import Passes
+from cl_graft.training.region_training import train_region
 
 __all__ = ["PHASES", "Phase", "PhaseMemory", "Workload", "measure_phase"]
 
@@ -51,12 +52,12 @@ class Workload:
 
     Attributes:
         batch_size: Rows a training step.
-        micro_batch: Rows computed at a time in training and localization; None for a batch at
-            once, and 32 in localization.
+        micro_batch: Rows computed at a time in training and localization; None means a whole batch
+            in training, and 32 rows in localization.
         eval_batch: Rows an evaluation batch.
         length: Tokens a row.
-        region: Coordinates of the region.
-        candidates: Coordinates that a mask on candidates scores.
+        region: Number of coordinates of the region.
+        candidates: Number of coordinates that a mask on candidates scores.
     """
 
     batch_size: int
@@ -130,23 +131,15 @@ def _fine_tune(
     optimizer: Literal["sgd", "adamw"] = "sgd",
     path: bool = False,
 ) -> int:
-    settings = replace(_two_steps(work), optimizer=optimizer)
-    task, living = _watched(fake, work, tracker)
-    fine_tune_task(task, settings, seed=0, path=path)
+    task, living = _watched_task(fake, work, tracker, rows=work.batch_size)
+    fine_tune_task(task, replace(_two_steps(work), optimizer=optimizer), seed=0, path=path)
     return living[len(living) // 2]
 
 
 def _train_region(fake: FakeModel, work: Workload, tracker: MemoryTracker) -> int:
-    task, living = _watched(fake, work, tracker)
+    task, living = _watched_task(fake, work, tracker, rows=work.batch_size)
     region = fake.region(work.region)
-    with RegionParameters(fake.model, region) as live:
-        task.fine_tune(
-            {"region": live.vector, **task.head},
-            _two_steps(work),
-            seed=0,
-            on_step=lambda *_: live.write_(),
-            through=live.gathered,
-        )
+    train_region(task, region, _two_steps(work), head=snapshot(task.head), seed=0)
     return living[len(living) // 2]
 
 
@@ -157,11 +150,11 @@ def _two_steps(work: Workload) -> FineTuning:
     )
 
 
-def _watched(
-    fake: FakeModel, work: Workload, tracker: MemoryTracker
+def _watched_task(
+    fake: FakeModel, work: Workload, tracker: MemoryTracker, *, rows: int
 ) -> tuple[LearnableTask, list[int]]:
-    """Return a task, and the bytes that live whenever one of its training passes begins."""
-    task = fake.task(length=work.length, train=work.batch_size, dev=_DEV_ROWS)
+    """Return a task, and a list that gets the living bytes whenever a training pass begins."""
+    task = fake.task(length=work.length, train=rows, dev=_DEV_ROWS)
     living: list[int] = []
 
     def forward(batch: Tensor) -> Tensor:
@@ -213,31 +206,16 @@ def _localize(
     score: Callable[[LocalizerInputs], Mapping[str, Tensor]],
     *,
     ranked: int,
-    tuned: Mapping[str, Tensor] = MappingProxyType({}),
+    tuned: Parameters = MappingProxyType({}),
 ) -> int:
     """Score coordinates by one gradient batch, evaluate on dev, and select `ranked` of them."""
-    task = fake.task(length=work.length, train=work.localized, dev=_DEV_ROWS)
-    texts, targets = task.train.batch(range(work.localized))
-    living: list[int] = []
-
-    def loss() -> Tensor:
-        living.append(tracker.now)
-        return task.criterion(task.forward(texts), targets)
-
-    inputs = LocalizerInputs(
-        model=fake.model,
-        parameters=fake.parameters,
-        tuned=tuned,
-        losses=lambda step: [loss],
-        dev_score=task.dev_score,
-        train_score=task.dev_score,
-        seed=0,
-    )
-    fake.model.eval()
-    # Gradient checkpointing acts in train mode alone; localizers compute without dropout.
-    with without_dropout(fake.model) if fake.model.recomputes else nullcontext():
+    rows = work.localized
+    task, living = _watched_task(fake, work, tracker, rows=rows)
+    settings = GraftingSettings(mask_steps=1, mask_batch=rows, micro_batch=rows)
+    dense = DenseRun(dict(tuned), snapshot(task.head), None, Passes())
+    with localizer_inputs(task, settings, dense, counter=RowCounter()) as inputs:
         scores = score(inputs)
-        task.dev_score()
+        inputs.dev_score()
     with fake.mode:
         largest = max(tensor.numel() for tensor in scores.values())
         space = torch.empty(_SELECTION_BYTES * ranked + largest, dtype=torch.uint8)
@@ -255,37 +233,32 @@ def _evaluate(fake: FakeModel, work: Workload, tracker: MemoryTracker) -> int:
 
 _NO_DENSE_RUN = "the localizer base_gradient, which needs no dense run"
 
-PHASES: Mapping[str, Phase] = MappingProxyType(
-    {
-        phase.name: phase
-        for phase in (
-            Phase("dense fine-tuning, SGD", _fine_tune, instead=_NO_DENSE_RUN),
-            Phase(
-                "dense fine-tuning, AdamW", partial(_fine_tune, optimizer="adamw"), instead="SGD"
-            ),
-            Phase(
-                "dense fine-tuning, SGD with path integral",
-                partial(_fine_tune, path=True),
-                instead="the localizer movement",
-            ),
-            Phase(
-                "localization, learned mask",
-                _score_by_learned_mask,
-                localizes=True,
-                instead="a mask on candidates",
-            ),
-            Phase(
-                "localization, candidates",
-                _score_candidates,
-                localizes=True,
-                instead="fewer --mask-candidates",
-            ),
-            Phase("localization, base gradient", _score_by_base_gradient, localizes=True),
-            Phase("region training", _train_region, instead="a lower --density"),
-            Phase("evaluation", _evaluate, "eval_batch"),
-        )
-    }
+_PHASES = (
+    Phase("dense fine-tuning, SGD", _fine_tune, instead=_NO_DENSE_RUN),
+    Phase("dense fine-tuning, AdamW", partial(_fine_tune, optimizer="adamw"), instead="SGD"),
+    Phase(
+        "dense fine-tuning, SGD with path integral",
+        partial(_fine_tune, path=True),
+        instead="the localizer movement",
+    ),
+    Phase(
+        "localization, learned mask",
+        _score_by_learned_mask,
+        localizes=True,
+        instead="a mask on candidates",
+    ),
+    Phase(
+        "localization, candidates",
+        _score_candidates,
+        localizes=True,
+        instead="fewer --mask-candidates",
+    ),
+    Phase("localization, base gradient", _score_by_base_gradient, localizes=True),
+    Phase("region training", _train_region, instead="a lower --density"),
+    Phase("evaluation", _evaluate, "eval_batch"),
 )
-"""The phases, in the order of a task's life. A task needs one dense run and the first or second
-localization, the dense run with the path integral, or the third localization alone; region
+
+PHASES: Mapping[str, Phase] = MappingProxyType({phase.name: phase for phase in _PHASES})
+"""The phases by name, in the order of a task's life. A task needs one dense run and the first or
+second localization, the dense run with the path integral, or the third localization alone; region
 training follows each."""

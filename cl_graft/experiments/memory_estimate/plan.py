@@ -1,7 +1,7 @@
-"""Plans: what learning tasks with a model will take, from its config alone.
+"""The plan of learning tasks with a model: memory and disk, from configs alone.
 
-They stand apart from the phases because they add what the phases do not know: the disk, the memory
-there is, and what to lower where a phase does not fit.
+It is apart from the phases because it adds what they do not know: the disk, the available memory,
+and the setting to lower where a phase does not fit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError, first_line
-from cl_graft.experiments.memory_estimate.disk import EntryBytes, entry_bytes
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.memory_estimate.entry_size import EntryBytes, entry_bytes
 from cl_graft.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
 from cl_graft.experiments.memory_estimate.phases import (
     PHASES,
@@ -25,63 +26,13 @@ from cl_graft.experiments.memory_estimate.phases import (
     Workload,
     measure_phase,
 )
-from cl_graft.models.load import DTYPES, check_types, read_config
+from cl_graft.models.load import read_config
 from cl_graft.runtime.byte_sizes import readable_bytes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-__all__ = ["Plan", "PlanSettings", "PlannedPhase", "advise", "make_plan"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanSettings:
-    """Model, batch sizes and regions to plan for.
-
-    Attributes:
-        family: Family of the model, as in `load_model`.
-        pooling: Pooling of an encoder, as in `load_model`.
-        dtype: Type of the parameters: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
-        precision: Precision in which fp32 parameters compute: ``"fp32"``, ``"bf16"`` or ``"fp16"``.
-        batch_size: Rows a training step.
-        micro_batch: Rows computed at a time in training and localization; None for a batch at
-            once, and 32 in localization.
-        eval_batch: Rows an evaluation batch.
-        max_length: Tokens a row, at least 2.
-        classes: Classes of a task.
-        density: Share of the graftable coordinates in a task's region, in (0, 1].
-        mask_candidates: Candidates of a mask on candidates, in multiples of the region's size.
-        budget: Share of the graftable coordinates that all tasks together may own, in (0, 1].
-        gradient_checkpointing: Whether activations are computed again in the backward pass.
-        trust_remote_code: Whether code of the model's repository may run, as in `load_model`.
-    """
-
-    family: str = "encoder"
-    pooling: str = "mean"
-    dtype: str = "float32"
-    precision: str = "fp32"
-    batch_size: int = 8
-    micro_batch: int | None = None
-    eval_batch: int = 64
-    max_length: int = 64
-    classes: int = 2
-    density: float = 0.002
-    mask_candidates: int = 20
-    budget: float = 1.0
-    gradient_checkpointing: bool = False
-    trust_remote_code: bool = False
-
-    def __post_init__(self) -> None:
-        check_types(self.dtype, self.precision)
-        for name in ("density", "budget"):
-            if not 0 < getattr(self, name) <= 1:
-                raise InputError(f"{name} must be in (0, 1], got {getattr(self, name)}")
-        least = {"max_length": 2, "batch_size": 1, "eval_batch": 1}
-        for name, low in {**least, "classes": 1, "mask_candidates": 1}.items():
-            if getattr(self, name) < low:
-                raise InputError(f"{name} must be at least {low}, got {getattr(self, name)}")
-        if self.micro_batch is not None and self.micro_batch < 1:
-            raise InputError(f"micro_batch must be at least 1, got {self.micro_batch}")
+__all__ = ["Plan", "PlannedPhase", "advise", "make_plan"]
 
 
 @dataclass(frozen=True)
@@ -111,7 +62,7 @@ class Plan:
 
     Attributes:
         model: Name of the model.
-        settings: Settings that were planned for.
+        workload: Rows, tokens and coordinates that go through the model at a time.
         parameters: Number of the model's parameters, without heads.
         model_bytes: Bytes of its parameters and buffers in memory.
         graftable: Number of coordinates that a region may hold.
@@ -119,7 +70,7 @@ class Plan:
         region: Number of coordinates of a task's region.
         tasks: Number of tasks that fill the budget, each owning a whole region.
         entry: Bytes of the file of a task's entry, by part.
-        entry_total: Bytes of all of that file.
+        entry_total: Bytes of the whole file.
         serving: Bytes in memory a task of a bank that is being served: coordinates, values, and
             the base's values there.
         phases: Memory of each phase.
@@ -127,7 +78,7 @@ class Plan:
     """
 
     model: str
-    settings: PlanSettings
+    workload: Workload
     parameters: int
     model_bytes: int
     graftable: int
@@ -142,74 +93,81 @@ class Plan:
 
 
 def make_plan(
-    name: str,
-    settings: PlanSettings,
+    config: ExperimentConfig,
     *,
+    classes: int | None = None,
+    budget: float = 1.0,
     memory: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> Plan:
-    """Predict what learning tasks with a model will take.
+    """Predict what learning tasks with the model of a config will take.
+
+    No data and no weights are read: of the model's files only `config.json`. The density ``"auto"``
+    is planned as the largest that it tries.
 
     Args:
-        name: A model as in `load_model`; of its files only `config.json` is read.
-        settings: Settings to plan for.
-        memory: Bytes that there are.
+        config: Settings to plan for.
+        classes: Classes of a task; None takes as many as the config names labels, and 2 where it
+            names none.
+        budget: Share of the graftable coordinates that all tasks together may own, in (0, 1].
+        memory: Bytes of memory that there are; None gives no advice.
         progress: Called as (phase, step, steps).
 
     Raises:
-        InputError: If there is no such model, or it is none that cl_graft can graft.
+        InputError: If the config does not say how long rows are, there is no such model, or it is
+            none that cl_graft can graft.
     """
-    config = read_config(name, family=settings.family, trust_remote_code=settings.trust_remote_code)
-    fake = make_fake_model(
-        config,
-        name=name,
-        family=settings.family,
-        pooling=settings.pooling,
-        dtype=DTYPES[settings.dtype],
-        classes=settings.classes,
-        precision=settings.precision,
-        recompute=settings.gradient_checkpointing,
-        trust_remote_code=settings.trust_remote_code,
+    settings, grafting, length = config.model, config.grafting, config.stream.max_length
+    if length is None:
+        raise InputError("the config leaves max_length to the tasks: say it with --max-length")
+    if not 0 < budget <= 1:
+        raise InputError(f"budget must be in (0, 1], got {budget}")
+    named = [len(own.label_names or ()) for own in config.stream.task_settings.values()]
+    model_config = read_config(
+        settings.name, family=settings.family, trust_remote_code=settings.trust_remote_code
     )
-    _check_length(config, fake, settings)
+    fake = make_fake_model(
+        model_config, settings, classes=max([2, *named]) if classes is None else classes
+    )
+    _check_length(model_config, settings.name, length)
     graftable = fake.parameters
     total = _count(graftable.values())
-    region = max(1, round(settings.density * total))
+    region = grafting.coordinates(total)
     work = Workload(
-        batch_size=settings.batch_size,
-        micro_batch=settings.micro_batch,
-        eval_batch=settings.eval_batch,
-        length=settings.max_length,
+        batch_size=config.fine_tuning.batch_size,
+        micro_batch=config.fine_tuning.micro_batch,
+        eval_batch=config.training.eval_batch,
+        length=length,
         region=region,
-        candidates=min(total, region * settings.mask_candidates),
+        candidates=min(total, region * grafting.mask_candidates)
+        if grafting.mask_candidates
+        else total,
     )
-    head = fake.model.heads["0"]
-    entry = entry_bytes(fake.model, head, size=region, length=settings.max_length)
+    entry = entry_bytes(fake.model, fake.model.heads["0"], size=region, length=length)
     backbone = fake.model.backbone
     model_bytes = _bytes([*backbone.parameters(), *backbone.buffers()])
     phases: list[PlannedPhase] = []
     for place, phase in enumerate(PHASES.values()):
         if progress is not None:
             progress(phase.name, place, len(PHASES))
-        with _errors_as_input_errors(config, fake):
+        with _errors_as_input_errors(model_config, fake):
             found = measure_phase(phase, fake, work)
-            planned = PlannedPhase(
-                phase.name, found.kept, found.step, model_bytes + found.kept + found.step
-            )
+            peak = model_bytes + found.kept + found.step
+            planned = PlannedPhase(phase.name, found.kept, found.step, peak)
             if memory is not None:
                 advice = advise(phase, fake, work, found, left=memory - model_bytes)
-                planned = replace(planned, fits=planned.peak <= memory, advice=advice)
+                planned = replace(planned, fits=peak <= memory, advice=advice)
         phases.append(planned)
     values = next(iter(graftable.values())).element_size()
     return Plan(
-        model=name,
-        settings=settings,
+        model=settings.name,
+        workload=work,
         parameters=_count(backbone.parameters()),
         model_bytes=model_bytes,
         graftable=total,
         graftable_tensors=len(graftable),
         region=region,
-        tasks=int(settings.budget * total) // region,
+        tasks=int(budget * total) // region,
         entry=entry,
         entry_total=entry.total,
         serving=region * (8 + 2 * values),
@@ -262,13 +220,12 @@ def _rows(phase: Phase, work: Workload) -> int:
     return min(work.batch_size, work.micro_batch or work.batch_size)
 
 
-def _check_length(config: PreTrainedConfig, fake: FakeModel, settings: PlanSettings) -> None:
+def _check_length(config: PreTrainedConfig, name: str, length: int) -> None:
     """Raise an InputError if the model has fewer positions than a row has tokens."""
     positions = getattr(config, "max_position_embeddings", None)
-    if isinstance(positions, int) and settings.max_length > positions:
+    if isinstance(positions, int) and length > positions:
         raise InputError(
-            f"max_length must be at most {positions}, the positions of {fake.model.name!r}, "
-            f"got {settings.max_length}"
+            f"max_length must be at most {positions}, the positions of {name!r}, got {length}"
         )
 
 

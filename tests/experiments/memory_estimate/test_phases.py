@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from cl_graft.errors import InputError
+from cl_graft.experiments.config.parts import ModelSettings
 from cl_graft.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
 from cl_graft.experiments.memory_estimate.memory_tracker import MemoryTracker
 from cl_graft.experiments.memory_estimate.phases import PHASES, Workload, measure_phase
@@ -50,7 +51,7 @@ WORK = Workload(
 
 def fake_of(folder: object, family: str, **settings: Any) -> FakeModel:
     config = read_config(str(folder), family=family)
-    return make_fake_model(config, name=str(folder), family=family, **settings)
+    return make_fake_model(config, ModelSettings(name=str(folder), family=family, **settings))
 
 
 @pytest.mark.parametrize(("fixture", "family"), MODELS)
@@ -155,7 +156,7 @@ def test_candidates_and_regions_keep_less_than_dense_phases(tiny_bert):
 
 def test_checkpointing_parts_and_half_precision_lower_what_a_step_needs(minilm):
     fake = fake_of(minilm, "encoder")
-    saving = fake_of(minilm, "encoder", recompute=True)
+    saving = fake_of(minilm, "encoder", gradient_checkpointing=True)
     half = fake_of(minilm, "encoder", precision="bf16")
     work = dataclasses.replace(WORK, batch_size=256)
     phase = PHASES["region training"]
@@ -183,12 +184,14 @@ def test_the_number_of_rows_that_is_advised_fits(minilm, share):
 
 LARGE = """
 import json, resource, sys
-from cl_graft.experiments.memory_estimate import PlanSettings, make_plan
+from cl_graft.experiments.config import config_from
+from cl_graft.experiments.memory_estimate import make_plan
 
-settings = PlanSettings(family="causal_lm", dtype="bfloat16")
-make_plan(sys.argv[2], PlanSettings())
+small = config_from({"stream": {"tasks": ["any"]}, "model": {"name": sys.argv[2]}})
+large = {"model.name": sys.argv[1], "model.family": "causal_lm", "model.dtype": "bfloat16"}
+make_plan(small)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-plan = make_plan(sys.argv[1], settings)
+plan = make_plan(small.changed(large))
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 print(json.dumps({"parameters": plan.parameters, "bytes": plan.model_bytes, "grown": grown * 1024}))
 """

@@ -70,7 +70,7 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
     """Return what the entry of a region of `size` coordinates takes on disk.
 
     An entry of one coordinate is packed, and the other coordinates are added as the file format
-    stores them. Every coordinate counts as free, as where regions are refilled.
+    stores them. All are counted as owned, as where a region avoids owned coordinates.
 
     Args:
         model: The model; it may be one of fake tensors.
