@@ -1,19 +1,16 @@
 """The disk space that a run will need, checked before it trains.
 
-There must be space for the bank, the results and the curves, or the run does not start. The cache
-may go without: an outcome that would take the others' space is computed and not kept.
+A run does not start without space for the bank, the results and the curves. The cache is optional:
+an outcome for which there is no space is computed and not kept.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.errors import CannotWrite
-from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.schedule import grid_of, schedule_of
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.models import TaskModel, graftable_parameters
@@ -22,6 +19,7 @@ from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.strategies.method import Method
+from cl_graft.training.fine_tuning import FineTuning
 
 __all__ = ["check_disk_space", "reserve_disk_space"]
 
@@ -38,23 +36,23 @@ _NAMES = 16_384
 
 
 def reserve_disk_space(
-    config: ExperimentConfig,
-    row: Method,
+    method: Method,
     stream: TextStream,
     model: TaskModel,
     *,
-    seed: int,
+    grafting: GraftingSettings,
+    schedules: Sequence[Sequence[FineTuning]],
     folder: Path,
     cache: DirectoryCache,
 ) -> None:
     """Make sure that there is space for what a run must write, and keep the cache out of it.
 
     Args:
-        config: The run's settings.
-        row: Row of its strategy in the registry.
+        method: The run's strategy.
         stream: The tasks.
         model: The model.
-        seed: The run's seed.
+        grafting: Settings of grafting.
+        schedules: Dense schedules of each task; dev chooses among several.
         folder: Folder of the run.
         cache: Cache of the run, which gets `DirectoryCache.spare`.
 
@@ -64,17 +62,24 @@ def reserve_disk_space(
     tensors = graftable_parameters(model).values()
     total = sum(tensor.numel() for tensor in tensors)
     size = max(tensor.element_size() for tensor in tensors)
-    needs, kept = {"results and curves": _curves(config, stream)}, 0
-    for encoded in stream.tasks:
-        schedule = schedule_of(config, encoded.task)
-        settings = config.grafting.of_task(schedule, seed=seed)
-        runs = len(grid_of(config, encoded.task))
-        if row.stored_as == "entry":
-            entry = _entry(settings, encoded, model, total=total, size=size)
-            needs["bank"] = needs.get("bank", 0) + entry
-            kept += _ranking(settings, total=total)
-        if row.trains == "nothing" or find_localizer(settings.localizer).needs_dense_run:
-            kept += runs * total * size
+    localizer = find_localizer(grafting.localizer)
+    count, steps = len(stream.tasks), sum(choices[0].steps for choices in schedules)
+    curves = _POINT * (2 * steps + 5 * count * count) + _PICTURE * (count + 3)
+    needs, kept = {"results and curves": curves}, 0
+    if method.stored_as == "entry":
+        k = min(grafting.coordinates(total), total)
+        graft = (k * size + 2 * packed_size(k, total)) * (2 if grafting.keep_standalone else 1)
+        needs["bank"] = 0
+        for encoded in stream.tasks:
+            classes = max(1, encoded.task.num_classes)
+            head = 4 * classes * (model.hidden_size + 1)
+            recorded_batch = 8 * (5 * encoded.splits["train"][0].shape[-1] + 4 * classes)
+            needs["bank"] += graft + head + recorded_batch + _NAMES
+        ranked = min(total, max(20 * k, total // 20))
+        ranked = min(ranked, grafting.candidates(total, k=k) or ranked)
+        kept += count * (8 * ranked + (4 * total if localizer.needs_path else 0))
+    if method.trains == "nothing" or localizer.needs_dense_run:
+        kept += sum(len(choices) for choices in schedules) * total * size
     check_disk_space(folder, needs, cache=kept, cached=cache.folder)
     cache.spare = sum(needs.values())
 
@@ -107,34 +112,6 @@ def check_disk_space(folder: Path, needs: Mapping[str, int], *, cache: int, cach
             _readable(cache),
             _readable(left),
         )
-
-
-def _entry(
-    settings: GraftingSettings, encoded: EncodedTask, model: TaskModel, *, total: int, size: int
-) -> int:
-    """Return what a task's entry takes in a bank, at most."""
-    k = min(settings.coordinates(total), total)
-    graft = k * size + 2 * packed_size(k, total)
-    classes = max(1, encoded.task.num_classes)
-    head = 4 * classes * (model.hidden_size + 1)
-    recorded_batch = 8 * (5 * encoded.splits["train"][0].shape[-1] + 4 * classes)
-    return graft * (2 if settings.keep_standalone else 1) + head + recorded_batch + _NAMES
-
-
-def _ranking(settings: GraftingSettings, *, total: int) -> int:
-    """Return what a task's ranking takes in the cache, about."""
-    k = min(settings.coordinates(total), total)
-    depth = min(total, max(20 * k, total // 20))
-    candidates = settings.candidates(total, k=k)
-    path = 4 * total if find_localizer(settings.localizer).needs_path else 0
-    return 8 * (depth if candidates is None else min(depth, candidates)) + path
-
-
-def _curves(config: ExperimentConfig, stream: TextStream) -> int:
-    """Return what curves, results and summaries of a run take, about."""
-    count = len(stream.tasks)
-    steps = sum(schedule_of(config, encoded.task).steps for encoded in stream.tasks)
-    return _POINT * (2 * steps + 5 * count * count) + _PICTURE * (count + 3)
 
 
 def _readable(size: int) -> str:

@@ -137,8 +137,16 @@ def run(
             cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
             with in_phase("loading"):
                 setup = set_up(own, row, tasks, seed=seed, device=device, cache=cache)
-            model = setup.model.task_model
-            reserve_disk_space(own, row, setup.stream, model, seed=seed, folder=folder, cache=cache)
+            grids = [grid_of(own, encoded.task) for encoded in setup.stream.tasks]
+            reserve_disk_space(
+                row,
+                setup.stream,
+                setup.model.task_model,
+                grafting=own.grafting,
+                schedules=grids,
+                folder=folder,
+                cache=cache,
+            )
             begun = folders.read_config(folder) or {}
             origin = {
                 "command": begun.get("command") or started_by or command(),
