@@ -41,7 +41,7 @@ from torch import nn
 from cl_graft.experiments.bank_metadata import base_identity
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.run_setup import load_stream
-from cl_graft.experiments.schedule import schedule_of
+from cl_graft.experiments.schedule import make_schedule
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.graft import load_
 from cl_graft.metrics import score
@@ -135,7 +135,7 @@ class Stream:
             dev=streams["valid"][label],
             seed=self.seed,
         )
-        schedule = replace(schedule_of(self.config, self.tasks[label]), **changes)
+        schedule = replace(make_schedule(self.config, self.tasks[label]), **changes)
         found = task.fine_tune(
             {**trained, **task.head}, schedule, seed=self.seed, linear_decay=False
         )

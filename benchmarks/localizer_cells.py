@@ -13,7 +13,7 @@ from torch import nn
 from cl_graft.experiments.bank_metadata import base_identity, task_metadata
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.run_setup import load_stream
-from cl_graft.experiments.schedule import schedule_of
+from cl_graft.experiments.schedule import make_schedule
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.graft import copy_, gather, grafted
 from cl_graft.grafts.region import Region
@@ -89,7 +89,7 @@ class Bench:
         from avalanche.training.plugins import EvaluationPlugin
 
         config = self.config.changed({**settings, "grafting.mode": mode})
-        dense = {label: schedule_of(config, task) for label, task in enumerate(self.tasks)}
+        dense = {label: make_schedule(config, task) for label, task in enumerate(self.tasks)}
         model = self._model()
         strategy: Any = build_strategy(
             "grafting",
@@ -157,7 +157,7 @@ class Bench:
         )
 
     def _dense_run(self, task: LearnableTask, label: int) -> Any:
-        schedule = schedule_of(self.config, self.tasks[label])
+        schedule = make_schedule(self.config, self.tasks[label])
         return fine_tune_task(task, schedule, seed=self.seed, path=True, cache=self.cache)
 
     def _test(self, model: MultiTaskText, label: int) -> float:

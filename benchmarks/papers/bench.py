@@ -19,7 +19,7 @@ from cl_graft.experiments.bank_metadata import base_identity
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.localized_task import refuse_stream_settings
 from cl_graft.experiments.run_setup import load_stream
-from cl_graft.experiments.schedule import choose, grid_of
+from cl_graft.experiments.schedule import choose, list_schedules
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.graft import Graft, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
@@ -160,7 +160,7 @@ class Bench:
 
     def schedules(self, label: int) -> tuple[FineTuning, ...]:
         """Return the dense schedules of a task of which dev chooses one."""
-        return grid_of(self.config, self.stream.tasks[label].task)
+        return list_schedules(self.config, self.stream.tasks[label].task)
 
     def schedule(self, label: int) -> FineTuning:
         """Return the dense schedule of a task, chosen on dev where the config has a grid."""

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 from cl_graft.experiments.localized_task import DENSITIES
-from cl_graft.experiments.schedule import converging
+from cl_graft.experiments.schedule import train_candidates
 from cl_graft.grafts.anatomy import anatomy
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Region
@@ -149,7 +149,7 @@ def optimizers(bench: Bench) -> Iterator[Measurement]:
             return bench.tuned_answers(at, bench.dense(at, **changes), split="valid").score
 
         rates = [{"optimizer": "adamw", "lr": rate} for rate in _ADAMW_RATES]
-        adam, _ = max(converging(rates, dev), key=itemgetter(1))
+        adam, _ = max(train_candidates(rates, dev), key=itemgetter(1))
         plans: dict[str, dict[str, Any]] = {
             "SGD": {},
             "AdamW": adam,

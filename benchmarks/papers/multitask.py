@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.schedule import converging
+from cl_graft.experiments.schedule import train_candidates
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_parameters, replace_parameters, train_only
@@ -212,7 +212,7 @@ def _learn_all(bench: Bench) -> tuple[FineTuning, DenseRun, list[dict[str, Tenso
         _, (run, heads) = found
         return math.fsum(_scores(bench, heads, run=run, split="valid"))
 
-    schedule, (run, heads) = max(converging(schedules, partial(_joint, bench)), key=dev)
+    schedule, (run, heads) = max(train_candidates(schedules, partial(_joint, bench)), key=dev)
     return schedule, run, heads
 
 

@@ -18,7 +18,7 @@ from typing import Any, cast
 from torch import nn
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.schedule import converging
+from cl_graft.experiments.schedule import train_candidates
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_parameters, replace_parameters
 from cl_graft.models import TaskModel, block_stacks
@@ -202,7 +202,7 @@ def _chosen_plan(bench: Bench, label: int, peer: Peer) -> Mapping[str, Any]:
         with train_peer(bench, label, peer, size=peer.sizes[0], plan=plan) as own:
             return own.answers(label, split="valid").score
 
-    plan, _ = max(converging(peer_plans(bench, _RATES), dev), key=itemgetter(1))
+    plan, _ = max(train_candidates(peer_plans(bench, _RATES), dev), key=itemgetter(1))
     return plan
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from cl_graft.experiments.schedule import converging
+from cl_graft.experiments.schedule import train_candidates
 from cl_graft.grafts.region import Region
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.linear_probe import fit_head
@@ -106,7 +106,9 @@ def _at_rates(bench: Bench, label: int, region: Region, rates: Sequence[float]) 
         DivergedError: If it does at all of them.
     """
     found: list[_AtRate] = []
-    for rate, own in converging(rates, lambda rate: retrain_region(bench, label, region, lr=rate)):
+    for rate, own in train_candidates(
+        rates, lambda rate: retrain_region(bench, label, region, lr=rate)
+    ):
         dev = bench.graft_answers(label, *own, split="valid").score
         found.append(_AtRate(rate, bench.graft_answers(label, *own), dev))
     return found

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from cl_graft.experiments.localized_task import REGION_RATES
-from cl_graft.experiments.schedule import converging
+from cl_graft.experiments.schedule import train_candidates
 from cl_graft.grafts.graft import Graft, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Region
@@ -93,7 +93,9 @@ def _best_on_dev(
     anew: bool = False,
 ) -> tuple[Graft, dict[str, Tensor]]:
     """Train a region by several plans, each changes to the schedule, and take the best on dev."""
-    found = converging(plans, lambda plan: retrain_region(bench, label, region, anew=anew, **plan))
+    found = train_candidates(
+        plans, lambda plan: retrain_region(bench, label, region, anew=anew, **plan)
+    )
     return max(
         (one for _, one in found),
         key=lambda one: bench.graft_answers(label, *one, split="valid").score,

@@ -20,16 +20,16 @@ from torch import Tensor, nn
 from cl_graft.banks.bank_of_run import bank_folder, changing_bank
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import config_of, is_recorded, task_metadata
+from cl_graft.experiments.bank_metadata import is_recorded, restore_config, task_metadata
 from cl_graft.experiments.config import (
     ExperimentConfig,
     merged,
     override_,
     warn_of_large_density,
 )
-from cl_graft.experiments.folders import CACHE, run_of, writing_to
+from cl_graft.experiments.folders import CACHE, find_run_of_bank, lock_bank
 from cl_graft.experiments.progress_reporter import ProgressReporter
-from cl_graft.experiments.schedule import choose, grid_of, input_settings
+from cl_graft.experiments.schedule import choose, input_settings, list_schedules
 from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.metrics import score
@@ -129,7 +129,7 @@ def add_task(
         BankError: If the bank cannot be read, or the base is another one.
     """
     where = bank_folder(folder)
-    with writing_to(where), changing_bank(where) as announce:
+    with lock_bank(where), changing_bank(where) as announce:
         bank = load_bank(where)
         config = _config(bank, task, columns or {}, settings or {}, sets, options or {})
         seed = config.comparison.seeds[0]
@@ -202,7 +202,7 @@ def _config(
     if columns:
         read = {"stream": {"task_settings": {task: dict(columns)}}}
         values = merged(read, values)
-    config = config_of(bank.base, tasks=[task], settings=values, origins=origins)
+    config = restore_config(bank.base, tasks=[task], settings=values, origins=origins)
     warn_of_large_density(config.grafting.density)
     if config.grafting.mode != bank.mode:
         raise InputError(
@@ -247,7 +247,7 @@ def _learn(
     model.adaptation(experience)
     dense = choose(
         _problem(model, stream, bank, seed=seed),
-        grid_of(config, task),
+        list_schedules(config, task),
         seed=seed,
         cache=cache,
         progress=lambda _, step, steps: reporter.phase("choose", step, steps),
@@ -274,7 +274,7 @@ def _learn(
 
 def _find_cache(bank: Path) -> DirectoryCache | None:
     """Return the cache that the run of a bank has, which keeps its dense runs and rankings."""
-    run = run_of(bank)
+    run = find_run_of_bank(bank)
     place = run.parent.parent / CACHE if run else None
     return DirectoryCache(place) if place is not None and place.is_dir() else None
 

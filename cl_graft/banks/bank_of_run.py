@@ -13,7 +13,7 @@ from typing import Any
 
 from cl_graft.banks.file_checks import Finding
 from cl_graft.errors import InputError
-from cl_graft.experiments.folders import BANK, is_run, run_of
+from cl_graft.experiments.folders import BANK, find_run_of_bank, is_run
 from cl_graft.results.run_results import RESULTS, read_bank_record, write_bank_record
 from cl_graft.storage.bank_index import INDEX, bank_sha256
 
@@ -60,7 +60,7 @@ def changing_bank(bank: Path) -> Iterator[Callable[[str, int], None]]:
     Yields:
         What to call before `bank.json` is replaced, with its hash and number of entries.
     """
-    run = run_of(bank)
+    run = find_run_of_bank(bank)
     if run is None or not (run / RESULTS).is_file():
         yield lambda sha256, entries: None
         return
@@ -78,7 +78,7 @@ def changing_bank(bank: Path) -> Iterator[Callable[[str, int], None]]:
 
 def accept_bank(bank: Path) -> None:
     """Take a bank for that of its run's results, whatever they name."""
-    run = run_of(bank)
+    run = find_run_of_bank(bank)
     if run is not None and (run / RESULTS).is_file():
         record = {"sha256": bank_sha256(bank)[0], "entries": bank_sha256(bank)[1]}
         if read_bank_record(run) != record:

@@ -16,7 +16,7 @@ from pathlib import Path
 from cl_graft.banks.bank_of_run import bank_folder
 from cl_graft.errors import InputError
 from cl_graft.experiments.config.old_configs import from_flat
-from cl_graft.experiments.folders import run_folder, run_of
+from cl_graft.experiments.folders import find_run_of_bank, run_folder
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.capacity import (
     OwnedInOrders,
@@ -259,7 +259,7 @@ def _reason(
 
 def _scores(where: Path, bank: GraftBank) -> tuple[str, dict[int, tuple[float, float]]]:
     """Return by position what tasks score, beside what they do without having lost anything."""
-    run = run_of(where)
+    run = find_run_of_bank(where)
     found: dict[int, tuple[float, float]] = {}
     pair = _runs(run) if run is not None else None
     if pair is not None:

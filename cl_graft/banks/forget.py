@@ -25,9 +25,15 @@ from cl_graft.data import TextTask
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.task_place import find_place
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.bank_metadata import config_of
+from cl_graft.experiments.bank_metadata import restore_config
 from cl_graft.experiments.config import ExperimentConfig, override_
-from cl_graft.experiments.folders import CACHE, read_config, run_of, settings_of, writing_to
+from cl_graft.experiments.folders import (
+    CACHE,
+    find_run_of_bank,
+    lock_bank,
+    read_config,
+    select_settings,
+)
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import Entry, GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
@@ -144,7 +150,7 @@ def forget(
     announce: Callable[[str, int], None] | None = None
     with ExitStack() as held:
         if not dry_run:
-            held.enter_context(writing_to(where))
+            held.enter_context(lock_bank(where))
             _refuse_unfinished(where)
             announce = held.enter_context(changing_bank(where))
         bank = load_bank(where)
@@ -216,8 +222,8 @@ def _asked(
     Raises:
         InputError: If they cannot be found, or are others.
     """
-    run = run_of(where)
-    stored = settings_of((run and read_config(run)) or {})
+    run = find_run_of_bank(where)
+    stored = select_settings((run and read_config(run)) or {})
     stream = stored.get("stream", {})
     place = Path(data) if data is not None else stream.get("data") and Path(stream["data"])
     name = entry.task
@@ -232,7 +238,7 @@ def _asked(
     values = deepcopy(settings)
     for override in sets:
         override_(values, override)
-    config = config_of(bank.base, tasks=[name], settings=values)
+    config = restore_config(bank.base, tasks=[name], settings=values)
     task = load_tasks(config.stream, seed=config.comparison.seeds[0])[0]
     if entry.metadata.get("data_fingerprint", task.fingerprint) != task.fingerprint:
         raise InputError(
@@ -362,7 +368,7 @@ def _refuse_unfinished(where: Path) -> None:
     Raises:
         InputError: If the run is not finished.
     """
-    run = run_of(where)
+    run = find_run_of_bank(where)
     if run and not ((run / RESULTS).is_file() and read_result(run).complete):
         raise InputError(
             f"the run {run} is not finished; go on with it (cl-graft run --resume {run}), and let "
@@ -388,7 +394,7 @@ def _is_left(where: Path, task: str) -> bool:
 
 def _traces(where: Path, task: str) -> tuple[Path, ...]:
     """Return what tells of a task beside the bank."""
-    run = run_of(where)
+    run = find_run_of_bank(where)
     if run is None or not (run / RESULTS).is_file() or task not in read_result(run).tasks:
         return ()
     cache = run.parent.parent / CACHE

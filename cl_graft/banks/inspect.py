@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.banks.bank_of_run import accept_bank, bank_folder
-from cl_graft.experiments.folders import BANK, writing_to
+from cl_graft.experiments.folders import BANK, lock_bank
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.region import overlap_matrix
 from cl_graft.storage import load_bank, load_graft
@@ -159,7 +159,7 @@ def repair_folder(folder: Path | str) -> Repaired:
     """
     folder = Path(folder)
     where = folder / BANK if (folder / BANK).is_dir() else folder
-    with writing_to(where):
+    with lock_bank(where):
         repaired = repair_bank(where)
         accept_bank(where)
         return repaired

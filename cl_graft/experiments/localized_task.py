@@ -1,7 +1,6 @@
-"""The region of one task: its graft as a file, how well it answers, and where it lies.
+"""The region of one task: its graft as a file, its scores, and its place in the model.
 
-A stream trains every region on what earlier tasks left free; here a task stands alone, so that its
-region can be looked at.
+It is apart from runs, whose regions depend on the coordinates that earlier tasks own.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import base_identity
 from cl_graft.experiments.config import ExperimentConfig, config_from, dotted
 from cl_graft.experiments.run_setup import load_stream
-from cl_graft.experiments.schedule import choose, converging, grid_of
+from cl_graft.experiments.schedule import choose, list_schedules, train_candidates
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.figures.heatmaps import share_heatmaps
 from cl_graft.figures.reliability import reliability_diagram
@@ -128,24 +127,24 @@ def localize_task(config: ExperimentConfig, *, out: Path | str) -> LocalizedTask
 
 
 def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
-    """Do it; this process is the folder's only writer."""
-    alone = _Alone(config, DirectoryCache(out / "cache"))
-    name, run = alone.name, alone.dense()
-    ranking = alone.ranking(run)
-    region = alone.region(run)
+    """Localize into a folder to which no other process writes."""
+    single = _SingleTask(config, DirectoryCache(out / "cache"))
+    name, run = single.name, single.dense()
+    ranking = single.ranking(run)
+    region = single.region(run)
     graft = gather(run.tuned, region)
     with (
-        replace_parameters(alone.task.parameters, run.tuned),
-        replace_parameters(alone.task.head, run.head),
+        replace_parameters(single.task.parameters, run.tuned),
+        replace_parameters(single.task.head, run.head),
     ):
-        tuned = alone.logits()
-    kept = alone.answers(region, run)
-    with alone.carrying(*alone.retrained(region)):
-        again = alone.logits()
-    targets = alone.targets()
+        tuned = single.logits()
+    kept = single.answers(region, run)
+    with single.grafted(*single.retrain(region)):
+        again = single.logits()
+    targets = single.targets()
     scores = {
         method: {
-            "score": alone.score(logits),
+            "score": single.score(logits),
             "ECE": ece(logits.softmax(-1), targets),
             "agreement with fine-tuning": agreement(logits, tuned),
         }
@@ -155,18 +154,18 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
             ("re-trained graft", again),
         )
     }
-    sizes = {alone.size(density, ranking) for density in DENSITIES} | {len(region)}
+    sizes = {single.size(density, ranking) for density in DENSITIES} | {len(region)}
     by_density = {
-        size / region.layout.total: alone.score(alone.answers(ranking.top(size), run))
+        size / region.layout.total: single.score(single.answers(ranking.top(size), run))
         for size in sorted(sizes)
     }
     shares = dict(_shares(region))
-    with replace_parameters(alone.task.head, run.head):
-        head = copy_head_state(alone.task.model, 0)
+    with replace_parameters(single.task.head, run.head):
+        head = copy_head_state(single.task.model, 0)
     plain = {method: found["score"] for method, found in scores.items()}
-    metadata = {"labels": list(alone.label_names), "scores": plain}
+    metadata = {"labels": list(single.label_names), "scores": plain}
     save_graft(
-        StoredGraft(graft, alone.identity, name, head=head, metadata=metadata),
+        StoredGraft(graft, single.identity, name, head=head, metadata=metadata),
         out / "graft.safetensors",
     )
     numbers = {
@@ -180,8 +179,8 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
             for (layer, kind), share in shares.items()
         ],
         "config": config.changed({"stream.data": None}).values(),
-        "versions": versions(alone.device),
-        "machine": machine(alone.device),
+        "versions": versions(single.device),
+        "machine": machine(single.device),
     }
     replace_file(out / "numbers.json", json.dumps(numbers, indent=1).encode())
     line = Score(name, "fine-tuning", None, scores["fine-tuning"]["score"], 0.0)
@@ -216,7 +215,7 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
     return LocalizedTask(name, len(region), region.density, scores, out)
 
 
-class _Alone:
+class _SingleTask:
     """The first task of a config on a model at its base, without a stream."""
 
     def __init__(self, config: ExperimentConfig, cache: DirectoryCache) -> None:
@@ -245,7 +244,7 @@ class _Alone:
             seed=self.seed,
         )
         self.schedule = choose(
-            self.task, grid_of(config, encoded.task), seed=self.seed, cache=cache
+            self.task, list_schedules(config, encoded.task), seed=self.seed, cache=cache
         )
 
     def dense(self) -> DenseRun:
@@ -275,7 +274,7 @@ class _Alone:
         """Return how many coordinates a density is, at most those of the ranking."""
         return min(len(ranking.order), max(1, round(density * ranking.layout.total)))
 
-    def retrained(self, region: Region) -> tuple[Graft, dict[str, Tensor]]:
+    def retrain(self, region: Region) -> tuple[Graft, dict[str, Tensor]]:
         """Train the region again from the base, at the rate that dev chooses."""
         config = self.config
         rates = {config.grafting.lr, *(REGION_RATES if config.training.grid else ())}
@@ -292,19 +291,19 @@ class _Alone:
             )
 
         def dev(found: tuple[Graft, dict[str, Tensor]]) -> float:
-            with self.carrying(*found):
+            with self.grafted(*found):
                 return self.score(self.logits("valid"), split="valid")
 
-        return max((found for _, found in converging(sorted(rates), trained)), key=dev)
+        return max((found for _, found in train_candidates(sorted(rates), trained)), key=dev)
 
     @contextmanager
-    def carrying(self, graft: Graft, head: Parameters) -> Iterator[None]:
+    def grafted(self, graft: Graft, head: Parameters) -> Iterator[None]:
         with grafted(self.task.model, graft), replace_parameters(self.task.head, head):
             yield
 
     def answers(self, region: Region, run: DenseRun, *, split: str = "test") -> Tensor:
         """Answer with the tuned values of a region on the base: logits of shape (n, K)."""
-        with self.carrying(gather(run.tuned, region), run.head):
+        with self.grafted(gather(run.tuned, region), run.head):
             return self.logits(split)
 
     def logits(self, split: str = "test") -> Tensor:
@@ -323,7 +322,7 @@ class _Alone:
 
 
 def _shares(region: Region) -> Iterator[tuple[tuple[str, str], float]]:
-    """Go through (layer, kind of parameter) with the share of the region that lies there."""
+    """Yield (layer, kind of parameter) with the share of the region there."""
     found = anatomy(region)
     for row, layer in enumerate(found.layers):
         for column, kind in enumerate(found.kinds):

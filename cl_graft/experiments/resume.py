@@ -1,11 +1,11 @@
-"""Going on with a run or a comparison that was stopped or killed: its folder says it all.
+"""Resuming a run or a comparison that was stopped or killed, from its folder alone.
 
     resume_run("runs/first/grafting/seed0")
     resume_comparison("runs/second")
 
-Settings, data and model are those that the folder's `config.json` names; paths in it that are not
-absolute are read from the current folder, as in the command that began. Only one thing has to be
-said again: that code which comes with a checkpoint may run, as the folder may be another's.
+Settings, data and model are those that the folder's `config.json` names; relative paths in it start
+from the current folder, as in the command that began. Only `trust_remote_code` has to be given
+again, as the folder may come from somebody else.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def resume_run(
     progress: Progress = silent,
     stop: Stop | None = None,
 ) -> RunResult:
-    """Go on with a run; one that is finished is read.
+    """Resume a run; one that is finished is read.
 
     Args:
         place: The run's folder, or its OUT if there is no other run to go on with.
@@ -66,7 +66,7 @@ def resume_comparison(
     progress: Progress = silent,
     stop: Stop | None = None,
 ) -> Comparison:
-    """Go on with a comparison: what is finished is read.
+    """Resume a comparison; runs that are finished are read.
 
     Args:
         out: Its folder.
@@ -108,7 +108,7 @@ def stored_config(folder: Path, *, trust_remote_code: bool = False) -> Experimen
     stored = folders.read_config(folder)
     if stored is None:
         raise InputError(f"{folder} holds no {folders.CONFIG}")
-    settings = folders.settings_of(stored)
+    settings = folders.select_settings(stored)
     model = settings.get("model", {})
     if model.get("trust_remote_code") and not trust_remote_code:
         raise InputError(

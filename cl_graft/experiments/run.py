@@ -1,16 +1,15 @@
-"""One strategy, one seed, one stream: learn, measure after every task, and write it all down.
+"""A run: one strategy with one seed on one stream, evaluated after every task.
 
     config = config_from({"stream": {"tasks": ["sentiment", "topic"]}})
     run(config, strategy="grafting", seed=0, out="first")
 
-Everything is kept as soon as it is known: an entry of the bank when its task is learned, the
-results after every task, and checkpoints inside every phase. A run that fails or is killed leaves
-what it had, and `run` ends on the bits of a run that was never interrupted.
+Everything is written as soon as it is known: an entry of the bank when its task is learned, the
+results after every task, and checkpoints inside every phase. A run that failed or was killed
+resumes, and ends on the bits of a run that was never interrupted.
 """
 
 from __future__ import annotations
 
-import logging
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -31,16 +30,16 @@ from cl_graft.experiments.disk_space import reserve_disk_space
 from cl_graft.experiments.memory_check import memory_note
 from cl_graft.experiments.progress_reporter import ProgressReporter
 from cl_graft.experiments.run_checkpoint import (
-    STANDING,
-    Standing,
-    find_standing,
-    standing_facts,
-    take_up_,
+    RUN_KEY,
+    RunCheckpoint,
+    checkpoint_values,
+    find_checkpoint,
+    resume_strategy_,
 )
 from cl_graft.experiments.run_curves import draw_config, draw_end, draw_row
 from cl_graft.experiments.run_record import PassCounter, count_task_bytes, make_result, write_table
-from cl_graft.experiments.run_setup import Setup, imposed, set_up
-from cl_graft.experiments.schedule import choose, grid_of, input_settings
+from cl_graft.experiments.run_setup import Setup, apply_fixed_settings, set_up
+from cl_graft.experiments.schedule import choose, input_settings, list_schedules
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.reporting.markdown import write_run_summary
@@ -70,7 +69,8 @@ __all__ = ["run", "run_folder"]
 
 run_folder = folders.run_folder
 
-logger = logging.getLogger(__name__)
+_PHASE_NAMES = {"warmup": "warm-up", "ranking": "localize"}
+"""Phases that the cache names otherwise; a ranking is most of localization."""
 
 
 def run(
@@ -88,20 +88,19 @@ def run(
 ) -> RunResult:
     """Run a strategy on the stream of a config, into ``OUT/<strategy>/seed<k>/``.
 
-    A run of the same config that the folder holds already goes on where it was; one that is
-    finished is read.
+    A run of the same config that is in the folder already is resumed, or read if it is finished.
 
     Args:
         config: The settings: a config, settings by part, or the path of a YAML file.
         strategy: The strategy's name; None means the first of the config.
         seed: Every random choice is a function of it; None means the first of the config.
-        out: OUT.
+        out: Folder OUT.
         progress: Called after every step of every phase.
         cache: Keeps tokens, dense runs and rankings; None means ``OUT/cache``.
         tasks: The tasks of the config, if they are loaded already.
-        started_by: The command to note as the one that began the run; None means this process's.
+        started_by: Command that began the run, for the results; None means this process's.
         stop: Asked after every step whether to stop.
-        tuning: How values of the config were chosen, for the results.
+        tuning: How values of the config were tuned, for the results.
 
     Raises:
         InputError: If the config asks for what a comparison does, the folder holds a run with
@@ -121,25 +120,25 @@ def run(
             "tune, bytes_per_task, orders and sweep are of a comparison, and this is one run with "
             "its settings as they are: cl-graft compare takes them"
         )
-    row = find_strategy(strategy)
+    method = find_strategy(strategy)
     folder = run_folder(out, strategy, seed)
     stop = stop or Stop()
-    own = imposed(row, config)
-    with only_writer(folder), folders.told_how_to_go_on(folder, config), explain_full_disk(folder):
+    own = apply_fixed_settings(method, config)
+    with only_writer(folder), folders.add_resume_hint(folder, config), explain_full_disk(folder):
         if (done := folders.finished(folder, config)) is not None:
-            folders.finish_if_killed(folder)
+            folders.finish_killed_run(folder)
             progress(Step("reused", 1, 1, "", strategy, seed))
             return done
         folders.refuse_links(folder)
-        with folders.kept_if_saved(folder):
+        with folders.discard_empty_run(folder):
             device = pick_device(config.model.device)
             tasks = load_tasks(config.stream, seed=seed) if tasks is None else tasks
             cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
             with in_phase("loading"):
-                setup = set_up(own, row, tasks, seed=seed, device=device, cache=cache)
-            grids = [grid_of(own, encoded.task) for encoded in setup.stream.tasks]
+                setup = set_up(own, method, tasks, seed=seed, device=device, cache=cache)
+            grids = [list_schedules(own, encoded.task) for encoded in setup.stream.tasks]
             reserve_disk_space(
-                row,
+                method,
                 setup.stream,
                 setup.model.task_model,
                 grafting=own.grafting,
@@ -153,7 +152,7 @@ def run(
                 "processes": begun.get("processes", 0) + 1,
                 "tuning": begun.get("tuning") or dict(tuning or {}),
             }
-            # What the strategy imposes follows from its name; the record says what was asked for.
+            # The strategy's fixed settings follow from its name, so the record has the config.
             setup.record.config = config.shared_values()
             setup.record.command, setup.record.processes = origin["command"], origin["processes"]
             setup.record.tuning = origin["tuning"]
@@ -164,18 +163,20 @@ def run(
                 spare=cache.spare,
                 stop=stop,
             )
-            standing = find_standing(folder, row, setup.record, checkpoints)
+            resumed = find_checkpoint(folder, method, setup.record, checkpoints)
             folders.write_config(config, folder, strategy=strategy, seed=seed, **origin)
             curves = OncePerStepTensorboardLogger(
-                folder / folders.CURVES, resume=standing is not None
+                folder / folders.CURVES, resume=resumed is not None
             )
             note = memory_note(setup.record.memory) + cut_note(setup.record.data)
             progress(Step("memory", 1, 1, "", strategy, seed, note))
             try:
-                if standing is None:
+                if resumed is None:
                     draw_config(setup.record, curves)
-                run = _Run(own, row, setup, folder, cache, curves, progress, checkpoints, standing)
-                del standing  # as large as the model, maybe
+                run = _Run(
+                    own, method, setup, folder, cache, curves, progress, checkpoints, resumed
+                )
+                del resumed  # maybe as large as the model
                 with stop.saving():
                     result = run.learn_stream()
             finally:
@@ -185,44 +186,44 @@ def run(
 
 
 class _Run:
-    """A run in progress: what has been measured so far, and where it is written."""
+    """A run in progress: its measurements so far, and where they are written."""
 
     def __init__(
         self,
         config: ExperimentConfig,
-        row: Method,
+        method: Method,
         setup: Setup,
         folder: Path,
         cache: DirectoryCache,
         curves: OncePerStepTensorboardLogger,
         progress: Progress,
         checkpoints: FileCheckpoints,
-        standing: Standing | None,
+        resumed: RunCheckpoint | None,
     ) -> None:
-        self.config, self.row, self.setup, self.folder = config, row, setup, folder
+        self.config, self.method, self.setup, self.folder = config, method, setup, folder
         self.cache, self.curves, self.checkpoints = cache, curves, checkpoints
-        self.standing = standing
-        self.stands = standing.values if standing is not None else None
-        self.record = setup.record if standing is None else setup.record.resume(standing.measured)
-        self.reporter = ProgressReporter(progress, strategy=row.name, seed=setup.seed)
+        self.resumed = resumed
+        self.saved = resumed.values if resumed is not None else None
+        self.record = setup.record if resumed is None else setup.record.resume(resumed.measured)
+        self.reporter = ProgressReporter(progress, strategy=method.name, seed=setup.seed)
         self.passes = PassCounter(setup.model.task_model)
         self.bank = self._first_entries()
-        # A prompt can be asked before its task was learned, and so can a head that others have
-        # trained; a task's own would answer by chance.
+        # A prompt, or a head that all tasks share, can answer a task before it was learned; a head
+        # of the task's own would answer by chance.
         early = config.model.family != "encoder" or config.stream.scenario == "domain"
-        self.zero_shot = early and row.trains != "nothing"
+        self.zero_shot = early and method.trains != "nothing"
         self.scores = StreamScores(
             {label: task.metric for label, task in setup.metadata.items()},
             zero_shot=self.zero_shot,
         )
 
     def learn_stream(self) -> RunResult:
-        """Learn one task after the other, and measure all of them after each."""
+        """Learn one task after the other, and evaluate all of them after each."""
         inputs = self._inputs(self._schedules())
-        schedules = make_loop_schedules(self.row, inputs, self.record.settings)
-        strategy = build_strategy(self.row.name, inputs, **self.record.settings)
+        schedules = make_loop_schedules(self.method, inputs, self.record.settings)
+        strategy = build_strategy(self.method.name, inputs, **self.record.settings)
         train, test = (self.setup.stream.benchmark.streams[name] for name in ("train", "test"))
-        label = self._take_up_(strategy, train, test)
+        label = self._resume_(strategy, train, test)
         while True:
             asked = test if self.zero_shot else test[: label + 1]
             self._learn(strategy, train[label], asked, label=label, schedule=schedules[label])
@@ -230,7 +231,7 @@ class _Run:
             result = self._write(learned=label)
             if result.complete:
                 return result
-            self._stand(strategy, learned=label)
+            self._save(strategy, learned=label)
 
     def _learn(
         self,
@@ -241,14 +242,14 @@ class _Run:
         label: int,
         schedule: FineTuning,
     ) -> None:
-        """Learn a task and measure all that can be asked."""
+        """Learn a task, and evaluate all tasks that can be answered."""
         record = self.record
         name, saved = record.tasks[label], Counter(self.cache.saved)
         self.reporter.task, self.reporter.steps = name, schedule.steps
-        held = self.row.storage_bytes(strategy)
+        held = self.method.storage_bytes(strategy)
         self.passes.take()
         started = time.perf_counter()
-        phase = "region training" if self.row.trains == "region" else "training"
+        phase = "region training" if self.method.trains == "region" else "training"
         with in_task(name), in_phase(phase):
             strategy.train(experience, eval_streams=[])
         trained = time.perf_counter() - started
@@ -262,56 +263,57 @@ class _Run:
         seconds = record.seconds.setdefault(name, {})
         seconds |= _phases(strategy, "seconds", label) or {"train": trained}
         seconds["evaluate"] = time.perf_counter() - started
-        # A loop that was taken up in its middle has seen a part of its rows here.
-        looked = sum(p.rows for p in strategy.plugins if isinstance(p, KeepBest))
-        taken_up = Passes(schedule.steps * schedule.batch_size, looked)
-        trained_on = counted if not self.row.is_resumable else taken_up
+        if self.method.is_resumable:  # a loop that was resumed has seen a part of its rows here
+            evaluated = sum(p.rows for p in strategy.plugins if isinstance(p, KeepBest))
+            counted = Passes(schedule.steps * schedule.batch_size, evaluated)
         passes = record.passes.setdefault(name, {})
-        passes |= _phases(strategy, "passes", label) or {"train": trained_on}
-        self._saved(name, self.cache.saved - saved)
-        grown = self.row.storage_bytes(strategy) - held
+        passes |= _phases(strategy, "passes", label) or {"train": counted}
+        kept = record.seconds_saved.setdefault(name, {})
+        for phase, spared in (self.cache.saved - saved).items():
+            kept[_PHASE_NAMES.get(phase, phase)] = spared
+        grown = self.method.storage_bytes(strategy) - held
         bank = self.folder / folders.BANK
         record.bytes[name] = grown + count_task_bytes(
-            self.row, strategy, label, task=name, bank=bank
+            self.method, strategy, label, task=name, bank=bank
         )
 
-    def _take_up_(self, strategy: SupervisedTemplate, train: Any, test: Any) -> int:
-        """Put the strategy where the run stands; return how many tasks are learned."""
-        if self.standing is None or not self.row.is_resumable:
+    def _resume_(self, strategy: SupervisedTemplate, train: Any, test: Any) -> int:
+        """Resume the strategy where the run was; return how many tasks are learned."""
+        if self.resumed is None or not self.method.is_resumable:
             if self.zero_shot:
                 strategy.eval(test)
-            self._stand(strategy, learned=0)
+            self._save(strategy, learned=0)
             return 0
         asked = test if self.zero_shot else []
-        take_up_(self.standing, strategy, self.row, self.scores, train=train, asked=asked)
-        self.standing = replace(self.standing, tensors={})
-        return self.standing.learned
+        resume_strategy_(self.resumed, strategy, self.method, self.scores, train=train, asked=asked)
+        self.resumed = replace(self.resumed, tensors={})
+        return self.resumed.learned
 
-    def _stand(self, strategy: SupervisedTemplate, *, learned: int) -> None:
-        """Keep where the run stands: always if that is little, else when it is time to."""
-        if not self.row.is_resumable:
+    def _save(self, strategy: SupervisedTemplate, *, learned: int) -> None:
+        """Save a checkpoint of the run: always if it is small, else when it is due."""
+        if not self.method.is_resumable:
             return
 
         log = self.curves.position()
-        values = standing_facts(strategy, self.record, self.scores, learned=learned, log=log)
-        self.stands = values
+        values = checkpoint_values(strategy, self.record, self.scores, learned=learned, log=log)
+        self.saved = values
 
         def state() -> State:
-            return self.row.state(strategy) if learned else {}, values
+            return self.method.state(strategy) if learned else {}, values
 
-        if learned and self.row.trains == "everything":
-            self.checkpoints.offer(STANDING, state, last=True)
+        if learned and self.method.trains == "everything":
+            self.checkpoints.offer(RUN_KEY, state, last=True)
         else:
-            if self.checkpoints.keep(STANDING, state):
-                self.checkpoints.clear(but=STANDING)
+            if self.checkpoints.keep(RUN_KEY, state):
+                self.checkpoints.clear(but=RUN_KEY)
             self.checkpoints.poll()
 
     def _first_entries(self) -> GraftBank | None:
         """Return the entries of the tasks that are learned; the bank may hold one more."""
-        if self.standing is None or not self.standing.learned or self.row.stored_as != "entry":
+        if self.resumed is None or not self.resumed.learned or self.method.stored_as != "entry":
             return None
         bank = load_bank(self.folder / folders.BANK, expect=self.setup.identity.fingerprint)
-        return replace(bank, entries=bank.entries[: self.standing.learned])
+        return replace(bank, entries=bank.entries[: self.resumed.learned])
 
     def _schedules(self) -> dict[int, FineTuning]:
         """Return the dense schedule of every task, chosen on dev where there is a grid."""
@@ -319,7 +321,7 @@ class _Run:
         setup = self.setup
         streams = setup.stream.benchmark.streams
         for label, encoded in enumerate(setup.stream.tasks):
-            grid = grid_of(self.config, encoded.task)
+            grid = list_schedules(self.config, encoded.task)
             name = encoded.task.name
             chosen[label] = grid[0]
             if len(grid) > 1:
@@ -381,9 +383,9 @@ class _Run:
             cache=self.cache,
             bank=self.bank,
             checkpoints=self.checkpoints
-            if self.row.is_resumable
+            if self.method.is_resumable
             else NoCheckpoints(self.checkpoints.poll),
-            extra_state=lambda: {"log": self.curves.position(), "standing": self.stands},
+            extra_state=lambda: {"log": self.curves.position(), "standing": self.saved},
             on_entry=self._keep_entry,
             progress=self.reporter.phase,
         )
@@ -394,12 +396,6 @@ class _Run:
         if not holds_entry(bank, folder):
             append_entry(bank, folder)
         self.bank = bank
-
-    def _saved(self, name: str, saved: Counter[str]) -> None:
-        """Note what the cache saved: rankings are most of localization."""
-        phases = {"warmup": "warm-up", "ranking": "localize"}
-        kept = self.record.seconds_saved.setdefault(name, {})
-        kept |= {phases.get(phase, phase): seconds for phase, seconds in saved.items()}
 
     def _write(self, *, learned: int) -> RunResult:
         result = make_result(self.record, self.scores, self.bank, learned=learned)

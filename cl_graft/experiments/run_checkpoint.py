@@ -1,4 +1,4 @@
-"""Where a run stands between two tasks, and how another process takes it up there."""
+"""The checkpoint of a run between two tasks, and how another process resumes from it."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from cl_graft.strategies.method import Method
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import cut_log
 
-__all__ = ["STANDING", "Standing", "find_standing", "standing_facts", "take_up_"]
+__all__ = ["RUN_KEY", "RunCheckpoint", "checkpoint_values", "find_checkpoint", "resume_strategy_"]
 
-STANDING = "run"
-"""The key of its checkpoint."""
+RUN_KEY = "run"
+"""Key of the checkpoint among those of a run."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Standing:
-    """Where a run stands between two tasks.
+class RunCheckpoint:
+    """The state of a run between two tasks.
 
     Attributes:
-        learned: Tasks that are learned and measured.
-        measured: Of the record, see `RunRecord.measured`.
-        scores: See `StreamScores.state`.
-        clock: The strategy's counters.
-        log: See `OncePerStepTensorboardLogger.position`.
-        origin: What decides the bits: data, model, versions, machine.
-        tensors: What the strategy remembers; empty where the loop's own state holds it.
+        learned: Number of tasks that are learned and measured.
+        measured: Measurements so far, see `RunRecord.measured`.
+        scores: Scores so far, see `StreamScores.state`.
+        clock: Counters of the strategy.
+        log: Position in the log, see `OncePerStepTensorboardLogger.position`.
+        origin: Data, model, versions and machine, which decide the bits.
+        tensors: State of the strategy; empty where the loop's own state holds it.
     """
 
     learned: int
@@ -53,11 +53,11 @@ class Standing:
     tensors: Mapping[str, Tensor]
 
     @classmethod
-    def of(cls, state: State) -> Standing:
-        """Read tensors and what `standing_facts` returned.
+    def of(cls, state: State) -> RunCheckpoint:
+        """Return the checkpoint with these tensors and the values of `checkpoint_values`.
 
         Raises:
-            InputError: If another version of this package returned it.
+            InputError: If another version of this package wrote them.
         """
         tensors, values = state
         if set(values) | {"tensors"} != {known.name for known in fields(cls)}:
@@ -69,14 +69,13 @@ class Standing:
 
     @property
     def values(self) -> dict[str, Any]:
-        """What `standing_facts` returned."""
+        """The values that `checkpoint_values` returned."""
         return {known.name: getattr(self, known.name) for known in fields(self)[:-1]}
 
     def check(self, record: RunRecord, *, folder: object) -> None:
-        """Make sure that the run goes on with the data and the model that it began with.
+        """Make sure that the data and the model are those with which the run began.
 
-        Versions and machine may differ, with a warning: the run goes on, but other bits may come
-        out.
+        Other versions or another machine are warned of: the bits may differ then.
 
         Raises:
             InputError: If data or model changed.
@@ -102,43 +101,43 @@ class Standing:
             )
 
 
-def find_standing(
-    folder: Path, row: Method, record: RunRecord, checkpoints: FileCheckpoints
-) -> Standing | None:
-    """Return where a run stands, with its log cut back to where it goes on.
+def find_checkpoint(
+    folder: Path, method: Method, record: RunRecord, checkpoints: FileCheckpoints
+) -> RunCheckpoint | None:
+    """Return the checkpoint from which a run resumes, and cut its log back to there.
 
-    None if it has to begin: its folder is made ready for that.
+    None if the run has to begin: its folder is emptied for that.
 
     Args:
-        folder: The run's.
-        row: Its strategy.
-        record: What this process knows of it before the first step.
-        checkpoints: Its checkpoints.
+        folder: Folder of the run.
+        method: Strategy of the run.
+        record: Record of the run before the first step of this process.
+        checkpoints: Checkpoints of the run.
 
     Raises:
         InputError: If data or model changed, or the folder holds files of others.
     """
-    folders.sweep(folder)
-    found: list[Standing] = []
-    if row.is_resumable:
-        if (state := checkpoints.load(STANDING)) is not None:
-            found.append(Standing.of(state))
+    folders.delete_leftovers(folder)
+    found: list[RunCheckpoint] = []
+    if method.is_resumable:
+        if (state := checkpoints.load(RUN_KEY)) is not None:
+            found.append(RunCheckpoint.of(state))
         if (loop := checkpoints.latest(LOOP)) is not None:
-            # A loop knows where it began, and trains all that the strategy remembers.
-            found.append(Standing.of(({}, loop[1]["standing"])))
+            # A loop stores where it began, and its own state holds that of the strategy.
+            found.append(RunCheckpoint.of(({}, loop[1]["standing"])))
     if not found:
-        # A dense run stands by itself.
+        # A dense run does not depend on the rest of the run.
         folders.clear_unfinished(folder, keep=[folders.CONFIG, folders.CHECKPOINTS])
         checkpoints.clear(but="dense")
         return None
-    standing = max(found, key=lambda one: one.learned)
-    standing.check(record, folder=folder)
-    own = checkpoints.load(make_loop_key(standing.learned))
-    cut_log(folder / folders.CURVES, standing.log if own is None else own[1]["log"])
-    return standing
+    latest = max(found, key=lambda one: one.learned)
+    latest.check(record, folder=folder)
+    own = checkpoints.load(make_loop_key(latest.learned))
+    cut_log(folder / folders.CURVES, latest.log if own is None else own[1]["log"])
+    return latest
 
 
-def standing_facts(
+def checkpoint_values(
     strategy: SupervisedTemplate,
     record: RunRecord,
     scores: StreamScores,
@@ -146,7 +145,7 @@ def standing_facts(
     learned: int,
     log: Mapping[str, int],
 ) -> dict[str, Any]:
-    """Return where a run stands, for `Standing.of`; what goes on later changes nothing of it."""
+    """Return the values of a `RunCheckpoint`; they do not change while the run continues."""
     return {
         "learned": learned,
         "measured": deepcopy(record.measured()),
@@ -157,8 +156,8 @@ def standing_facts(
     }
 
 
-def take_up_(
-    standing: Standing,
+def resume_strategy_(
+    checkpoint: RunCheckpoint,
     strategy: SupervisedTemplate,
     method: Method,
     scores: StreamScores,
@@ -166,30 +165,29 @@ def take_up_(
     train: Sequence[Any],
     asked: Sequence[Any],
 ) -> None:
-    """Put a new strategy where a run stands.
+    """Bring a new strategy to the state of a checkpoint.
 
     Args:
-        standing: Where.
+        checkpoint: The checkpoint.
         strategy: The strategy, on a model at its base.
-        method: The strategy's.
-        scores: Gets the scores so far.
+        method: Registered method of the strategy.
+        scores: Scores of the stream, which get those so far.
         train: All training experiences.
-        asked: Test experiences that the model was asked before any training.
+        asked: Test experiences that the model answered before any training.
     """
-    # As if the strategy had met the experiences: heads are made, and put into the optimiser, in the
-    # order in which they were.
+    # Heads are made and put into the optimiser in the order in which the strategy met them.
     strategy.model.train()
     for experience in asked:
         strategy.experience = experience
         strategy.model_adaptation()
-    for experience in train[: standing.learned]:
+    for experience in train[: checkpoint.learned]:
         strategy.experience = experience
         strategy.check_model_and_optimizer()
     strategy.experience = None
-    if standing.learned:
-        method.load_state_(strategy, train[: standing.learned], standing.tensors)
-    set_clock_(strategy, standing.clock)
-    scores.load_state_(standing.scores)
+    if checkpoint.learned:
+        method.load_state_(strategy, train[: checkpoint.learned], checkpoint.tensors)
+    set_clock_(strategy, checkpoint.clock)
+    scores.load_state_(checkpoint.scores)
 
 
 def _origin(record: RunRecord) -> dict[str, Any]:

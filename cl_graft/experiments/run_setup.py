@@ -1,4 +1,4 @@
-"""Setting a run up: the model at its base, the encoded stream, and what is known before a step."""
+"""The setup of a run: the model at its base, the encoded stream, and the record before a step."""
 
 from __future__ import annotations
 
@@ -30,12 +30,22 @@ from cl_graft.strategies import MultiTaskText, TaskMetadata, text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.method import Method
 
-__all__ = ["Setup", "check_strategy", "imposed", "set_up"]
+__all__ = ["Setup", "apply_fixed_settings", "check_strategy", "set_up"]
 
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A model at its base and the stream that it will learn."""
+    """A model at its base and the stream that it will learn.
+
+    Attributes:
+        seed: Seed of the run.
+        device: Device of the model.
+        stream: Encoded tasks.
+        model: The model, with a head for each task.
+        identity: Description of the base for the bank.
+        metadata: Description of each task for its entry, by task label.
+        record: Record of the run before its first step.
+    """
 
     seed: int
     device: torch.device
@@ -46,34 +56,34 @@ class Setup:
     record: RunRecord
 
 
-def check_strategy(row: Method, config: ExperimentConfig) -> None:
-    """Make sure that a strategy can run here, on the config's model and in its scenario.
+def check_strategy(method: Method, config: ExperimentConfig) -> None:
+    """Make sure that a strategy can run on the config's model and in its scenario.
 
     Raises:
         InputError: If it cannot.
     """
-    if row.unavailable:
-        raise InputError(f"strategy {row.name!r} is not available: {row.unavailable}")
-    if row.encoders_only and config.model.family != "encoder":
+    if method.unavailable:
+        raise InputError(f"strategy {method.name!r} is not available: {method.unavailable}")
+    if method.encoders_only and config.model.family != "encoder":
         raise InputError(
-            f"strategy {row.name!r} works on an encoder's features; family is "
+            f"strategy {method.name!r} works on an encoder's features; family is "
             f"{config.model.family!r}"
         )
     scenario = config.stream.scenario
-    if reason := row.unsupported.get(scenario):
+    if reason := method.unsupported.get(scenario):
         raise InputError(
-            f"strategy {row.name!r} cannot run in the scenario {scenario!r}: {reason}; "
+            f"strategy {method.name!r} cannot run in the scenario {scenario!r}: {reason}; "
             "strategies: all takes those that can"
         )
 
 
-def imposed(row: Method, config: ExperimentConfig) -> ExperimentConfig:
-    """Return the config under which a strategy runs: with the fields that it sets itself.
+def apply_fixed_settings(method: Method, config: ExperimentConfig) -> ExperimentConfig:
+    """Return the config with the settings that a strategy fixes, such as its localizer.
 
     Raises:
-        InputError: If these do not fit the others.
+        InputError: If these do not fit the other settings.
     """
-    return config.changed(row.fixed_config) if row.fixed_config else config
+    return config.changed(method.fixed_config) if method.fixed_config else config
 
 
 def load_stream(
@@ -104,7 +114,7 @@ def load_stream(
 
 def set_up(
     config: ExperimentConfig,
-    row: Method,
+    method: Method,
     tasks: Sequence[TextTask],
     *,
     seed: int,
@@ -116,13 +126,13 @@ def set_up(
     Raises:
         InputError: If model or data cannot be used.
     """
-    check_strategy(row, config)
+    check_strategy(method, config)
     loaded, stream = load_stream(config, tasks, cache=cache)
     length = stream.tasks[0].splits["train"][0].shape[-1]
     identity = base_identity(loaded, config, seed=seed)
     coordinates = sum(p.numel() for p in graftable_parameters(loaded.model).values())
     record = RunRecord(
-        strategy=row.name,
+        strategy=method.name,
         seed=seed,
         tasks=stream.names,
         metrics={task.name: task.scored_by for task in tasks},
@@ -136,7 +146,7 @@ def set_up(
             **{name: identity.metadata[name] for name in BASE_HASHES},
         },
         config=config.shared_values(),
-        settings=row.check_settings(config.comparison.strategy_settings.get(row.name, {})),
+        settings=method.check_settings(config.comparison.strategy_settings.get(method.name, {})),
         versions=versions(device),
         machine=machine(device),
         data=data_report(stream),

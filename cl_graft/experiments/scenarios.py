@@ -1,13 +1,13 @@
-"""Forms of a stream: what is told with a text when it is answered.
+"""Scenarios of a stream, which differ in what the model knows beside the text.
 
-- task: the task's label, which picks its head (task-incremental).
+- task: the task label, which picks the head (task-incremental).
 - domain: nothing; all tasks have the same labels and share one head (domain-incremental).
-- class: nothing; one head over the labels of all tasks, which never saw two tasks together
+- class: nothing; one head has the labels of all tasks, and no two tasks train together
   (class-incremental).
 
-In the class-incremental form the classes of all tasks are numbered through, and a task may be split
-into experiences of a few classes each. The head has an output for every class from the start
-(decision 23).
+In the class-incremental scenario the classes of all tasks are numbered consecutively, and a task
+may be split into experiences of a few classes each. The head has an output for every class from the
+start (decision 23).
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from cl_graft.data import Row, TextTask
 from cl_graft.errors import InputError
 from cl_graft.experiments.config.stream_settings import StreamSettings
 
-__all__ = ["formed"]
+__all__ = ["fit_scenario"]
 
 
-def formed(tasks: Sequence[TextTask], stream: StreamSettings) -> tuple[TextTask, ...]:
-    """Return the experiences of a stream in the form that its settings ask for.
+def fit_scenario(tasks: Sequence[TextTask], stream: StreamSettings) -> tuple[TextTask, ...]:
+    """Make the experiences of a stream from its tasks, as its scenario asks.
 
     Raises:
-        InputError: If the tasks do not fit the form.
+        InputError: If the tasks do not fit the scenario.
     """
     if stream.scenario == "domain":
-        return _alike(tasks)
+        return _share_labels(tasks)
     if stream.scenario == "class":
-        return _numbered_through(tasks, size=stream.classes_per_experience)
+        return _number_classes(tasks, size=stream.classes_per_experience)
     return tuple(tasks)
 
 
-def _alike(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
-    """Return tasks with the same labels in the order of the first's.
+def _share_labels(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
+    """Number the labels of all tasks in the order of the first task's.
 
     Raises:
         InputError: If one has other labels.
@@ -50,10 +50,10 @@ def _alike(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
                 f"{', '.join(task.label_names)}; "
                 f"stream.task_settings.{task.name}.label_names can name them alike"
             )
-    return tuple(_reordered(task, first.label_names) for task in tasks)
+    return tuple(_reorder_labels(task, first.label_names) for task in tasks)
 
 
-def _reordered(task: TextTask, names: tuple[str, ...]) -> TextTask:
+def _reorder_labels(task: TextTask, names: tuple[str, ...]) -> TextTask:
     """Number a task's labels in the order of `names`."""
     if task.label_names == names:
         return task
@@ -71,11 +71,11 @@ def _reordered(task: TextTask, names: tuple[str, ...]) -> TextTask:
     )
 
 
-def _numbered_through(tasks: Sequence[TextTask], *, size: int | None) -> tuple[TextTask, ...]:
-    """Number the classes of all tasks through, and split tasks into experiences of `size` classes.
+def _number_classes(tasks: Sequence[TextTask], *, size: int | None) -> tuple[TextTask, ...]:
+    """Number the classes of all tasks, and split tasks into experiences of `size` classes.
 
-    Every experience knows the labels of all; scores are accuracies, as a task's own score says
-    nothing of classes that are not its own.
+    Every experience has the labels of all tasks. Scores are accuracies, as a task's own metric does
+    not know the classes of other tasks.
     """
     names = tuple(
         f"{task.name} {label}" if len(tasks) > 1 else label
@@ -108,7 +108,7 @@ def _numbered_through(tasks: Sequence[TextTask], *, size: int | None) -> tuple[T
 
 
 def _rows(task: TextTask, split: str, classes: range, first: int) -> tuple[Row, ...]:
-    """Return a task's rows of some classes, their numbers counted from `first`.
+    """Return a task's rows of some classes, with class numbers from `first`.
 
     Raises:
         InputError: If there are none.

@@ -1,4 +1,4 @@
-"""How each task of a config is trained: steps, batch size, learning rate, and the paper's grid."""
+"""The schedule of each task: steps, batch size and learning rate, from the config or a grid."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "choose",
-    "converging",
-    "grid_of",
     "input_settings",
-    "schedule_of",
+    "list_schedules",
+    "make_schedule",
+    "train_candidates",
 ]
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ _Candidate = TypeVar("_Candidate")
 _Outcome = TypeVar("_Outcome")
 
 
-def schedule_of(config: ExperimentConfig, task: TextTask) -> FineTuning:
+def make_schedule(config: ExperimentConfig, task: TextTask) -> FineTuning:
     """Return the dense schedule of a task, before any choice on dev."""
     if not config.training.paper_steps:
         return config.fine_tuning
@@ -51,12 +51,12 @@ def schedule_of(config: ExperimentConfig, task: TextTask) -> FineTuning:
 def input_settings(
     config: ExperimentConfig, schedules: Mapping[int, FineTuning], *, seed: int
 ) -> dict[str, Any]:
-    """Return what a config says of a strategy's training, as arguments of `StrategyInputs`.
+    """Return the settings of a config as arguments of `StrategyInputs`.
 
     Args:
         config: The settings.
-        schedules: The dense schedule of each task, by task label.
-        seed: The run's.
+        schedules: Dense schedule of each task, by task label.
+        seed: Seed of the run.
     """
     return {
         "fine_tuning": schedules,
@@ -72,9 +72,9 @@ def input_settings(
     }
 
 
-def grid_of(config: ExperimentConfig, task: TextTask) -> tuple[FineTuning, ...]:
-    """Return the schedules among which dev chooses; one if the config has no grid."""
-    plain = schedule_of(config, task)
+def list_schedules(config: ExperimentConfig, task: TextTask) -> tuple[FineTuning, ...]:
+    """List the schedules of a task among which dev chooses; one if the config has no grid."""
+    plain = make_schedule(config, task)
     if not config.training.grid:
         return (plain,)
     rates = GRID_ADAMW_RATES if config.fine_tuning.optimizer == "adamw" else GRID_LEARNING_RATES
@@ -86,7 +86,7 @@ def grid_of(config: ExperimentConfig, task: TextTask) -> tuple[FineTuning, ...]:
 
 
 def choose(
-    problem: LearnableTask,
+    task: LearnableTask,
     candidates: Sequence[FineTuning],
     *,
     seed: int,
@@ -94,18 +94,18 @@ def choose(
     checkpoints: Checkpoints | None = None,
     progress: Progress = ignore_progress,
 ) -> FineTuning:
-    """Return the schedule whose dense run scores best on dev; ties go to the earlier one.
+    """Choose the schedule whose dense run scores best on dev; ties go to the earlier one.
 
     Args:
-        problem: The task, on a model at its base, which is put back there.
-        candidates: The schedules; a single one is returned unseen.
+        task: The task, on a model at its base, which is put back there.
+        candidates: The schedules; a single one is returned without a run.
         seed: Every random choice is a function of it.
         cache: Keeps the dense runs, so the chosen one is not computed again.
-        checkpoints: Where a dense run that was interrupted is taken up.
+        checkpoints: Where an interrupted dense run is resumed from.
         progress: Called as (phase, step, steps) after each candidate's steps.
 
     Raises:
-        DivergedError: If every candidate's run diverges; one that does is passed over.
+        DivergedError: If the runs of all candidates diverge; a single one is passed over.
     """
     if len(candidates) == 1:
         return candidates[0]
@@ -113,26 +113,26 @@ def choose(
 
     def tuned(settings: FineTuning) -> DenseRun:
         return fine_tune_task(
-            problem, settings, seed=seed, cache=cache, checkpoints=checkpoints, progress=progress
+            task, settings, seed=seed, cache=cache, checkpoints=checkpoints, progress=progress
         )
 
-    for settings, dense in converging(candidates, tuned):
+    for settings, dense in train_candidates(candidates, tuned):
         if dense.dev is not None and dense.dev > best:
             best, chosen = dense.dev, settings
     return chosen
 
 
-def converging(
+def train_candidates(
     candidates: Iterable[_Candidate], train: Callable[[_Candidate], _Outcome]
 ) -> Iterator[tuple[_Candidate, _Outcome]]:
-    """Train by one candidate after the other, and pass over those that diverge.
+    """Train with one candidate after the other, and pass over those that diverge.
 
     Args:
-        candidates: Such as schedules, or learning rates.
-        train: Trains by one.
+        candidates: Candidates, such as schedules or learning rates.
+        train: Trains with a candidate.
 
     Yields:
-        Each other candidate with its outcome, in their order.
+        The other candidates with their outcomes, in their order.
 
     Raises:
         DivergedError: At the end, if all diverged.

@@ -13,7 +13,7 @@ from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.encoding import Family
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config.stream_settings import StreamSettings, TaskSettings
-from cl_graft.experiments.scenarios import formed
+from cl_graft.experiments.scenarios import fit_scenario
 from cl_graft.models import Loaded, longest_row
 
 __all__ = ["check_tasks", "load_tasks"]
@@ -24,18 +24,18 @@ _ROWS_TRIED = 4
 def load_tasks(
     stream: StreamSettings, *, seed: int, regressions: bool = False
 ) -> tuple[TextTask, ...]:
-    """Load the tasks of a stream for the run with a seed, in the form that it asks for.
+    """Load the tasks of a stream for the run with a seed, in the stream's scenario.
 
     Test rows of a task that another task learns from are counted in the notes of its `source`.
-    Nothing is logged: results tell what became of the data.
+    Nothing is logged: the results report what became of the data.
 
     Args:
-        stream: The settings.
-        seed: The run's.
+        stream: Settings of the stream.
+        seed: Seed of the run.
         regressions: Whether a task may be a regression.
 
     Raises:
-        InputError: If a task is unknown, its data cannot be used, or it does not fit the form.
+        InputError: If a task is unknown, its data cannot be used, or it does not fit the scenario.
     """
     for name in stream.task_settings:
         if name not in stream.tasks:
@@ -51,7 +51,7 @@ def load_tasks(
         replace(task, source={**task.source, "notes": [*_notes(task), *notes]})
         for task, notes in zip(tasks, find_shared_rows(tasks), strict=True)
     )
-    return formed(tasks, stream)
+    return fit_scenario(tasks, stream)
 
 
 def _notes(task: TextTask) -> list[str]:
@@ -60,7 +60,7 @@ def _notes(task: TextTask) -> list[str]:
 
 
 def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, stream: StreamSettings) -> None:
-    """Make sure that a model can be asked the tasks, before anything is computed.
+    """Make sure that a model can answer the tasks, before anything is computed.
 
     Prompts, label words and lengths are tried on a few rows of each task.
 

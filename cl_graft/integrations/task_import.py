@@ -25,7 +25,7 @@ from cl_graft.data.encoding import Family
 from cl_graft.errors import InputError, listed
 from cl_graft.experiments.bank_metadata import base_identity, load_base_model
 from cl_graft.experiments.config import config_from
-from cl_graft.experiments.folders import writing_to
+from cl_graft.experiments.folders import lock_bank
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.graft import Graft, find_parameters, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
@@ -161,7 +161,7 @@ def import_task(
     position = held.find(label=entry.label)
     new = position is None or not _same(entry, held.entries[position])
     # Also where nothing is new: a call that was killed may have left its results unsettled.
-    with writing_to(folder), changing_bank(folder) as announce:
+    with lock_bank(folder), changing_bank(folder) as announce:
         if not (folder / INDEX).exists():
             # An empty bank first: a call that is killed after this can be repeated.
             save_bank(held, folder)

@@ -13,7 +13,7 @@ from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.predict import entry_notes
 from cl_graft.banks.verify import verify
 from cl_graft.errors import WrongArchitecture
-from cl_graft.experiments.folders import writing_to
+from cl_graft.experiments.folders import lock_bank
 from cl_graft.runtime.progress import Step
 
 
@@ -221,5 +221,5 @@ def test_what_a_killed_writer_left_in_the_run_goes_with_the_next_one(tmp_path):
     (run / "config.json").write_text("{}")
     left = run / ".results.json.0123abcd.tmp"
     left.write_text("half")
-    with writing_to(bank):
+    with lock_bank(bank):
         assert not left.exists()

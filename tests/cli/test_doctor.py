@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cl_graft.experiments.installation import examine
+from cl_graft.experiments.installation import check_installation
 
 
 def _doctor(*options: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -54,5 +54,5 @@ def test_a_package_that_is_too_old_is_a_fault(tmp_path):
 
 
 def test_a_hub_that_answers_is_ok():
-    (hub,) = [f for f in examine(hub=lambda: "") if f.subject == "Hugging Face hub"]
+    (hub,) = [f for f in check_installation(hub=lambda: "") if f.subject == "Hugging Face hub"]
     assert (hub.state, hub.remedy) == ("ok", "")

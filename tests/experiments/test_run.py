@@ -7,9 +7,9 @@ from configs import changed, config_with
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import config_of
+from cl_graft.experiments.bank_metadata import restore_config
 from cl_graft.experiments.run import run, run_folder
-from cl_graft.experiments.schedule import grid_of, schedule_of
+from cl_graft.experiments.schedule import list_schedules, make_schedule
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.results.run_results import read_result
 from cl_graft.storage import load_bank
@@ -34,7 +34,7 @@ def test_the_bank_of_a_run_holds_what_going_on_needs(comparison, tiny_config):
         assert entry.metadata["max_length"] == 24
         assert entry.metadata["pair"] is False
         assert len(entry.metadata["label_names"]) == entry.head["bias"].numel()
-    again = config_of(bank.base, tasks=tiny_config.stream.tasks)
+    again = restore_config(bank.base, tasks=tiny_config.stream.tasks)
     ignored = {"comparison.strategies": ["grafting"], "model.device": "cpu"}
     assert again.changed(ignored) == tiny_config.changed(ignored)
 
@@ -169,7 +169,8 @@ def test_a_grid_is_decided_on_dev_and_costs_its_choice_nothing_more(tmp_path, tw
     chosen = result.schedules["sentiment"]
     (task,) = load_tasks(config.stream, seed=0)
     assert chosen in [
-        {"steps": s.steps, "batch_size": s.batch_size, "lr": s.lr} for s in grid_of(config, task)
+        {"steps": s.steps, "batch_size": s.batch_size, "lr": s.lr}
+        for s in list_schedules(config, task)
     ]
 
 
@@ -181,7 +182,7 @@ def test_the_paper_preset_has_the_papers_steps(shots, steps):
     config = config_with({"tasks": "topic", "preset": "paper", "shots": shots})
     (task,) = load_tasks(config.stream, seed=0)
     assert task.num_classes == 5
-    assert schedule_of(config, task).steps == steps
+    assert make_schedule(config, task).steps == steps
 
 
 def test_the_regime_of_a_dense_run_is_that_of_the_config():
@@ -189,10 +190,10 @@ def test_the_regime_of_a_dense_run_is_that_of_the_config():
     text = {"decay": "all", "clip": 0}
     config = config_with({"tasks": "topic", "grid": True, "clip": 2.0, **regime})
     (task,) = load_tasks(config.stream, seed=0)
-    schedules = grid_of(config, task)
+    schedules = list_schedules(config, task)
     assert {(s.optimizer, s.l1, s.mixout, s.clip) for s in schedules} == {("adamw", 1e-3, 0.2, 2.0)}
     assert {s.lr for s in schedules} == {1e-5, 2e-5, 5e-5}
-    as_written = schedule_of(config_with({"tasks": "topic", **text}), task)
+    as_written = make_schedule(config_with({"tasks": "topic", **text}), task)
     assert (as_written.optimizer, as_written.decay, as_written.clip) == ("sgd", "all", 0)
 
 

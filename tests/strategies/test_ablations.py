@@ -6,7 +6,7 @@ from configs import config_with
 
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.run_setup import imposed
+from cl_graft.experiments.run_setup import apply_fixed_settings
 from cl_graft.localization import LOCALIZERS
 from cl_graft.storage import load_bank
 from cl_graft.strategies.registry import STRATEGIES, list_available
@@ -17,7 +17,9 @@ PLAIN = "grafting_without_retraining"
 def test_there_is_an_ablation_for_every_localizer():
     config = config_with({"tasks": ["sentiment"]})
     for name in LOCALIZERS:
-        assert imposed(STRATEGIES[f"grafting_{name}"], config).grafting.localizer == name
+        assert (
+            apply_fixed_settings(STRATEGIES[f"grafting_{name}"], config).grafting.localizer == name
+        )
     assert list_available(ablations=True) == [*(f"grafting_{name}" for name in LOCALIZERS), PLAIN]
 
 

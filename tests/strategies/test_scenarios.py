@@ -10,7 +10,7 @@ from small_runs import SMALL, Runs
 from cl_graft.errors import InputError
 from cl_graft.experiments.run import run
 from cl_graft.experiments.run_setup import check_strategy
-from cl_graft.experiments.scenarios import formed
+from cl_graft.experiments.scenarios import fit_scenario
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.models import linear_head, load_model
 from cl_graft.strategies import MultiTaskText
@@ -49,7 +49,7 @@ OWN_WAYS = ["joint", "ewc_online", "lwf", "lfl", "gdumb", "agem", "der", "cope",
 
 def test_classes_of_all_tasks_are_numbered_through(plain):
     sentiment, topic = plain
-    both = formed(plain, config(scenario="class").stream)
+    both = fit_scenario(plain, config(scenario="class").stream)
     assert [task.name for task in both] == TASKS
     names = (*(f"sentiment {n}" for n in sentiment.label_names),
              *(f"topic {n}" for n in topic.label_names))  # fmt: skip
@@ -64,7 +64,7 @@ def test_classes_of_all_tasks_are_numbered_through(plain):
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_a_task_is_split_into_experiences_of_its_classes(plain, size):
     topic = plain[1]
-    parts = formed(
+    parts = fit_scenario(
         [topic], config(tasks=["topic"], scenario="class", classes_per_experience=size).stream
     )
     seen = [sorted({row.label for row in part.train}) for part in parts]
@@ -79,19 +79,21 @@ def test_a_class_without_rows_is_told(plain):
     topic = plain[1]
     few = replace(topic, dev=tuple(row for row in topic.dev if row.label != 0))
     with pytest.raises(InputError, match="task 'topic' has no dev rows of the classes"):
-        formed([few], config(tasks=["topic"], scenario="class", classes_per_experience=1).stream)
+        fit_scenario(
+            [few], config(tasks=["topic"], scenario="class", classes_per_experience=1).stream
+        )
 
 
 def test_domains_have_the_same_labels(plain):
     domains = load_tasks(config(tasks=DOMAINS).stream, seed=0)
-    assert formed(domains, config(scenario="domain").stream) == domains
+    assert fit_scenario(domains, config(scenario="domain").stream) == domains
     first, second = domains
     turned = replace(second, label_names=second.label_names[::-1])
-    _, own = formed([first, turned], config(scenario="domain").stream)
+    _, own = fit_scenario([first, turned], config(scenario="domain").stream)
     assert own.label_names == first.label_names
     assert [row.label for row in own.test] == [1 - row.label for row in second.test]
     with pytest.raises(InputError, match=r"task_settings\.topic\.label_names can name them alike"):
-        formed(plain, config(scenario="domain").stream)
+        fit_scenario(plain, config(scenario="domain").stream)
 
 
 def test_wrong_settings_of_a_form_are_refused():

@@ -100,7 +100,7 @@ def compare(
         folders.write_comparison(config, out, started_by=started_by)
         for place, one in comparisons.items():
             for strategy, seed in one.done:
-                folders.finish_if_killed(folders.run_folder(place, strategy, seed))
+                folders.finish_killed_run(folders.run_folder(place, strategy, seed))
                 progress(Step("reused", 1, 1, "", one.part.name_strategy(strategy), seed))
         cache = DirectoryCache(out / folders.CACHE)
         tasks = {

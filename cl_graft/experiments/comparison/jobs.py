@@ -1,7 +1,7 @@
-"""The jobs of a comparison: its runs, what they wait for, and the engine that does them.
+"""The jobs of a comparison (its runs, and what they wait for) and the sequential engine.
 
-An engine does jobs and says what came of each. The one here does them one after another in this
-process; those of `cl_graft.experiments.engines` spread them over processes and machines.
+An engine does jobs and returns the outcome of each. Those of `cl_graft.experiments.engines` spread
+them over processes and machines.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Protocol, TypedDict
+from typing import Protocol
 
 from cl_graft.data import TextTask
 from cl_graft.experiments import folders
@@ -31,9 +31,8 @@ __all__ = [
     "Job",
     "Outcome",
     "SequentialEngine",
+    "apply_tuning",
     "attempt",
-    "chosen_config",
-    "perform",
 ]
 
 logger = logging.getLogger(__name__)
@@ -41,21 +40,21 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Job:
-    """A run of a comparison, or what runs wait for.
+    """A run of a comparison, or a job that runs wait for.
 
-    That is the choice of a strategy's values, or a single task: its dense run or its ranking goes
-    to the cache, where the runs find it.
+    Runs wait for the tuning of their strategy, and for runs of single tasks, which leave a dense
+    run or a ranking in the cache.
 
     Attributes:
-        strategy: The strategy's name.
-        seed: Seed of the run; None for the choice of values.
-        config: The settings of the strategy, before its values are chosen.
-        out: The comparison's folder.
-        started_by: The command to note.
-        cache: The folder of the cache, which several comparisons may share.
-        label: Values and order of its comparison, if there are several comparisons.
-        ahead: The place in the stream of the single task; None for all others.
-        needs: The names of the jobs that must be over first.
+        strategy: Name of the strategy.
+        seed: Seed of the run; None for tuning.
+        config: Settings of the strategy before tuning.
+        out: Folder of the comparison.
+        started_by: Command that started the comparison, for the results.
+        cache: Folder of the cache, which several comparisons may share.
+        label: Swept values and order of the comparison, if there are several comparisons.
+        ahead: Place of a single task in the stream, from 0; None for all other jobs.
+        needs: Names of the jobs that must be over first.
     """
 
     strategy: str
@@ -70,7 +69,7 @@ class Job:
 
     @property
     def name(self) -> str:
-        """Return what the job is called, such as ``"lora, seed 0"`` or ``"lora, tuning"``."""
+        """Name of the job, such as ``"lora, seed 0"`` or ``"lora, tuning"``."""
         if self.seed is None:
             return f"{self.title}, tuning"
         if self.ahead is None:
@@ -88,41 +87,38 @@ class Job:
 
     @property
     def is_run(self) -> bool:
-        """Whether it is a run of the comparison, not a choice of values or a single task."""
+        """Whether it is a run of the comparison, not tuning or a single task."""
         return self.seed is not None and self.ahead is None
 
     @property
     def folder(self) -> Path:
-        """Return the folder that only this job writes to."""
+        """Folder that only this job writes to."""
         if self.seed is None:
             return self.out / folders.TUNING / self.strategy
         return folders.run_folder(self.home, self.strategy, self.seed)
 
     @property
     def home(self) -> Path:
-        """The folder of its run's strategy: the comparison's, or one in its cache."""
+        """Folder OUT of the run: the comparison's, or one in its cache."""
         if self.ahead is None:
             return self.out
         return self.out / folders.AHEAD / self._makes / f"task{self.ahead}"
 
     @property
     def _makes(self) -> str:
-        """What a single task is run for."""
-        own = self.config
-        return (
-            "dense"
-            if self.strategy == "independent"
-            else f"{own.grafting.localizer} {own.grafting.density}"
-        )
+        """What a single task is run for: its dense run, or a ranking."""
+        grafting = self.config.grafting
+        is_dense = self.strategy == "independent"
+        return "dense" if is_dense else f"{grafting.localizer} {grafting.density}"
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A job that failed.
+    """The outcome of a job that failed.
 
     Attributes:
-        error: Its kind and sentence, as ``"DivergedError: …"``.
-        trace: Where it came from.
+        error: Kind and sentence of the error, as ``"DivergedError: …"``.
+        trace: Traceback of the error.
     """
 
     error: str
@@ -156,8 +152,8 @@ class SequentialEngine:
     """The engine that does one job after another in this process.
 
     Attributes:
-        cache: Shared by all jobs.
-        tasks: Loaded tasks, by the comparison's folder and the data seed.
+        cache: Cache that all jobs share.
+        tasks: Loaded tasks, by folder of the comparison and data seed.
     """
 
     cache: DirectoryCache
@@ -167,16 +163,16 @@ class SequentialEngine:
         self, jobs: Sequence[Job], *, progress: Progress, stop: Stop
     ) -> Iterator[tuple[Job, Outcome]]:
         """Do the jobs; see `Engine`."""
-        undecided: dict[tuple[Path, str], Failed] = {}
+        failed_tunings: dict[tuple[Path, str], Failed] = {}
         for job in jobs:
-            outcome: Outcome | None = undecided.get((job.out, job.strategy))
+            outcome: Outcome | None = failed_tunings.get((job.out, job.strategy))
             if outcome is None:
                 tasks = None
                 if job.seed is not None:
                     tasks = self.tasks[job.out, job.config.stream.sample_seed(job.seed)]
                 outcome = attempt(job, progress=progress, stop=stop, cache=self.cache, tasks=tasks)
             if isinstance(outcome, Failed) and job.seed is None:
-                undecided[job.out, job.strategy] = outcome
+                failed_tunings[job.out, job.strategy] = outcome
             yield job, outcome
             stop.check()
 
@@ -189,24 +185,7 @@ def attempt(
     cache: DirectoryCache | None = None,
     tasks: Sequence[TextTask] | None = None,
 ) -> Outcome:
-    """Do a job as `perform` does; its failure is an outcome too."""
-    try:
-        return perform(job, progress=progress, stop=stop, cache=cache, tasks=tasks)
-    except Exception as error:
-        failed = Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
-        logger.error("%s failed\n%s", job.name, failed.trace)
-        return failed
-
-
-def perform(
-    job: Job,
-    *,
-    progress: Progress = silent,
-    stop: Stop | None = None,
-    cache: DirectoryCache | None = None,
-    tasks: Sequence[TextTask] | None = None,
-) -> RunResult | Tuning:
-    """Do a job here and now; what it has left behind of an earlier attempt is gone on with.
+    """Do a job here and now, or resume an earlier attempt at it; a failure is an outcome too.
 
     Args:
         job: The job.
@@ -216,55 +195,57 @@ def perform(
         tasks: The tasks, if they are loaded already.
 
     Raises:
-        Exception: What `cl_graft.experiments.run.run` and
-        `cl_graft.experiments.comparison.tuning.tune` raise.
+        Stopped: If `stop` asked for it.
     """
-    how: _How = {
-        "cache": DirectoryCache(job.cache) if cache is None else cache,
-        "progress": rename_steps(progress, job.with_label),
-        "stop": stop,
-        "started_by": job.started_by,
-    }
-    if job.ahead is not None and job.seed is not None:
-        return _run_ahead(job, job.seed, job.ahead, tasks, how)
-    choice = tune(job.config, job.strategy, out=job.out, **how)
-    if job.seed is None:
-        return choice
+    try:
+        cache = DirectoryCache(job.cache) if cache is None else cache
+        return _do(job, rename_steps(progress, job.with_label), stop, cache, tasks)
+    except Exception as error:
+        failed = Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
+        logger.error("%s failed\n%s", job.name, failed.trace)
+        return failed
+
+
+def _do(
+    job: Job,
+    progress: Progress,
+    stop: Stop | None,
+    cache: DirectoryCache,
+    tasks: Sequence[TextTask] | None,
+) -> RunResult | Tuning:
+    """Tune, run, or run a single task."""
+    config, tuning = job.config, None
+    if job.ahead is None:
+        choice = tune(
+            config,
+            job.strategy,
+            out=job.out,
+            cache=cache,
+            progress=progress,
+            stop=stop,
+            started_by=job.started_by,
+        )
+        if job.seed is None:
+            return choice
+        config = apply_tuning(config, job.strategy, choice)
+        tuning = asdict(choice) if choice.chosen else None
+    elif job.seed is not None:
+        stream = load_tasks(config.stream, seed=job.seed) if tasks is None else tasks
+        tasks = [stream[job.ahead]]
     return run(
-        chosen_config(job.config, job.strategy, choice),
+        config,
         strategy=job.strategy,
         seed=job.seed,
-        out=job.out,
-        tasks=tasks,
-        tuning=asdict(choice) if choice.chosen else None,
-        **how,
-    )
-
-
-class _How(TypedDict):
-    """What runs and choices of values are told of those who watch and stop them."""
-
-    cache: DirectoryCache
-    progress: Progress
-    stop: Stop | None
-    started_by: str
-
-
-def _run_ahead(
-    job: Job, seed: int, place: int, tasks: Sequence[TextTask] | None, how: _How
-) -> RunResult:
-    """Run a single task, for what the cache keeps of it."""
-    stream = load_tasks(job.config.stream, seed=seed) if tasks is None else tasks
-    return run(
-        job.config,
-        strategy=job.strategy,
-        seed=seed,
         out=job.home,
-        tasks=[stream[place]],
-        **how,
+        progress=progress,
+        cache=cache,
+        tasks=tasks,
+        started_by=job.started_by,
+        stop=stop,
+        tuning=tuning,
     )
 
 
-def chosen_config(config: ExperimentConfig, strategy: str, choice: Tuning) -> ExperimentConfig:
-    """Return the config of a strategy's runs once its values are chosen."""
+def apply_tuning(config: ExperimentConfig, strategy: str, choice: Tuning) -> ExperimentConfig:
+    """Return the config of a strategy's runs with the values that tuning chose."""
     return with_values(config, find_strategy(strategy), choice.chosen)

@@ -1,9 +1,9 @@
-"""Sizing: every strategy as large as a number of bytes a task allows, heads and indices counted.
+"""Sizes of strategies that store at most a number of bytes a task, heads and indices counted.
 
 Grafting gets the largest region whose entry of a bank fits, a LoRA the largest rank, replay the
-most rows. What a task then adds is measured like any other run's and stands beside the budget.
-Strategies that fit with no size, or have none, are left out with the reason. Bounds are measures,
-not rivals: they run as they are.
+most rows. The bytes that a task then adds are measured as in any other run, and reported beside the
+budget. Strategies that fit at no size, or have none, are left out with the reason. Bounds are not
+compared by their bytes, so they run as they are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cl_graft.strategies.method import Method, StreamShape
 from cl_graft.strategies.registry import find_strategy
 from cl_graft.strategies.stored_bytes import count_bytes
 
-__all__ = ["largest_within", "sized", "sizes_within"]
+__all__ = ["largest_within", "resize_strategy", "sizes_within"]
 
 _MOST = 2**40
 
@@ -40,7 +40,7 @@ def sizes_within(
 
     Args:
         budget: Bytes a task.
-        config: The comparison's.
+        config: Config of the comparison.
         loaded: The model at its base.
         tasks: The stream.
 
@@ -69,7 +69,7 @@ def sizes_within(
     return sizes, unmet
 
 
-def sized(config: ExperimentConfig, strategy: str, size: Size) -> ExperimentConfig:
+def resize_strategy(config: ExperimentConfig, strategy: str, size: Size) -> ExperimentConfig:
     """Return the config under which a sized strategy is compared."""
     values = {} if size.value is None else {size.setting: size.value}
     own = with_values(config, find_strategy(strategy), values)
@@ -94,44 +94,44 @@ def largest_within(budget: float, size: Callable[[int], float], *, least: int, m
 
 
 def _size(
-    row: Method, budget: int, config: ExperimentConfig, shape: StreamShape, head: nn.Module
+    method: Method, budget: int, config: ExperimentConfig, shape: StreamShape, head: nn.Module
 ) -> Size:
     """Size one strategy.
 
     Raises:
         InputError: If it does not fit.
     """
-    if row.is_bound:
+    if method.is_bound:
         return Size()
-    if row.stored_as == "entry" or row.family == "merging":
-        return _density(row, budget, shape, head)
+    if method.stored_as == "entry" or method.family == "merging":
+        return _density(method, budget, shape, head)
     heads = count_bytes(head.state_dict())
-    if not row.has_size:
-        raise InputError(f"there is no size to set: it adds {row.adds}")
-    name, own = row.size_setting, config.comparison.strategy_settings.get(row.name, {})
+    if not method.has_size:
+        raise InputError(f"there is no size to set: it adds {method.adds}")
+    name, own = method.size_setting, config.comparison.strategy_settings.get(method.name, {})
     if not name or own.get(name):
-        value, within = int(own.get(name, 0)), int(row.task_bytes(shape, own)) + heads
+        value, within = int(own.get(name, 0)), int(method.task_bytes(shape, own)) + heads
         if within > budget:
             raise InputError(f"a task adds {within:,} bytes, and that is not for us to set")
         return Size(name, value or None, within)
-    least = next(int(setting.least or 1) for setting in row.settings if setting.is_size)
+    least = next(int(setting.least or 1) for setting in method.settings if setting.is_size)
 
     def size(value: int) -> float:
-        return row.task_bytes(shape, {**own, name: value}) + heads
+        return method.task_bytes(shape, {**own, name: value}) + heads
 
-    most = row.largest_size(shape, otherwise=_MOST)
+    most = method.largest_size(shape, otherwise=_MOST)
     value = largest_within(budget, size, least=least, most=most)
     return Size(name, value, round(size(value)))
 
 
-def _density(row: Method, budget: int, shape: StreamShape, head: nn.Module) -> Size:
+def _density(method: Method, budget: int, shape: StreamShape, head: nn.Module) -> Size:
     """Return the density whose entry of a bank fits, or whose graft to be merged does."""
     total = sum(p.numel() for p in graftable_parameters(shape.model).values())
-    beside = math.ceil(row.task_bytes(shape, {})) if row.has_size else 0
+    beside = math.ceil(method.task_bytes(shape, {})) if method.has_size else 0
 
     def size(coordinates: int) -> int:
         entry = entry_bytes(shape.model, head, size=coordinates, length=shape.length)
-        if row.stored_as == "entry":
+        if method.stored_as == "entry":
             return entry.total + _NAMES + beside
         return entry.indices + entry.values + entry.head + beside
 

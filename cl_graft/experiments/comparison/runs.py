@@ -12,8 +12,8 @@ from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
 from cl_graft.experiments.bank_metadata import load_base_model
-from cl_graft.experiments.comparison.jobs import Failed, Job, Outcome, chosen_config
-from cl_graft.experiments.comparison.matched_bytes import sized, sizes_within
+from cl_graft.experiments.comparison.jobs import Failed, Job, Outcome, apply_tuning
+from cl_graft.experiments.comparison.matched_bytes import resize_strategy, sizes_within
 from cl_graft.experiments.comparison.parallel_localization import localize_ahead
 from cl_graft.experiments.comparison.sweep import SingleComparison
 from cl_graft.experiments.comparison.tuning import stored_tuning
@@ -125,7 +125,7 @@ def find_runs_to_do(
         )
         budget = Budget(config.comparison.bytes_per_task, sizes, unmet)
     own = {
-        name: sized(config, name, budget.sizes[name] if budget else Size())
+        name: resize_strategy(config, name, budget.sizes[name] if budget else Size())
         for name in config.comparison.strategies
         if not budget or name in budget.sizes
     }
@@ -139,7 +139,7 @@ def find_runs_to_do(
             to_choose = replace(run, seed=None)
             run = replace(run, needs=frozenset({to_choose.name}))
             jobs += [run] if to_choose in jobs else [to_choose, run]
-        elif result := folders.finished(run.folder, chosen_config(settings, strategy, choice)):
+        elif result := folders.finished(run.folder, apply_tuning(settings, strategy, choice)):
             _same_data(result, tasks[config.stream.sample_seed(seed)])
             done[strategy, seed] = result
         else:

@@ -1,9 +1,9 @@
 """Tuning: a strategy's small grid, chosen on dev rows of the first two tasks.
 
 Every combination of `Method.grid` is a run of its own, on a stream of the first two tasks
-whose test rows are their dev rows: no test row is there to be looked at, and later tasks stay
-unseen, as they are in a stream. What counts is the average accuracy at the end, so that forgetting
-does. The choice is made once, with the seed 0, and holds for every seed of a comparison.
+whose test rows are their dev rows, so that neither test rows nor later tasks have an influence. The
+score is the average accuracy at the end, which counts forgetting. The choice is made once, with the
+seed 0, and holds for every seed of a comparison.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 TUNING_SEED = 0
-"""Of the choice, whatever the seeds of the comparison: more of them may be added later."""
+"""Seed of tuning, whatever the seeds of the comparison: more of them may be added later."""
 
 _TASKS = 2
 _CHOSEN = "chosen.json"
@@ -55,14 +55,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Tuning:
-    """What was tried for a strategy, and what was chosen.
+    """The values that were tried for a strategy, and those that were chosen.
 
     Attributes:
-        grid: The values tried of each setting, in all combinations.
-        tasks: The tasks on whose dev rows they were scored.
-        scores: Of each combination, in their order: its ``"values"`` and the ``"score"``, the
+        grid: Values of each setting, tried in all combinations.
+        tasks: Tasks on whose dev rows they were scored.
+        scores: Score of each combination, in their order: its ``"values"`` and the ``"score"``, the
             average accuracy on dev after the last of these tasks; null where training diverged.
-        chosen: The combination with the highest score, of equal ones the first.
+        chosen: Combination with the highest score, of equal ones the first.
     """
 
     grid: Mapping[str, Sequence[Value]] = field(default_factory=dict)
@@ -72,29 +72,29 @@ class Tuning:
 
 
 def list_candidates(
-    row: Method, given: Mapping[str, Value]
+    method: Method, given: Mapping[str, Value]
 ) -> tuple[dict[str, tuple[Value, ...]], list[dict[str, Value]]]:
-    """Return what is left of a strategy's grid, and all combinations of it.
+    """Return the part of a strategy's grid that is to be tuned, and all combinations of it.
 
     Args:
-        row: The strategy.
-        given: Its own settings as a config gives them: what is given is not tuned.
+        method: The strategy.
+        given: Its own settings in a config, which are not tuned.
     """
-    grid = {name: values for name, values in row.grid.items() if name not in given}
+    grid = {name: values for name, values in method.grid.items() if name not in given}
     combined = itertools.product(*grid.values())
     return grid, [dict(zip(grid, values, strict=True)) for values in combined] if grid else []
 
 
 def with_values(
-    config: ExperimentConfig, row: Method, values: Mapping[str, Value]
+    config: ExperimentConfig, method: Method, values: Mapping[str, Value]
 ) -> ExperimentConfig:
     """Return the config of single runs of a strategy with some values chosen."""
-    known = {setting.name for setting in row.settings}
+    known = {setting.name for setting in method.settings}
     own = {name: value for name, value in values.items() if name in known}
     fields: dict[str, Any] = {n: value for n, value in values.items() if n not in known}
     settings = dict(config.comparison.strategy_settings)
     if own:
-        settings[row.name] = {**settings.get(row.name, {}), **own}
+        settings[method.name] = {**settings.get(method.name, {}), **own}
     return config.changed(
         {**fields, "comparison.strategy_settings": settings, "comparison.tune": False}
     )
@@ -151,15 +151,17 @@ def tune(
     found = stored_tuning(config, strategy, out=out)
     if found is not None:
         return found
-    row, folder = find_strategy(strategy), _folder(out, strategy)
-    grid, candidates = list_candidates(row, config.comparison.strategy_settings.get(strategy, {}))
+    method, folder = find_strategy(strategy), _folder(out, strategy)
+    grid, candidates = list_candidates(
+        method, config.comparison.strategy_settings.get(strategy, {})
+    )
     tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
     scores: list[float | None] = []
     for values in candidates:
         name = _name(values)
         try:
             result = run(
-                with_values(config, row, values),
+                with_values(config, method, values),
                 strategy=strategy,
                 seed=TUNING_SEED,
                 out=folder / name,
@@ -232,7 +234,7 @@ def runs_to_choose(config: ExperimentConfig) -> int:
         if config.comparison.tune
         else []
     )
-    return sum(len(list_candidates(row, own.get(row.name, {}))[1]) for row in rows)
+    return sum(len(list_candidates(method, own.get(method.name, {}))[1]) for method in rows)
 
 
 def _folder(out: Path, strategy: str) -> Path:

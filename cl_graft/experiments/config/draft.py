@@ -1,4 +1,4 @@
-"""A first config for a folder of data: tasks, columns and labels as they are found there."""
+"""A first config for a folder of data, with the tasks, columns and labels found there."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ _SHOWN_DEFAULTS = {
 
 @dataclass(frozen=True)
 class FoundTask:
-    """A task as it was found.
+    """A task in a folder of data.
 
     Attributes:
-        name: Its name: that of its file or folder.
-        columns: Where its texts and labels stand.
+        name: Name of the task's file or folder.
+        columns: Columns of texts and label.
         guessed: Whether the columns have no usual names and were guessed.
-        others: Columns that could hold the label as well, the likeliest first, with the number of
+        others: Other columns that could hold the label, the likeliest first, with the number of
             their different values.
-        labels: Training rows a label.
-        rows: Rows a split, with those that were held out for test and dev.
-        words: 95 % of its texts, pairs together, have at most so many words.
-        notes: What else a reader should know of its rows.
+        labels: Number of training rows by label.
+        rows: Number of rows by split, with those that were held out for test and dev.
+        words: Largest number of words in 95 % of the texts, pairs together.
+        notes: Further notes on the rows.
     """
 
     name: str
@@ -65,12 +65,12 @@ class FoundTask:
 
 @dataclass(frozen=True)
 class Draft:
-    """A config, and what it was made from.
+    """A config, and the tasks it was made from.
 
     Attributes:
         text: The config, YAML with comments.
-        tasks: The tasks that were found.
-        left_out: What else lies there, by name, and why it is no task.
+        tasks: Tasks of the folder.
+        left_out: Other files and folders by name, with the reason why each is no task.
     """
 
     text: str
@@ -88,7 +88,7 @@ def draft_config(data: Path | str, *, called: str = "stream.yaml") -> Draft:
 
     Args:
         data: The folder, or a file.
-        called: The config's file, for the command in its first lines.
+        called: Name of the config's file, for the command in its first lines.
 
     Raises:
         InputError: If there is no such folder, or nothing in it is a classification task.

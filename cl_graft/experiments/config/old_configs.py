@@ -1,7 +1,7 @@
-"""Configs of before the parts: where each setting stands now.
+"""Flat configs of earlier versions, and the part in which each setting is now.
 
-Files that earlier versions wrote (runs, banks, results) name their settings without parts. They
-are read through `from_flat`; nothing else accepts the old names.
+Earlier versions wrote settings without parts into runs, banks and results. These are read through
+`from_flat`; nothing else accepts the old names.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ MOVED: Mapping[str, str] = MappingProxyType(
         **_moved("output", "checkpoint_seconds", "checkpoint_steps"),
     }
 )
-"""The place of each setting now, by the name that it had."""
+"""Dotted name of each setting, by its name in flat configs."""
 
 _PARTS = {place.partition(".")[0] for place in MOVED.values()}
 
 
 def from_flat(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return stored settings with their parts; those that have parts already are left as they are.
+    """Return stored settings by part; those that have parts already are returned as they are.
 
     Args:
-        stored: What a run, a bank or results hold; names that are no settings are kept.
+        stored: Settings of a run, a bank or results; other names are kept.
     """
     if any(isinstance(stored.get(part), Mapping) for part in _PARTS):
         return dict(stored)
     nested: dict[str, Any] = {}
     flat = dict(stored)
     if "dense_clip" in flat and (dense_clip := flat.pop("dense_clip")) is not None:
-        # Loops had their own.
+        # Flat configs had two: this one for dense runs, `clip` for the loops of strategies.
         nested["training"] = {"clip": flat.get("clip", 1.0)}
         flat["clip"] = dense_clip
     if "steps" in flat:

@@ -26,7 +26,7 @@ from cl_graft.storage import LOCK
 __all__ = ["ATTEMPTS", "Pool", "PoolEngine", "WorkerDied"]
 
 ATTEMPTS = 4
-"""How often a job is given to a worker before its deaths count as its failure."""
+"""Number of workers that a job is given to before it counts as failed, if all of them die."""
 
 _POLL_SECONDS = 0.5
 
@@ -38,23 +38,23 @@ class WorkerDied(Exception):
 
 
 class Pool(Protocol):
-    """Workers somewhere; a handle stands for a job that one of them has."""
+    """Workers in other processes or machines; a handle stands for a job that one of them has."""
 
     @property
-    def room(self) -> int | None:
-        """How many jobs it has workers for now; None if that is a queue's affair."""
+    def slots(self) -> int | None:
+        """Number of jobs that it has workers for now; None if a queue decides."""
         ...
 
     def submit(self, sent: WorkerJob) -> Any:
         """Give a job to the next free worker; return its handle, which can be hashed."""
         ...
 
-    def over(self, handles: Sequence[Any], seconds: float) -> Sequence[Any]:
-        """Wait for at most so many seconds, and return the handles of jobs that are over."""
+    def wait(self, handles: Sequence[Any], seconds: float) -> Sequence[Any]:
+        """Wait for at most `seconds`, and return the handles of jobs that are over."""
         ...
 
     def outcome(self, handle: Any) -> Outcome | None:
-        """Return what came of a job that is over; None if it stopped because it was asked to.
+        """Return the outcome of a job that is over; None if it was asked to stop.
 
         Raises:
             WorkerDied: If its worker died.
@@ -71,9 +71,9 @@ class PoolEngine:
     """The engine that gives jobs to the workers of a pool.
 
     Attributes:
-        pool: The pool; who made it closes it.
-        threads: How many threads a worker computes with.
-        most: How many jobs it has at once at most; None means as many as it has room for.
+        pool: The pool, which the caller closes.
+        threads: Number of threads of a worker.
+        most: Largest number of jobs at once; None means the pool's `slots`.
     """
 
     pool: Pool
@@ -93,7 +93,7 @@ class PoolEngine:
                 yield from self._spread(list(jobs), board, progress, stop)
         finally:
             board.remove()
-            with suppress(OSError):  # who has more there removes it
+            with suppress(OSError):  # a pool that has files there removes it
                 board.folder.parent.rmdir()
         stop.check()
 
@@ -103,26 +103,26 @@ class PoolEngine:
         running: dict[Any, Job] = {}
         shown: dict[str, Step] = {}
         attempts: Counter[str] = Counter()
-        undecided: dict[tuple[Path, str], Failed] = {}
+        failed_tunings: dict[tuple[Path, str], Failed] = {}
         while running or (waiting and stop.asked is None):
             places = self._places()
             for job in _ready(waiting, list(running.values())):
                 if stop.asked is not None or len(running) >= places:
                     break
                 waiting.remove(job)
-                if (failed := undecided.get((job.out, job.strategy))) is not None:
+                if (failed := failed_tunings.get((job.out, job.strategy))) is not None:
                     yield job, failed
                     continue
                 attempts[job.name] += 1
                 running[self.pool.submit(WorkerJob(job, board, self.threads, Path.cwd()))] = job
             if stop.asked is not None and board.read_stop() is None:
                 board.request_stop(stop.asked)
-            for handle in self.pool.over(list(running), _POLL_SECONDS):
+            for handle in self.pool.wait(list(running), _POLL_SECONDS):
                 job = running.pop(handle)
                 try:
                     outcome = self.pool.outcome(handle)
                 except WorkerDied as death:
-                    _release(job.folder)
+                    _unlock(job.folder)
                     if attempts[job.name] < ATTEMPTS:
                         logger.warning("%s: %s; it goes on with another worker", job.name, death)
                         waiting.insert(0, job)
@@ -131,7 +131,7 @@ class PoolEngine:
                 if outcome is None:
                     continue
                 if isinstance(outcome, Failed) and job.seed is None:
-                    undecided[job.out, job.strategy] = outcome
+                    failed_tunings[job.out, job.strategy] = outcome
                 progress(Step("over", 1, 1, "", job.title, job.seed or 0, job=job.name))
                 yield job, outcome
             for job in running.values():
@@ -141,27 +141,27 @@ class PoolEngine:
                     progress(replace(step, job=job.name))
 
     def _places(self) -> float:
-        """Return how many jobs the pool may have: what comes free takes the first one in order.
+        """Return how many jobs the pool may have at once.
 
-        One more than it has workers for, which is there when a worker is done, and from which a
-        cluster that can grow sees that it should.
+        One more than it has workers for: the next job is there when a worker is done, and a cluster
+        that can grow sees that it should.
         """
         if self.most is not None:
             return self.most
-        room = self.pool.room
-        return math.inf if room is None else room + 1
+        slots = self.pool.slots
+        return math.inf if slots is None else slots + 1
 
 
 def _ready(waiting: Sequence[Job], running: Sequence[Job]) -> list[Job]:
-    """Return the jobs that wait for no other."""
+    """List the jobs that wait for no other job."""
     there = {job.name for job in (*waiting, *running)}
     return [job for job in waiting if not job.needs & there]
 
 
-def _release(folder: Path) -> None:
-    """Free the folders of a worker that died: its lock names a process that cannot be asked.
+def _unlock(folder: Path) -> None:
+    """Delete the locks of a worker that died, whose process cannot be asked.
 
-    Only the job's own folders, which nobody else writes to while the comparison is locked.
+    They are in the job's own folder, to which nobody else writes while the comparison is locked.
     """
     for lock in list(folder.rglob(LOCK)):
         with suppress(OSError):

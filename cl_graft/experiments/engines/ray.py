@@ -21,7 +21,7 @@ __all__ = ["RayPool", "ray_pool"]
 
 _PATIENCE_SECONDS = 10.0
 _OBJECTS = 128 << 20
-"""Bytes of memory for what processes send each other: settings and results, no tensors."""
+"""Bytes of memory for the settings and results that processes send each other."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class RayPool:
     gpus: float
 
     @property
-    def room(self) -> int:
-        """How many jobs the cluster can do at once, as it is now."""
+    def slots(self) -> int:
+        """Number of jobs that the cluster can do at once now."""
         there = self.ray.cluster_resources()
         places = there.get("CPU", 0) // self.cpus
         if self.gpus:
@@ -53,13 +53,13 @@ class RayPool:
         """Give a job to the next free worker."""
         return self.remote.options(name=sent.job.name).remote(sent)
 
-    def over(self, handles: Sequence[Any], seconds: float) -> Sequence[Any]:
+    def wait(self, handles: Sequence[Any], seconds: float) -> Sequence[Any]:
         """Wait, and return what is over; see `cl_graft.experiments.engines.dispatch.Pool`."""
         done, _ = self.ray.wait(list(handles), num_returns=len(handles), timeout=seconds)
         return done
 
     def outcome(self, handle: Any) -> Outcome | None:
-        """Return what came of a job.
+        """Return the outcome of a job.
 
         Raises:
             WorkerDied: If its process or machine is gone, or took too much memory.
@@ -87,8 +87,8 @@ def ray_pool(
     """Connect to a Ray cluster, or start one here.
 
     Args:
-        address: Of a cluster, such as ``"auto"`` or ``"10.0.0.1:6379"``; None starts one on this
-            machine, which ends with the pool.
+        address: Address of a cluster, such as ``"auto"`` or ``"10.0.0.1:6379"``; None starts one on
+            this machine, which ends with the pool.
         workers: For how many a cluster that is started here has cores; None means as many as the
             machine has. Of another cluster's workers,
             `cl_graft.experiments.engines.dispatch.PoolEngine` counts.
@@ -114,7 +114,7 @@ def ray_pool(
         ray.init(address="local", include_dashboard=False, **start, **quiet)
     else:
         try:
-            _knock(address)
+            _check_address(address)
             ray.init(address=address, **quiet)
         except (OSError, ValueError, RuntimeError) as error:
             raise InputError(
@@ -122,7 +122,7 @@ def ray_pool(
                 "start one with: ray start --head"
             ) from None
     try:
-        _check_room(ray.nodes(), cpus=cpus, gpus=gpus)
+        _check_resources(ray.nodes(), cpus=cpus, gpus=gpus)
     except InputError:
         ray.shutdown()
         raise
@@ -130,18 +130,18 @@ def ray_pool(
     return RayPool(ray, remote, cpus, gpus)
 
 
-def _knock(address: str) -> None:
-    """See whether somebody listens at HOST:PORT: Ray itself would go on trying for minutes.
+def _check_address(address: str) -> None:
+    """Make sure that a process listens at HOST:PORT: Ray itself would try for minutes.
 
     Raises:
-        OSError: If nobody does.
+        OSError: If none does.
     """
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE_SECONDS).close()
 
 
-def _check_room(nodes: Sequence[dict[str, Any]], *, cpus: int, gpus: float) -> None:
+def _check_resources(nodes: Sequence[dict[str, Any]], *, cpus: int, gpus: float) -> None:
     """Make sure that some machine can hold a worker: Ray would wait for one for ever."""
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     if any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in alive):

@@ -30,8 +30,8 @@ class SlurmPool:
     Attributes:
         submitit: The module.
         executor: Submits jobs.
-        folder: Scripts, logs and what is sent: pickles, gone when the pool is closed.
-        jobs: What was submitted, by its number.
+        folder: Folder of scripts, logs and sent jobs (pickles), deleted when the pool is closed.
+        jobs: Submitted jobs, by their number.
     """
 
     submitit: Any
@@ -40,8 +40,8 @@ class SlurmPool:
     jobs: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def room(self) -> None:
-        """None: the queue decides."""
+    def slots(self) -> None:
+        """None, as the queue decides."""
         return None
 
     def submit(self, sent: WorkerJob) -> str:
@@ -50,7 +50,7 @@ class SlurmPool:
         self.jobs[job.job_id] = job
         return job.job_id
 
-    def over(self, handles: Sequence[str], seconds: float) -> Sequence[str]:
+    def wait(self, handles: Sequence[str], seconds: float) -> Sequence[str]:
         """Wait, and return what is over; see `cl_graft.experiments.engines.dispatch.Pool`."""
         until = time.monotonic() + seconds
         while True:
@@ -60,7 +60,7 @@ class SlurmPool:
             time.sleep(min(0.1, seconds))
 
     def outcome(self, handle: str) -> Outcome | None:
-        """Return what came of a job.
+        """Return the outcome of a job.
 
         Raises:
             WorkerDied: If SLURM, or something else, ended it.

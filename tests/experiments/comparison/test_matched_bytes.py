@@ -8,7 +8,11 @@ from configs import changed, config_with
 from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import load_base_model
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.matched_bytes import largest_within, sized, sizes_within
+from cl_graft.experiments.comparison.matched_bytes import (
+    largest_within,
+    resize_strategy,
+    sizes_within,
+)
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.results.comparison import Size
@@ -93,7 +97,7 @@ def test_what_is_stored_is_what_was_reckoned(fits, config, tmp_path, name):
         budget = 3_500  # less than all rows there are
     sizes, unmet = fits(budget)
     assert name in sizes, unmet
-    own = sized(config, name, sizes[name])
+    own = resize_strategy(config, name, sizes[name])
     stored = run(
         own, strategy=name, seed=0, out=tmp_path, tasks=load_tasks(config.stream, seed=0)
     ).bytes
