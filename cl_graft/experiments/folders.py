@@ -200,13 +200,13 @@ def finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
 
 
 def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
-    """Remove an unfinished run of ours, so that it can be done again.
+    """Delete the files of an unfinished run, so that it can begin again.
 
     The caller must be its only writer.
 
     Args:
-        folder: Its folder.
-        keep: Names in it that are left.
+        folder: Folder of the run.
+        keep: Names in it that stay.
 
     Raises:
         InputError: If there are files of others in it.
@@ -243,12 +243,12 @@ def refuse_links(folder: Path) -> None:
 
 
 def resume_command(what: str, folder: Path, config: ExperimentConfig) -> str:
-    """Return the command line that goes on with a folder.
+    """Return the command line that resumes a run or a comparison.
 
     Args:
         what: ``"run"`` or ``"compare"``.
-        folder: The folder.
-        config: Its config.
+        folder: Folder of the run or comparison.
+        config: Config of the run or comparison.
     """
     trusted = " --trust-remote-code" if config.model.trust_remote_code else ""
     return f"cl-graft {what} --resume {shlex.quote(str(folder))}{trusted}"
@@ -273,20 +273,20 @@ def discard_empty_run(folder: Path) -> Iterator[None]:
 
 
 def drop_comparison(out: Path) -> None:
-    """Remove the config of a comparison that holds nothing else, so that another may begin there.
+    """Delete the config of a comparison without any result, so that another may begin there.
 
     What its cells have put into the cache stays: it answers any comparison.
     """
-    if (out / CONFIG).is_file() and _is_bare(out):
+    if (out / CONFIG).is_file() and _is_empty(out):
         (out / CONFIG).unlink()
         with suppress(OSError):  # its lock and the cache may still be in it
             out.rmdir()
 
 
-def _is_bare(folder: Path) -> bool:
+def _is_empty(folder: Path) -> bool:
     """Return whether a folder holds no more than configs, a cache, and folders like it."""
     return all(
-        path.name in (CONFIG, CACHE, ENGINE) or (path.is_dir() and _is_bare(path))
+        path.name in (CONFIG, CACHE, ENGINE) or (path.is_dir() and _is_empty(path))
         for path in _content(folder)
     )
 

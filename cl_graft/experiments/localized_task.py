@@ -255,7 +255,7 @@ class _SingleTask:
 
     @property
     def settings(self) -> GraftingSettings:
-        """How the region is found: among all coordinates, whatever `mask_candidates` says."""
+        """Settings of grafting, among all coordinates whatever `mask_candidates` says."""
         settings = self.config.grafting.of_task(self.schedule, seed=self.seed)
         return replace(settings, mask_candidates=None)
 
@@ -301,10 +301,10 @@ class _SingleTask:
         with grafted(self.task.model, graft), replace_parameters(self.task.head, head):
             yield
 
-    def answers(self, region: Region, run: DenseRun, *, split: str = "test") -> Tensor:
-        """Answer with the tuned values of a region on the base: logits of shape (n, K)."""
+    def answers(self, region: Region, run: DenseRun) -> Tensor:
+        """Answer the test rows with the tuned values of a region on the base: logits, (n, K)."""
         with self.grafted(gather(run.tuned, region), run.head):
-            return self.logits(split)
+            return self.logits()
 
     def logits(self, split: str = "test") -> Tensor:
         """Answer with the model as it is now: fp32 logits of shape (n, K), on the CPU."""

@@ -1,4 +1,4 @@
-"""The memory that a run will hold, measured before it starts."""
+"""The memory of the model and of one training step, measured before a run starts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def measure_memory(model: TaskModel, stream: TextStream, settings: FineTuning) -
 
 
 def memory_note(memory: dict[str, Any]) -> str:
-    """Write what was measured as one line."""
+    """Describe the measured memory in one line."""
     return (
         f"the model takes {_megabytes(memory['parameters'])}, dense training of {memory['rows']} × "
         f"{memory['tokens']} tokens keeps {_megabytes(memory['activations'])} of activations"

@@ -12,7 +12,7 @@ __all__ = ["ProgressReporter"]
 
 
 class ProgressReporter(SupervisedPlugin, supports_distributed=True):
-    """Report where a run stands.
+    """Report the progress of a run.
 
     Runs at: after_training_iteration, before_eval, after_eval_exp.
 
@@ -22,8 +22,8 @@ class ProgressReporter(SupervisedPlugin, supports_distributed=True):
         seed: The run's seed.
 
     Attributes:
-        task: The task that is learned now.
-        steps: The optimiser steps of its training.
+        task: Name of the task that is learned now.
+        steps: Optimiser steps of its training.
     """
 
     def __init__(self, progress: Progress, *, strategy: str, seed: int) -> None:

@@ -69,7 +69,7 @@ def resume_comparison(
     """Resume a comparison; runs that are finished are read.
 
     Args:
-        out: Its folder.
+        out: Folder of the comparison.
         trust_remote_code: As in `resume_run`.
         progress: Called after every step of every phase.
         stop: Asked after every step whether to stop.

@@ -37,7 +37,7 @@ __all__ = ["PassCounter", "RunRecord", "count_task_bytes", "make_result", "write
 
 @dataclass
 class RunRecord:
-    """What is known of a run while it goes on; its fields are those of `RunResult`."""
+    """Measurements of a run in progress; fields as in `RunResult`."""
 
     strategy: str
     seed: int
@@ -162,14 +162,14 @@ class PassCounter:
 def count_task_bytes(
     method: Method, strategy: SupervisedTemplate, label: int, *, task: str, bank: Path
 ) -> int:
-    """Return what a task adds to what must be stored, beside what the strategy holds.
+    """Count the bytes that a task adds to the stored files, beside those the strategy holds.
 
     Args:
-        method: The strategy's method.
+        method: Registered method of the strategy.
         strategy: The strategy, which has learned the task.
-        label: The task's label.
-        task: Its name.
-        bank: The folder of the run's bank, for strategies that keep one.
+        label: Task label.
+        task: Name of the task.
+        bank: Folder of the run's bank, for strategies that keep one.
     """
     if method.stored_as == "entry":
         index = json.loads((bank / "bank.json").read_text(encoding="utf-8"))

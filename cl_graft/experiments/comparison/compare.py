@@ -1,10 +1,10 @@
-"""Strategies side by side: on one stream, on several orders of it, over values of a setting.
+"""The comparison of strategies on one stream, on several orders of it, and over swept settings.
 
-With `bytes_per_task`, strategies are made as large as that allows; with `tune`, values of a
-strategy's own are chosen before its first run. The runs share a cache, so independent fine-tuning
-costs nothing where grafting ran before. The same comparison into the same folder goes on: finished
-runs are read, not computed again, and one that was stopped or killed is taken up where it was;
-seeds, strategies and values of a sweep can be added.
+With `bytes_per_task`, strategies are made as large as that allows; with `tune`, their own settings
+are chosen before the first run. The runs share a cache, so independent fine-tuning costs nothing
+where grafting ran before. The same comparison into the same folder resumes: finished runs are read,
+and one that was stopped or killed goes on where it was. Seeds, strategies and values of a sweep can
+be added.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def compare(
     stop: Stop | None = None,
     engine: Engine | None = None,
 ) -> Comparison:
-    """Run all strategies and seeds of a config into a folder, and sum them up there.
+    """Run all strategies and seeds of a config into a folder, and summarize them there.
 
     A run that fails is reported, and the others go on. Where the config asks for several orders or
     sweeps a setting, every one of them is a comparison of its own in a folder below, and measures
@@ -60,7 +60,7 @@ def compare(
             ``density=0.001/`` and the like for each, the cache and the summaries over all of them,
             and ``sweep-<setting>.png``.
         progress: Called after every step of every phase.
-        started_by: The command to note as the comparison's; None means this process's.
+        started_by: Command that started it, for the results; None means this process's.
         stop: Asked after every step whether to stop.
         engine: Does the jobs; None means one after another, here. An engine localizes the tasks
             of grafting's runs first, each as a job of its own.
@@ -88,11 +88,11 @@ def compare(
             )
             for part in parts
         }
-        # What cannot be run has left nothing behind that would be in the way of what can.
+        # No folder was written so far: a comparison that cannot run leaves nothing behind.
         jobs = wait_for_first([job for one in comparisons.values() for job in one.jobs])
         if jobs and engine is None:
             pick_device(config.model.device)
-        locks.push(partial(_drop_bare, [*comparisons, out]))
+        locks.push(partial(_drop_empty, [*comparisons, out]))
         for place, one in comparisons.items():
             if not alone:
                 locks.enter_context(only_writer(place))
@@ -110,29 +110,31 @@ def compare(
         for job, outcome in engine(jobs, progress=progress, stop=stop):
             comparisons[job.out].take(job, outcome)
             if job.is_run and not alone:
-                _joined(config, list(comparisons.values()), out, started_by)
+                _summarize_all(config, list(comparisons.values()), out, started_by)
         logger.info("cache: %s answered, %s computed", dict(cache.hits), dict(cache.misses))
         each = [one.sum_up(whole=True) for one in comparisons.values()]
         return (
-            each[0] if alone else _joined(config, list(comparisons.values()), out, started_by, True)
+            each[0]
+            if alone
+            else _summarize_all(config, list(comparisons.values()), out, started_by, True)
         )
 
 
-def _drop_bare(places: Sequence[Path], error: type[BaseException] | None, *_: object) -> None:
-    """Drop comparisons in which nothing was reached, but not those that were stopped."""
+def _drop_empty(places: Sequence[Path], error: type[BaseException] | None, *_: object) -> None:
+    """Delete the configs of comparisons without any result, unless they were stopped."""
     if error is None or issubclass(error, Exception):
         for place in places:
             folders.drop_comparison(place)
 
 
-def _joined(
+def _summarize_all(
     config: ExperimentConfig,
     found: list[ComparisonRuns],
     out: Path,
     started_by: str,
     whole: bool = False,
 ) -> Comparison:
-    """Sum up what is finished of all comparisons."""
+    """Summarize the finished runs of all comparisons."""
     rows: dict[str, list[RunResult]] = {}
     for name in config.comparison.strategies:
         for one in found:

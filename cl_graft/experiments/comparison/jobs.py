@@ -106,7 +106,7 @@ class Job:
 
     @property
     def _makes(self) -> str:
-        """What a single task is run for: its dense run, or a ranking."""
+        """Name of the outcome of a single task: its dense run, or a ranking."""
         grafting = self.config.grafting
         is_dense = self.strategy == "independent"
         return "dense" if is_dense else f"{grafting.localizer} {grafting.density}"

@@ -33,12 +33,12 @@ class ComparisonRuns:
     """The runs of a comparison, every strategy with every seed.
 
     Attributes:
-        part: Comparison that the runs are of.
+        part: Config of the comparison.
         out: Folder of the comparison.
-        started_by: Command line to note.
+        started_by: Command that started it, for the results.
         tasks: Tasks by data seed.
-        budget: What the strategies were sized to, their sizes, and why others do not fit.
-        jobs: What is left to do.
+        budget: Bytes a task, sizes of the strategies, and why others do not fit; None without one.
+        jobs: Jobs that are left.
         done: Finished runs by strategy and seed.
         failed: Runs that failed.
     """
@@ -53,7 +53,7 @@ class ComparisonRuns:
     failed: list[Failure] = field(default_factory=list)
 
     def take(self, job: Job, outcome: Outcome) -> None:
-        """Take what came of a job, and sum up what is finished."""
+        """Add the outcome of a job, and summarize the finished runs."""
         if job.seed is None or not job.is_run:
             return  # if it failed, so do the runs that wait for it
         if isinstance(outcome, RunResult):
@@ -63,10 +63,10 @@ class ComparisonRuns:
         self.sum_up()
 
     def sum_up(self, *, whole: bool = False) -> Comparison:
-        """Write the summaries of what is finished.
+        """Write the summaries of the finished runs.
 
         Args:
-            whole: Whether nothing is under way: pictures are drawn then, if nothing failed.
+            whole: Whether no run is in progress: pictures are drawn then, if nothing failed.
         """
         results, config = self.results, self.part.config
         summary: ComparisonSummary | None = None
@@ -92,14 +92,14 @@ class ComparisonRuns:
 def find_runs_to_do(
     part: SingleComparison, out: Path, *, cache: Path, started_by: str, ahead: bool = False
 ) -> ComparisonRuns:
-    """Find out which runs of a comparison are finished, and which jobs are left.
+    """Find the finished runs of a comparison, and the jobs that are left.
 
     Args:
-        part: What is compared.
-        out: Its folder.
-        cache: The folder of the cache.
-        started_by: The command to note.
-        ahead: Whether tasks are to be localized ahead, in jobs of their own.
+        part: Config of the comparison.
+        out: Folder of the comparison.
+        cache: Folder of the cache.
+        started_by: Command that started it, for the results.
+        ahead: Whether tasks are localized ahead, in jobs of their own.
 
     Raises:
         InputError: If the folder holds a comparison with another config, or model or data cannot
@@ -108,7 +108,7 @@ def find_runs_to_do(
     config = part.config
     folders.check_out(out, config)
     seeds = {config.stream.sample_seed(seed): seed for seed in config.comparison.seeds}
-    # For every data seed at once: whatever is wrong with the data is said now.
+    # For every data seed at once: errors in the data are raised now.
     tasks = {data_seed: load_tasks(config.stream, seed=seed) for data_seed, seed in seeds.items()}
 
     @functools.cache

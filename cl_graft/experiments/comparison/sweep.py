@@ -1,7 +1,7 @@
-"""The comparisons that a config makes: one for each order of the tasks and value of its sweep.
+"""The comparisons of a config: one for each order of the tasks and value of its sweep.
 
 Each is a config with one order and no sweep, in a folder of its own. All share a cache: dense runs
-do not depend on the order or the density, so they are made once. A strategy is in those comparisons
+do not depend on the order or the density, so they are made once. A strategy is in the comparisons
 that differ for it: when the density is swept, naive fine-tuning runs once.
 """
 
@@ -47,11 +47,11 @@ class SingleComparison:
 
     @property
     def label(self) -> str:
-        """Values and order that it is for, as ``"density=0.001 order1"``."""
+        """Values and order of the comparison, as ``"density=0.001 order1"``."""
         return self.name.replace(",", " ") if self.name != _UNSWEPT else ""
 
     def name_strategy(self, strategy: str) -> str:
-        """Return a strategy's name in what is told while it runs."""
+        """Return a strategy's name in messages while it runs."""
         return f"{strategy} {self.label}".strip()
 
     def name_order(self, text: str) -> str:

@@ -130,18 +130,18 @@ def tune(
     stop: Stop | None = None,
     started_by: str | None = None,
 ) -> Tuning:
-    """Choose a strategy's values, into ``OUT/tuning/<strategy>/``; what was chosen there is read.
+    """Choose a strategy's values, into ``OUT/tuning/<strategy>/``; a choice that is there is read.
 
     A combination whose training diverges is passed over.
 
     Args:
-        config: The comparison's.
-        strategy: The strategy's name.
-        out: OUT.
+        config: Config of the comparison.
+        strategy: Name of the strategy.
+        out: Folder OUT.
         cache: Shared with the comparison: dense runs of grafting are made once.
         progress: Called after every step.
         stop: Asked after every step whether to stop.
-        started_by: The command to note.
+        started_by: Command that started the comparison, for the results.
 
     Raises:
         DivergedError: If every combination's training diverges.
@@ -193,7 +193,7 @@ def tune(
 
 
 def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -> Tuning | None:
-    """Return what was chosen for a strategy; None if that is still to be done.
+    """Return the stored choice for a strategy; None if there is none yet.
 
     A comparison keeps its choices, also where a later version of the package has wider grids. Where
     there is nothing to choose, an empty `Tuning`.

@@ -87,7 +87,7 @@ def draft_config(data: Path | str, *, called: str = "stream.yaml") -> Draft:
     the texts tell it.
 
     Args:
-        data: The folder, or a file.
+        data: Folder, or a file.
         called: Name of the config's file, for the command in its first lines.
 
     Raises:

@@ -68,7 +68,7 @@ _SET_BY_RUNS = {
 
 @settings_class
 class ExperimentConfig:
-    """What to learn, with what, and how."""
+    """The config of an experiment: tasks, model, training, comparison and output."""
 
     stream: StreamSettings = Field(description="The tasks to learn, and the rows of each.")
     model: ModelSettings = Field(

@@ -119,7 +119,7 @@ class GraftingLoopSettings(GraftingSettings):
 
 @settings_class
 class TrainingSettings:
-    """How the loops of all strategies train and are evaluated, beside `fine_tuning`."""
+    """Settings of training and evaluation that all strategies share, beside `fine_tuning`."""
 
     grid: bool = Field(
         default=False,
@@ -141,7 +141,7 @@ class TrainingSettings:
 
 @settings_class
 class ComparisonSettings:
-    """What is compared: strategies, seeds, and values of settings."""
+    """Strategies, seeds, and values of settings to compare."""
 
     strategies: list[str] = Field(
         default_factory=lambda: ["grafting", "naive", "independent"],
@@ -263,7 +263,7 @@ class ComparisonSettings:
 
 @settings_class
 class OutputSettings:
-    """What is written while a run goes on. Nothing here changes a bit of what comes out."""
+    """Checkpoints of a run. They change no bit of its results."""
 
     checkpoint_seconds: float | None = Field(
         default=60.0,
@@ -295,7 +295,7 @@ _FIXED = {
     *("model.name", "model.family", "model.trust_remote_code", "model.device"),
     "training.eval_batch",
 }
-"""What is compared, with which rows and on which model: the same in all of a comparison."""
+"""Settings that a sweep cannot change: a comparison has the same tasks, rows and model."""
 
 
 def sweepable() -> list[str]:

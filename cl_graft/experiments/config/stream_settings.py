@@ -17,7 +17,7 @@ __all__ = ["StreamSettings", "TaskSettings", "refuse_doubles", "split_at_commas"
 
 @settings_class
 class TaskSettings:
-    """How to read and ask one task, where its preset (or the default) does not fit."""
+    """Columns, labels and metric of one task, where its preset (or the default) does not fit."""
 
     text: str | None = Field(default=None, description="Column of the first text.")
     text_pair: str | None = Field(default=None, description="Column of the second text.")

@@ -42,7 +42,7 @@ def read_yaml(text: str, *, place: str) -> Any:
 
     Args:
         text: The document.
-        place: Where it came from, for messages.
+        place: Origin of the document, for messages.
 
     Raises:
         InputError: With the line, if it is no YAML, uses aliases (a few lines of them can stand for

@@ -39,8 +39,8 @@ class FakeModel:
     """A model of fake tensors with the head of one task.
 
     Attributes:
-        model: The model; its only head is that of task 0.
-        mode: The mode that its tensors belong to.
+        model: Model with one head, of task 0.
+        mode: Fake mode of its tensors.
     """
 
     model: TaskModel

@@ -31,8 +31,8 @@ class MemoryTracker(TorchDispatchMode):
         known: Tensors that count nothing, such as those of the model.
 
     Attributes:
-        now: Bytes that live.
-        peak: The most bytes that lived at once.
+        now: Bytes that live now.
+        peak: Largest number of bytes that lived at once.
     """
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:

@@ -48,7 +48,7 @@ or close to the cut."""
 
 @dataclass(frozen=True)
 class Workload:
-    """How much goes through the model at a time.
+    """Rows, tokens and coordinates that go through the model at a time.
 
     Attributes:
         batch_size: Rows a training step.
@@ -78,9 +78,9 @@ class PhaseMemory:
     """Bytes of a phase beside the model.
 
     Attributes:
-        kept: What lives on from step to step: copies of the weights, the optimizer's state,
+        kept: Bytes that live from step to step: copies of the weights, the optimizer's state,
             scores, the region.
-        step: What the fullest moment needs on top: activations, gradients, work space.
+        step: Bytes on top in the fullest moment: activations, gradients, work space.
     """
 
     kept: int
@@ -94,9 +94,9 @@ class Phase:
     Attributes:
         name: Name of the phase.
         run: Runs it inside a tracker and returns the bytes that it keeps.
-        rows: The field of `Workload` that says how many rows it computes at a time.
+        rows: Field of `Workload` with the number of rows that it computes at a time.
         localizes: Whether it localizes.
-        instead: What does its work with less memory; empty if nothing does.
+        instead: Alternative that takes less memory; empty if there is none.
     """
 
     name: str

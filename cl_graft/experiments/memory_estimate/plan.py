@@ -45,7 +45,7 @@ class PlannedPhase:
         step: Bytes on top, in the fullest moment.
         peak: Sum of model, kept and step: what the process needs above its imports.
         fits: Whether the peak is within the memory given; None if none was given.
-        advice: What to lower where it does not fit.
+        advice: Setting to lower where it does not fit; empty where it fits.
     """
 
     name: str
@@ -58,7 +58,7 @@ class PlannedPhase:
 
 @dataclass(frozen=True)
 class Plan:
-    """What learning tasks with a model will take.
+    """Memory and disk that learning tasks with a model will take.
 
     Attributes:
         model: Name of the model.
@@ -177,14 +177,14 @@ def make_plan(
 
 
 def advise(phase: Phase, fake: FakeModel, work: Workload, found: PhaseMemory, *, left: int) -> str:
-    """Say what to lower so that a phase fits, or nothing if it does.
+    """Name the setting to lower so that a phase fits; empty if it fits.
 
     Args:
         phase: The phase.
         fake: The model.
         work: Rows, tokens and coordinates that go through it.
         found: Memory that this takes.
-        left: Bytes that the model leaves; negative if it does not fit itself.
+        left: Bytes beside the model; negative if the model itself does not fit.
     """
     if found.kept + found.step <= left:
         return ""
