@@ -15,8 +15,8 @@ from dataclasses import replace
 from cl_graft.experiments.comparison.jobs import Job
 from cl_graft.experiments.run_setup import apply_fixed_settings
 from cl_graft.localization import find_localizer
-from cl_graft.localization.region_search import is_ranking_cached
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.region_search import is_ranking_cached
 from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import find_strategy
 
