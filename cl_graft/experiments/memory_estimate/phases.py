@@ -167,7 +167,7 @@ def _watched_task(
 
 def _score_by_base_gradient(fake: FakeModel, work: Workload, tracker: MemoryTracker) -> int:
     def score(inputs: LocalizerInputs) -> Mapping[str, Tensor]:
-        return base_gradient(inputs, k=work.region, steps=1, depth=0)
+        return base_gradient(inputs, k=work.region, steps=1)
 
     return _localize(fake, work, tracker, score, ranked=_ranked(fake, work))
 
