@@ -20,8 +20,8 @@ from papers import EXPERIMENTS, run_experiment
 from papers.measurements import table_cells
 
 from cl_graft.cli.app import main
-from cl_graft.cli.options import As_json, Data, Quiet, Sets
-from cl_graft.cli.output import Output, apart, table
+from cl_graft.cli.options import AsJson, Data, Quiet, Sets
+from cl_graft.cli.output import Output, make_table, redirect_prints
 from cl_graft.errors import InputError
 from cl_graft.experiments.config.parts import seeds_from
 
@@ -56,7 +56,7 @@ def experiment(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("papers"),
     sets: Sets = None,
     quiet: Quiet = False,
-    as_json: As_json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Run an experiment of the grafting paper or the SAM paper, into OUT/NAME."""
     output = Output(quiet, as_json)
@@ -64,14 +64,14 @@ def experiment(
         rows = [(row.name, row.title, row.source) for row in EXPERIMENTS.values()]
         output.result(
             [{"name": name, "title": title, "source": source} for name, title, source in rows],
-            table("Experiments", ("name", "shows", "source"), rows),
+            make_table("Experiments", ("name", "shows", "source"), rows),
         )
         return
     try:
         chosen = seeds_from(seeds) if seeds is not None else None
     except ValueError as error:
         raise InputError(f"--seeds: {error}") from None
-    with apart():
+    with redirect_prints():
         outcome = run_experiment(
             name,
             out=out,
@@ -83,7 +83,9 @@ def experiment(
         )
     output.result(
         {"experiment": name, "rows": outcome.rows},
-        table(outcome.experiment.title, *table_cells(outcome.rows, axis=outcome.experiment.axis)),
+        make_table(
+            outcome.experiment.title, *table_cells(outcome.rows, axis=outcome.experiment.axis)
+        ),
         f"JSON, table and picture: {outcome.folder}",
     )
 

@@ -26,7 +26,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
-from cl_graft.cli.output import plain
+from cl_graft.cli.output import to_plain
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.memory_estimate import make_plan
 from cl_graft.grafts.region import Layout, Region
@@ -316,7 +316,7 @@ def main() -> None:
         "machine": {"processor": platform.machine(), "threads": 1},
     }
     arguments.results.mkdir(parents=True, exist_ok=True)
-    (arguments.results / "plan.json").write_text(json.dumps(plain(stored), indent=2) + "\n")
+    (arguments.results / "plan.json").write_text(json.dumps(to_plain(stored), indent=2) + "\n")
     rows = "\n".join(_row(check) for check in checks)
     (arguments.results / "plan.md").write_text(f"{HEAD}\n{rows}\n")
 

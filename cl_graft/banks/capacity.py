@@ -1,9 +1,8 @@
-"""How much room a bank has left: what its tasks lost, and when the next ones will lose too much.
+"""The capacity of a bank: what its tasks do not own, and when later tasks are predicted to drop.
 
-The prediction is made of two things that the bank itself shows: how often its coordinates are
-claimed, which says what share of a region the n-th task will lose, and how its tasks scored after
-losing what they lost, which says what share is too much. Where one of them is missing it says
-"cannot tell", and why.
+The prediction needs two things that the bank itself shows: how many coordinates its regions share,
+which says how much of a later region others will own; and the scores of tasks of whose regions
+others own some, which say how much is too much. Where one is missing, the result says why.
 """
 
 from __future__ import annotations
@@ -18,45 +17,51 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.folders import find_run_of_bank, run_folder
 from cl_graft.grafts.bank import GraftBank
-from cl_graft.grafts.capacity import (
-    OwnedInOrders,
-    claim_counts,
-    drop_threshold,
-    expected_lost,
-    owned_in_orders,
-    predicted_lost,
-    task_that_loses,
+from cl_graft.grafts.shared_coordinates import (
+    average_owned_before,
+    count_shared,
+    find_drop_threshold,
+    find_first_task,
+    predict_owned_before,
 )
 from cl_graft.results.run_results import RESULTS, RunResult, read_result
 from cl_graft.storage import load_bank
 
-__all__ = ["Capacity", "Prediction", "TaskRoom", "capacity"]
+__all__ = ["ASSUMPTION", "Capacity", "Prediction", "TaskCapacity", "measure_capacity"]
+
+ASSUMPTION = (
+    "later tasks choose their regions as these did, so the counts of coordinates in one and in two "
+    "regions tell how much others will own (Good-Turing; good for about twice the tasks there "
+    "are), and they drop at the shares at which tasks of this bank did"
+)
 
 
 @dataclass(frozen=True)
-class TaskRoom:
-    """What one entry has of its region.
+class TaskCapacity:
+    """What one entry owns of its region, and its score.
 
     Attributes:
-        position: Its place in the bank.
-        task: Its task.
-        claimed: Coordinates of the region that was chosen.
-        owned: Those that were free, which it trained.
-        overlap: Share of the region that earlier entries claim, too.
-        lost: Share that they own: 0 in isolated mode, where coordinates may be shared.
-        expected_lost: What the task at its place loses on average over all orders of these tasks.
-        score: How well the task does, None where that is not known.
-        reference: How well it does without having lost anything.
+        position: Place in the bank.
+        task: Name of the task.
+        region_size: Coordinates of the region that was chosen.
+        owned: Those that were free, which the entry trained.
+        overlap: Share of the region, in [0, 1], that is in regions of earlier entries.
+        owned_before: Share that earlier entries own; 0 in isolated mode, where coordinates may be
+            shared.
+        average_owned_before: What that share is at this place, on average over all orders of the
+            tasks.
+        score: Score of the task; None where it is not known.
+        reference: Score of the task where it owns its whole region.
         dropped: Whether `score` is lower by more than the tolerance; None where that is unknown.
     """
 
     position: int
     task: str
-    claimed: int
+    region_size: int
     owned: int
     overlap: float
-    lost: float
-    expected_lost: float
+    owned_before: float
+    average_owned_before: float
     score: float | None = None
     reference: float | None = None
     dropped: bool | None = None
@@ -64,52 +69,42 @@ class TaskRoom:
 
 @dataclass(frozen=True)
 class Prediction:
-    """When later tasks will lose too much, and what that rests on.
+    """When later tasks are predicted to drop.
 
     Attributes:
-        next_lost: Share that the next task is expected to lose; None if that cannot be told.
-        threshold: Lost share from which on tasks dropped; None if that cannot be told.
-        drops_at: Number, from 1, of the first task that is expected to lose as much; None if that
-            cannot be told.
-        known_to: Largest share that a task lost without dropping; None where nothing is known.
-        leaves_known_at: Number of the first task that is expected to lose more than that.
+        next_owned_before: Share of the next task's region that others will own; None if unknown.
+        threshold: Share from which on tasks dropped; None if unknown.
+        drops_at: Number, from 1, of the first task at which others reach that share; None if
+            unknown.
+        beyond_known_at: Number of the first task at which others own more than of any task that
+            did not drop; None if unknown.
         full_at: Where regions are chosen among free coordinates: number of the first task that
-            would find too few, if all took as many as these did on average.
-        basis: What scores are compared with.
-        reason: Why something cannot be told; empty where all can.
-        model: What is assumed.
+            finds too few, if all take as many as these did on average.
+        basis: Kind of scores that were compared.
+        reason: Why `drops_at` is unknown; empty where it is known.
     """
 
-    next_lost: float | None
+    next_owned_before: float | None
     threshold: float | None
     drops_at: int | None
-    known_to: float | None
-    leaves_known_at: int | None
+    beyond_known_at: int | None
     full_at: int | None
     basis: str
     reason: str
-    model: str = (
-        "later tasks choose their regions as these did, so that the n-th loses what the counts of "
-        "coordinates claimed once and twice tell (Good-Turing; good for about twice the tasks "
-        "there are), and drops from the lost share on from which tasks of this bank did"
-    )
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """How much room a bank has.
+    """Capacity of a bank.
 
     Attributes:
-        bank: The bank's folder.
-        mode: Its mode.
+        bank: Folder of the bank.
+        mode: ``"prefix"`` or ``"isolated"``.
         coordinates: Graftable coordinates of the base.
         owned: Coordinates that any entry owns.
         tolerance: Share of the reference that a score may be lower by without having dropped.
         tasks: One an entry.
-        prediction: What later tasks are in for.
-        orders: What the same regions would own in other orders; None without an entry.
-        refilled: Whether regions were chosen among free coordinates: others would then have been
-            chosen in another order; None if the bank does not say.
+        prediction: What is predicted for later tasks.
     """
 
     bank: Path
@@ -117,16 +112,12 @@ class Capacity:
     coordinates: int
     owned: int
     tolerance: float
-    tasks: tuple[TaskRoom, ...]
+    tasks: tuple[TaskCapacity, ...]
     prediction: Prediction
-    orders: OwnedInOrders | None
-    refilled: bool | None
 
 
-def capacity(
-    folder: Path | str, *, tolerance: float = 0.02, samples: int = 200, seed: int = 0
-) -> Capacity:
-    """Say how much room a bank has; no model is loaded.
+def measure_capacity(folder: Path | str, *, tolerance: float = 0.02) -> Capacity:
+    """Measure the capacity of a bank; no model is loaded.
 
     Scores are those on test rows after learning the task, beside those of independent fine-tuning
     with the same seed, where a comparison that ran both lies around the bank. Elsewhere they are
@@ -135,32 +126,23 @@ def capacity(
     Args:
         folder: A bank, or a run that holds one.
         tolerance: A task has dropped if its score is below (1 - tolerance) of the reference.
-        samples: Orders to draw where there are more than 5,040.
-        seed: Draws them.
 
     Raises:
-        InputError: If there is no bank there, or the tolerance is no share.
+        InputError: If there is no bank there, or the tolerance is out of range.
         BankError: If a file is damaged or foreign.
     """
     if not 0 <= tolerance < 1:
         raise InputError(f"tolerance must be in [0, 1), got {tolerance}")
-    if samples < 1:
-        raise InputError(f"samples must be at least 1, got {samples}")
     where = bank_folder(folder)
     bank = load_bank(where)
-    regions = [entry.region for entry in bank.entries]
-    filled = [region for region in regions if len(region)]
-    counts = claim_counts(filled) if bank.mode == "prefix" else {}
-    basis, scores = _scores(where, bank)
-    expected = expected_lost(counts, len(regions)) or [0.0] * len(regions)
+    shared = count_shared([entry.region for entry in bank.entries])
+    shared = shared if bank.mode == "prefix" else {}
+    basis, scores = _read_scores(where, bank)
+    average = average_owned_before(shared, len(bank)) or [0.0] * len(bank)
     tasks = tuple(
-        _room(bank, place, tolerance, scores.get(place), expected[place])
+        _measure_task(bank, place, tolerance, scores.get(place), average[place])
         for place in range(len(bank))
     )
-    settings = bank.base.metadata.get("settings")
-    grafting = from_flat(settings).get("grafting", {}) if isinstance(settings, Mapping) else {}
-    avoid_owned = grafting.get("avoid_owned")
-    refilled = None if avoid_owned is None else bool(avoid_owned)
     return Capacity(
         bank=where,
         mode=bank.mode,
@@ -168,102 +150,95 @@ def capacity(
         owned=len(bank.owned()),
         tolerance=tolerance,
         tasks=tasks,
-        prediction=_prediction(bank, tasks, counts, basis, refilled=bool(refilled)),
-        orders=owned_in_orders(filled, samples=samples, seed=seed)
-        if filled and len(filled) == len(regions)
-        else None,
-        refilled=refilled,
+        prediction=_predict(bank, tasks, shared, basis),
     )
 
 
-def _room(
+def _measure_task(
     bank: GraftBank,
     place: int,
     tolerance: float,
-    scored: tuple[float, float] | None,
-    expected: float,
-) -> TaskRoom:
+    scores: tuple[float, float] | None,
+    average: float,
+) -> TaskCapacity:
     entry = bank.entries[place]
-    before = bank.covered(upto=place)
-    score, reference = scored or (None, None)
-    return TaskRoom(
+    score, reference = scores or (None, None)
+    return TaskCapacity(
         position=place,
         task=entry.task,
-        claimed=entry.size,
+        region_size=entry.size,
         owned=len(entry.owned),
-        overlap=before.overlap(entry.region) or 0.0,
-        lost=entry.share_owned_before,
-        expected_lost=expected,
+        overlap=bank.covered(upto=place).overlap(entry.region) or 0.0,
+        owned_before=entry.share_owned_before,
+        average_owned_before=average,
         score=score,
         reference=reference,
-        dropped=None if scored is None else scored[0] < (1 - tolerance) * scored[1],
+        dropped=None if scores is None else scores[0] < (1 - tolerance) * scores[1],
     )
 
 
-def _prediction(
-    bank: GraftBank,
-    tasks: tuple[TaskRoom, ...],
-    counts: Mapping[int, int],
-    basis: str,
-    *,
-    refilled: bool,
+def _predict(
+    bank: GraftBank, tasks: tuple[TaskCapacity, ...], shared: Mapping[int, int], basis: str
 ) -> Prediction:
-    """Say when later tasks will lose too much, or why that cannot be told."""
-    count, sizes = len(tasks), [task.claimed for task in tasks if task.claimed]
-    overlap = count > 1 and any(m > 1 for m in counts)
+    """Predict when later tasks drop, or say why that is unknown."""
+    count, sizes = len(tasks), [task.region_size for task in tasks if task.region_size]
+    overlap = count > 1 and any(m > 1 for m in shared)
     known = [task for task in tasks if task.dropped is not None]
-    threshold = drop_threshold([t.lost for t in known], [bool(t.dropped) for t in known])
-    known_to = max((task.lost for task in known if not task.dropped), default=None)
-    mean = sum(sizes) / len(sizes) if sizes else 0.0
-    fills = refilled and bank.mode == "prefix" and mean > 0
-    more = None if known_to is None else math.nextafter(known_to, 1.0)
-    drops_at = (
-        task_that_loses(threshold, counts, count) if overlap and threshold is not None else None
+    threshold = find_drop_threshold(
+        [task.owned_before for task in known], [bool(task.dropped) for task in known]
     )
+    known_to = max((task.owned_before for task in known if not task.dropped), default=1.0)
+    drops_at = beyond = None
+    if overlap and threshold is not None:
+        drops_at = find_first_task(threshold, shared, count)
+    if overlap and known_to < 1:
+        beyond = find_first_task(math.nextafter(known_to, 1.0), shared, count)
+    fills = bank.mode == "prefix" and bool(sizes) and _avoids_owned(bank)
     return Prediction(
-        next_lost=predicted_lost(counts, count, task=count + 1) if overlap else None,
+        next_owned_before=predict_owned_before(shared, count, task=count + 1) if overlap else None,
         threshold=threshold,
         drops_at=drops_at,
-        known_to=known_to,
-        leaves_known_at=task_that_loses(more, counts, count) if overlap and more else None,
-        full_at=int(bank.layout.total // mean) + 1 if fills else None,
+        beyond_known_at=beyond,
+        full_at=int(bank.layout.total * len(sizes) // sum(sizes)) + 1 if fills else None,
         basis=basis,
-        reason="" if drops_at else _reason(bank, known, count, threshold, overlap=overlap),
+        reason="" if drops_at else _explain_unknown(bank, known, threshold, overlap=overlap),
     )
 
 
-def _reason(
-    bank: GraftBank,
-    known: list[TaskRoom],
-    count: int,
-    threshold: float | None,
-    *,
-    overlap: bool,
+def _avoids_owned(bank: GraftBank) -> bool:
+    """Tell whether the regions of a bank were chosen among free coordinates."""
+    settings = bank.base.metadata.get("settings")
+    grafting = from_flat(settings).get("grafting", {}) if isinstance(settings, Mapping) else {}
+    return bool(grafting.get("avoid_owned"))
+
+
+def _explain_unknown(
+    bank: GraftBank, known: list[TaskCapacity], threshold: float | None, *, overlap: bool
 ) -> str:
-    """Return why it cannot be told when tasks drop."""
+    """Return why it is unknown when tasks drop."""
     if bank.mode == "isolated":
-        return "entries of isolated mode share coordinates: none loses any, however many follow"
-    if count < 2:
+        return "entries of isolated mode share coordinates, so each owns its whole region"
+    if len(bank) < 2:
         return "it takes two tasks to see how regions overlap"
     if not overlap:
-        return "no two regions overlap, so nothing was lost that a later task could lose more of"
+        return "no two regions overlap, so every task owns its whole region"
     if not known:
         return "no task has both a score and one to compare it with"
     if not any(task.dropped for task in known):
-        most = max(task.lost for task in known)
-        return f"no task dropped, and none lost more than {most:.1%} of its region"
+        most = max(task.owned_before for task in known)
+        return f"no task dropped, and others own at most {most:.1%} of a region"
     if threshold is None:
-        return "tasks that lost more did not drop more often than tasks that lost less"
-    return "no task is in sight that would lose as much as those that dropped"
+        return "tasks that own less of their regions did not drop more often than the others"
+    return "no task is expected to own as little of its region as those that dropped"
 
 
-def _scores(where: Path, bank: GraftBank) -> tuple[str, dict[int, tuple[float, float]]]:
-    """Return by position what tasks score, beside what they do without having lost anything."""
+def _read_scores(where: Path, bank: GraftBank) -> tuple[str, dict[int, tuple[float, float]]]:
+    """Return the kind of scores, and by position each task's score and its reference."""
     run = find_run_of_bank(where)
     found: dict[int, tuple[float, float]] = {}
-    pair = _runs(run) if run is not None else None
-    if pair is not None:
-        ours, alone = (_learned(result) for result in pair)
+    results = _read_results(run) if run is not None else None
+    if results is not None:
+        ours, alone = (_learned_scores(result) for result in results)
         for place, entry in enumerate(bank.entries):
             if entry.task in ours and entry.task in alone:
                 found[place] = ours[entry.task], alone[entry.task]
@@ -276,7 +251,7 @@ def _scores(where: Path, bank: GraftBank) -> tuple[str, dict[int, tuple[float, f
     return "dev rows, beside the task's own dense run" if found else "", found
 
 
-def _runs(run: Path) -> tuple[RunResult, RunResult] | None:
+def _read_results(run: Path) -> tuple[RunResult, RunResult] | None:
     """Return a run's results and those of independent fine-tuning beside it, if there are both."""
     if not (run / RESULTS).is_file():
         return None
@@ -285,7 +260,7 @@ def _runs(run: Path) -> tuple[RunResult, RunResult] | None:
     return (ours, read_result(other)) if (other / RESULTS).is_file() else None
 
 
-def _learned(result: RunResult) -> dict[str, float]:
+def _learned_scores(result: RunResult) -> dict[str, float]:
     """Return each task's score right after it was learned."""
     rows = zip(result.tasks, enumerate(result.R), strict=False)
     return {task: value for task, (i, row) in rows if (value := row[i]) is not None}

@@ -1,6 +1,6 @@
-"""The command line `cl-graft`: a thin layer over `cl_graft.experiments`.
+"""The command line `cl-graft`: one module a command.
 
-Commands import what they need when they run, so that help comes quickly.
+Commands import what they need when they run, so that ``--help`` is quick.
 """
 
 from cl_graft.cli.app import app, main

@@ -1,6 +1,6 @@
-"""The commands in one place, and what becomes of errors.
+"""The program `cl-graft`: its commands, its help, and how it reports errors.
 
-What a user can put right (a name, a file, a setting) is told in one sentence on stderr, without a
+An error that a user can correct (a name, a file, a setting) is one sentence on stderr without a
 traceback, and the exit code is 2.
 """
 
@@ -17,20 +17,24 @@ from typing import Annotated
 import typer
 
 import cl_graft
-from cl_graft.cli.banks import add_command, inspect_command, verify_command
+from cl_graft.cli.add import add_command
 from cl_graft.cli.capacity import capacity_command
 from cl_graft.cli.compare import compare_command
+from cl_graft.cli.demo import demo_command
 from cl_graft.cli.doctor import doctor_command
-from cl_graft.cli.export_import import export_command, import_command
+from cl_graft.cli.export import export_command
 from cl_graft.cli.forget import forget_command
+from cl_graft.cli.import_task import import_command
 from cl_graft.cli.init import init_command
+from cl_graft.cli.inspect import inspect_command
 from cl_graft.cli.localize import localize_command
-from cl_graft.cli.output import show_whatever_comes
+from cl_graft.cli.output import escape_unencodable
 from cl_graft.cli.plan import plan_command
 from cl_graft.cli.predict import predict_command
 from cl_graft.cli.report import report_command
-from cl_graft.cli.run import demo_command, run_command
+from cl_graft.cli.run import run_command
 from cl_graft.cli.strategies import strategies_command
+from cl_graft.cli.verify import verify_command
 from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
 from cl_graft.runtime.escaping import for_terminal
 from cl_graft.runtime.native_libraries import keep_freed_memory
@@ -57,9 +61,9 @@ it was learned with.
   cl-graft init mydata                   write a config for your own data
 """
 
-_EPILOG = """[b]Exit codes[/b]: 0 all is well; 1 verify found a difference, doctor a fault, or a
-part of a comparison failed; 2 what was asked cannot be done, and one sentence says why; 130 and 143
-stopped by Ctrl-C and SIGTERM, with what was reached saved and one sentence on how to go on."""
+_EPILOG = """[b]Exit codes[/b]: 0 success; 1 verify found a difference, doctor found a fault, or a
+run of a comparison failed; 2 the command cannot be carried out, and one sentence says why; 130 and
+143 stopped by Ctrl-C and SIGTERM: progress is saved, and one sentence says how to go on."""
 
 _LONGEST = 2000
 
@@ -93,13 +97,13 @@ _COMMANDS = {
 }
 
 
-def _flowing(text: str | None) -> str:
-    """Return a docstring with a line a paragraph: the terminal breaks it to its width."""
+def _join_lines(text: str | None) -> str:
+    """Return a docstring with one line a paragraph: the terminal breaks lines to its width."""
     return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text or ""))
 
 
 for _name, _command in _COMMANDS.items():
-    app.command(_name, help=_flowing(_command.__doc__))(_command)
+    app.command(_name, help=_join_lines(_command.__doc__))(_command)
 
 
 def main(commands: typer.Typer = app, *, name: str = "cl-graft") -> None:
@@ -107,10 +111,10 @@ def main(commands: typer.Typer = app, *, name: str = "cl-graft") -> None:
 
     Args:
         commands: The commands.
-        name: Name of the program, in front of what it says of an error.
+        name: Name of the program, which begins every line about an error.
     """
-    show_whatever_comes()
-    _tell_plainly()
+    escape_unencodable()
+    _set_up_logging()
     if not any(variable.startswith("MALLOC_") for variable in os.environ):
         keep_freed_memory()
     try:
@@ -120,7 +124,7 @@ def main(commands: typer.Typer = app, *, name: str = "cl-graft") -> None:
         sys.stderr.write(f"{name}: {_one_line(str(stopped))}\n")
         raise SystemExit(128 + stopped.signal) from None
     except Exception as error:
-        sentence = _sentence(error)
+        sentence = _describe_error(error)
         if sentence is None:
             raise
         sys.stderr.write(f"{name}: {_one_line(sentence)}\n")
@@ -143,8 +147,8 @@ def _options(
     del version
 
 
-def _sentence(error: Exception) -> str | None:
-    """Return what to tell the user; None for an error that is not the user's."""
+def _describe_error(error: Exception) -> str | None:
+    """Return the sentence of an error that a user can correct; None for any other error."""
     if isinstance(error, InputError | BankError | DivergedError | OutOfMemory):
         return str(error)
     if isinstance(error, OSError):
@@ -156,27 +160,27 @@ def _sentence(error: Exception) -> str | None:
 
 
 def _one_line(text: str) -> str:
-    """Return a text as one line of a bounded length that cannot steer a terminal."""
+    """Return a text as one line of at most `_LONGEST` characters, without control characters."""
     shown, half = for_terminal(text).replace("\n", "\\n"), _LONGEST // 2
     return shown if len(shown) <= _LONGEST else f"{shown[:half]} … {shown[-half:]}"
 
 
-class _Plain(logging.Formatter):
-    """Leave out the traceback of an error that is the user's; its sentence is told anyway."""
+class _OneLine(logging.Formatter):
+    """Log records as one line each; an error that a user can correct has no traceback."""
 
     def format(self, record: logging.LogRecord) -> str:
         error = record.exc_info[1] if record.exc_info else None
         if error is None:
             return _one_line(record.getMessage())
-        if not isinstance(error, Exception) or (sentence := _sentence(error)) is None:
+        if not isinstance(error, Exception) or (sentence := _describe_error(error)) is None:
             return super().format(record)
         return _one_line(f"{record.getMessage()}: {sentence}")
 
 
-def _tell_plainly() -> None:
+def _set_up_logging() -> None:
     """Write warnings and log records of this package as plain lines to stderr."""
     handler = logging.StreamHandler()
-    handler.setFormatter(_Plain("%(message)s"))
+    handler.setFormatter(_OneLine("%(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
     if sys.warnoptions:
         return

@@ -1,4 +1,4 @@
-"""`compare`: a stream learned with several strategies and seeds, side by side."""
+"""The command `compare`: a stream learned with several strategies and seeds."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import typer
 
 from cl_graft.cli.engine_options import (
     Address,
-    Cpus_per_cell,
-    Engine_name,
-    Engine_sets,
-    Gpus_per_cell,
+    CpusPerRun,
+    EngineName,
+    EngineSets,
+    GpusPerRun,
     Workers,
-    opened_engine,
+    open_engine,
 )
 from cl_graft.cli.options import (
     COMPARED,
-    As_json,
+    AsJson,
     Chosen,
     Quiet,
     Resume,
@@ -26,8 +26,8 @@ from cl_graft.cli.options import (
     refuse_others,
     with_settings,
 )
-from cl_graft.cli.output import Output, apart
-from cl_graft.cli.progress import meter
+from cl_graft.cli.output import Output, redirect_prints
+from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
 from cl_graft.runtime.signals import stoppable
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cl_graft.experiments.config import ExperimentConfig
     from cl_graft.results.comparison import Comparison
 
-__all__ = ["compare_command", "failures_of", "json_content", "watched_comparison"]
+__all__ = ["compare_command", "run_comparison"]
 
 
 @with_settings(more=COMPARED)
@@ -59,14 +59,14 @@ def compare_command(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
     resume: Resume = None,
     sets: Sets = None,
-    engine: Engine_name = "local",
+    engine: EngineName = "local",
     address: Address = None,
     workers: Workers = None,
-    cpus_per_cell: Cpus_per_cell = 1,
-    gpus_per_cell: Gpus_per_cell = 0.0,
-    engine_set: Engine_sets = None,
+    cpus_per_run: CpusPerRun = 1,
+    gpus_per_run: GpusPerRun = 0.0,
+    engine_set: EngineSets = None,
     quiet: Quiet = False,
-    as_json: As_json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Learn a stream with several strategies and seeds, and compare them.
 
@@ -93,7 +93,13 @@ def compare_command(
 
       cl-graft compare --resume first
     """  # noqa: E501  a command is one line
-    from cl_graft.cli.run_tables import comparison_table, data_notes, run_tables
+    from cl_graft.cli.run_tables import (
+        list_data_notes,
+        list_failures,
+        make_comparison_table,
+        make_score_table,
+        to_json_content,
+    )
     from cl_graft.experiments.config import load_config
     from cl_graft.experiments.resume import stored_comparison
 
@@ -104,7 +110,7 @@ def compare_command(
         out = resume
         settings, started_by = stored_comparison(out, trust_remote_code=trusted)
     else:
-        swept = [_as_set(text) for text in sweep or ()]
+        swept = [_sweep_to_set(text) for text in sweep or ()]
         told = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")
         settings = load_config(
             config,
@@ -113,29 +119,28 @@ def compare_command(
             origins={**chosen.options, **told},
         )
         started_by = None
-    with opened_engine(
-        engine, out, address=address, workers=workers, cpus=cpus_per_cell, gpus=gpus_per_cell,
+    with open_engine(
+        engine, out, address=address, workers=workers, cpus=cpus_per_run, gpus=gpus_per_run,
         parameters=engine_set,
     ) as opened:  # fmt: skip
-        comparison = watched_comparison(settings, out, output, started_by=started_by, engine=opened)
+        comparison = run_comparison(settings, out, output, started_by=started_by, engine=opened)
     shown = (
         comparison.runs if settings.comparison.orders == 1 and not settings.comparison.sweep else ()
     )
-    tables = [made for cell in shown for made in run_tables(cell)]
     output.result(
-        json_content(comparison),
-        *tables,
-        comparison_table(comparison.runs),
-        *data_notes(comparison.runs),
-        *failures_of(comparison),
-        *_unmet(comparison),
-        *_where(comparison),
+        to_json_content(comparison),
+        *(make_score_table(run) for run in shown),
+        make_comparison_table(comparison.runs),
+        *list_data_notes(comparison.runs),
+        *list_failures(comparison),
+        *_list_left_out(comparison),
+        *_name_files(comparison),
     )
     if comparison.failed:
         raise typer.Exit(1)
 
 
-def watched_comparison(
+def run_comparison(
     config: ExperimentConfig,
     out: Path,
     output: Output,
@@ -143,21 +148,21 @@ def watched_comparison(
     started_by: str | None = None,
     engine: Engine | None = None,
 ) -> Comparison:
-    """Learn the cells of a config with progress shown and signals caught."""
+    """Run a comparison with progress shown and signals caught."""
     from cl_graft.experiments.comparison.compare import compare
     from cl_graft.experiments.comparison.sweep import expand_sweep
     from cl_graft.experiments.comparison.tuning import runs_to_choose
     from cl_graft.experiments.folders import resume_command
 
-    each = [point.config for point in expand_sweep(config)]
-    tasks = sum(len(one.stream.tasks) * _cells(one) for one in each)
+    each = [single.config for single in expand_sweep(config)]
+    tasks = sum(len(one.stream.tasks) * _count_runs(one) for one in each)
     tasks += sum(min(2, len(one.stream.tasks)) * runs_to_choose(one) for one in each)
     if config.stream.classes_per_experience is not None:
         tasks = 0  # not known before the data are read
     with (
         stoppable(resume_command("compare", out, config), out) as stop,
-        apart(),
-        meter(output, tasks=tasks) as progress,
+        redirect_prints(),
+        show_progress(output, tasks=tasks) as progress,
     ):
         return compare(
             config,
@@ -169,11 +174,11 @@ def watched_comparison(
         )
 
 
-def _cells(config: ExperimentConfig) -> int:
+def _count_runs(config: ExperimentConfig) -> int:
     return len(config.comparison.strategies) * len(config.comparison.seeds)
 
 
-def _as_set(text: str) -> str:
+def _sweep_to_set(text: str) -> str:
     """Return what ``--sweep NAME=A,B,C`` asks for as ``--set`` would."""
     name, equals, values = text.partition("=")
     if not (name and equals and values):
@@ -181,21 +186,7 @@ def _as_set(text: str) -> str:
     return f"comparison.sweep.{name.strip()}=[{values}]"
 
 
-def json_content(comparison: Comparison) -> dict[str, object]:
-    """Return what ``--json`` writes of a comparison."""
-    summary = comparison.summary or {"failed": comparison.failed}
-    return {"comparison": summary, "runs": comparison.runs}
-
-
-def failures_of(comparison: Comparison) -> list[str]:
-    """Name the cells that failed, a line each."""
-    return [
-        f"FAILED: {failure.strategy} seed {failure.seed}: {failure.error}"
-        for failure in comparison.failed
-    ]
-
-
-def _where(comparison: Comparison) -> list[str]:
+def _name_files(comparison: Comparison) -> list[str]:
     """Say where the results are, if there are any."""
     if not comparison.runs:
         return ["Nothing was learned: the folder is free for another start."]
@@ -203,7 +194,8 @@ def _where(comparison: Comparison) -> list[str]:
     return [f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}"]
 
 
-def _unmet(comparison: Comparison) -> list[str]:
+def _list_left_out(comparison: Comparison) -> list[str]:
+    """Name the strategies that no setting fits into the budget of bytes, with the reason."""
     budget = comparison.summary.budget if comparison.summary else None
     unmet = budget.unmet if budget else {}
     return [f"Left out: {name}: {reason}" for name, reason in unmet.items()]

@@ -1,17 +1,17 @@
-"""`doctor`: what an installation has, and what to do about what it lacks."""
+"""The command `doctor`: the state of an installation, with a remedy for each fault."""
 
 from __future__ import annotations
 
 import typer
 
-from cl_graft.cli.options import As_json
-from cl_graft.cli.output import Output, table
+from cl_graft.cli.options import AsJson
+from cl_graft.cli.output import Output, make_table
 
 __all__ = ["doctor_command"]
 
 
-def doctor_command(as_json: As_json = False) -> None:
-    """Look at Python, packages, devices, memory, disk, models and the hub.
+def doctor_command(as_json: AsJson = False) -> None:
+    """Check Python, packages, devices, memory, disk, models and the hub.
 
     Exit code 1 means that something is missing without which nothing works.
 
@@ -26,7 +26,7 @@ def doctor_command(as_json: As_json = False) -> None:
     remedies = [f"{f.subject}: {f.remedy}" for f in (*faults, *notes) if f.remedy]
     Output(as_json=as_json).result(
         checks,
-        table("This installation", ("what", "found", "state"), shown),
+        make_table("This installation", ("what", "found", "state"), shown),
         *remedies,
         f"{len(faults)} fault(s), {len(notes)} note(s)",
     )

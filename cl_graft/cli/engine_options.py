@@ -1,4 +1,4 @@
-"""The options that say where the cells of a comparison are computed."""
+"""The options of `compare` that say where its runs are computed."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Address",
-    "Cpus_per_cell",
-    "Engine_name",
-    "Engine_sets",
-    "Gpus_per_cell",
+    "CpusPerRun",
+    "EngineName",
+    "EngineSets",
+    "GpusPerRun",
     "Workers",
-    "opened_engine",
+    "open_engine",
 ]
 
 _ENGINES = ("local", "ray", "slurm")
 _WHERE = "Where it computes"
 
-Engine_name = Annotated[
+EngineName = Annotated[
     str,
     typer.Option(
         "--engine",
         metavar="|".join(_ENGINES),
-        help="One cell after another here, or many at once: on Ray, as SLURM jobs.",
+        help="local: one run after another, here; ray or slurm: many at once.",
         rich_help_panel=_WHERE,
     ),
 ]
@@ -50,19 +50,19 @@ Workers = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Most cells at once; as many as there is room for without it.",
+        help="Most runs at once. Default: as many as the cores and GPUs allow.",
         rich_help_panel=_WHERE,
         show_default=False,
     ),
 ]
-Cpus_per_cell = Annotated[
-    int, typer.Option(min=1, help="Cores, and threads, of a cell.", rich_help_panel=_WHERE)
+CpusPerRun = Annotated[
+    int, typer.Option(min=1, help="Cores, and threads, of a run.", rich_help_panel=_WHERE)
 ]
-Gpus_per_cell = Annotated[
+GpusPerRun = Annotated[
     float,
-    typer.Option(min=0.0, help="GPUs of a cell; on Ray, 0.5 shares one.", rich_help_panel=_WHERE),
+    typer.Option(min=0.0, help="GPUs of a run; on Ray, 0.5 shares one.", rich_help_panel=_WHERE),
 ]
-Engine_sets = Annotated[
+EngineSets = Annotated[
     list[str] | None,
     typer.Option(
         "--engine-set",
@@ -74,7 +74,7 @@ Engine_sets = Annotated[
 
 
 @contextmanager
-def opened_engine(
+def open_engine(
     name: str,
     out: Path,
     *,
@@ -95,8 +95,8 @@ def opened_engine(
         "--address": address is not None and name != "ray",
         "--engine-set": bool(parameters) and name != "slurm",
         "--workers": workers is not None and name == "local",
-        "--cpus-per-cell": cpus != 1 and name == "local",
-        "--gpus-per-cell": gpus != 0.0 and name == "local",
+        "--cpus-per-run": cpus != 1 and name == "local",
+        "--gpus-per-run": gpus != 0.0 and name == "local",
     }
     if foreign := [option for option, given in own.items() if given]:
         raise InputError(f"{', '.join(foreign)}: not an option of the engine {name!r}")
@@ -112,7 +112,7 @@ def opened_engine(
         pool = ray_pool(address=address, workers=workers, cpus=cpus, gpus=gpus)
     else:
         if gpus != int(gpus):
-            raise InputError(f"SLURM gives whole GPUs, got --gpus-per-cell {gpus:g}")
+            raise InputError(f"SLURM gives whole GPUs, got --gpus-per-run {gpus:g}")
         given = dict(_parameter(text) for text in parameters or ())
         pool = slurm_pool(out, cpus=cpus, gpus=int(gpus), parameters=given)
     try:

@@ -1,15 +1,23 @@
-"""`forget`: take a task out of a bank."""
+"""The command `forget`: a task taken out of a bank."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Data, Device, Moved, Quiet, Sets, Trusted
-from cl_graft.cli.output import Output, apart, table
-from cl_graft.cli.progress import meter
+from cl_graft.cli.options import (
+    AsJson,
+    Bank,
+    Data,
+    Device,
+    MovedModel,
+    Quiet,
+    Sets,
+    TrustRemoteCode,
+)
+from cl_graft.cli.output import Output, make_table, redirect_prints
+from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
 
 if TYPE_CHECKING:
@@ -19,7 +27,7 @@ __all__ = ["forget_command"]
 
 
 def forget_command(
-    bank: Annotated[Path, typer.Argument(metavar="BANK", help="A bank, or a run of grafting.")],
+    bank: Bank,
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task to forget.")],
     retrain: Annotated[
         bool,
@@ -30,11 +38,11 @@ def forget_command(
     ] = False,
     data: Data = None,
     sets: Sets = None,
-    model: Moved = None,
+    model: MovedModel = None,
     device: Device = None,
-    trust_remote_code: Trusted = False,
+    trust_remote_code: TrustRemoteCode = False,
     quiet: Quiet = False,
-    as_json: As_json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Take a task out of a bank.
 
@@ -55,7 +63,7 @@ def forget_command(
     from cl_graft.banks.forget import forget
 
     output = Output(quiet, as_json)
-    with apart(), meter(output) as progress:
+    with redirect_prints(), show_progress(output) as progress:
         report = forget(
             bank,
             task,
@@ -70,8 +78,8 @@ def forget_command(
         )
     shown: list[object] = []
     if report.dependents:
-        shown.append(_dependents(report.dependents))
-    output.result(report, *shown, *_said(report, dry_run=dry_run))
+        shown.append(_dependents_table(report.dependents))
+    output.result(report, *shown, *_describe(report, dry_run=dry_run))
     if not report.done and not dry_run:
         raise InputError(
             f"{report.bank} was left as it is: later entries were trained on top of "
@@ -79,7 +87,7 @@ def forget_command(
         )
 
 
-def _dependents(dependents: tuple[Dependent, ...]) -> object:
+def _dependents_table(dependents: tuple[Dependent, ...]) -> object:
     rows = [
         (
             one.position,
@@ -94,10 +102,10 @@ def _dependents(dependents: tuple[Dependent, ...]) -> object:
         "entry", "task", "recorded rows answered otherwise", "largest change of a logit",
         "score", "without the task", "trained again",
     )  # fmt: skip
-    return table("Trained on top of it", columns, rows)
+    return make_table("Trained on top of it", columns, rows)
 
 
-def _said(report: Forgotten, *, dry_run: bool) -> list[str]:
+def _describe(report: Forgotten, *, dry_run: bool) -> list[str]:
     """Say in sentences what became of the bank."""
     if not report.positions:
         return [f"{report.bank} does not hold {report.task!r} any more; nothing had to be done."]

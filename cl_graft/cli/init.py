@@ -1,4 +1,4 @@
-"""`init`: a first config for a folder of data."""
+"""The command `init`: a first config for a folder of data."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json
-from cl_graft.cli.output import Output, apart, table
+from cl_graft.cli.options import AsJson
+from cl_graft.cli.output import Output, make_table, redirect_prints
 from cl_graft.errors import InputError
 
 __all__ = ["init_command"]
@@ -25,7 +25,7 @@ def init_command(
         "stream.yaml"
     ),
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
-    as_json: As_json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Write a config for your own data, with comments, ready for compare.
 
@@ -40,7 +40,7 @@ def init_command(
 
     if out.exists() and not force:
         raise InputError(f"{out} is there already; --force overwrites it, --out names another")
-    with apart():
+    with redirect_prints():
         draft = draft_config(data, called=str(out))
     replace_file(out, draft.text.encode())
     rows = [
@@ -66,7 +66,7 @@ def init_command(
     output = Output(as_json=as_json)
     output.result(
         {"config": out, "tasks": draft.tasks, "left_out": draft.left_out},
-        table(str(data), columns, rows),
+        make_table(str(data), columns, rows),
         *notes,
         *left,
         f"Wrote {out}; look at it, then: cl-graft compare {out} --out first",

@@ -1,4 +1,4 @@
-"""`localize`: the region of one task."""
+"""The command `localize`: the region of one task."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Chosen, Quiet, Sets, with_settings
-from cl_graft.cli.output import Output, apart, table
+from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, with_settings
+from cl_graft.cli.output import Output, make_table, redirect_prints
 
 __all__ = ["localize_command"]
 
@@ -20,7 +20,7 @@ def localize_command(
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("localized"),
     sets: Sets = None,
     quiet: Quiet = False,
-    as_json: As_json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Fine-tune on one task and find the region that carries what was learned.
 
@@ -41,7 +41,7 @@ def localize_command(
 
     output = Output(quiet, as_json)
     chosen = chosen.also("stream.tasks", [task], "TASK")
-    with apart():
+    with redirect_prints():
         config = load_config(None, sets or (), options=chosen.values, origins=chosen.options)
         found = localize_task(config, out=out)
     measures = next(iter(found.scores.values()))
@@ -57,6 +57,6 @@ def localize_command(
             "scores": found.scores,
         },
         f"{found.task}: {found.coordinates:,} coordinates, {found.density:.3%} of the graftable",
-        table("On the test rows, as fractions", ("method", *measures), rows),
+        make_table("On the test rows, as fractions", ("method", *measures), rows),
         f"Graft, numbers and pictures: {found.folder}",
     )

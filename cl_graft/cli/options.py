@@ -25,27 +25,29 @@ from cl_graft.runtime.settings import fields_of
 
 __all__ = [
     "COMPARED",
-    "As_json",
+    "AsJson",
+    "Bank",
     "Chosen",
     "Data",
     "Device",
-    "Moved",
+    "MovedModel",
     "Quiet",
     "Resume",
     "Sets",
     "Text",
-    "Text_pair",
-    "Trusted",
+    "TextPair",
+    "TrustRemoteCode",
     "refuse_others",
     "with_settings",
 ]
 
 _LOOKS = "How it looks"
 
+Bank = Annotated[Path, typer.Argument(metavar="BANK", help="A bank, or a run of grafting.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="No progress, only results.", rich_help_panel=_LOOKS)
 ]
-As_json = Annotated[
+AsJson = Annotated[
     bool,
     typer.Option(
         "--json",
@@ -62,7 +64,7 @@ Sets = Annotated[
         "repeated.",
     ),
 ]
-Moved = Annotated[
+MovedModel = Annotated[
     str | None,
     typer.Option(
         "--model",
@@ -94,11 +96,11 @@ Device = Annotated[
 Text = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="Column of the text.", show_default=False)
 ]
-Text_pair = Annotated[
+TextPair = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Column of the second text.", show_default=False),
 ]
-Trusted = Annotated[
+TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with the checkpoint.")
 ]
 

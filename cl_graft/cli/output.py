@@ -1,4 +1,4 @@
-"""What the command line writes: results to stdout, everything else to stderr.
+"""Output of the command line: results to stdout, everything else to stderr.
 
 With ``--json`` stdout holds one JSON document and nothing else; with ``--quiet`` nothing but
 results and errors is written.
@@ -21,16 +21,25 @@ from rich.text import Text
 
 from cl_graft.runtime.escaping import for_json, for_terminal
 
-__all__ = ["Output", "apart", "given", "json_text", "plain", "show_whatever_comes", "table"]
+__all__ = [
+    "Output",
+    "drop_unset",
+    "escape_unencodable",
+    "format_score",
+    "make_table",
+    "redirect_prints",
+    "to_json_text",
+    "to_plain",
+]
 
 
 @dataclass(frozen=True)
 class Output:
-    """Where a command writes.
+    """Output of one command.
 
     Attributes:
-        quiet: Leave out progress and notes.
-        as_json: Write results as JSON.
+        quiet: Whether progress and notes are left out.
+        as_json: Whether results are written as JSON.
     """
 
     quiet: bool = False
@@ -44,7 +53,7 @@ class Output:
     def result(self, content: object, *shown: object) -> None:
         """Write a result: `content` as JSON, or `shown` (tables and text) for people."""
         if self.as_json:
-            sys.stdout.write(f"{json_text(content, indent=2)}\n")
+            sys.stdout.write(f"{to_json_text(content, indent=2)}\n")
             return
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
         for thing in shown:
@@ -56,7 +65,7 @@ class Output:
         self.notes.print(for_terminal(text), markup=False, soft_wrap=True)
 
 
-def show_whatever_comes() -> None:
+def escape_unencodable() -> None:
     """Write characters that the encoding of stdout or stderr lacks as escapes."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -64,18 +73,18 @@ def show_whatever_comes() -> None:
 
 
 @contextmanager
-def apart() -> Iterator[None]:
-    """Send what libraries print to stdout to stderr instead, for a `with` block."""
+def redirect_prints() -> Iterator[None]:
+    """Send to stderr what libraries print to stdout, for a `with` block."""
     with redirect_stdout(sys.stderr):
         yield
 
 
-def given(**options: object) -> dict[str, object]:
-    """Return the options that were given, by name."""
+def drop_unset(**options: object) -> dict[str, object]:
+    """Return the options that have a value other than None, by name."""
     return {name: value for name, value in options.items() if value is not None}
 
 
-def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Group:
+def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Group:
     """Make a table under its title: text to the left, numbers to the right."""
     made = Table(header_style="bold")
     for place, column in enumerate(columns):
@@ -84,24 +93,24 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) 
             Text(for_terminal(column)), justify="right" if numeric else "left", overflow="fold"
         )
     for row in rows:
-        made.add_row(*(Text(for_terminal(str(cell))) for cell in row))
+        made.add_row(*(Text(for_terminal(str(value))) for value in row))
     return Group(Text(for_terminal(title), style="bold"), made)
 
 
-def json_text(content: object, *, indent: int | None = None) -> str:
+def to_json_text(content: object, *, indent: int | None = None) -> str:
     """Write a value as JSON that stdout can show, whatever its encoding."""
     unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    return for_json(plain(content), indent=indent, ascii_only=not unicode)
+    return for_json(to_plain(content), indent=indent, ascii_only=not unicode)
 
 
-def plain(value: object) -> Any:
+def to_plain(value: object) -> Any:
     """Return a value as what JSON can hold: NaN and infinities become null."""
     if is_dataclass(value) and not isinstance(value, type):
-        return plain(asdict(value))
+        return to_plain(asdict(value))
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [plain(item) for item in value]
+        return [to_plain(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, Path):
@@ -109,5 +118,10 @@ def plain(value: object) -> Any:
     return value
 
 
-def _is_number(cell: object) -> bool:
-    return str(cell).strip("–-+ %").replace(",", "").replace(".", "", 1).isdigit() or cell == "–"
+def format_score(value: object) -> str:
+    """Return a score with three digits, or a dash where there is none."""
+    return f"{value:.3f}" if isinstance(value, int | float) else "–"
+
+
+def _is_number(value: object) -> bool:
+    return str(value).strip("–-+ %").replace(",", "").replace(".", "", 1).isdigit() or value == "–"

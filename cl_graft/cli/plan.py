@@ -1,4 +1,4 @@
-"""`plan`: what learning with a model will take."""
+"""The command `plan`: the memory and disk space that learning with a model takes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Chosen, Quiet, Sets, with_settings
-from cl_graft.cli.output import Output, apart, table
-from cl_graft.cli.progress import meter
+from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, with_settings
+from cl_graft.cli.output import Output, make_table, redirect_prints
+from cl_graft.cli.progress import show_progress
 
 __all__ = ["plan_command"]
 
@@ -45,7 +45,7 @@ def plan_command(
     ] = None,
     sets: Sets = None,
     quiet: Quiet = False,
-    as_json: As_json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict memory and disk from a model's config: no weights are loaded, no data is read.
 
@@ -79,7 +79,7 @@ def plan_command(
         under={"stream": {"tasks": ["any"]}},
     )
     there_is = parse_bytes(memory) if memory is not None else None
-    with apart(), meter(output) as progress:
+    with redirect_prints(), show_progress(output) as progress:
         plan = make_plan(
             config, classes=classes, budget=budget, memory=there_is, progress=progress.phase
         )
@@ -114,7 +114,7 @@ def plan_command(
         f"{plan.model} ({config.model.family}, {config.model.dtype}): {plan.parameters:,} "
         f"parameters, {size(plan.model_bytes)}; {plan.graftable:,} graftable in "
         f"{plan.graftable_tensors} tensors",
-        table(title, columns, rows),
+        make_table(title, columns, rows),
         *(f"{phase.name}: {phase.advice}" for phase in plan.phases if phase.advice),
         disk,
         until_full,

@@ -1,4 +1,4 @@
-"""`predict`: text in, label and confidence out."""
+"""The command `predict`: a label and a confidence for each text."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cl_graft.cli.options import Device, Moved, Quiet, Text, Text_pair, Trusted
-from cl_graft.cli.output import Output, apart, json_text
+from cl_graft.cli.options import Bank, Device, MovedModel, Quiet, Text, TextPair, TrustRemoteCode
+from cl_graft.cli.output import Output, redirect_prints, to_json_text
 from cl_graft.errors import InputError, listed
 from cl_graft.runtime.escaping import for_terminal
 
@@ -21,9 +21,7 @@ __all__ = ["predict_command"]
 
 
 def predict_command(
-    folder: Annotated[
-        Path, typer.Argument(metavar="RUN_OR_BANK", help="A bank, or a run of grafting.")
-    ],
+    bank: Bank,
     texts: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TEXT]...", help="Texts; none reads them from stdin."),
@@ -54,11 +52,11 @@ def predict_command(
         str, typer.Option("--format", metavar="txt|csv|tsv|jsonl", help="Of stdin.")
     ] = "txt",
     text: Text = None,
-    text_pair: Text_pair = None,
+    text_pair: TextPair = None,
     batch_size: Annotated[int, typer.Option(help="Texts computed at a time.")] = 32,
-    model: Moved = None,
+    model: MovedModel = None,
     device: Device = None,
-    trust_remote_code: Trusted = False,
+    trust_remote_code: TrustRemoteCode = False,
     quiet: Quiet = False,
     as_json: Annotated[
         bool,
@@ -96,8 +94,8 @@ def predict_command(
     output, columns = Output(quiet, as_json), Columns(text=text, text_pair=text_pair)
     if texts and file is not None:
         raise InputError("give texts, or a file, not both")
-    where = bank_folder(folder)
-    bank = load_bank(where)
+    where = bank_folder(bank)
+    held = load_bank(where)
     try:
         if texts:
             asked = name_texts(texts, task=task, pairs=pair or ())
@@ -113,11 +111,11 @@ def predict_command(
             read = sys.stdin.buffer.read()
             asked = parse_texts(read, form, task=task, columns=columns)
     except NoTask as error:
-        names = dict.fromkeys(entry.task for entry in bank.entries)
+        names = dict.fromkeys(entry.task for entry in held.entries)
         raise InputError(f"{error}; the bank holds {listed(names)}") from None
     # Before the model is loaded, which takes longer.
-    check_texts(bank, asked)
-    with apart():
+    check_texts(held, asked)
+    with redirect_prints():
         opened = open_bank(
             where,
             model=model,
@@ -129,13 +127,13 @@ def predict_command(
         output.note(note)
     for one, answer in predict(opened, asked, batch_size=batch_size):
         if as_json:
-            line = json_text(_content(one, answer))
+            line = to_json_text(_to_content(one, answer))
         else:
-            line = _line(one, answer, mixed=len(tasks) > 1)
+            line = _to_line(one, answer, mixed=len(tasks) > 1)
         sys.stdout.write(f"{line}\n")
 
 
-def _content(asked: InputText, answer: Answer) -> dict[str, Any]:
+def _to_content(asked: InputText, answer: Answer) -> dict[str, Any]:
     return {
         "place": asked.place,
         "task": asked.task,
@@ -149,11 +147,11 @@ def _content(asked: InputText, answer: Answer) -> dict[str, Any]:
     }
 
 
-def _line(asked: InputText, answer: Answer, *, mixed: bool) -> str:
+def _to_line(asked: InputText, answer: Answer, *, mixed: bool) -> str:
     """Write label, confidence, task where there are several, and the text, with tabs between."""
     sure = answer.confidence
     label = f"{answer.label:.4g}" if isinstance(answer.label, float) else answer.label
     shown = " / ".join(filter(None, [asked.text, asked.pair]))
-    cells = [label, "–" if sure is None else f"{sure:.3f}"]
-    cells += [str(asked.task)] if mixed else []
-    return "\t".join(for_terminal(" ".join(cell.split())) for cell in [*cells, shown])
+    parts = [label, "–" if sure is None else f"{sure:.3f}"]
+    parts += [str(asked.task)] if mixed else []
+    return "\t".join(for_terminal(" ".join(part.split())) for part in [*parts, shown])

@@ -24,7 +24,7 @@ from cl_graft.runtime.escaping import for_terminal
 if TYPE_CHECKING:
     from cl_graft.runtime.progress import Step
 
-__all__ = ["Meter", "meter"]
+__all__ = ["Meter", "show_progress"]
 
 _LINE_EVERY_SECONDS = 10.0
 _PHASES = {
@@ -137,7 +137,7 @@ class Meter:
 
 
 @contextmanager
-def meter(output: Output, *, tasks: int = 0) -> Iterator[Meter]:
+def show_progress(output: Output, *, tasks: int = 0) -> Iterator[Meter]:
     """Show progress for a `with` block; `tasks` as in `Meter`."""
     made = Meter(output, tasks=tasks)
     if made._bars is None:

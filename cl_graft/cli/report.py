@@ -1,4 +1,4 @@
-"""`report`: runs as one page for a browser."""
+"""The command `report`: runs as one page for a browser."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Quiet
-from cl_graft.cli.output import Output, apart
+from cl_graft.cli.options import AsJson, Quiet
+from cl_graft.cli.output import Output, redirect_prints
 
 __all__ = ["report_command"]
 
@@ -27,7 +27,7 @@ def report_command(
         ),
     ] = None,
     quiet: Quiet = False,
-    as_json: As_json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show runs as one page for a browser, and as figures and tables for a paper.
 
@@ -49,7 +49,7 @@ def report_command(
     output = Output(quiet, as_json)
     if out is None:
         out = runs[0] / REPORT if len(runs) == 1 else Path("cl-graft-report")
-    with apart():
+    with redirect_prints():
         written = make_report(runs, out=out)
     output.result(
         written,

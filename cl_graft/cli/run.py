@@ -1,4 +1,4 @@
-"""`demo` and `run`: learning a stream of tasks."""
+"""The command `run`: one strategy on a stream, with one seed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.compare import failures_of, json_content, watched_comparison
 from cl_graft.cli.options import (
-    As_json,
+    AsJson,
     Chosen,
     Quiet,
     Resume,
@@ -17,63 +16,12 @@ from cl_graft.cli.options import (
     refuse_others,
     with_settings,
 )
-from cl_graft.cli.output import Output, apart
-from cl_graft.cli.progress import meter
+from cl_graft.cli.output import Output, redirect_prints
+from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
 from cl_graft.runtime.signals import stoppable
 
-__all__ = ["demo_command", "run_command"]
-
-
-@with_settings()
-def demo_command(
-    chosen: Chosen,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where to write results and the bank.")
-    ] = Path("cl-graft-demo"),
-    sets: Sets = None,
-    quiet: Quiet = False,
-    as_json: As_json = False,
-) -> None:
-    """Watch a small pretrained encoder learn built-in tasks and forget nothing.
-
-    Four ways to learn the same stream: [b]grafting[/b]; [b]naive[/b] fine-tuning, one task after
-    the other; [b]lora[/b], an adapter of low rank for every task; and [b]independent[/b], a whole
-    model for every task. Then the bank that grafting
-    left is verified. A few minutes on two cores, without a GPU or a model hub.
-
-    [b]Example[/b]: cl-graft demo --out first
-    """
-    from cl_graft.banks.verify import verify
-    from cl_graft.cli.run_tables import comparison_table, run_tables
-    from cl_graft.experiments.config import load_config
-    from cl_graft.experiments.config.presets import DEMO
-    from cl_graft.experiments.run import run_folder
-
-    output = Output(quiet, as_json)
-    config = load_config(
-        None, sets or (), options=chosen.values, origins=chosen.options, under=DEMO
-    )
-    comparison = watched_comparison(config, out, output)
-    seeds = [cell.seed for cell in comparison.runs if cell.strategy == "grafting"]
-    reports = []
-    with apart(), meter(output) as progress:
-        for seed in seeds:
-            folder = run_folder(out, "grafting", seed)
-            reports.append(verify(folder, progress=progress.phase))
-    ok = bool(reports) and all(report.ok for report in reports)
-    tables = [made for cell in comparison.runs for made in run_tables(cell)]
-    said = "answers every task" if ok else "DOES NOT answer every task"
-    output.result(
-        {**json_content(comparison), "verified": ok},
-        *tables,
-        comparison_table(comparison.runs),
-        f"cl-graft verify: the bank {said} with the bits it was learned with.",
-        *failures_of(comparison),
-        f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}",
-    )
-    if comparison.failed or not ok:
-        raise typer.Exit(1)
+__all__ = ["run_command"]
 
 
 @with_settings()
@@ -93,7 +41,7 @@ def run_command(
     resume: Resume = None,
     sets: Sets = None,
     quiet: Quiet = False,
-    as_json: As_json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Learn a stream once: one strategy, one seed, into OUT/STRATEGY/seedN.
 
@@ -113,7 +61,11 @@ def run_command(
 
       grafting: {density: 0.001}
     """
-    from cl_graft.cli.run_tables import comparison_table, data_notes, run_tables
+    from cl_graft.cli.run_tables import (
+        list_data_notes,
+        make_comparison_table,
+        make_score_table,
+    )
     from cl_graft.experiments.config import load_config
     from cl_graft.experiments.folders import resume_command
     from cl_graft.experiments.resume import find_run, stored_config
@@ -135,8 +87,8 @@ def run_command(
         raise InputError("give a config to run, --tasks, or --resume with the folder of a run")
     with (
         stoppable(resume_command("run", where, settings), where) as stop,
-        apart(),
-        meter(output, tasks=len(settings.stream.tasks)) as progress,
+        redirect_prints(),
+        show_progress(output, tasks=len(settings.stream.tasks)) as progress,
     ):
         result = run(
             settings,
@@ -148,8 +100,8 @@ def run_command(
         )
     output.result(
         result,
-        *run_tables(result),
-        comparison_table([result]),
-        *data_notes([result]),
+        make_score_table(result),
+        make_comparison_table([result]),
+        *list_data_notes([result]),
         f"Results: {where}",
     )

@@ -1,36 +1,52 @@
-"""Runs and comparisons as tables for people."""
+"""Tables, lines and JSON of runs and comparisons: what `run`, `compare` and `demo` show.
+
+It is imported when a command has run, as it loads torch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Group
 
-from cl_graft.cli.output import table
+from cl_graft.cli.output import make_table
+from cl_graft.results.comparison import Comparison, comparison_rows
+from cl_graft.results.data_report import data_lines
+from cl_graft.results.run_results import RunResult, score_rows
 
-if TYPE_CHECKING:
-    from cl_graft.results.run_results import RunResult
+__all__ = [
+    "list_data_notes",
+    "list_failures",
+    "make_comparison_table",
+    "make_score_table",
+    "to_json_content",
+]
 
-__all__ = ["comparison_table", "data_notes", "run_tables"]
 
-
-def run_tables(result: RunResult) -> list[Group]:
+def make_score_table(result: RunResult) -> Group:
     """Show R and the measures of one run."""
-    from cl_graft.results.run_results import score_rows
-
-    return [table(*score_rows(result))]
+    return make_table(*score_rows(result))
 
 
-def data_notes(runs: Sequence[RunResult]) -> list[str]:
+def make_comparison_table(runs: Sequence[RunResult]) -> Group:
+    """Show each strategy's measures: mean ± standard deviation over seeds, in points."""
+    return make_table(*comparison_rows(runs))
+
+
+def list_data_notes(runs: Sequence[RunResult]) -> list[str]:
     """Say what was left out of the data, cut, or looks suspicious, each once."""
-    from cl_graft.results.data_report import data_lines
-
     return list(dict.fromkeys(line for run in runs for line in data_lines(run.data)))
 
 
-def comparison_table(runs: Sequence[RunResult]) -> Group:
-    """Show each strategy's measures: mean ± standard deviation over seeds, in points."""
-    from cl_graft.results.comparison import comparison_rows
+def list_failures(comparison: Comparison) -> list[str]:
+    """Name the runs that failed, a line each."""
+    return [
+        f"FAILED: {failure.strategy} seed {failure.seed}: {failure.error}"
+        for failure in comparison.failed
+    ]
 
-    return table(*comparison_rows(runs))
+
+def to_json_content(comparison: Comparison) -> dict[str, object]:
+    """Return what ``--json`` writes of a comparison."""
+    summary = comparison.summary or {"failed": comparison.failed}
+    return {"comparison": summary, "runs": comparison.runs}

@@ -1,16 +1,16 @@
-"""`strategies`: what can be compared, and what cannot run here and why."""
+"""The command `strategies`: the strategies that can be compared, and those that cannot run here."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 
-from cl_graft.cli.options import As_json
-from cl_graft.cli.output import Output, table
+from cl_graft.cli.options import AsJson
+from cl_graft.cli.output import Output, make_table
 
 __all__ = ["strategies_command"]
 
 
-def strategies_command(as_json: As_json = False) -> None:
+def strategies_command(as_json: AsJson = False) -> None:
     """List the strategies of run and compare, and their own settings.
 
     [b]Example[/b]: cl-graft strategies
@@ -49,7 +49,7 @@ def strategies_command(as_json: As_json = False) -> None:
     columns = ("name", "family", "a task adds", "its own settings", "source")
     Output(as_json=as_json).result(
         content,
-        table("The strategies", columns, shown),
+        make_table("The strategies", columns, shown),
         *missing,
         f"Ablations of grafting: {ablations}",
         f"Not in every scenario (--json says why): {by_label}",

@@ -164,7 +164,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.figures.heatmaps",
         "cl_graft.figures.reliability",
         "cl_graft.figures.score_curves",
-        "cl_graft.grafts.capacity",
+        "cl_graft.grafts.shared_coordinates",
     ),
     "Experiments": (
         "cl_graft.experiments.config.experiment_config",

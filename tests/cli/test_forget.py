@@ -71,7 +71,7 @@ def test_an_entry_that_is_lost_is_named_and_gives_exit_code_1(told):
 
 
 def test_capacity_says_what_it_cannot_tell_and_why(told):
-    assert "cannot tell" in told["capacity"].out
+    assert "cannot be told" in told["capacity"].out
     found = told["capacity json"].json
     assert [task["task"] for task in found["tasks"]] == ["sentiment", "topic"]
     assert found["prediction"]["drops_at"] is None

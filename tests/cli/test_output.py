@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tiny_runs import cl_graft
 
-from cl_graft.cli.output import Output, show_whatever_comes, table
+from cl_graft.cli.output import Output, escape_unencodable, make_table
 from cl_graft.runtime.escaping import for_terminal
 
 
@@ -31,7 +31,7 @@ def test_control_characters_are_written_as_escapes(text, shown):
 
 def test_results_tables_and_notes_hold_none(capsys):
     evil = "\x1b]0;title\x07"
-    Output().result({}, f"task {evil}", table(evil, ["task"], [[evil]]))
+    Output().result({}, f"task {evil}", make_table(evil, ["task"], [[evil]]))
     Output().note(evil)
     told = capsys.readouterr()
     assert "\x1b" not in told.out + told.err
@@ -48,7 +48,7 @@ def test_json_holds_none_and_is_the_same_value(capsys):
 
 
 def test_a_name_of_a_column_is_no_markup(capsys):
-    Output().result({}, table("", ["[red]x[/red]"], [["1"]]))
+    Output().result({}, make_table("", ["[red]x[/red]"], [["1"]]))
     assert "[red]x[/red]" in capsys.readouterr().out
 
 
@@ -62,7 +62,7 @@ def test_a_terminal_of_few_characters_gets_escapes_and_no_traceback():
 def test_json_for_a_terminal_of_few_characters_is_json(monkeypatch):
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="cp1252"))
-    show_whatever_comes()
+    escape_unencodable()
     Output(as_json=True).result({"task": "größer γ 🙂"})
     sys.stdout.flush()
     assert json.loads(written.getvalue().decode("ascii")) == {"task": "größer γ 🙂"}

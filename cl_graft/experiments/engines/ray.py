@@ -149,7 +149,7 @@ def _check_resources(nodes: Sequence[dict[str, Any]], *, cpus: int, gpus: float)
     there = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in alive)
     raise InputError(
         f"no machine of the cluster has {cpus} CPUs and {gpus:g} GPUs for a cell (there are: "
-        f"{there}); lower --cpus-per-cell or --gpus-per-cell, or add machines"
+        f"{there}); lower --cpus-per-run or --gpus-per-run, or add machines"
     )
 
 

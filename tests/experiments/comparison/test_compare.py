@@ -9,7 +9,7 @@ import pytest
 from configs import changed
 from interrupted import KILLED_WRITER
 
-from cl_graft.cli.output import plain
+from cl_graft.cli.output import to_plain
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.folders import CHECKPOINTS
@@ -31,7 +31,7 @@ def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):
         }
         assert (folder / "bank").exists() == (cell.strategy == "grafting")
         assert read_result(folder) == cell
-    assert json.loads((out / "summary.json").read_text()) == plain(comparison.summary)
+    assert json.loads((out / "summary.json").read_text()) == to_plain(comparison.summary)
     text = (out / "summary.md").read_text()
     for word in (
         "grafting",

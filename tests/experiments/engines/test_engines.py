@@ -280,7 +280,7 @@ def test_a_parameter_that_submitit_does_not_know_is_named(tmp_path):
         (["--engine", "slurm"], "no SLURM here"),
         (["--engine", "ray", "--engine-set", "a=1"], "--engine-set"),
         (
-            ["--engine", "ray", "--workers", "1", "--gpus-per-cell", "99"],
+            ["--engine", "ray", "--workers", "1", "--gpus-per-run", "99"],
             "no machine of the cluster",
         ),
         (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers"),

@@ -1,101 +1,17 @@
-"""`export` and `import`: what other tools read of a bank, and what it reads of theirs."""
+"""The command `import`: files of another tool as a task of a bank."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import As_json, Moved, Quiet, Trusted
-from cl_graft.cli.output import Output, apart, plain
+from cl_graft.cli.options import AsJson, Quiet, TrustRemoteCode
+from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.errors import InputError
 
-if TYPE_CHECKING:
-    from cl_graft.integrations import Exported
-
-__all__ = ["export_command", "import_command"]
-
-
-def export_command(
-    folder: Annotated[
-        Path, typer.Argument(metavar="RUN_OR_BANK", help="A bank, or a run of grafting.")
-    ],
-    task: Annotated[
-        str, typer.Option(metavar="NAME", help="Which task to write.", show_default=False)
-    ],
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="The folder to make.", show_default=False)
-    ],
-    form: Annotated[
-        str, typer.Option("--format", metavar="hf|peft-shira|safetensors-overlay", help="As what.")
-    ] = "hf",
-    rest: Annotated[
-        str,
-        typer.Option(
-            metavar="refuse|leave-out|copy",
-            help="What to do with coordinates that peft-shira cannot hold, which are in no matrix "
-            "of an nn.Linear: refuse, leave them out, or put whole copies of their modules beside.",
-        ),
-    ] = "refuse",
-    model: Moved = None,
-    trust_remote_code: Trusted = False,
-    quiet: Quiet = False,
-    as_json: As_json = False,
-) -> None:
-    """Write one task of a bank as files that transformers, PEFT or any other tool reads.
-
-    hf is a whole checkpoint; where transformers has no class for the head (as for the mean of all
-    tokens), that is the encoder and the head's weights. peft-shira is an adapter,
-    safetensors-overlay one file of flat numbers and values. A README in the folder has the lines
-    that load it and answer texts, without this package; what a format cannot hold is told in
-    numbers.
-
-    [b]Examples[/b]
-
-      cl-graft export first/grafting/seed0 --task sentiment --out sentiment
-
-      cl-graft export my_bank --task tickets --format peft-shira --rest copy --out adapter
-    """
-    from cl_graft.integrations import export_task
-
-    output = Output(quiet, as_json)
-    with apart():
-        exported = export_task(
-            folder,
-            task,
-            format=form,
-            out=out,
-            rest=cast(Any, rest),
-            model=model,
-            trust_remote_code=trust_remote_code,
-        )
-    output.result(_content(exported), *_lines(exported))
-
-
-def _content(exported: Exported) -> dict[str, Any]:
-    content = plain(exported)
-    return {**content, "written": {k: v for k, v in content["written"].items() if k != "record"}}
-
-
-def _lines(exported: Exported) -> list[str]:
-    from cl_graft.integrations.export_record import format_counts
-
-    written, size = exported.written, sum(exported.files.values())
-    lines = [
-        f"{exported.folder}: task {exported.task!r} as {exported.format}, "
-        f"{exported.coordinates:,} coordinates, {size:,} bytes; how to load it is in README.md"
-    ]
-    if written.copied:
-        lines.append(f"In whole copies of their modules: {format_counts(written.copied)}")
-    if written.left_out:
-        lines.append(f"LEFT OUT, so answers differ: {format_counts(written.left_out)}")
-    if written.inexact:
-        lines.append(
-            f"{written.inexact:,} values have other bits, as no difference gives theirs; the "
-            f"largest error is {written.largest_error:.2g}"
-        )
-    return lines
+__all__ = ["import_command"]
 
 
 def import_command(
@@ -158,9 +74,9 @@ def import_command(
         bool,
         typer.Option("--leave-out", help="Without what it moved that is not graftable."),
     ] = False,
-    trust_remote_code: Trusted = False,
+    trust_remote_code: TrustRemoteCode = False,
     quiet: Quiet = False,
-    as_json: As_json = False,
+    as_json: AsJson = False,
 ) -> None:
     """Make a task of a bank of what another tool fine-tuned.
 
@@ -187,7 +103,7 @@ def import_command(
                 f"a template needs --labels and as many --words, got {len(names)} and {len(said)}"
             )
         prompt = Prompt(template, dict(zip(names, said, strict=True)))
-    with apart():
+    with redirect_prints():
         imported = import_task(
             source,
             bank,

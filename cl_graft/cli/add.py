@@ -1,0 +1,92 @@
+"""The command `add`: the next task of a bank."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from cl_graft.cli.options import (
+    AsJson,
+    Bank,
+    Chosen,
+    Device,
+    MovedModel,
+    Quiet,
+    Sets,
+    Text,
+    TextPair,
+    TrustRemoteCode,
+    with_settings,
+)
+from cl_graft.cli.output import Output, drop_unset, format_score, redirect_prints, to_plain
+from cl_graft.cli.progress import show_progress
+
+__all__ = ["add_command"]
+
+
+@with_settings(without=("tasks", "model", "device", "trust_remote_code"))
+def add_command(
+    chosen: Chosen,
+    bank: Bank,
+    task: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="A preset or built-in task, a path, or a hub name.",
+            show_default=False,
+        ),
+    ],
+    text: Text = None,
+    text_pair: TextPair = None,
+    label: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="Column of the label.", show_default=False)
+    ] = None,
+    sets: Sets = None,
+    model: MovedModel = None,
+    device: Device = None,
+    trust_remote_code: TrustRemoteCode = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Teach the next task to a bank. Earlier tasks keep every bit of their answers.
+
+    Nothing is needed but the bank, its base model and the new data. What is not said here is as
+    in the bank's own run. The name of a task that the bank knows makes a new entry that answers
+    it from now on; the earlier one stays as it is. If that task was learned before from the same
+    data with the same settings, nothing is done.
+
+    [b]Examples[/b]
+
+      cl-graft add first/grafting/seed0/bank --task paraphrase --shots 256
+
+      cl-graft add my_bank --data tickets.csv --task tickets --text body --label queue
+    """
+    from cl_graft.banks.add import add_task
+    from cl_graft.experiments.config import nested
+
+    output = Output(quiet, as_json)
+    columns = drop_unset(text=text, text_pair=text_pair, label=label)
+    with redirect_prints(), show_progress(output) as progress:
+        added = add_task(
+            bank,
+            task,
+            model=model,
+            columns=columns,
+            settings=nested(to_plain(chosen.values)),
+            sets=sets or (),
+            options=chosen.options,
+            device=device,
+            trust_remote_code=trust_remote_code,
+            progress=progress.step,
+        )
+    output.result(
+        added,
+        f"{added.bank}: entry {added.position}, task {added.task!r} (label {added.label})"
+        + ("" if added.new else ", learned before from the same data with the same settings"),
+        f"{added.owned:,} coordinates ({added.density:.3%}), "
+        f"test {added.metric} {format_score(added.test)} on {added.test_rows} rows",
+        *added.notes,
+        f"The {added.position} earlier entries were not touched; check with: "
+        f"cl-graft verify {added.bank}",
+    )

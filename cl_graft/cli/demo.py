@@ -1,0 +1,70 @@
+"""The command `demo`: a comparison on built-in tasks, and a check of its bank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cl_graft.cli.compare import run_comparison
+from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, with_settings
+from cl_graft.cli.output import Output, redirect_prints
+from cl_graft.cli.progress import show_progress
+
+__all__ = ["demo_command"]
+
+
+@with_settings()
+def demo_command(
+    chosen: Chosen,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Where to write results and the bank.")
+    ] = Path("cl-graft-demo"),
+    sets: Sets = None,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Watch a small pretrained encoder learn built-in tasks and forget nothing.
+
+    Four ways to learn the same stream: [b]grafting[/b]; [b]naive[/b] fine-tuning, one task after
+    the other; [b]lora[/b], an adapter of low rank for every task; and [b]independent[/b], a whole
+    model for every task. Then the bank that grafting left is verified. It takes a few minutes on
+    two cores and needs neither a GPU nor a model hub.
+
+    [b]Example[/b]: cl-graft demo --out first
+    """
+    from cl_graft.banks.verify import verify
+    from cl_graft.cli.run_tables import (
+        list_failures,
+        make_comparison_table,
+        make_score_table,
+        to_json_content,
+    )
+    from cl_graft.experiments.config import load_config
+    from cl_graft.experiments.config.presets import DEMO
+    from cl_graft.experiments.run import run_folder
+
+    output = Output(quiet, as_json)
+    config = load_config(
+        None, sets or (), options=chosen.values, origins=chosen.options, under=DEMO
+    )
+    comparison = run_comparison(config, out, output)
+    seeds = [run.seed for run in comparison.runs if run.strategy == "grafting"]
+    reports = []
+    with redirect_prints(), show_progress(output) as progress:
+        for seed in seeds:
+            folder = run_folder(out, "grafting", seed)
+            reports.append(verify(folder, progress=progress.phase))
+    ok = bool(reports) and all(report.ok for report in reports)
+    said = "answers every task" if ok else "DOES NOT answer every task"
+    output.result(
+        {**to_json_content(comparison), "verified": ok},
+        *(make_score_table(run) for run in comparison.runs),
+        make_comparison_table(comparison.runs),
+        f"cl-graft verify: the bank {said} with the bits it was learned with.",
+        *list_failures(comparison),
+        f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}",
+    )
+    if comparison.failed or not ok:
+        raise typer.Exit(1)

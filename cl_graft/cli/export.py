@@ -1,0 +1,95 @@
+"""The command `export`: a task of a bank as files of another tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+from cl_graft.cli.options import AsJson, Bank, MovedModel, Quiet, TrustRemoteCode
+from cl_graft.cli.output import Output, redirect_prints, to_plain
+
+if TYPE_CHECKING:
+    from cl_graft.integrations import Exported
+
+__all__ = ["export_command"]
+
+
+def export_command(
+    bank: Bank,
+    task: Annotated[
+        str, typer.Option(metavar="NAME", help="Which task to write.", show_default=False)
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="The folder to make.", show_default=False)
+    ],
+    form: Annotated[
+        str, typer.Option("--format", metavar="hf|peft-shira|safetensors-overlay", help="As what.")
+    ] = "hf",
+    rest: Annotated[
+        str,
+        typer.Option(
+            metavar="refuse|leave-out|copy",
+            help="What to do with coordinates that peft-shira cannot hold, which are in no matrix "
+            "of an nn.Linear: refuse, leave them out, or put whole copies of their modules beside.",
+        ),
+    ] = "refuse",
+    model: MovedModel = None,
+    trust_remote_code: TrustRemoteCode = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write one task of a bank as files that transformers, PEFT or any other tool reads.
+
+    hf is a whole checkpoint; where transformers has no class for the head (as for the mean of all
+    tokens), that is the encoder and the head's weights. peft-shira is an adapter,
+    safetensors-overlay one file of flat numbers and values. A README in the folder has the lines
+    that load it and answer texts, without this package; what a format cannot hold is told in
+    numbers.
+
+    [b]Examples[/b]
+
+      cl-graft export first/grafting/seed0 --task sentiment --out sentiment
+
+      cl-graft export my_bank --task tickets --format peft-shira --rest copy --out adapter
+    """
+    from cl_graft.integrations import export_task
+
+    output = Output(quiet, as_json)
+    with redirect_prints():
+        exported = export_task(
+            bank,
+            task,
+            format=form,
+            out=out,
+            rest=cast(Any, rest),
+            model=model,
+            trust_remote_code=trust_remote_code,
+        )
+    output.result(_content(exported), *_lines(exported))
+
+
+def _content(exported: Exported) -> dict[str, Any]:
+    content = to_plain(exported)
+    return {**content, "written": {k: v for k, v in content["written"].items() if k != "record"}}
+
+
+def _lines(exported: Exported) -> list[str]:
+    from cl_graft.integrations.export_record import format_counts
+
+    written, size = exported.written, sum(exported.files.values())
+    lines = [
+        f"{exported.folder}: task {exported.task!r} as {exported.format}, "
+        f"{exported.coordinates:,} coordinates, {size:,} bytes; how to load it is in README.md"
+    ]
+    if written.copied:
+        lines.append(f"In whole copies of their modules: {format_counts(written.copied)}")
+    if written.left_out:
+        lines.append(f"LEFT OUT, so answers differ: {format_counts(written.left_out)}")
+    if written.inexact:
+        lines.append(
+            f"{written.inexact:,} values have other bits, as no difference gives theirs; the "
+            f"largest error is {written.largest_error:.2g}"
+        )
+    return lines

@@ -1,0 +1,116 @@
+"""The command `inspect`: the content of a bank or of a graft file, and the repair of a bank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cl_graft.cli.options import AsJson, Quiet
+from cl_graft.cli.output import Output, format_score, make_table
+
+if TYPE_CHECKING:
+    from cl_graft.storage.repair import Repaired
+
+__all__ = ["inspect_command"]
+
+
+def inspect_command(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="BANK", help="A bank, a run of grafting, or the file of a single graft."
+        ),
+    ],
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="Delete what killed writers left, and list the entries that are whole."
+        ),
+    ] = False,
+    quiet: Quiet = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a bank holds: tasks, regions, sizes. The model is not loaded.
+
+    With --repair, put the bank's folder in order instead: files that nobody lists are deleted.
+    Where entries or bank.json are damaged or missing, bank.json is written anew from the entries
+    that are whole, and files of others are moved to removed/ in the bank. The results of the
+    bank's run name the bank as it is from then on.
+
+    Exit code: 0 shown, or repaired; 1 repaired, but an entry is lost; 2 it cannot be read.
+
+    [b]Examples[/b]
+
+      cl-graft inspect first/grafting/seed0/bank
+
+      cl-graft inspect first/grafting/seed0/bank --repair
+    """
+    from cl_graft.banks.inspect import inspect_bank, inspect_graft, repair_folder
+
+    output = Output(quiet, as_json)
+    if repair:
+        repaired = repair_folder(path)
+        output.result(repaired, *_repaired(repaired))
+        if repaired.faults:
+            raise typer.Exit(1)
+        return
+    if path.is_file():
+        graft = inspect_graft(path)
+        output.result(
+            graft,
+            f"{graft.path}: graft of {graft.task!r}, {graft.coordinates:,} of {graft.total:,} "
+            f"coordinates ({graft.density:.3%}), {graft.dtype}, {graft.bytes:,} bytes\n"
+            f"base {graft.model} ({graft.fingerprint[:12]}…)",
+        )
+        return
+    found = inspect_bank(path)
+    rows = [
+        (
+            entry.position,
+            entry.task,
+            f"{entry.label}{'' if entry.answers else ' (replaced)'}",
+            ", ".join(entry.label_names) or "number",
+            f"{entry.claimed:,}",
+            f"{entry.density:.3%}",
+            f"{entry.owned:,}",
+            f"{entry.lost:.1%}",
+            f"{entry.bytes:,}",
+            f"{entry.head_bytes:,}",
+            format_score(entry.metadata.get("trained_dev")),
+        )
+        for entry in found.entries
+    ]
+    columns = (
+        "entry", "task", "label", "answers", "claimed", "density", "owned", "lost", "bytes",
+        "of them head", "dev",
+    )  # fmt: skip
+    overlap = [
+        (entry.task, *("–" if value is None else f"{value:.1%}" for value in row))
+        for entry, row in zip(found.entries, found.overlap, strict=True)
+    ]
+    names = [entry.task for entry in found.entries]
+    shown: list[object] = [
+        f"base {found.model} ({found.fingerprint[:12]}…, {found.dtype}), {found.mode} mode",
+        f"{found.owned:,} of {found.coordinates:,} coordinates owned, {found.bytes:,} bytes",
+        make_table(str(found.bank), columns, rows),
+    ]
+    if len(names) > 1:
+        shown.append(make_table("|γ row ∩ γ column| / |γ column|", ("", *names), overlap))
+    output.result(found, *shown)
+
+
+def _repaired(found: Repaired) -> list[str]:
+    """Say in sentences what was done to a bank's folder."""
+    lines = [f"{found.bank}: {found.entries} entries"]
+    if found.deleted:
+        lines.append(f"Deleted, as nobody listed them: {', '.join(found.deleted)}")
+    if found.rebuilt:
+        lines.append("bank.json was written anew from the entries that are whole.")
+    if found.removed:
+        lines.append(f"Moved to {found.bank}/removed: {', '.join(found.removed)}")
+    lines += [f"LOST: {sentence}" for sentence in found.faults]
+    if not (found.deleted or found.rebuilt):
+        lines.append("Nothing had to be done.")
+    return lines
