@@ -1,1 +1,1 @@
-"""What is done with a saved bank: open, predict, add, forget, verify, inspect."""
+"""The use of a saved bank: open, predict, add, forget, verify, inspect and measure it."""

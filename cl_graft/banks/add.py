@@ -1,7 +1,7 @@
-"""The daily use: a bank learns its next task in a later process.
+"""The learning of one more task into a saved bank.
 
-Nothing is needed but the bank's folder, the checkpoint of its base and the new data. The files of
-earlier entries are not touched, so earlier tasks keep every bit of their answers.
+It needs the bank's folder, the checkpoint of its base and the new data. The files of earlier
+entries are not touched, so earlier tasks keep every bit of their answers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from avalanche.logging import BaseLogger
 from avalanche.training.plugins import EvaluationPlugin
 from torch import Tensor, nn
 
-from cl_graft.banks.bank_of_run import bank_folder, changing_bank
+from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import is_recorded, restore_config, task_metadata
@@ -52,7 +52,7 @@ from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.learnable_task import LearnableTask
 
-__all__ = ["Added", "add_task", "task_label"]
+__all__ = ["Added", "add_task", "choose_label"]
 
 
 @dataclass(frozen=True)
@@ -60,26 +60,27 @@ class Added:
     """The entry that a bank gained.
 
     Attributes:
-        bank: The bank's folder.
-        task: The task's name.
-        label: Its task label.
-        position: The entry's place in the bank.
-        claimed: Coordinates of the region.
+        bank: Folder of the bank.
+        task: Name of the task.
+        label: Task label that the entry answers.
+        position: Place of the entry in the bank, from 0.
+        region_size: Coordinates of the region.
         owned: Coordinates whose values the entry holds.
-        density: Claimed share of the graftable coordinates.
-        metric: What `test` is.
+        density: Share of the graftable coordinates in the region, in (0, 1].
+        metric: Name of the measure of `test`.
         test: Score of the new entry on the task's test rows.
-        test_rows: How many these are.
+        test_rows: Number of these rows.
         seconds: Wall time by phase.
-        notes: What a reader should know of the task's rows.
-        new: Whether it was learned now; it is not learned twice from the same data and settings.
+        notes: Sentences on rows that were left out, cut, or look suspicious.
+        new: Whether the task was learned now; it is not learned twice from the same data with the
+            same settings.
     """
 
     bank: Path
     task: str
     label: int
     position: int
-    claimed: int
+    region_size: int
     owned: int
     density: float
     metric: str
@@ -103,7 +104,7 @@ def add_task(
     trust_remote_code: bool = False,
     progress: Progress = silent,
 ) -> Added:
-    """Learn one more task into a bank, on top of all that it holds.
+    """Learn one more task into a bank, on top of the tasks that it holds.
 
     A task whose name the bank knows gets a new entry under the same task label, which answers it
     from then on; the earlier entry stays as it is and can still be asked by position. If the latest
@@ -115,10 +116,10 @@ def add_task(
         task: A name, path or hub name, as in a config.
         model: Where the base is now, if not under the name that the bank recorded.
         columns: Fields of `TaskSettings`: columns, label names, metric.
-        settings: What is not to be as in the bank's own run, by part, as in
+        settings: Settings that differ from those of the bank's run, by part, as in
             ``{"grafting": {"density": 0.001}}``.
         sets: The same as text, as in ``"fine_tuning.steps=200"``.
-        options: What settings were given by, by dotted name, for messages.
+        options: Command-line option of each setting, by dotted name, for messages.
         device: Where to run; None takes a GPU if there is one.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
         progress: Called after every step of a phase.
@@ -128,13 +129,13 @@ def add_task(
             to the bank.
         BankError: If the bank cannot be read, or the base is another one.
     """
-    where = bank_folder(folder)
-    with lock_bank(where), changing_bank(where) as announce:
+    where = find_bank_folder(folder)
+    with lock_bank(where), track_change(where) as announce:
         bank = load_bank(where)
         config = _config(bank, task, columns or {}, settings or {}, sets, options or {})
         seed = config.comparison.seeds[0]
         text_task = load_tasks(config.stream, seed=seed)[0]
-        label = task_label(bank, text_task.name, text_task.label_names)
+        label = choose_label(bank, text_task.name, text_task.label_names)
         with in_phase("loading"):
             opened = open_bank(
                 where,
@@ -173,7 +174,7 @@ def add_task(
             task=entry.task,
             label=label,
             position=position,
-            claimed=entry.size,
+            region_size=entry.size,
             owned=len(entry.owned),
             density=entry.density,
             metric=text_task.scored_by,
@@ -193,7 +194,7 @@ def _config(
     sets: Sequence[str],
     options: Mapping[str, str],
 ) -> ExperimentConfig:
-    """Return the bank's own settings with what the caller wants otherwise, checked."""
+    """Return the bank's own settings with those of the caller in their place, checked."""
     values = deepcopy(dict(settings))
     origins = dict(options)
     for text in sets:
@@ -211,7 +212,7 @@ def _config(
     return config
 
 
-def task_label(bank: GraftBank, task: str, label_names: Sequence[str]) -> int:
+def choose_label(bank: GraftBank, task: str, label_names: Sequence[str]) -> int:
     """Return the label of a task: that of the latest entry of the same name, else a new one.
 
     Raises:

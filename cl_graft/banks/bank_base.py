@@ -1,6 +1,6 @@
-"""The base of a bank, loaded again: the checkpoint that the bank names, proved to be the same.
+"""The base model of a bank: loaded from its checkpoint, and checked against the bank's record.
 
-Every bit of it is checked against the bank before anything is written into it.
+Every bit of its weights is checked before a graft is written into it.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def check_base(bank: GraftBank, loaded: Loaded, *, name: str) -> None:
     Args:
         bank: The bank.
         loaded: The model.
-        name: What messages call the bank.
+        name: Name of the bank in messages.
 
     Raises:
         WrongArchitecture: If the model has other graftable parameters.
@@ -88,10 +88,10 @@ def check_hashes(
     """Refuse a base that is not the recorded one.
 
     Args:
-        fingerprint: The recorded one.
+        fingerprint: Recorded fingerprint.
         recorded: Holds ``"weights_sha256"`` and ``"tokenizer_sha256"``, if they were recorded.
-        found: What the loaded base has.
-        where: How the sentence begins.
+        found: Hashes of the loaded base.
+        where: Beginning of the message.
 
     Raises:
         WrongTokenizer: If nothing but the tokenizer is another.

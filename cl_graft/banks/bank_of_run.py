@@ -1,7 +1,7 @@
-"""The bank of a run: where it is, and its hash in `results.json`, kept as the bank changes.
+"""The bank of a run: its folder, and its hash in `results.json`, updated as the bank changes.
 
-A change of the bank is announced before `bank.json` is replaced and settled after, so that a bank
-whose writer was killed in between is told from one that was rolled back, shortened or exchanged.
+A change is announced before `bank.json` is replaced and confirmed after. So a bank whose writer was
+killed in between can be told from one that was rolled back, shortened or exchanged.
 """
 
 from __future__ import annotations
@@ -9,19 +9,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-from cl_graft.banks.file_checks import Finding
+from cl_graft.banks.file_checks import Check
 from cl_graft.errors import InputError
 from cl_graft.experiments.folders import BANK, find_run_of_bank, is_run
 from cl_graft.results.run_results import RESULTS, read_bank_record, write_bank_record
 from cl_graft.storage.bank_index import INDEX, bank_sha256
 
-__all__ = ["accept_bank", "bank_finding", "bank_folder", "changing_bank"]
+__all__ = ["accept_bank", "check_bank", "find_bank_folder", "track_change"]
 
 
-def bank_folder(folder: Path | str) -> Path:
-    """Return the bank's folder in a run or bank folder.
+def find_bank_folder(folder: Path | str) -> Path:
+    """Return the folder of a bank, given the bank or the run that holds it.
 
     Raises:
         InputError: If there is none; the runs in a folder of runs are named.
@@ -48,44 +47,45 @@ def bank_folder(folder: Path | str) -> Path:
 
 
 @contextmanager
-def changing_bank(bank: Path) -> Iterator[Callable[[str, int], None]]:
-    """Keep the results of a bank's run in step with it, for a `with` block that changes it.
+def track_change(bank: Path) -> Iterator[Callable[[str, int], None]]:
+    """Update the bank's hash in the results of its run, for a `with` block that changes the bank.
 
-    The caller is the only writer of both. A bank that is not the one that the results name before
-    the change is not taken for theirs by the change.
+    The caller is the only writer of both. If the results name another bank before the change, they
+    still do after it.
 
     Args:
-        bank: The bank's folder; one without a run needs nothing.
+        bank: Folder of the bank; where it has no run, nothing is updated.
 
     Yields:
-        What to call before `bank.json` is replaced, with its hash and number of entries.
+        A function to call before `bank.json` is replaced, with its hash and number of entries.
     """
     run = find_run_of_bank(bank)
     if run is None or not (run / RESULTS).is_file():
         yield lambda sha256, entries: None
         return
-    _settle(run)
+    _confirm_change(run)
 
     def announce(sha256: str, entries: int) -> None:
         record = read_bank_record(run)
-        if record is not None and _fits(run, record):
+        if record is not None and bank_sha256(run / BANK)[0] == record["sha256"]:
             coming = {"sha256": sha256, "entries": entries}
             write_bank_record(run, {**record, "coming": coming})
 
     yield announce
-    _settle(run)
+    _confirm_change(run)
 
 
 def accept_bank(bank: Path) -> None:
-    """Take a bank for that of its run's results, whatever they name."""
+    """Make the results of a bank's run name the bank as it is."""
     run = find_run_of_bank(bank)
     if run is not None and (run / RESULTS).is_file():
-        record = {"sha256": bank_sha256(bank)[0], "entries": bank_sha256(bank)[1]}
+        sha256, entries = bank_sha256(bank)
+        record = {"sha256": sha256, "entries": entries}
         if read_bank_record(run) != record:
             write_bank_record(run, record)
 
 
-def bank_finding(run: Path, *, complete: bool) -> Finding:
+def check_bank(run: Path, *, complete: bool) -> Check:
     """Compare the bank of a run with the one that its results name.
 
     Args:
@@ -94,28 +94,28 @@ def bank_finding(run: Path, *, complete: bool) -> Finding:
     """
     record = read_bank_record(run)
     if record is None:
-        return Finding(BANK, "not recorded")
+        return Check(BANK, "not recorded")
     if not (run / BANK / INDEX).is_file():
-        return Finding(BANK, "differs", f"is missing, though {RESULTS} names one")
+        return Check(BANK, "differs", f"is missing, though {RESULTS} names one")
     found, count = bank_sha256(run / BANK)
     if found == record["sha256"]:
-        return Finding(BANK, "same")
+        return Check(BANK, "same")
     if "coming" in record and found == record["coming"]["sha256"]:
-        detail = f"a change of it was killed before {RESULTS} could say so; the next change does"
-        return Finding(BANK, "same", detail)
+        detail = f"a process was killed as it changed the bank; the next change updates {RESULTS}"
+        return Check(BANK, "same", detail)
     named = record["entries"]
     if not complete and bank_sha256(run / BANK, first=named)[0] == record["sha256"]:
-        return Finding(BANK, "same", f"is {count - named} entries ahead of the unfinished results")
+        return Check(BANK, "same", f"is {count - named} entries ahead of the unfinished results")
     what = (
         f"holds {count} entries where {RESULTS} names {named}"
         if count != named
         else f"holds other entries than {RESULTS} names"
     )
     detail = f"{what}: it was rolled back, shortened, exchanged or changed by other means"
-    return Finding(BANK, "differs", detail)
+    return Check(BANK, "differs", detail)
 
 
-def _settle(run: Path) -> None:
+def _confirm_change(run: Path) -> None:
     """Let the results name the bank that is there, if it is the one that was announced last."""
     record = read_bank_record(run)
     if record is None or "coming" not in record:
@@ -123,7 +123,3 @@ def _settle(run: Path) -> None:
     found, count = bank_sha256(run / BANK)
     if found in (record["sha256"], record["coming"]["sha256"]):
         write_bank_record(run, {"sha256": found, "entries": count})
-
-
-def _fits(run: Path, record: dict[str, Any]) -> bool:
-    return bank_sha256(run / BANK)[0] == record["sha256"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from cl_graft.banks.bank_of_run import bank_folder
+from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.errors import InputError
 from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.folders import find_run_of_bank, run_folder
@@ -133,7 +133,7 @@ def measure_capacity(folder: Path | str, *, tolerance: float = 0.02) -> Capacity
     """
     if not 0 <= tolerance < 1:
         raise InputError(f"tolerance must be in [0, 1), got {tolerance}")
-    where = bank_folder(folder)
+    where = find_bank_folder(folder)
     bank = load_bank(where)
     shared = count_shared([entry.region for entry in bank.entries])
     shared = shared if bank.mode == "prefix" else {}

@@ -1,9 +1,9 @@
-"""Make a bank forget a task: exactly where nothing stands on it, by re-training what does.
+"""The removal of a task from a bank: exact, with later entries trained again where they need it.
 
-In isolated mode every entry stands alone, and in prefix mode nothing stands on the last one. There
-the bank becomes, file by file, the one that a stream without the task would have made. Later
-entries of prefix mode were trained on top of the task, so without it they answer otherwise than
-they learned to: they can be trained again, in their order, from their data.
+In isolated mode every entry stands alone, and in prefix mode no entry builds on the last one. There
+the bank becomes, file by file, the one that a stream without the task would have made. Other tasks
+of prefix mode have later entries on top, which answer differently without them; these entries can
+be trained again, in their order, from their data.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.banks.add import add_task
-from cl_graft.banks.bank_of_run import bank_folder, changing_bank
+from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.data import TextTask
 from cl_graft.data.encoded_task import encode_task
@@ -52,18 +52,18 @@ __all__ = ["Dependent", "Forgotten", "forget"]
 
 @dataclass(frozen=True)
 class Dependent:
-    """An entry that was trained on top of the forgotten task, and what it answers without it.
+    """An entry that was trained on top of the forgotten task, and how its answers change.
 
     Attributes:
-        position: Its place in the bank that still holds the task.
-        task: Its task.
-        rows: Rows of its recorded batch; 0 without one.
-        changed: How many of them get another label once the task is taken out.
+        position: Place in the bank that still holds the forgotten task.
+        task: Name of the entry's task.
+        rows: Rows of the recorded batch; 0 without one.
+        changed: Number of these rows that get another label once the task is removed.
         difference: Largest absolute change of their logits; None without a recorded batch.
-        metric: What the scores below are.
-        test_rows: Test rows of its data; 0 where they were not looked at.
-        before: Score on these as the bank was.
-        without: Score with the task taken out and nothing else changed.
+        metric: Name of the measure of the scores below.
+        test_rows: Test rows that were scored; 0 where no data were given.
+        before: Score on these rows before the removal.
+        without: Score with the task removed and nothing else changed.
         retrained: Score after the entry was trained again.
     """
 
@@ -81,21 +81,20 @@ class Dependent:
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What became of a bank, or would.
+    """The result of a removal, done or only tried.
 
     Attributes:
-        bank: The bank's folder.
-        task: The task to forget.
-        mode: The bank's.
-        positions: Where its entries were; empty if the task was forgotten before, as its run's
-            results or files that a killed writer left tell.
-        exact: Whether what is left, now or after re-training, is to the bit a bank that never saw
-            the task; re-training gives its bits where threads, versions and machine are the same.
+        bank: Folder of the bank.
+        task: Name of the forgotten task.
+        mode: ``"prefix"`` or ``"isolated"``.
+        positions: Positions of the task's entries; empty if the task was forgotten before.
+        exact: Whether the bank, now or after re-training, is to the bit one that never saw the
+            task. Re-training gives these bits where threads, versions and machine are the same.
         done: Whether the bank was changed.
-        dependents: The entries that were trained on top of it.
+        dependents: Entries that were trained on top of the task.
         labels: Task labels that moved, new ones by old ones: labels have no gaps.
-        traces: What still tells of the task beside the bank: its run's records, and a cache that
-            holds its tokens and the weights of its dense run.
+        traces: Folders beside the bank that still hold the task: its run's records, and a cache
+            with its tokens and the weights of its dense run.
     """
 
     bank: Path
@@ -122,20 +121,20 @@ def forget(
     trust_remote_code: bool = False,
     progress: Progress = silent,
 ) -> Forgotten:
-    """Take a task out of a bank, all of its entries, if that can be done exactly.
+    """Remove a task from a bank, all of its entries, if that can be done exactly.
 
-    Where later entries stand on the task and are not to be trained again, nothing is changed, and
-    the report says what taking it out would do to them. The folder is the old bank or the new one
-    at every moment, and a call that was killed is finished by calling again.
+    Where later entries build on the task and are not to be trained again, nothing is changed, and
+    the result says how their answers would change. The folder is the old bank or the new one at
+    every moment, and a call that was killed is finished by calling again.
 
     Args:
         folder: The bank, or the run that holds it.
         task: The task's name.
-        retrain: Train the entries that stand on it again, with the bank's settings.
-        dry_run: Change nothing.
+        retrain: Whether to train the entries that build on it again, with the bank's settings.
+        dry_run: Whether to change nothing.
         data: Folder of the data of later tasks, to score them as well; where a run stands beside
             the bank, `retrain` finds them without.
-        sets: Settings of re-training that are not to be the bank's, as in ``"steps=200"``.
+        sets: Settings of re-training that differ from the bank's, as in ``"steps=200"``.
         model: Where the base is now, if not under the name that the bank recorded.
         device: Where to compute; None takes a GPU if there is one.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
@@ -146,16 +145,16 @@ def forget(
             the bank, or the data of a task to train again are missing or others.
         BankError: If the bank cannot be read, or the base is another one.
     """
-    where = bank_folder(folder)
+    where = find_bank_folder(folder)
     announce: Callable[[str, int], None] | None = None
     with ExitStack() as held:
         if not dry_run:
             held.enter_context(lock_bank(where))
             _refuse_unfinished(where)
-            announce = held.enter_context(changing_bank(where))
+            announce = held.enter_context(track_change(where))
         bank = load_bank(where)
         gone = tuple(place for place, entry in enumerate(bank.entries) if entry.task == task)
-        if not gone and not _traces(where, task) and not _is_left(where, task):
+        if not gone and not _find_traces(where, task) and not _holds_unlisted(where, task):
             find_entry(bank, task)  # says that it is not there
         first = gone[0] if gone else len(bank)
         later = tuple(place for place in range(first, len(bank)) if place not in gone)
@@ -169,20 +168,32 @@ def forget(
             done=not dry_run,
             dependents=(),
             labels={old: new for old, new in labels.items() if old != new},
-            traces=_traces(where, task),
+            traces=_find_traces(where, task),
         )
         if bank.mode == "isolated" or not later:
             if not dry_run:
-                left = _without(bank, gone, labels)
+                left = _remove_entries(bank, gone, labels)
                 replace_entries(left, where, first=first, announce=announce)
             return report
-        base = _Base(where, bank, model, device, trust_remote_code)
-        asked: dict[int, _Asked] = {}
+        base = {"model": model, "trust_remote_code": trust_remote_code}
+        found: dict[int, _EntryData] = {}
         if retrain or data is not None:
-            asked = {place: _asked(where, bank.entries[place], bank, data, sets) for place in later}
-        dependents = _without_the_task(base, gone, later, asked, progress)
+            found = {
+                place: _load_data(where, bank.entries[place], bank, data, sets) for place in later
+            }
+        opened = open_bank(where, device=pick_device(device or "auto"), **base)
+        dependents = _compare_answers(opened, gone, later, found, progress)
         if retrain and not dry_run:
-            scores = _train_again(base, first, later, asked, sets, progress, announce)
+            scores = _train_again(
+                where,
+                replace(bank, entries=bank.entries[:first]),
+                [found[place] for place in later],
+                announce,
+                sets=sets,
+                device=device,
+                progress=progress,
+                **base,
+            )
             pairs = zip(dependents, scores, strict=True)
             dependents = [replace(one, retrained=value) for one, value in pairs]
         return replace(
@@ -194,19 +205,8 @@ def forget(
 
 
 @dataclass(frozen=True, eq=False)
-class _Base:
-    """A bank, and how to load the model under it."""
-
-    where: Path
-    bank: GraftBank
-    model: str | None
-    device: str | None
-    trust_remote_code: bool
-
-
-@dataclass(frozen=True, eq=False)
-class _Asked:
-    """The data of an entry, and how they are named and read."""
+class _EntryData:
+    """The data of an entry: the task, and the name and settings that load it."""
 
     name: str
     settings: Mapping[str, Any]
@@ -214,9 +214,9 @@ class _Asked:
     task: TextTask
 
 
-def _asked(
+def _load_data(
     where: Path, entry: Entry, bank: GraftBank, data: Path | str | None, sets: Sequence[str]
-) -> _Asked:
+) -> _EntryData:
     """Load the data that an entry was trained on.
 
     Raises:
@@ -245,24 +245,18 @@ def _asked(
             f"the data found for {entry.task!r} are not those that it was trained on: other rows, "
             "other labels, or other settings of how they are drawn (--data, --set)"
         )
-    return _Asked(name, settings, config, task)
+    return _EntryData(name, settings, config, task)
 
 
-def _without_the_task(
-    base: _Base,
+def _compare_answers(
+    opened: OpenBank,
     gone: Sequence[int],
     later: Sequence[int],
-    asked: Mapping[int, _Asked],
+    data: Mapping[int, _EntryData],
     progress: Progress,
 ) -> list[Dependent]:
-    """Say what entries answer once the task is taken out from under them."""
-    bank = base.bank
-    opened = open_bank(
-        base.where,
-        model=base.model,
-        device=pick_device(base.device or "auto"),
-        trust_remote_code=base.trust_remote_code,
-    )
+    """Compare the answers of later entries with the task in place and without it."""
+    bank = opened.bank
     kept = [place for place in range(len(bank)) if place not in gone]
     reduced = replace(bank, entries=tuple(bank.entries[place] for place in kept))
     other = replace(opened, switch=Switch(opened.loaded.model, reduced))
@@ -287,12 +281,12 @@ def _without_the_task(
                 changed=int((then.argmax(1) != now.argmax(1)).sum()),
                 difference=float((then - now).abs().max()),
             )
-        if place in asked:
-            rows, targets = _test_rows(opened, asked[place])
+        if place in data:
+            rows, targets = _encode_test_rows(opened, data[place])
             parts = [
-                answers(part, place) for part in rows.split(asked[place].config.training.eval_batch)
+                answers(part, place) for part in rows.split(data[place].config.training.eval_batch)
             ]
-            metric = asked[place].task.scored_by
+            metric = data[place].task.scored_by
             before, without = (
                 score(torch.cat(logits), targets, metric) for logits in zip(*parts, strict=True)
             )
@@ -304,41 +298,28 @@ def _without_the_task(
 
 
 def _train_again(
-    base: _Base,
-    first: int,
-    later: Sequence[int],
-    asked: Mapping[int, _Asked],
-    sets: Sequence[str],
-    progress: Progress,
+    where: Path,
+    kept: GraftBank,
+    data: Sequence[_EntryData],
     announce: Callable[[str, int], None] | None,
+    **options: Any,
 ) -> list[float]:
-    """Learn entries anew on the bank of those before `first`, and put them in its place.
+    """Train entries again on top of those that are kept, replace them, and return their scores.
 
-    They are learned in a bank of their own; the bank stays as it is until all are.
+    They are trained in a bank of their own; the bank in `where` stays as it is until all are.
+    `options` are those of `add_task`.
     """
-    with staged_folder(base.where) as staged:
-        save_bank(replace(base.bank, entries=base.bank.entries[:first]), staged)
-        added = [
-            add_task(
-                staged,
-                asked[place].name,
-                model=base.model,
-                settings=asked[place].settings,
-                sets=sets,
-                device=base.device,
-                trust_remote_code=base.trust_remote_code,
-                progress=progress,
-            )
-            for place in later
-        ]
+    with staged_folder(where) as staged:
+        save_bank(kept, staged)
+        added = [add_task(staged, one.name, settings=one.settings, **options) for one in data]
         again = load_bank(staged)
-    replace_entries(again, base.where, first=first, announce=announce)
+    replace_entries(again, where, first=len(kept), announce=announce)
     return [one.test for one in added]
 
 
-def _test_rows(opened: OpenBank, asked: _Asked) -> tuple[Tensor, Tensor]:
+def _encode_test_rows(opened: OpenBank, data: _EntryData) -> tuple[Tensor, Tensor]:
     """Encode the test rows of a task: inputs and targets."""
-    loaded, config, task = opened.loaded, asked.config, asked.task
+    loaded, config, task = opened.loaded, data.config, data.task
     length = config.stream.max_length or task.max_length
     encoded = encode_task(task, loaded.tokenizer, family=config.model.family, max_length=length)
     return encoded.splits["test"]
@@ -356,14 +337,14 @@ def _new_labels(bank: GraftBank, gone: Sequence[int]) -> dict[int, int]:
     return {old: new if numbered else old for new, old in enumerate(dict.fromkeys(kept))}
 
 
-def _without(bank: GraftBank, gone: Sequence[int], labels: Mapping[int, int]) -> GraftBank:
+def _remove_entries(bank: GraftBank, gone: Sequence[int], labels: Mapping[int, int]) -> GraftBank:
     """Return a bank without some entries."""
     kept = [entry for place, entry in enumerate(bank.entries) if place not in gone]
     return replace(bank, entries=tuple(replace(e, label=labels[e.label]) for e in kept))
 
 
 def _refuse_unfinished(where: Path) -> None:
-    """Refuse a bank whose run goes on: it would be taken up with the task.
+    """Refuse a bank whose run is not finished: `--resume` would learn the task again.
 
     Raises:
         InputError: If the run is not finished.
@@ -376,7 +357,7 @@ def _refuse_unfinished(where: Path) -> None:
         )
 
 
-def _is_left(where: Path, task: str) -> bool:
+def _holds_unlisted(where: Path, task: str) -> bool:
     """Tell whether the bank's folder holds files of a task that its `bank.json` does not list.
 
     They are left where a process is killed after the bank was replaced and before the files of the
@@ -392,8 +373,8 @@ def _is_left(where: Path, task: str) -> bool:
     return False
 
 
-def _traces(where: Path, task: str) -> tuple[Path, ...]:
-    """Return what tells of a task beside the bank."""
+def _find_traces(where: Path, task: str) -> tuple[Path, ...]:
+    """Return the folders beside the bank that hold a task."""
     run = find_run_of_bank(where)
     if run is None or not (run / RESULTS).is_file() or task not in read_result(run).tasks:
         return ()

@@ -1,6 +1,6 @@
-"""Texts that a bank is to answer: from arguments, lines, and files whose rows may name their tasks.
+"""Input texts of a bank: from arguments, lines, and files whose rows may name their tasks.
 
-Every text keeps the place where it came from, so a refusal names file and line.
+Every text keeps its file and line, so that an error can name them.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ TASK = "task"
 
 
 class NoTask(InputError):
-    """No task was named that is to answer."""
+    """No task was named for a text."""
 
 
 @dataclass(frozen=True)
 class InputText:
-    """A text that a task is to answer.
+    """A text with the task that answers it.
 
     Attributes:
-        text: The text.
-        pair: The second text, for tasks on pairs.
-        task: The task's name, or the position of an entry.
-        place: Where the text came from, such as ``"tickets.csv:3"``.
+        text: Text, or the first of a pair.
+        pair: Second text, for tasks on pairs.
+        task: Name of the task, or position of an entry.
+        place: Origin of the text, such as ``"tickets.csv:3"``.
     """
 
     text: str
@@ -68,7 +68,7 @@ class InputText:
 def name_texts(
     texts: Sequence[str], *, task: str | None, pairs: Sequence[str] = ()
 ) -> list[InputText]:
-    """Take texts that were typed.
+    """Return typed texts with their task.
 
     Args:
         texts: The texts.
@@ -81,7 +81,7 @@ def name_texts(
     if pairs and len(pairs) != len(texts):
         raise InputError(f"{len(texts)} texts and {len(pairs)} second texts do not pair up")
     return [
-        InputText(text, pairs[number] if pairs else None, _named(task), f"text {number + 1}")
+        InputText(text, pairs[number] if pairs else None, _require_task(task), f"text {number + 1}")
         for number, text in enumerate(texts)
     ]
 
@@ -106,13 +106,13 @@ def read_texts(
         bad = BadRows()
         text = read_text(path, Reading(), notes=bad.notes)
         bad.warn()
-        return _of_lines(text, str(path), task)
+        return _from_lines(text, str(path), task)
     if path.is_file() and strip_suffix(path.name) is None:
         raise InputError(explain_unread_kind(path, (".txt", *SUFFIXES)))
     bad = BadRows()
     records = read_records(path, bad_rows=bad)
     bad.warn()
-    return _of_records(records, task, columns or Columns())
+    return _from_records(records, task, columns or Columns())
 
 
 def parse_texts(
@@ -128,7 +128,7 @@ def parse_texts(
     Args:
         data: All of it, UTF-8.
         kind: One of `KINDS`.
-        place: What messages call it.
+        place: Name of the stream in messages.
         task: As in `read_texts`.
         columns: As in `read_texts`.
 
@@ -139,8 +139,8 @@ def parse_texts(
         raise InputError(f"unknown format {kind!r} of {place}: expected one of {', '.join(KINDS)}")
     text = decode(data, place)
     if kind == "txt":
-        return _of_lines(text, place, task)
-    return _of_records(parse_records(text, kind, place=Path(place)), task, columns or Columns())
+        return _from_lines(text, place, task)
+    return _from_records(parse_records(text, kind, place=Path(place)), task, columns or Columns())
 
 
 def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
@@ -166,7 +166,7 @@ def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
                 raise InputError(f"{one.place}: the text {fault}")
 
 
-def _of_lines(text: str, place: str, task: str | None) -> list[InputText]:
+def _from_lines(text: str, place: str, task: str | None) -> list[InputText]:
     """Take each line that is not empty; a tab parts the two texts of a pair."""
     found: list[InputText] = []
     for number, line in enumerate(find_lines(text), start=1):
@@ -174,14 +174,14 @@ def _of_lines(text: str, place: str, task: str | None) -> list[InputText]:
         if own.strip():
             first, tab, second = own.partition("\t")
             found.append(
-                InputText(first, second if tab else None, _named(task), f"{place}:{number}")
+                InputText(first, second if tab else None, _require_task(task), f"{place}:{number}")
             )
     if not found:
         raise InputError(f"{place}: there is no text")
     return found
 
 
-def _of_records(file: RecordFile, task: str | None, columns: Columns) -> list[InputText]:
+def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[InputText]:
     if task is None and TASK not in file.columns:
         raise NoTask(
             f"{file.place}: no task is named: give --task, or a column {TASK!r} with a task's name "
@@ -192,7 +192,7 @@ def _of_records(file: RecordFile, task: str | None, columns: Columns) -> list[In
         InputText(
             _text(record, text) or "",
             _text(record, pair) if pair else None,
-            task or _text(record, TASK) or _no_task(record),
+            task or _text(record, TASK) or _refuse_row(record),
             record.place,
         )
         for record in file.records
@@ -211,11 +211,11 @@ def _text(record: Record, column: str) -> str | None:
     return value
 
 
-def _no_task(record: Record) -> str:
+def _refuse_row(record: Record) -> str:
     raise NoTask(f"{record.place}: column {TASK!r} is empty, and --task names no other")
 
 
-def _named(task: str | None) -> str:
+def _require_task(task: str | None) -> str:
     if task is None:
         raise NoTask("say which task is to answer, with --task")
     return task

@@ -1,18 +1,17 @@
-"""What a bank holds, read from its files alone: no model is loaded."""
+"""The content of a bank, read from its files; no model is loaded."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from cl_graft.banks.bank_of_run import accept_bank, bank_folder
+from cl_graft.banks.bank_of_run import accept_bank, find_bank_folder
 from cl_graft.experiments.folders import BANK, lock_bank
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.region import overlap_matrix
 from cl_graft.storage import load_bank, load_graft
+from cl_graft.storage.bank_index import read_index
 from cl_graft.storage.repair import Repaired, repair_bank
 
 __all__ = [
@@ -30,19 +29,19 @@ class InspectedEntry:
     """One entry of a bank.
 
     Attributes:
-        position: Its place in the bank.
-        task: The task's name.
-        label: The task label that it answers.
-        answers: Whether it is the one that answers the label: a later entry replaces an earlier.
-        label_names: The task's labels; empty for a regression.
-        claimed: Coordinates of the region that localization chose.
-        owned: Coordinates whose values it holds.
-        density: Claimed share of the graftable coordinates.
-        lost: Share of the claimed coordinates that earlier tasks own.
-        bytes: Size of its files.
-        head_bytes: Part of that: the task's head.
+        position: Place in the bank, from 0.
+        task: Name of the task.
+        label: Task label of the task.
+        answers: Whether this entry answers the label; a later entry replaces an earlier one.
+        label_names: Labels of the task; empty for a regression.
+        region_size: Coordinates of the region that localization chose.
+        owned: Coordinates whose values the entry holds.
+        density: Share of the graftable coordinates in the region, in (0, 1].
+        owned_before: Share of the region, in [0, 1], that earlier entries own.
+        bytes: Size of the entry's files.
+        head_bytes: Size of the task's head, a part of `bytes`.
         recorded_rows: Rows of the recorded batch.
-        metadata: What else was recorded: scores, localizer, metric…
+        metadata: Scores, localizer, metric and all else that was recorded.
     """
 
     position: int
@@ -50,10 +49,10 @@ class InspectedEntry:
     label: int
     answers: bool
     label_names: tuple[str, ...]
-    claimed: int
+    region_size: int
     owned: int
     density: float
-    lost: float
+    owned_before: float
     bytes: int
     head_bytes: int
     recorded_rows: int
@@ -62,15 +61,15 @@ class InspectedEntry:
 
 @dataclass(frozen=True)
 class Inspection:
-    """A bank at a glance.
+    """The content of a bank.
 
     Attributes:
-        bank: Its folder.
-        model: The base's name or path.
-        fingerprint: The base's fingerprint.
-        dtype: The dtype of the values.
+        bank: Folder of the bank.
+        model: Name or path of the base.
+        fingerprint: Fingerprint of the base.
+        dtype: Dtype of the values.
         mode: ``"prefix"`` or ``"isolated"``.
-        base_metadata: What rebuilding the base needs.
+        base_metadata: Settings that rebuilding the base needs.
         coordinates: Graftable coordinates of the base.
         owned: Coordinates that any entry owns.
         bytes: Size of all files.
@@ -94,15 +93,15 @@ class Inspection:
 
 @dataclass(frozen=True)
 class InspectedGraft:
-    """A single graft's file at a glance; fields as in `InspectedEntry` and `Inspection`."""
+    """The content of a graft file; fields as in `InspectedEntry` and `Inspection`."""
 
     path: Path
     task: str
     model: str
     fingerprint: str
     dtype: str
+    region_size: int
     coordinates: int
-    total: int
     density: float
     bytes: int
     metadata: Mapping[str, object]
@@ -118,15 +117,12 @@ def inspect_bank(folder: Path | str) -> Inspection:
         InputError: If there is no bank there.
         BankError: If a file is damaged or foreign.
     """
-    where = bank_folder(folder)
+    where = find_bank_folder(folder)
     bank = load_bank(where)
-    index: dict[str, Any] = json.loads((where / "bank.json").read_text(encoding="utf-8"))
-    sizes = [
-        record["bytes"] + record.get("standalone", {}).get("bytes", 0)
-        for record in index["entries"]
-    ]
+    records = read_index(where)[0]["entries"]
+    sizes = [record["bytes"] + record.get("standalone", {}).get("bytes", 0) for record in records]
     entries = tuple(
-        _facts(bank, position, entry, size)
+        _inspect_entry(bank, position, entry, size)
         for position, (entry, size) in enumerate(zip(bank.entries, sizes, strict=True))
     )
     regions = [entry.region for entry in bank.entries]
@@ -148,7 +144,7 @@ def inspect_bank(folder: Path | str) -> Inspection:
 def repair_folder(folder: Path | str) -> Repaired:
     """Put the folder of a bank in order: see `cl_graft.storage.repair.repair_bank`.
 
-    The results of its run name the bank from then on, as it is.
+    Afterwards the results of the bank's run name the bank as it is.
 
     Args:
         folder: A bank, or a run that holds one.
@@ -180,15 +176,15 @@ def inspect_graft(path: Path | str) -> InspectedGraft:
         model=stored.base.model,
         fingerprint=stored.base.fingerprint,
         dtype=stored.base.dtype,
-        coordinates=len(region),
-        total=region.layout.total,
+        region_size=len(region),
+        coordinates=region.layout.total,
         density=region.density,
         bytes=Path(path).stat().st_size,
         metadata=stored.metadata,
     )
 
 
-def _facts(bank: GraftBank, position: int, entry: Entry, size: int) -> InspectedEntry:
+def _inspect_entry(bank: GraftBank, position: int, entry: Entry, size: int) -> InspectedEntry:
     names = entry.metadata.get("label_names", ())
     return InspectedEntry(
         position=position,
@@ -196,10 +192,10 @@ def _facts(bank: GraftBank, position: int, entry: Entry, size: int) -> Inspected
         label=entry.label,
         answers=bank.find(label=entry.label) == position,
         label_names=tuple(str(name) for name in names) if isinstance(names, list | tuple) else (),
-        claimed=entry.size,
+        region_size=entry.size,
         owned=len(entry.owned),
         density=entry.density,
-        lost=entry.share_owned_before,
+        owned_before=entry.share_owned_before,
         bytes=size,
         head_bytes=sum(tensor.nbytes for tensor in entry.head.values()),
         recorded_rows=len(entry.recorded_batch.inputs) if entry.recorded_batch else 0,

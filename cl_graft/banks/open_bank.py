@@ -1,10 +1,9 @@
-"""A bank on its rebuilt model: it answers texts of every task, and learns the next one.
+"""An open bank: a bank on its rebuilt model, which answers texts of every task.
 
     bank = open_bank("runs/demo/grafting/seed0")
     bank.predict("It was a delight.", task="sentiment")
 
-Nothing is needed but the bank's folder and the checkpoint of its base, so any later process can
-open it.
+It needs the bank's folder and the checkpoint of its base, so any later process can open it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cl_graft.banks.bank_base import check_base, load_base
-from cl_graft.banks.bank_of_run import bank_folder
+from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.input_texts import InputText, check_texts
 from cl_graft.data import Prompt, Row, encode
 from cl_graft.errors import DamagedFile, InputError
@@ -46,15 +45,15 @@ _LENGTH = 128
 
 @dataclass(frozen=True)
 class Answer:
-    """What a task says of one text.
+    """The answer of a task to one text.
 
     Attributes:
         label: Name of the likeliest label; the number itself for a regression.
-        probabilities: By label name, summing to 1; empty for a regression.
-        logits: What the model gave, in the order of the labels.
-        temperature: What the logits were divided by, > 0, so that the probability of an answer is
-            how often such answers were right on dev. None if the bank holds none: the probabilities
-            are those of the model, which tend to be too high.
+        probabilities: Probability of each label, by name, summing to 1; empty for a regression.
+        logits: Output of the model, in the order of the labels.
+        temperature: Number that divides the logits, > 0, so that the probability of an answer is
+            the share of such answers that were right on dev. None if the bank holds none: then the
+            probabilities are those of the model, which tend to be too high.
         entry: Position of the entry that answered.
     """
 
@@ -75,10 +74,10 @@ class OpenBank:
     """A bank on its rebuilt model.
 
     Attributes:
-        folder: The bank's folder.
-        loaded: The model, with the head of every entry it carried so far, and the tokenizer.
-        switch: Moves the model's weights between entries; `carry` moves the head as well.
-        model: Where the base is, if not under the name that the bank recorded.
+        folder: Folder of the bank.
+        loaded: Model, with the head of every entry it carried so far, and tokenizer.
+        switch: Switch that moves the model's weights between entries; `carry` moves the head too.
+        model: Name or path of the base, if it is not the one that the bank recorded.
         trust_remote_code: Whether Python code that comes with the checkpoint may run.
     """
 
@@ -198,7 +197,7 @@ class OpenBank:
         return added
 
     def verify(self) -> VerifyReport:
-        """Prove that every entry has the bits it was learned with: `cl_graft.banks.verify.verify`.
+        """Check that every entry has the bits it was learned with: `cl_graft.banks.verify.verify`.
 
         The bank is read from its folder again, on a base of its own.
         """
@@ -305,7 +304,7 @@ def open_bank(
         InputError: If there is no such folder, or the base cannot be loaded.
         BankError: If the bank cannot be read, or belongs to another base.
     """
-    where = bank_folder(folder)
+    where = find_bank_folder(folder)
     bank = load_bank(where)
     loaded = load_base(bank.base, model=model, trust_remote_code=trust_remote_code)
     check_base(bank, loaded, name=str(where))

@@ -1,4 +1,4 @@
-"""Answer texts with a bank, task by task, in batches."""
+"""Answers of a bank to many texts, in batches of one task each."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from cl_graft.banks.open_bank import Answer, OpenBank
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank, find_entries, find_entry
 
-__all__ = ["calibration_notes", "entry_notes", "predict"]
+__all__ = ["list_calibration_notes", "list_entry_notes", "predict"]
 
 _CHUNK = 32
-"""Batches that are gathered before they are answered: a mixed file is sorted by task in each."""
+"""Batches of texts that are sorted by task together."""
 
 
 def predict(
@@ -38,7 +38,7 @@ def predict(
     return _answers(opened, texts, batch_size)
 
 
-def calibration_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
+def list_calibration_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
     """Say of each task whether its confidence is calibrated, and on how many rows."""
     notes: list[str] = []
     for task in dict.fromkeys(tasks):
@@ -58,7 +58,7 @@ def calibration_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
     return notes
 
 
-def entry_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
+def list_entry_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
     """Say of each task whose name has several entries which of them answers."""
     notes: list[str] = []
     for task in dict.fromkeys(tasks):

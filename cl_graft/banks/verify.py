@@ -1,9 +1,9 @@
-"""Prove that a bank still answers every task with the bits it was learned with.
+"""The proof that a bank answers every task with the bits that it was learned with.
 
-Every entry is made anew in this process, from the base and the bank alone. Its graftable weights
-must hash to what was recorded when the task was learned; its recorded batch must get the recorded
-logits, bit for bit where everything that bits depend on is the same, and to a tolerance elsewhere.
-What else was recorded is compared as well: the checkpoint's files, a run's settings and data.
+Every entry is rebuilt from the base and the bank alone. Its graftable weights must have the
+recorded hash, and its recorded batch must get the recorded logits: bit for bit where threads,
+device and versions are the recorded ones, to a tolerance elsewhere. The checkpoint's files and the
+run's settings and data are compared with their records as well.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Literal
 import torch
 
 from cl_graft.banks.bank_base import check_hashes
-from cl_graft.banks.bank_of_run import bank_finding, bank_folder
-from cl_graft.banks.file_checks import Finding, checkpoint_findings, recorded_config, run_findings
+from cl_graft.banks.bank_of_run import check_bank, find_bank_folder
+from cl_graft.banks.file_checks import Check, check_checkpoint, check_run, read_run_config
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.experiments.bank_metadata import base_hashes, load_base_model
 from cl_graft.experiments.folders import CHECKPOINTS, is_run
@@ -48,18 +48,18 @@ Outcome = Literal["same bits", "within tolerance", "differs", "not recorded"]
 
 @dataclass(frozen=True)
 class EntryCheck:
-    """What was found of one entry.
+    """The comparison of one entry with its record.
 
     Attributes:
-        position: Its place in the bank.
-        task: Its task.
-        weights: Whether the graftable weights that answer it have the recorded hash.
-        recorded_batch: How the logits of the recorded batch compare.
-        difference: Largest absolute difference of those logits; None without a recorded batch.
-        elsewhere: What the recording's environment had otherwise, such as ``"torch 2.13.0, here
-            2.14.0"``; empty where bits had to be equal.
-        run: Whether the run that made the bank measured the same logits on its test rows when the
-            task was learned and at the end; None if no run stands beside the bank.
+        position: Place in the bank, from 0.
+        task: Name of the task.
+        weights: Comparison of the graftable weights with the recorded hash.
+        recorded_batch: Comparison of the logits of the recorded batch.
+        difference: Largest absolute difference of these logits; None without a recorded batch.
+        elsewhere: Differences between the recorded environment and this one, such as
+            ``"torch 2.13.0, here 2.14.0"``; empty where bits must be equal.
+        run: Comparison of the run's logits on its test rows when the task was learned with those at
+            the end; ``"not recorded"`` if no run stands beside the bank.
     """
 
     position: int
@@ -78,15 +78,15 @@ class EntryCheck:
 
 @dataclass(frozen=True)
 class VerifyReport:
-    """What was found of a bank, or of a run that has none.
+    """The comparison of a bank, or of a run that has none, with what was recorded.
 
     Attributes:
-        folder: The bank's folder, else the run's.
-        model: The base that was loaded.
-        fingerprint: That base's fingerprint, equal to the recorded one.
-        tolerance: What ``"within tolerance"`` means.
-        entries: One a task, in the bank's order; empty without a bank.
-        findings: What else was compared.
+        folder: Folder of the bank, or of the run.
+        model: Name of the base that was loaded.
+        fingerprint: Fingerprint of that base, equal to the recorded one.
+        tolerance: Largest difference of a logit that is ``"within tolerance"``.
+        entries: One an entry, in the bank's order; empty without a bank.
+        checks: Checks of files, settings, data and versions.
     """
 
     folder: Path
@@ -94,12 +94,12 @@ class VerifyReport:
     fingerprint: str
     tolerance: float
     entries: tuple[EntryCheck, ...] = field(default=())
-    findings: tuple[Finding, ...] = field(default=())
+    checks: tuple[Check, ...] = field(default=())
 
     @property
     def ok(self) -> bool:
         """Whether every entry answers as on the day it was learned, and nothing else differs."""
-        found = {finding.outcome for finding in self.findings}
+        found = {check.outcome for check in self.checks}
         return all(entry.ok for entry in self.entries) and "differs" not in found
 
 
@@ -111,7 +111,7 @@ def verify(
     trust_remote_code: bool = False,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> VerifyReport:
-    """Re-materialise and check every entry of a bank, and what its run recorded.
+    """Rebuild and check every entry of a bank, and the records of its run.
 
     Args:
         folder: A bank, or a run; of a run without a bank everything else is checked.
@@ -125,70 +125,70 @@ def verify(
         InputError: If there is neither bank nor run there, or the base cannot be loaded.
         BankError: If a file is damaged or foreign, or the base is another one.
     """
-    run = _run_of(Path(folder))
+    run = _find_run(Path(folder))
     has_results = run is not None and (run / RESULTS).is_file()
     result = read_result(run) if run and has_results else None
     if run and result and not (run / "bank" / "bank.json").is_file():
         return _verify_run(run, result, model=model, trust_remote_code=trust_remote_code)
-    where = bank_folder(folder)
+    where = find_bank_folder(folder)
     opened = open_bank(where, model=model, trust_remote_code=trust_remote_code)
     opened.loaded.model.to(device or _recorded_device(opened.bank))
     # A router has more tasks to pick from at the end, so other rows may be answered elsewhere.
     hashes = result.logit_hashes if result and result.routed is None else {}
-    checks: list[EntryCheck] = []
+    entries: list[EntryCheck] = []
     for position, entry in enumerate(opened.bank.entries):
         if progress:
             progress(f"verify {entry.task}", position + 1, len(opened.bank))
-        checks.append(_check(opened, position, hashes))
+        entries.append(_check_entry(opened, position, hashes))
     opened.switch.to(None)
     base = opened.bank.base
-    findings = [*checkpoint_findings(base.metadata, opened.loaded.path)]
+    checks = [*check_checkpoint(base.metadata, opened.loaded.path)]
     if run and not result:
-        findings.append(_missing_results(run))
+        checks.append(_check_missing_results(run))
     if run and result:
-        findings.append(bank_finding(run, complete=result.complete))
+        checks.append(check_bank(run, complete=result.complete))
         at = opened.loaded.model.device
-        findings += run_findings(run, result, fingerprint=base.fingerprint, device=at)
+        checks += check_run(run, result, fingerprint=base.fingerprint, device=at)
     return VerifyReport(
         where,
         opened.loaded.name,
         base.fingerprint,
         _tolerance(opened),
+        tuple(entries),
         tuple(checks),
-        tuple(findings),
     )
 
 
-def _run_of(folder: Path) -> Path | None:
+def _find_run(folder: Path) -> Path | None:
     """Return the run that a folder is, or whose bank it is."""
     places = (folder, folder.parent) if folder.name == "bank" else (folder,)
     return next((p for p in places if (p / RESULTS).is_file() or is_run(p)), None)
 
 
-def _missing_results(run: Path) -> Finding:
+def _check_missing_results(run: Path) -> Check:
     """Say that a run has no results, which is no fault while it is not finished."""
     if (run / CHECKPOINTS).is_dir():
-        return Finding(RESULTS, "not checked", "the run is not finished")
-    return Finding(RESULTS, "differs", f"is missing in {run}")
+        return Check(RESULTS, "not checked", "the run is not finished")
+    return Check(RESULTS, "differs", f"is missing in {run}")
 
 
 def _verify_run(
     run: Path, result: RunResult, *, model: str | None, trust_remote_code: bool
 ) -> VerifyReport:
     """Check a run that has no bank: its base, its files and its data."""
-    config = recorded_config(run, result)
+    config = read_run_config(run, result)
     name = model or config.model.name
     loaded = load_base_model(replace(config.model, name=name, trust_remote_code=trust_remote_code))
     fingerprint, where = result.model["fingerprint"], f"{run} is of another base model:"
     check_hashes(fingerprint, result.model, base_hashes(loaded), where=where)
-    findings = [*checkpoint_findings(result.model, loaded.path)]
+    checks = [*check_checkpoint(result.model, loaded.path)]
     if read_bank_record(run) is not None:
-        findings.append(bank_finding(run, complete=result.complete))
+        checks.append(check_bank(run, complete=result.complete))
     device = torch.device(result.versions.get("device", "cpu"))
     at = device if device.type == "cpu" or torch.cuda.is_available() else torch.device("cpu")
-    findings += run_findings(run, result, fingerprint=fingerprint, device=at)
+    checks += check_run(run, result, fingerprint=fingerprint, device=at)
     tolerance = max(TOLERANCE[config.model.dtype], TOLERANCE[config.model.precision])
-    return VerifyReport(run, loaded.name, fingerprint, tolerance, findings=tuple(findings))
+    return VerifyReport(run, loaded.name, fingerprint, tolerance, checks=tuple(checks))
 
 
 def _tolerance(opened: OpenBank) -> float:
@@ -202,7 +202,9 @@ def _recorded_device(bank: GraftBank) -> str:
     return "cuda" if recorded == {"cuda"} and torch.cuda.is_available() else "cpu"
 
 
-def _check(opened: OpenBank, position: int, hashes: Mapping[str, Mapping[str, str]]) -> EntryCheck:
+def _check_entry(
+    opened: OpenBank, position: int, hashes: Mapping[str, Mapping[str, str]]
+) -> EntryCheck:
     entry, bank = opened.bank.entries[position], opened.bank
     opened.carry(position)
     weights: Outcome = "not recorded"
@@ -217,14 +219,14 @@ def _check(opened: OpenBank, position: int, hashes: Mapping[str, Mapping[str, st
         run = "same bits" if measured.get("learned") == measured.get("end") else "differs"
     if entry.recorded_batch is None:
         return EntryCheck(position, entry.task, weights, "not recorded", None, run=run)
-    batch, difference, elsewhere = _recorded_batch(opened, position, entry.recorded_batch)
+    batch, difference, elsewhere = _check_recorded_batch(opened, position, entry.recorded_batch)
     return EntryCheck(position, entry.task, weights, batch, difference, elsewhere, run)
 
 
-def _recorded_batch(
+def _check_recorded_batch(
     opened: OpenBank, position: int, recorded_batch: RecordedBatch
 ) -> tuple[Outcome, float, tuple[str, ...]]:
-    """Return how the logits of the recorded batch compare, by how much, and what is otherwise."""
+    """Compare the logits of the recorded batch: outcome, difference and other environment."""
     with _threads(recorded_batch.environment.get("threads")):
         logits = opened.logits(recorded_batch.inputs, position)
         here = environment(opened.loaded.model.device)
@@ -248,7 +250,7 @@ def _recorded_batch(
 def _threads(recorded: str | None) -> Iterator[None]:
     """Compute with the recorded number of threads: sums over threads depend on it.
 
-    A number that this machine could not start is left out, and told as another environment.
+    A number that this machine cannot start is ignored, and reported as another environment.
     """
     before = torch.get_num_threads()
     wanted = int(recorded) if recorded and recorded.isdecimal() else before

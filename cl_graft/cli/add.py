@@ -51,10 +51,10 @@ def add_command(
 ) -> None:
     """Teach the next task to a bank. Earlier tasks keep every bit of their answers.
 
-    Nothing is needed but the bank, its base model and the new data. What is not said here is as
-    in the bank's own run. The name of a task that the bank knows makes a new entry that answers
-    it from now on; the earlier one stays as it is. If that task was learned before from the same
-    data with the same settings, nothing is done.
+    The bank, its base model and the new data are needed, nothing else. Settings that are not given
+    are those of the bank's own run. If the bank has a task of this name already, a new entry
+    answers it from now on, and the earlier entry stays as it is. If that task was learned before
+    from the same data with the same settings, nothing is done.
 
     [b]Examples[/b]
 

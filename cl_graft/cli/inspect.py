@@ -26,18 +26,19 @@ def inspect_command(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="Delete what killed writers left, and list the entries that are whole."
+            "--repair",
+            help="Delete leftovers of interrupted writes, and list the whole entries.",
         ),
     ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a bank holds: tasks, regions, sizes. The model is not loaded.
+    """Show the tasks, regions and sizes of a bank. The model is not loaded.
 
-    With --repair, put the bank's folder in order instead: files that nobody lists are deleted.
-    Where entries or bank.json are damaged or missing, bank.json is written anew from the entries
-    that are whole, and files of others are moved to removed/ in the bank. The results of the
-    bank's run name the bank as it is from then on.
+    With --repair, files that bank.json does not list are deleted. Where entries or bank.json are
+    damaged or missing, bank.json is written anew from the entries that are whole, and the files of
+    other entries are moved to removed/ in the bank. Afterwards the results of the bank's run name
+    the bank as it is.
 
     Exit code: 0 shown, or repaired; 1 repaired, but an entry is lost; 2 it cannot be read.
 
@@ -52,7 +53,7 @@ def inspect_command(
     output = Output(quiet, as_json)
     if repair:
         repaired = repair_folder(path)
-        output.result(repaired, *_repaired(repaired))
+        output.result(repaired, *_describe_repair(repaired))
         if repaired.faults:
             raise typer.Exit(1)
         return
@@ -60,8 +61,9 @@ def inspect_command(
         graft = inspect_graft(path)
         output.result(
             graft,
-            f"{graft.path}: graft of {graft.task!r}, {graft.coordinates:,} of {graft.total:,} "
-            f"coordinates ({graft.density:.3%}), {graft.dtype}, {graft.bytes:,} bytes\n"
+            f"{graft.path}: graft of {graft.task!r}, {graft.region_size:,} of "
+            f"{graft.coordinates:,} coordinates ({graft.density:.3%}), {graft.dtype}, "
+            f"{graft.bytes:,} bytes\n"
             f"base {graft.model} ({graft.fingerprint[:12]}…)",
         )
         return
@@ -72,10 +74,10 @@ def inspect_command(
             entry.task,
             f"{entry.label}{'' if entry.answers else ' (replaced)'}",
             ", ".join(entry.label_names) or "number",
-            f"{entry.claimed:,}",
+            f"{entry.region_size:,}",
             f"{entry.density:.3%}",
             f"{entry.owned:,}",
-            f"{entry.lost:.1%}",
+            f"{entry.owned_before:.1%}",
             f"{entry.bytes:,}",
             f"{entry.head_bytes:,}",
             format_score(entry.metadata.get("trained_dev")),
@@ -83,7 +85,7 @@ def inspect_command(
         for entry in found.entries
     ]
     columns = (
-        "entry", "task", "label", "answers", "claimed", "density", "owned", "lost", "bytes",
+        "entry", "task", "label", "answers", "region", "density", "owned", "owned before", "bytes",
         "of them head", "dev",
     )  # fmt: skip
     overlap = [
@@ -101,11 +103,11 @@ def inspect_command(
     output.result(found, *shown)
 
 
-def _repaired(found: Repaired) -> list[str]:
+def _describe_repair(found: Repaired) -> list[str]:
     """Say in sentences what was done to a bank's folder."""
     lines = [f"{found.bank}: {found.entries} entries"]
     if found.deleted:
-        lines.append(f"Deleted, as nobody listed them: {', '.join(found.deleted)}")
+        lines.append(f"Deleted, as bank.json does not list them: {', '.join(found.deleted)}")
     if found.rebuilt:
         lines.append("bank.json was written anew from the entries that are whole.")
     if found.removed:

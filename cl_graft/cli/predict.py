@@ -83,10 +83,10 @@ def predict_command(
 
       head -3 reviews.txt | cl-graft predict my_bank --task sentiment
     """
-    from cl_graft.banks.bank_of_run import bank_folder
+    from cl_graft.banks.bank_of_run import find_bank_folder
     from cl_graft.banks.input_texts import NoTask, check_texts, name_texts, parse_texts, read_texts
     from cl_graft.banks.open_bank import open_bank
-    from cl_graft.banks.predict import calibration_notes, entry_notes, predict
+    from cl_graft.banks.predict import list_calibration_notes, list_entry_notes, predict
     from cl_graft.data.record_files import Columns
     from cl_graft.runtime.devices import pick_device
     from cl_graft.storage import load_bank
@@ -94,7 +94,7 @@ def predict_command(
     output, columns = Output(quiet, as_json), Columns(text=text, text_pair=text_pair)
     if texts and file is not None:
         raise InputError("give texts, or a file, not both")
-    where = bank_folder(bank)
+    where = find_bank_folder(bank)
     held = load_bank(where)
     try:
         if texts:
@@ -123,7 +123,10 @@ def predict_command(
             trust_remote_code=trust_remote_code,
         )
     tasks = list(dict.fromkeys(str(one.task) for one in asked))
-    for note in [*entry_notes(opened.bank, tasks), *calibration_notes(opened.bank, tasks)]:
+    for note in [
+        *list_entry_notes(opened.bank, tasks),
+        *list_calibration_notes(opened.bank, tasks),
+    ]:
         output.note(note)
     for one, answer in predict(opened, asked, batch_size=batch_size):
         if as_json:

@@ -28,16 +28,16 @@ def verify_command(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Prove that a bank answers every task with the bits it was learned with.
+    """Prove that a bank answers every task with the bits that it was learned with.
 
-    Each task is made anew in this process, from the base model and the bank alone. Its weights
-    must hash to what was recorded, and the recorded batch must get the recorded logits: bit for
-    bit where threads, device and versions are the recorded ones, to a tolerance elsewhere. Files,
-    settings, data and the base's checkpoint are compared with their hashes, also of runs that
-    made no bank, and the bank with the one that the run's results name.
+    Each task is rebuilt from the base model and the bank alone. Its weights must have the recorded
+    hash, and the recorded batch must get the recorded logits: bit for bit where threads, device
+    and versions are the recorded ones, to a tolerance elsewhere. Files, settings, data and the
+    base's checkpoint are compared with their hashes, also of runs without a bank, and the bank
+    with the one that the run's results name.
 
-    Exit code: 0 nothing differs, 1 something does, 2 a file is damaged or cannot be read, or the
-    base is another one.
+    Exit code: 0 nothing differs; 1 something differs; 2 a file is damaged or cannot be read, or
+    the base is another one.
 
     [b]Example[/b]: cl-graft verify first/grafting/seed0
     """
@@ -66,7 +66,7 @@ def verify_command(
     columns = ("entry", "task", "weights", "recorded logits", "largest difference", "run's logits")
     notes = sorted({line for entry in report.entries for line in entry.elsewhere})
     shown: list[object] = [make_table(str(report.folder), columns, rows)] if rows else []
-    shown += _findings(report)
+    shown += _describe_checks(report)
     if notes:
         shown.append(
             f"Recorded elsewhere ({'; '.join(notes)}): logits are compared to a tolerance of "
@@ -82,8 +82,8 @@ def verify_command(
         raise typer.Exit(1)
 
 
-def _findings(report: VerifyReport) -> list[str]:
-    """Say in a line a kind what was found beside the entries, the faults last."""
+def _describe_checks(report: VerifyReport) -> list[str]:
+    """Describe the checks beside the entries, a line for each kind of outcome, faults last."""
     kinds = {
         "same": "As recorded",
         "other here": "Other than recorded, which is no fault",
@@ -93,7 +93,7 @@ def _findings(report: VerifyReport) -> list[str]:
     }
     lines: list[str] = []
     for outcome, words in kinds.items():
-        found = [finding for finding in report.findings if finding.outcome == outcome]
+        found = [check for check in report.checks if check.outcome == outcome]
         if found:
             said = (f"{f.what} ({f.detail})" if f.detail else f.what for f in found)
             lines.append(f"{words}: {', '.join(said)}")

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from cl_graft.banks.bank_of_run import bank_folder
+from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.errors import InputError, InUse, find
 from cl_graft.grafts.bank import find_entry
@@ -96,7 +96,7 @@ def export_task(
         BankError: If the bank cannot be read, or the base is another one.
     """
     find(FORMATS, format, missing="no format")
-    where, out = bank_folder(folder), Path(out)
+    where, out = find_bank_folder(folder), Path(out)
     bank = load_bank(where)
     position = find_entry(bank, task)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):

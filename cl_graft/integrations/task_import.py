@@ -17,8 +17,8 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from cl_graft.banks.add import task_label
-from cl_graft.banks.bank_of_run import bank_folder, changing_bank
+from cl_graft.banks.add import choose_label
+from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.data import Prompt, label_token_ids
 from cl_graft.data.encoding import Family
@@ -143,7 +143,7 @@ def import_task(
         weights = hash_tensors(find_parameters(loaded.model, held.layout))
     entry = Entry(
         task=task,
-        label=task_label(held, task, names),
+        label=choose_label(held, task, names),
         owned=graft,
         owned_before=Region.empty(held.layout),
         head=head,
@@ -161,7 +161,7 @@ def import_task(
     position = held.find(label=entry.label)
     new = position is None or not _same(entry, held.entries[position])
     # Also where nothing is new: a call that was killed may have left its results unsettled.
-    with lock_bank(folder), changing_bank(folder) as announce:
+    with lock_bank(folder), track_change(folder) as announce:
         if not (folder / INDEX).exists():
             # An empty bank first: a call that is killed after this can be repeated.
             save_bank(held, folder)
@@ -213,7 +213,7 @@ def _opened(
 ) -> tuple[Path, GraftBank, Loaded]:
     """Open the bank on its base, or begin one."""
     if folder.exists() and not holds_no_bank_yet(folder):
-        folder = bank_folder(folder)
+        folder = find_bank_folder(folder)
         opened = open_bank(folder, model=base, trust_remote_code=trust_remote_code)
         known = opened.loaded.model.family
         if opened.bank.mode != "isolated":

@@ -10,7 +10,7 @@ from tiny_runs import file_hashes, tiny_run
 from cl_graft import InputError, load_bank
 from cl_graft.banks.add import add_task
 from cl_graft.banks.open_bank import open_bank
-from cl_graft.banks.predict import entry_notes
+from cl_graft.banks.predict import list_entry_notes
 from cl_graft.banks.verify import verify
 from cl_graft.errors import WrongArchitecture
 from cl_graft.experiments.folders import lock_bank
@@ -107,7 +107,7 @@ def test_a_task_seen_again_becomes_a_new_entry_that_answers_its_label(bank):
     mixed = opened.predict([(text, entry) for entry in (2, 0) for text in texts])
     assert [each.entry for each in mixed] == [2, 2, 0, 0]
     assert [each.label for each in mixed] == [each.label for each in answers[2] + answers[0]]
-    assert entry_notes(grown, ["sentiment", "topic", "sentiment"]) == [
+    assert list_entry_notes(grown, ["sentiment", "topic", "sentiment"]) == [
         "sentiment: entry 2 answers, the latest of this name; ask an earlier one by its position "
         "(0)"
     ]

@@ -23,16 +23,16 @@ def test_counts_are_those_of_the_bank(run):
     assert found.owned == sum(entry.owned for entry in found.entries) == len(bank.owned())
     for entry, facts in zip(bank.entries, found.entries, strict=True):
         assert (facts.task, facts.label) == (entry.task, entry.label)
-        assert (facts.claimed, facts.owned) == (len(entry.region), len(entry.owned))
+        assert (facts.region_size, facts.owned) == (len(entry.region), len(entry.owned))
         assert facts.density == entry.region.density
         assert facts.label_names == tuple(entry.metadata["label_names"])  # type: ignore[arg-type]
 
 
 def test_what_a_task_lost_is_what_it_shares_with_earlier_ones(run):
     first, second = inspect_bank(run).entries
-    assert first.lost == 0
-    assert second.lost == pytest.approx(inspect_bank(run).overlap[0][1])
-    assert second.lost > 0
+    assert first.owned_before == 0
+    assert second.owned_before == pytest.approx(inspect_bank(run).overlap[0][1])
+    assert second.owned_before > 0
 
 
 def test_bytes_are_those_of_the_files(run):
@@ -59,7 +59,7 @@ def test_the_file_of_a_single_graft_is_described_too(run, tmp_path):
     entry = bank.entries[0]
     save_graft(StoredGraft(entry.owned, bank.base, entry.task), tmp_path / "one.safetensors")
     found = inspect_graft(tmp_path / "one.safetensors")
-    assert (found.task, found.coordinates) == ("sentiment", len(entry.owned))
+    assert (found.task, found.region_size) == ("sentiment", len(entry.owned))
     assert found.fingerprint == bank.base.fingerprint
 
 

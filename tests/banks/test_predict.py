@@ -9,10 +9,10 @@ import torch
 from tiny_runs import tiny_run
 
 from cl_graft import InputError, load_bank, save_bank
-from cl_graft.banks.file_checks import recorded_config
+from cl_graft.banks.file_checks import read_run_config
 from cl_graft.banks.input_texts import InputText, name_texts, parse_texts, read_texts
 from cl_graft.banks.open_bank import OpenBank, open_bank
-from cl_graft.banks.predict import calibration_notes, predict
+from cl_graft.banks.predict import list_calibration_notes, predict
 from cl_graft.data import encode
 from cl_graft.data.record_files import Columns
 from cl_graft.data.synthetic import generate
@@ -47,7 +47,7 @@ def texts_of(opened: OpenBank, asked: list[InputText], **settings: int) -> list[
 
 
 def test_the_recorded_texts_get_the_recorded_logits_bit_for_bit(run, opened):
-    task = load_tasks(recorded_config(run, read_result(run)).stream, seed=0)[0]
+    task = load_tasks(read_run_config(run, read_result(run)).stream, seed=0)[0]
     recorded_batch = opened.bank.entries[0].recorded_batch
     rows = {}
     for row in task.dev:
@@ -147,7 +147,7 @@ def test_confidence_is_calibrated_by_the_temperature_that_the_bank_holds(opened)
     shares = (torch.tensor(answer.logits, dtype=torch.float64) / fitted["value"]).softmax(0)
     assert list(answer.probabilities.values()) == pytest.approx(shares.tolist())
     assert answer.confidence == pytest.approx(float(shares.max()))
-    (note,) = calibration_notes(opened.bank, ["sentiment", "sentiment"])
+    (note,) = list_calibration_notes(opened.bank, ["sentiment", "sentiment"])
     assert "confidence is calibrated" in note
 
 
@@ -163,5 +163,5 @@ def test_a_bank_without_temperatures_answers_by_plain_softmax_and_says_so(run, t
     assert answer.temperature is None
     plain = torch.tensor(answer.logits, dtype=torch.float64).softmax(0)
     assert list(answer.probabilities.values()) == pytest.approx(plain.tolist())
-    (note,) = calibration_notes(older.bank, ["sentiment"])
+    (note,) = list_calibration_notes(older.bank, ["sentiment"])
     assert "not calibrated, but the model's plain softmax" in note

@@ -18,7 +18,7 @@ from cl_graft.banks.add import add_task
 from cl_graft.banks.bank_base import load_base
 from cl_graft.banks.forget import forget
 from cl_graft.banks.inspect import repair_folder
-from cl_graft.banks.verify import VerifyReport, bank_folder, verify
+from cl_graft.banks.verify import VerifyReport, find_bank_folder, verify
 from cl_graft.errors import (
     BankError,
     DamagedFile,
@@ -214,7 +214,7 @@ def test_where_there_is_no_bank_it_is_said_what_there_is(run, tmp_path):
     with pytest.raises(InputError, match="not the results of a run"):
         verify(tmp_path)
     with pytest.raises(InputError, match="holds no bank"):
-        bank_folder(tmp_path)
+        find_bank_folder(tmp_path)
 
 
 def test_progress_goes_through_the_entries(run):
@@ -224,7 +224,7 @@ def test_progress_goes_through_the_entries(run):
 
 
 def outcomes(report: VerifyReport) -> dict[str, str]:
-    return {finding.what: finding.outcome for finding in report.findings}
+    return {check.what: check.outcome for check in report.checks}
 
 
 def test_everything_that_a_run_recorded_is_compared(run):
@@ -306,9 +306,9 @@ def test_a_rolled_back_bank_is_a_difference_until_it_is_accepted(grown):
         shutil.rmtree(grown / "bank")
         shutil.copytree(place, grown / "bank")
         report = verify(grown)
-        (finding,) = (f for f in report.findings if f.what == "bank")
-        assert (finding.outcome, report.ok) == ("differs" if said else "same", not said)
-        assert said in finding.detail
+        (check,) = (f for f in report.checks if f.what == "bank")
+        assert (check.outcome, report.ok) == ("differs" if said else "same", not said)
+        assert said in check.detail
     forget(grown, "paraphrase")
     shutil.rmtree(grown / "bank")
     shutil.copytree(three, grown / "bank")

@@ -195,7 +195,7 @@ def test_predict_reads_stdin(bank):
 
 def test_inspect_shows_the_bank_and_a_single_graft(session):
     assert "sentiment" in session["inspect"].out
-    assert [entry["claimed"] for entry in session["inspect json"].json["entries"]] == [171, 171]
+    assert [entry["region_size"] for entry in session["inspect json"].json["entries"]] == [171, 171]
     said = "graft of 'sentiment', 171 of 17,088 coordinates (1.001%)"
     assert said in session["inspect graft"].out
 

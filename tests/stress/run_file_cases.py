@@ -12,7 +12,7 @@ from typing import Any
 from file_cases import Bit, Case, all_bits, files_of, filled, flipped
 from tiny_checkpoint import QUICK, tiny_checkpoint
 
-from cl_graft.banks.file_checks import checkpoint_findings, file_findings
+from cl_graft.banks.file_checks import check_checkpoint, check_files
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import checkpoint_files
@@ -89,8 +89,8 @@ def _result_flips(files: dict[str, bytes], bits: Sequence[Bit], work: Path) -> C
     def check() -> list[str]:
         result = read_result(work)
         read_config(work)
-        findings = file_findings(work, read_hashes(work) or {}, complete=result.complete)
-        return [finding.what for finding in findings if finding.outcome != "same"]
+        checks = check_files(work, read_hashes(work) or {}, complete=result.complete)
+        return [check.what for check in checks if check.outcome != "same"]
 
     return _flips(files, bits, work, check)
 
@@ -101,8 +101,8 @@ def _base_flips(files: dict[str, bytes], bits: Sequence[Bit], work: Path) -> Cas
         return {"files": checkpoint_files(work)}
 
     def check() -> list[str]:
-        findings = checkpoint_findings(recorded(), work)
-        return [finding.what for finding in findings if finding.outcome != "same"]
+        checks = check_checkpoint(recorded(), work)
+        return [check.what for check in checks if check.outcome != "same"]
 
     return _flips(files, bits, work, check)
 
