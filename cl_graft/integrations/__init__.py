@@ -1,6 +1,6 @@
-"""Exchange with other tools: a task of a bank as files that they read, and their files as grafts.
+"""The exchange with other tools: tasks of a bank as their files, and their files as tasks.
 
-What is exchanged are files: checkpoints of transformers, adapters of PEFT, plain safetensors.
+The files are checkpoints of transformers, adapters of PEFT, and plain safetensors.
 """
 
 from cl_graft.integrations.task_export import FORMATS, Exported, export_task

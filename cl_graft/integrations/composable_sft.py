@@ -39,7 +39,7 @@ _NUMPY = [
 
 @dataclass(frozen=True, eq=False)
 class SparseTuning:
-    """What a file holds.
+    """The content of a file.
 
     Attributes:
         changes: Flat row-major numbers (int64) and differences, by the parameter's name.
@@ -72,13 +72,13 @@ def read_sparse_tuning(path: Path | str) -> SparseTuning:
         )
     head = found.get("head") or {}
     try:
-        changes = {str(name): _decoded(record) for name, record in body.items()}
+        changes = {str(name): _decode(record) for name, record in body.items()}
         return SparseTuning(changes, {str(name): tensor.detach() for name, tensor in head.items()})
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise InputError(f"{path} is damaged or of another version: {error!r}") from error
 
 
-def _decoded(record: Any) -> tuple[Tensor, Tensor]:
+def _decode(record: Any) -> tuple[Tensor, Tensor]:
     """Return row-major numbers, sorted, and the differences there."""
     if isinstance(record, Tensor):
         # Repeated places would be added up, and nobody could tell.

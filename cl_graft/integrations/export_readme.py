@@ -1,9 +1,9 @@
-"""The README of an exported task: what it is, and the lines of Python that answer with it.
+"""The README of an exported task: a description, and lines of Python that answer texts with it.
 
-The lines need no cl_graft. They define `answer(text, pair)`, which returns the logits of one text,
-of shape (labels,), fp32, in the order of the labels. A prompt is filled as `cl_graft.data.encoding`
-does it: a text that is too long loses its end, the longest of two first; the template is never cut,
-and a special token that a text spells out stays plain characters.
+The lines work without cl_graft. They define `answer(text, pair)`, which returns the logits of one
+text, of shape (labels,), fp32, in the order of the labels. A prompt is filled as in
+`cl_graft.data.encoding`: a text that is too long loses its end, the longer of two first; the
+template is never cut, and a special token that a text spells out stays plain characters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CLASSES = {
     "causal_lm": "AutoModelForCausalLM",
 }
 _LENGTH = 128
-"""Tokens a row where the bank does not say."""
+"""Tokens a row where the bank records none."""
 
 _ASKING = """\
 probe = tokenizer("a", return_special_tokens_mask=True)
@@ -82,7 +82,7 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
     """Write the text of the README of an export.
 
     Args:
-        record: What `task.json` holds.
+        record: Content of `task.json`.
         format: A name in `FORMATS`.
     """
     base, names = record["base"], record.get("label_names") or []

@@ -1,7 +1,7 @@
-"""What every export says of its task and of what its files hold, whatever their format.
+"""The parts of an export that do not depend on its format: the task's record, counts and head.
 
-`task.json` describes the task; `WrittenGraft` counts what a format could not hold. An encoder's
-head that transformers has no class for is written beside the weights.
+`task.json` describes the task; `WrittenGraft` counts the coordinates that a format cannot hold. An
+encoder's head for which transformers has no class is written beside the weights.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from cl_graft.grafts.bank import Entry, GraftBank
 __all__ = ["WrittenGraft", "describe_task", "format_counts", "save_head", "skips_pooler"]
 
 _KEPT = ("label_names", "pair", "prompt", "max_length", "metric", "temperature", "activation")
-"""Facts of an entry that answering its texts needs."""
+"""Metadata of an entry that answering its texts needs."""
 
 
 @dataclass(frozen=True)
 class WrittenGraft:
-    """What the files of a format hold of a graft.
+    """The part of a graft that the files of a format hold.
 
     Attributes:
-        record: What `task.json` says beyond `describe_task`.
-        left_out: Coordinates that are not in the files, by where they are (``LayerNorm.bias``).
-        copied: Coordinates that are there in whole copies of their modules, by where they are.
-        inexact: Coordinates that get a value with other bits.
-        largest_error: Largest difference of these, absolute.
+        record: Items of `task.json` beside those of `describe_task`.
+        left_out: Coordinates that are not in the files, by kind of parameter (``LayerNorm.bias``).
+        copied: Coordinates that are in whole copies of their modules, by kind of parameter.
+        inexact: Number of coordinates whose value gets other bits.
+        largest_error: Largest absolute difference of these values.
     """
 
     record: Mapping[str, Any] = field(default_factory=dict)

@@ -1,8 +1,7 @@
-"""Sources of an import: what they are, and the tuned model that each makes of the base.
+"""The sources of an import: their kinds, and the tuned model that each makes of the base.
 
-Every source becomes a tuned model of the same architecture; where it moved the base is then seen by
-comparing. That way an adapter counts as what its own library computes, and nothing that it changes
-goes unseen.
+Every source becomes a tuned model of the same architecture, which is then compared with the base.
+So an adapter counts as what its own library computes, and every change is seen.
 """
 
 from __future__ import annotations
@@ -51,10 +50,10 @@ class Source:
 
     Attributes:
         kind: ``"adapter"``, ``"sparse tuning"``, ``"overlay"`` or ``"checkpoint"``.
-        path: Its folder or file.
+        path: Folder or file of the source.
         classifier: Whether it is of a sequence classifier of transformers, with a head in it.
-        classes: How many logits such a classifier has; 0 if it does not say.
-        record: What a `task.json` beside it says.
+        classes: Number of logits of such a classifier; 0 if unknown.
+        record: Content of a `task.json` beside it.
     """
 
     kind: str
@@ -66,13 +65,13 @@ class Source:
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """What a source makes of the base.
+    """The model that a source makes of the base.
 
     Attributes:
         tensors: Parameters of the tuned backbone, by their names in `TaskModel`.
         head: State of the head, as an entry keeps it; empty if the source has none.
-        metadata: What the entry is to record of it.
-        label_names: By the source's own account; empty if it has none.
+        metadata: Metadata for the entry.
+        label_names: Labels that the source names; empty if it names none.
     """
 
     tensors: Mapping[str, Tensor]
@@ -124,8 +123,8 @@ def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = Fal
     """Apply a source to the base.
 
     Args:
-        source: What `find_source` found.
-        loaded: The base, which stays as it is.
+        source: Result of `find_source`.
+        loaded: The base, which is not changed.
         trust_remote_code: Whether to run Python code that comes with a checkpoint.
 
     Raises:

@@ -8,7 +8,8 @@ so the result has the graft's bits on whatever machine:
     for name in names:
         state[name].view(-1)[overlay[f"{name}.index"].long()] = overlay[f"{name}.values"]
 
-A graft file of the store is smaller (its index is packed) and needs this package to be read.
+A graft file (`cl_graft.storage.graft_file`) is smaller, as its index is packed, but is read by this
+package alone.
 """
 
 from __future__ import annotations
@@ -35,13 +36,12 @@ _BACKBONE = "backbone."
 
 @dataclass(frozen=True, eq=False)
 class Overlay:
-    """What an overlay holds.
+    """The content of an overlay.
 
     Attributes:
-        changes: Flat numbers and values, as the file holds them, by the parameter's
-            name in the checkpoint.
-        head: The task's head, names relative to it.
-        record: What `describe_task` said of the task.
+        changes: Flat numbers and values, by the parameter's name in the checkpoint.
+        head: State of the task's head, names relative to the head.
+        record: Description of the task, as `describe_task` makes it.
     """
 
     changes: Mapping[str, tuple[Tensor, Tensor]]
@@ -53,9 +53,9 @@ def write_overlay(graft: Graft, entry: Entry, record: Mapping[str, Any], path: P
     """Write an overlay, atomically.
 
     Args:
-        graft: All that answers the task.
-        entry: Where its head comes from.
-        record: What `describe_task` says of the task.
+        graft: All values that answer the task.
+        entry: Entry with the task's head.
+        record: Description of the task, as `describe_task` makes it.
         path: The file.
     """
     path = Path(path)

@@ -1,7 +1,6 @@
-"""Adapters of PEFT: their tensors checked, and merged into a model as PEFT itself does it.
+"""Adapters of PEFT: the check of their tensors, and their merge into a model by PEFT itself.
 
-An adapter is the only source that another library has to compute, so it counts as what that library
-makes of it.
+No other source is computed by another library; the model that PEFT makes is taken as it is.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ ADAPTER_CONFIG = "adapter_config.json"
 """Name of the file that describes an adapter."""
 
 _PREFIX = "base_model.model."
-"""How PEFT begins the names of a wrapped model's parameters in its files."""
+"""Prefix of the names of a wrapped model's parameters in files of PEFT."""
 
 _OWN = re.compile(r"\.(lora_\w+|shira_\w+|modules_to_save)\b.*$|\.(weight|bias)$")
-"""What follows a module's path in the names of an adapter's tensors."""
+"""Suffix after a module's path in the names of an adapter's tensors."""
 
 _WRAPPED = re.compile(r"\.(base_layer|modules_to_save\.default)(?=\.)")
-"""What PEFT puts into the names of the parameters of modules that it wraps."""
+"""Part that PEFT adds to the names of the parameters of modules that it wraps."""
 
 
 def read_adapter(folder: Path | str) -> dict[str, Tensor]:
@@ -73,7 +72,7 @@ def merge_adapter(whole: nn.Module, folder: Path | str, held: Iterable[str], *, 
         whole: The model.
         folder: The adapter's folder.
         held: Names of its tensors.
-        name: What messages call the model.
+        name: Name of the model in messages.
 
     Raises:
         InputError: If peft is not installed, the adapter does not fit the model, or it holds

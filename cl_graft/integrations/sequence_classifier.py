@@ -1,8 +1,8 @@
-"""Heads as the classifiers of transformers, and its classifiers as heads.
+"""The conversion between heads of this package and sequence classifiers of transformers.
 
 `AutoModelForSequenceClassification` puts on most encoders a dense layer, an activation and a linear
 layer, over the first token. Their names and the activation differ by architecture, so they are
-found by their form, and believed only when both models answer the same rows alike.
+found by their shapes, and accepted only if both models answer the same rows alike.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def as_classifier(model: TaskModel, entry: Entry) -> PreTrainedModel | None:
 
     Args:
         model: The encoder, carrying the entry.
-        entry: Its head is used, and its label names.
+        entry: Entry with the head and the label names.
 
     Returns:
         The classifier, in eval mode, on the CPU; None if transformers has none.

@@ -37,19 +37,19 @@ __all__ = ["Rest", "write_shira"]
 Rest = Literal["refuse", "leave-out", "copy"]
 _RESTS = {"refuse": None, "leave-out": None, "copy": None}
 _KEY = "base_model.model."
-"""How PEFT begins the names of a wrapped model's parameters in its files."""
+"""Prefix of the names of a wrapped model's parameters in files of PEFT."""
 
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """What a graft changes in one parameter.
+    """The part of a graft in one parameter.
 
     Attributes:
-        path: Of the module, in the model that transformers loads.
-        name: Of the parameter in it.
-        module: The module.
-        index: Flat numbers of the elements.
-        values: What they become.
+        path: Path of the module in the model that transformers loads.
+        name: Name of the parameter in the module.
+        module: Module itself.
+        index: Flat numbers of the changed elements.
+        values: New values of these elements.
     """
 
     path: str
@@ -113,15 +113,15 @@ def write_shira(opened: OpenBank, position: int, into: Path | str, *, rest: Rest
     config = _config(opened, rank=rank, targets=[part.path for part in matrices], copies=copies)
     (into / "adapter_config.json").write_text(f"{json.dumps(config, indent=2)}\n", encoding="utf-8")
     record: dict[str, Any] = {"class": type(model.backbone).__name__}
-    record |= {"left_out": _counted(left_out)} if left_out else {}
+    record |= {"left_out": _count(left_out)} if left_out else {}
     if model.family == "encoder":
         record["without_pooler"] = skips_pooler(model.backbone)
         save_head(bank.entries[position], into)
     error = torch.cat(errors)
     return WrittenGraft(
         record=record,
-        left_out=_counted(left_out),
-        copied=_counted(copied),
+        left_out=_count(left_out),
+        copied=_count(copied),
         inexact=int((error > 0).sum()),
         largest_error=float(error.max()),
     )
@@ -137,7 +137,7 @@ def _parts(backbone: nn.Module, graft: Graft) -> list[_Part]:
 
 
 def _others(parts: list[_Part], rest: Rest) -> tuple[list[_Part], list[_Part]]:
-    """Sort out what no SHiRA can hold: the parts whose modules are copied, and those left out.
+    """Return the parts that SHiRA cannot hold: those whose modules are copied, and those left out.
 
     Raises:
         InputError: If neither will do, or nothing is left for the adapter.
@@ -147,7 +147,7 @@ def _others(parts: list[_Part], rest: Rest) -> tuple[list[_Part], list[_Part]]:
     held = [part for part in matrices if part.least_rank <= most]
     others = [part for part in parts if not any(part is one for one in held)]
     if others and rest == "refuse":
-        counts, total = _counted(others), sum(len(part.index) for part in parts)
+        counts, total = _count(others), sum(len(part.index) for part in parts)
         raise InputError(
             "a SHiRA adapter holds some weights of each nn.Linear and nothing else: "
             f"{sum(counts.values()):,} of {total:,} coordinates are not of that kind "
@@ -158,7 +158,7 @@ def _others(parts: list[_Part], rest: Rest) -> tuple[list[_Part], list[_Part]]:
     if all(part.path in paths for part in held):
         raise InputError(
             "a SHiRA adapter holds weights of nn.Linear, and of this graft it would hold none "
-            f"({format_counts(_counted(parts))}): export it as hf or safetensors-overlay"
+            f"({format_counts(_count(parts))}): export it as hf or safetensors-overlay"
         )
     if rest == "copy":
         return [part for part in parts if part.path in paths], []
@@ -212,7 +212,7 @@ def _config(opened: OpenBank, *, rank: int, targets: list[str], copies: list[str
     }
 
 
-def _counted(parts: list[_Part]) -> dict[str, int]:
+def _count(parts: list[_Part]) -> dict[str, int]:
     """Return the number of coordinates by kind, the most first."""
     counts: Counter[str] = Counter()
     for part in parts:

@@ -1,9 +1,9 @@
-"""The skill of a fine-tuned model: where it lies, found from the model before and after.
+"""The skill of a fine-tuned model: its region and values, found from the model before and after.
 
-Any `nn.Module` will do, fine-tuned by anything: a small region, with the tuned values on it, is
-grafted onto the base and does what the tuned model does (Panigrahi et al., 2023, Eq. 1,
-https://arxiv.org/abs/2302.06600). What fine-tuning changed outside of the graftable parameters is
-no part of a graft and goes along as it is, so nothing is left out unseen.
+It works for any `nn.Module` and any fine-tuning: a small region with the tuned values, grafted onto
+the base, does what the tuned model does (Panigrahi et al., 2023, Eq. 1,
+https://arxiv.org/abs/2302.06600). Changes outside of the graftable parameters are no part of a
+graft; a skill keeps them beside it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _CANDIDATES = 20
 
 @dataclass(frozen=True, eq=False)
 class Skill:
-    """What fine-tuning taught a model.
+    """The result of fine-tuning a model, as a graft and the rest.
 
     Attributes:
-        graft: The region, and the tuned values on it.
+        graft: Region, with the tuned values on it.
         rest: Tuned values, by name, of all parameters and buffers that differ from the base and
             are not graftable: the task's head, running statistics (BatchNorm), and embeddings
             where they were trained along.
@@ -92,9 +92,9 @@ def localize_skill(
     keep: Callable[[str], bool] | None = None,
     seed: int = 0,
 ) -> Skill:
-    """Find the region where the skill of a fine-tuned model lies.
+    """Find the region that holds the skill of a fine-tuned model.
 
-    The base is looked at in eval mode, with the tuned head and the tuned running statistics, and
+    The base is evaluated in eval mode, with the tuned head and the tuned running statistics, and
     is put back bit for bit.
 
     Args:
@@ -112,7 +112,7 @@ def localize_skill(
         exclude: Module paths that are no part of a region, such as ``"fc"`` for a head. Models
             with a stack of blocks are graftable in the blocks alone, so their heads are left out
             anyway.
-        keep: Said of a parameter's name: False leaves it out of the region too.
+        keep: Function of a parameter's name that returns False for those to leave out as well.
         seed: Every random choice is a function of it.
 
     Warns:
@@ -141,7 +141,7 @@ def localize_skill(
         )
     parameters = graftable_parameters(base, exclude=exclude, keep=keep)
     here = model_tensors(base)
-    there = _matching(here, model_tensors(tuned) if isinstance(tuned, nn.Module) else tuned)
+    there = _match_tensors(here, model_tensors(tuned) if isinstance(tuned, nn.Module) else tuned)
     differ = [name for name in here if not torch.equal(here[name], there[name])]
     if not any(name in parameters for name in differ):
         raise InputError(
@@ -149,7 +149,7 @@ def localize_skill(
             "tensors do); is it the same object twice, or was only the head trained?"
         )
     rest = {name: there[name] for name in differ if name not in parameters}
-    ask = loss or _own_loss
+    ask = loss or _model_loss
 
     def losses(step: int) -> list[Callable[[], Tensor]]:
         return [lambda: ask(base, batches[step])]
@@ -211,7 +211,7 @@ def _hash_base(model: nn.Module, rest: Mapping[str, Tensor]) -> str:
     return hash_tensors({name: tensors[name] for name in tensors if name not in rest})
 
 
-def _matching(base: Parameters, tuned: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _match_tensors(base: Parameters, tuned: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Take from the tuned tensors those of the base's names, where they are of one form.
 
     Buffers that a mapping leaves out are the base's: state dicts hold only the persistent ones.
@@ -228,18 +228,19 @@ def _matching(base: Parameters, tuned: Mapping[str, Tensor]) -> dict[str, Tensor
             other = tensor
         if other.shape != tensor.shape or other.dtype != tensor.dtype:
             raise InputError(
-                f"{name} is {_form(tensor)} in the base and {_form(other)} in the tuned model; "
-                "load both in one way, and give the base a head of the tuned one's size"
+                f"{name} is {_describe_tensor(tensor)} in the base and {_describe_tensor(other)} "
+                "in the tuned model; load both in one way, and give the base a head of the tuned "
+                "one's size"
             )
         found[name] = other.detach().to(tensor.device)
     return found
 
 
-def _form(tensor: Tensor) -> str:
+def _describe_tensor(tensor: Tensor) -> str:
     return f"{tensor.dtype} of shape {tuple(tensor.shape)}"
 
 
-def _own_loss(model: nn.Module, batch: Any) -> Tensor:
+def _model_loss(model: nn.Module, batch: Any) -> Tensor:
     found = getattr(model(**batch), "loss", None)
     if found is None:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Write one task of a bank as files that other tools read.
+"""The export of one task of a bank as files that other tools read.
 
     export_task("runs/demo/grafting/seed0", "sentiment", format="hf", out="sentiment")
 
@@ -48,15 +48,15 @@ FORMATS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written.
+    """A written export.
 
     Attributes:
-        folder: Where.
-        task: The task's name.
-        format: The format, a name in `FORMATS`.
+        folder: Folder of the files.
+        task: Name of the task.
+        format: Name in `FORMATS`.
         coordinates: Coordinates of the graft that answers the task.
-        written: What the files hold of them.
-        files: Bytes by name.
+        written: Part of the graft that the files hold.
+        files: Size of each file in bytes, by name.
     """
 
     folder: Path
@@ -112,7 +112,7 @@ def export_task(
             f"the bank does not record the prompt of {bank.entries[position].task!r}, or the "
             "tokens of its labels, so nobody could be told how to ask it"
         )
-    with _appearing(out) as into:
+    with _make_folder(out) as into:
         if format == "safetensors-overlay":
             write_overlay(graft, bank.entries[position], record, into / "overlay.safetensors")
             written = WrittenGraft()
@@ -137,10 +137,10 @@ def export_task(
 
 
 @contextmanager
-def _appearing(out: Path) -> Iterator[Path]:
-    """Give a folder to fill, which becomes `out` when the block ends without an exception.
+def _make_folder(out: Path) -> Iterator[Path]:
+    """Make a folder to fill, which becomes `out` when the block ends without an exception.
 
-    What a killed process left of such a folder is deleted first.
+    Such a folder that a killed process left is deleted first.
     """
     for left in out.absolute().parent.glob(f".{glob.escape(out.name)}.*.tmp"):
         if is_partial(left) and left.is_dir() and not left.is_symlink():

@@ -1,10 +1,10 @@
-"""Make a task of a bank of what another tool fine-tuned.
+"""The import of a model or adapter that another tool fine-tuned, as a task of a bank.
 
     import_task("adapter", "my_bank", task="tickets", base="FacebookAI/roberta-base")
 
-Where the source moved the base becomes the region, and the tuned values its graft; a density keeps
-the coordinates that moved most. Such a task was tuned on the bare base, so it goes into a bank in
-isolated mode, whose tasks stand alone.
+The coordinates that the source changed become the region, and the tuned values its graft; a density
+keeps the coordinates that changed most. Such a task was tuned on the bare base, so it needs a bank
+in isolated mode, whose tasks do not build on each other.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ class Imported:
     """The entry that a bank gained.
 
     Attributes:
-        bank: The bank's folder.
-        task: The task's name.
-        label: Its task label.
-        position: The entry's place in the bank.
-        kind: What the source was.
-        label_names: The task's labels.
-        moved: Graftable coordinates that the source moved.
-        coordinates: How many of them the graft holds.
-        density: The graft's share of the graftable coordinates.
-        left_out: Elements that the source moved and no graft can hold, by the parameter's name.
+        bank: Folder of the bank.
+        task: Name of the task.
+        label: Task label that the entry answers.
+        position: Place of the entry in the bank, from 0.
+        kind: Kind of the source, as in `Source`.
+        label_names: Labels of the task.
+        moved: Graftable coordinates that the source changed.
+        coordinates: Number of these that the graft holds.
+        density: Share of the graftable coordinates in the graft, in (0, 1].
+        left_out: Number of changed elements that no graft can hold, by the parameter's name.
         new: Whether the entry was written now; the same source is not imported twice.
     """
 
@@ -87,10 +87,10 @@ def import_task(
     leave_out: bool = False,
     trust_remote_code: bool = False,
 ) -> Imported:
-    """Add what another tool fine-tuned to a bank.
+    """Add a model or adapter that another tool fine-tuned to a bank.
 
-    What is not said is taken from the `task.json` of an export of this package, or from the
-    source's own config. What the bank's latest entry of that name holds already is not added again.
+    Settings that are not given are taken from the `task.json` of an export of this package, or from
+    the source's own config. A source that the latest entry of that name holds is not added again.
 
     Args:
         source: An adapter of PEFT (its folder), a file of composable-sft, an overlay, or a
@@ -122,13 +122,13 @@ def import_task(
         raise InputError(f"density must be in (0, 1], got {density}")
     found = find_source(source)
     told = found.record
-    folder, held, loaded = _opened(
+    folder, held, loaded = _open_or_begin(
         Path(bank), found, task, base=base, family=family, trust_remote_code=trust_remote_code
     )
     check_base(held.base, told.get("base", {}).get("fingerprint"), name=str(folder))
     tuned = read_source(found, loaded, trust_remote_code=trust_remote_code)
-    graft, count = _graft(loaded, tuned, density=density, path=found.path)
-    left_out = _left_out(loaded, tuned)
+    graft, count = _make_graft(loaded, tuned, density=density, path=found.path)
+    left_out = _count_left_out(loaded, tuned)
     if left_out and not leave_out:
         raise InputError(
             f"{found.path} moved {sum(left_out.values()):,} elements that no graft holds "
@@ -138,7 +138,7 @@ def import_task(
     if prompt is None and "prompt" in told:
         prompt = Prompt(told["prompt"]["template"], told["prompt"]["words"])
     names = tuple(label_names) or tuple(told.get("label_names", ())) or tuned.label_names
-    names, head = _head(loaded, tuned, prompt, names, path=found.path)
+    names, head = _make_head(loaded, tuned, prompt, names, path=found.path)
     with grafted(loaded.model, graft):
         weights = hash_tensors(find_parameters(loaded.model, held.layout))
     entry = Entry(
@@ -154,12 +154,12 @@ def import_task(
             "prompt": prompt and {"template": prompt.template, "words": dict(prompt.words)},
             "max_length": max_length or int(told.get("max_length", 128)),
             **tuned.metadata,
-            **_measured(told, whole=count == len(graft) and not left_out),
+            **_read_measures(told, whole=count == len(graft) and not left_out),
             "imported": {"kind": found.kind, "moved": count},
         },
     )
     position = held.find(label=entry.label)
-    new = position is None or not _same(entry, held.entries[position])
+    new = position is None or not _is_same(entry, held.entries[position])
     # Also where nothing is new: a call that was killed may have left its results unsettled.
     with lock_bank(folder), track_change(folder) as announce:
         if not (folder / INDEX).exists():
@@ -183,7 +183,7 @@ def import_task(
     )
 
 
-def _same(entry: Entry, other: Entry) -> bool:
+def _is_same(entry: Entry, other: Entry) -> bool:
     """Tell whether two entries of a label hold the same bits and say the same."""
     return (
         entry.task == other.task
@@ -193,7 +193,7 @@ def _same(entry: Entry, other: Entry) -> bool:
     )
 
 
-def _measured(told: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+def _read_measures(told: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     """Return the metric and the calibration that an export states.
 
     A temperature was fitted to the logits of the whole graft, and is not that of a part.
@@ -202,7 +202,7 @@ def _measured(told: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     return {key: told[key] for key in kept if told.get(key) is not None}
 
 
-def _opened(
+def _open_or_begin(
     folder: Path,
     source: Source,
     task: str,
@@ -251,7 +251,9 @@ def _opened(
     return folder, bank, loaded
 
 
-def _graft(loaded: Loaded, tuned: Tuned, *, density: float | None, path: Path) -> tuple[Graft, int]:
+def _make_graft(
+    loaded: Loaded, tuned: Tuned, *, density: float | None, path: Path
+) -> tuple[Graft, int]:
     """Return the tuned values where they moved most, and how many coordinates moved."""
     base = graftable_parameters(loaded.model)
     values: dict[str, Tensor] = {}
@@ -271,7 +273,7 @@ def _graft(loaded: Loaded, tuned: Tuned, *, density: float | None, path: Path) -
     return gather(values, top_k(scores, kept)), count
 
 
-def _left_out(loaded: Loaded, tuned: Tuned) -> dict[str, int]:
+def _count_left_out(loaded: Loaded, tuned: Tuned) -> dict[str, int]:
     """Count the elements that the source moved outside of the graftable parameters."""
     graftable = graftable_parameters(loaded.model)
     counts: dict[str, int] = {}
@@ -284,7 +286,7 @@ def _left_out(loaded: Loaded, tuned: Tuned) -> dict[str, int]:
     return counts
 
 
-def _head(
+def _make_head(
     loaded: Loaded, tuned: Tuned, prompt: Prompt | None, names: tuple[str, ...], *, path: Path
 ) -> tuple[tuple[str, ...], dict[str, Tensor]]:
     """Return the names of the labels, and the head's state as an entry keeps it.

@@ -1,4 +1,4 @@
-"""A callback for the `Trainer` of transformers: a fine-tuning as usual, and a graft at its end."""
+"""The callback for the `Trainer` of transformers that makes a graft when training ends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class GraftCallback(TrainerCallback):
 
     Args:
         base: The model before training; it may be the very object that the trainer then trains.
-        batches: How many of the trainer's training batches the localizer looks at.
+        batches: Number of the trainer's training batches that the localizer uses.
         density: Share of the graftable coordinates in the region, in (0, 1].
         localizer: Name of a localizer in `cl_graft.localization.LOCALIZERS`, or a score function.
         exclude: As in `localize_skill`.
@@ -45,7 +45,7 @@ class GraftCallback(TrainerCallback):
         seed: Every random choice of the localizer is a function of it.
 
     Attributes:
-        skill: What was found; None before the end of training.
+        skill: Skill of the trained model; None before the end of training.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""A bank in a folder, one file an entry.
+"""The folder of a bank, with one file an entry: reading it, and every change of it.
 
-A file of an entry is named by the SHA-256 of its content, so a file that `bank.json` lists is never
-written again. Every change is: write the new files, replace `bank.json`, delete what it does not
-list. Before `bank.json` is replaced the old bank is in force, from then on the new one; files that
-a killed writer left are deleted by the next one. One process writes at a time (`only_writer`); any
-number may read.
+The name of an entry's file contains the SHA-256 of its content, so a file that `bank.json` lists is
+never written again. A change writes the new files, replaces `bank.json`, and deletes the files that
+it does not list. Until `bank.json` is replaced, readers see the old bank, then the new one. Files
+that a killed writer left are deleted by the next one. One process writes at a time (`only_writer`);
+any number may read.
 """
 
 from __future__ import annotations
@@ -114,11 +114,11 @@ def replace_entries(
     """Put the entries of `bank` from number `first` on in the place of those that a folder holds.
 
     At every moment the folder is the old bank or the new one; afterwards it holds no byte of the
-    entries that went.
+    entries that were replaced.
 
     Args:
-        bank: What the folder is to hold; its entries below `first` are those of the folder.
-        folder: A bank of the same base.
+        bank: New bank; its entries below `first` are those of the folder.
+        folder: Folder of a bank with the same base.
         first: The first entry to replace.
         announce: As in `write_entries`.
 
@@ -147,7 +147,7 @@ def write_entries(
     Args:
         bank: The bank.
         folder: Its folder.
-        kept: What `bank.json` says of the first entries, which stand in the folder.
+        kept: Lines of `bank.json` of the first entries, whose files the folder holds.
         announce: Called before `bank.json` is replaced, with the hash of its list and how many
             entries that has.
     """
@@ -184,7 +184,7 @@ def load_bank(
     """Read a bank; every byte of it is checked.
 
     Args:
-        folder: What `save_bank` or `append_entry` wrote to.
+        folder: Folder of the bank.
         expect: Fingerprint of the base model it must belong to; None takes any.
         layout: The graftable parameters it must belong to; None takes any.
 
@@ -210,7 +210,7 @@ def load_bank(
 
 
 def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
-    """Return the entries that a folder lists, once it is sure that it is about the same base.
+    """Return the entries that a folder lists, after a check that it has the same base.
 
     A folder without a bank lists none.
     """
@@ -286,7 +286,7 @@ def read_entry(
     Args:
         record: The line.
         folder: The bank's folder.
-        bank: The bank; its entries play no part.
+        bank: The bank; its entries are not used.
         position: The entry's place in the bank.
 
     Raises:

@@ -1,7 +1,7 @@
 """The index of a bank: `bank.json`, the list of the files of its entries, and its checksum.
 
-`base.json` beside it says once more what `bank.json` says beside its list, so that a bank whose
-`bank.json` is gone can be put together again from entries that are whole (`repair`).
+`base.json` repeats everything in `bank.json` but the list, so that a bank whose `bank.json` is gone
+can be rebuilt from entries that are whole (`repair`).
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ __all__ = [
 
 INDEX = "bank.json"
 DESCRIPTION = "base.json"
-"""What `bank.json` says beside its list, once more: with it and the entries `bank.json` can be made
-again."""
+"""Copy of everything in `bank.json` but its list, from which `repair` rebuilds a lost one."""
 KINDS = ("entries", "standalone")
 FILE = re.compile(
     rf"({'|'.join(KINDS)})/([0-9]{{3,}}|[0-9a-f]{{16}})-[A-Za-z0-9._-]{{1,64}}\.safetensors"
@@ -64,7 +63,7 @@ FILE = re.compile(
 """Name of an entry's file: digits of its SHA-256 and the task's name. Before version 3 the entry's
 position stood in the place of the digits."""
 DIGITS = 16
-"""How many digits of its SHA-256 a file's name has."""
+"""Digits of the SHA-256 in the name of a file."""
 
 REMOVED = "removed"
 """Folder in a bank for files of entries that `repair` can no longer list."""
@@ -116,7 +115,7 @@ def read_description(folder: Path) -> GraftBank:
 
 
 def _read(path: Path, *, format: str) -> tuple[dict[str, Any], GraftBank]:
-    """Return what stands in a file that describes a bank, and that bank."""
+    """Return the content of a file that describes a bank, and that bank, without entries."""
     if path.stat().st_size > _LARGEST_INDEX:
         raise ForeignFile(f"{path} is not a file of cl_graft: it has {path.stat().st_size} bytes")
     values = _parse(path.read_bytes(), format=format, name=str(path))
@@ -137,7 +136,7 @@ def _check_name(name: str, sha256: str) -> None:
 
 
 def _parse(text: bytes, *, format: str, name: str) -> dict[str, Any]:
-    """Return what stands in a JSON file of ours, once it matches its checksum."""
+    """Return the content of a JSON file of this package, after a check of its checksum."""
     try:
         index = json.loads(text)
     except (ValueError, RecursionError):
@@ -160,8 +159,8 @@ def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: P
     """Replace `bank.json`, and before it `base.json` if that says something else.
 
     Args:
-        bank: The bank; its entries play no part.
-        records: What `bank.json` is to say of each.
+        bank: The bank; its entries are not used.
+        records: Lines of the entries.
         folder: The bank's folder.
 
     Raises:
@@ -188,7 +187,7 @@ def write_description(bank: GraftBank, folder: Path) -> None:
 
 
 def _described(bank: GraftBank) -> dict[str, str]:
-    """Return what a bank says beside its entries, as JSON by key."""
+    """Return the description of a bank without its entries, as JSON by key."""
     return {
         "mode": to_json(bank.mode),
         "base": to_json(base_record(bank.base)),
@@ -228,10 +227,9 @@ def list_files(record: Mapping[str, Any]) -> list[str]:
 
 @contextmanager
 def staged_folder(folder: Path) -> Iterator[Path]:
-    """Give a folder in a bank, empty, for what is to come into the bank, for a `with` block.
+    """Make an empty folder inside a bank for new entries, for the length of a `with` block.
 
-    The caller is the bank's only writer. What a killed process leaves of it, the next writer
-    deletes.
+    The caller is the bank's only writer. If the process is killed, the next writer deletes it.
     """
     _delete_staged(folder)
     try:
@@ -255,9 +253,9 @@ def _delete_staged(folder: Path) -> list[Path]:
 
 
 def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
-    """Delete what killed writers left in a bank's folder, and return the names.
+    """Delete the files that killed writers left in a bank's folder, and return their names.
 
-    The caller is the folder's only writer, and took its lock, which deletes half files beside it.
+    The caller is the folder's only writer; taking the lock deleted partial files beside it.
 
     Args:
         folder: The bank's folder.
@@ -280,7 +278,7 @@ def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
 
 
 def holds_no_bank_yet(folder: Path) -> bool:
-    """Tell whether a folder is empty, but for what a writer leaves that was killed as it began."""
+    """Tell whether a folder is empty, apart from files of a writer that was killed at its start."""
     return folder.is_dir() and all(
         path.name in (LOCK, OWNER, DESCRIPTION)
         or is_partial(path)
@@ -290,7 +288,7 @@ def holds_no_bank_yet(folder: Path) -> bool:
 
 
 def refuse_links(folder: Path) -> None:
-    """Refuse to write to a bank whose folders of files are links: files elsewhere would go.
+    """Refuse to write to a bank whose folders of files are links: files elsewhere would be deleted.
 
     Raises:
         InputError: If one is a link.

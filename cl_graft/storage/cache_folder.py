@@ -1,9 +1,7 @@
 """A cache in a folder: tokens, dense runs and rankings, one file a key.
 
-A file says under which key it was kept; one under another name is not taken for another outcome.
-
-Strategies, seeds, orders and densities that need the same dense run share it. A damaged file
-counts as a miss and is written anew.
+Strategies, seeds, orders and densities that need the same dense run share it. Each file records its
+key, so a renamed file is a miss; so is a damaged one, which is written anew.
 """
 
 from __future__ import annotations
@@ -30,13 +28,13 @@ _FORMAT = "cl-graft-cache"
 
 
 class DirectoryCache:
-    """Keep tensors and JSON facts in files, one a key; a `cl_graft.runtime.cache.Cache`.
+    """A cache of tensors and JSON values in files; a `cl_graft.runtime.cache.Cache`.
 
     Attributes:
-        hits: How often a phase (the key's first word) was answered.
-        misses: How often it was not.
-        saved: Seconds that the answered outcomes took when they were computed, by phase.
-        spare: Bytes of the disk that are for others: what would take them is not kept.
+        hits: Number of keys that were found, by phase (the first word of a key).
+        misses: Number of keys that were not found, by phase.
+        saved: Seconds that the found outcomes took when they were computed, by phase.
+        spare: Bytes of the disk to leave free; an outcome that needs them is not stored.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -61,9 +59,9 @@ class DirectoryCache:
         return tensors, head["facts"]
 
     def put(self, key: str, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Keep tensors and JSON facts under a key, and the time since it was asked for.
+        """Store tensors and JSON values under a key, and the time since `get` was asked for it.
 
-        What has no room is not kept, and a warning says so: the outcome itself is not lost.
+        Where the disk is full, a warning is logged and nothing is stored.
         """
         now = time.perf_counter()
         seconds = now - self._asked.pop(key, now)
@@ -89,7 +87,7 @@ class DirectoryCache:
                 for name, kind in (("facts", dict), ("seconds", float)):
                     part(head, name, kind)
                 if (found := part(head, "key", str)) != key:
-                    raise ValueError(f"it is what was kept under {found!r}")
+                    raise ValueError(f"it was stored under the key {found!r}")
         except (BankError, OSError) as error:
             logger.warning("%s; it is computed again", error)
             return None, {}

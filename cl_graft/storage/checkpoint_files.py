@@ -3,10 +3,10 @@
     DIR/dense-12.safetensors    the dense run, the 12th checkpoint; the 11th is kept beside it
     DIR/ranking-1.safetensors   localization
     DIR/loop-3.safetensors      the strategy's own loop
-    DIR/run-2.safetensors       what is known between two tasks
+    DIR/run-2.safetensors       the state of the run between two tasks
 
-Each file is written whole or not at all and carries a checksum; of a kind of phase the last two
-are kept, and a damaged one gives way to the one before. All of them go when the run is finished.
+Each file is written whole or not at all and has a checksum. The last two of each kind of phase are
+kept; where the last is damaged, the one before is loaded. All are deleted when the run is finished.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class FileCheckpoints:
     """The checkpoints of one run; a `cl_graft.runtime.checkpoints.Checkpoints`.
 
     Args:
-        folder: Where they lie; made when the first one is written.
-        seconds: An offered state is kept if the last one was kept so many seconds ago; None: never.
-        steps: An offered state is kept if it is the so manieth since; None: never.
-        spare: Bytes of the disk that are left for others.
-        stop: Asked after every offer; an offer is kept before the process stops.
+        folder: Folder of the files, made when the first one is written.
+        seconds: Least seconds between two kept states; None keeps none by time.
+        steps: Number of offered states of which the last is kept; None keeps none by count.
+        spare: Bytes of the disk to leave free.
+        stop: Request to stop, checked after every offer; the offered state is kept before that.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class FileCheckpoints:
     def keep(self, key: str, state: Callable[[], State]) -> bool:
         """Keep the state of a phase, whatever time it is; tell whether it could be written.
 
-        A state that cannot costs a warning, not the run: the one before stands.
+        If it cannot, a warning is logged, the run goes on, and the state before stays.
         """
         started = time.perf_counter()
         kind = _kind(key)
@@ -186,7 +186,7 @@ class _Phase:
 
 
 def _with_values(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Put facts beside tensors as one more: they grow with a stream, and headers are bounded."""
+    """Return the tensors and the values, as JSON in a tensor of its own: headers are bounded."""
     text = torch.frombuffer(bytearray(to_json(values), "ascii"), dtype=torch.uint8)
     return join_tensors(state=tensors, facts={"json": text})
 

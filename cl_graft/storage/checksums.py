@@ -1,7 +1,7 @@
-"""Checksums: a file's own SHA-256, at a fixed place near its beginning.
+"""Checksums: the SHA-256 of a file, stored in it at a fixed place near its beginning.
 
-The checksum goes over the whole file with its own 64 digits written as zeros, so no bit of the
-file is left out, and a reader in any language needs a SHA-256 and nothing else.
+The SHA-256 is of the whole file with the checksum's own 64 digits written as zeros, so it covers
+every bit, and a reader in any language needs no more than a SHA-256.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 BLANK = "0" * 64
-"""What stands in place of the checksum while it is computed."""
+"""Digits in place of the checksum while it is computed."""
 
 JSON_START = b'{"checksum": "'
 """Beginning of every JSON file with a checksum; the checksum follows."""
@@ -43,7 +43,7 @@ def checksum(data: bytes, *, start: bytes, at: int = 0) -> str:
 
 
 def has_right_checksum(data: bytes, *, start: bytes, at: int = 0) -> bool:
-    """Whether a file has a checksum behind `start`, and it is the right one."""
+    """Tell whether a file has a checksum behind `start` that matches its content."""
     place = at + len(start)
     if data[at:place] != start or not _DIGITS.match(data, place):
         return False
@@ -70,7 +70,7 @@ def load_with_checksum(data: bytes, *, name: str) -> dict[str, Any]:
 
     Args:
         data: The file's bytes.
-        name: How to call the file in messages.
+        name: Name of the file in messages.
 
     Raises:
         DamagedFile: If the file has a checksum and is cut short or altered.

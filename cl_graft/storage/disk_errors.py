@@ -1,6 +1,6 @@
-"""Errors of a full or closed disk, explained: path, reason, bytes needed and bytes free.
+"""Errors of a full or read-only disk, explained: path, reason, bytes needed and bytes free.
 
-They are apart because every writer uses them, also writers that are not ours.
+Every writer uses them, also those of other libraries.
 """
 
 from __future__ import annotations
@@ -34,16 +34,15 @@ _DENIED = {
 def explain_write_errors(
     path: Path | str, *, size: int | None = None, spare: int = 0
 ) -> Iterator[None]:
-    """Turn what a full or closed disk raises in a `with` block into `CannotWrite`.
+    """Turn the errors of a full or read-only disk in a `with` block into `CannotWrite`.
 
     Args:
-        path: What is written there.
-        size: How many bytes it takes, where that is known.
-        spare: How many bytes have to be left for others; if the size is known, what would take
-            them is not begun.
+        path: File or folder that is written.
+        size: Bytes to write; None where that is unknown.
+        spare: Bytes to leave free; a write of known size that needs them is refused at once.
 
     Raises:
-        CannotWrite: It names the path, the reason, the bytes needed and those free.
+        CannotWrite: With the path, the reason, the bytes needed and those free.
     """
     path = Path(path)
     with _explain_errors(path, size, _FULL | _DENIED):
@@ -55,9 +54,9 @@ def explain_write_errors(
 
 @contextmanager
 def explain_full_disk(folder: Path | str) -> Iterator[None]:
-    """Turn what a full disk raises in a `with` block into `CannotWrite`, whoever wrote there.
+    """Turn the errors of a full disk in a `with` block into `CannotWrite`, for a folder.
 
-    It is for writers that are not ours, such as TensorBoard's: they do not name what they wrote.
+    It is for writers of other libraries, such as TensorBoard's, whose errors name no file.
     """
     folder = Path(folder)
     with _explain_errors(folder, None, _FULL):

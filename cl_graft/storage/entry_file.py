@@ -1,6 +1,6 @@
 """The file of one entry: owned coordinates and values, head, recorded batch and metadata.
 
-It is apart from `graft_file` because an entry only makes sense inside its bank.
+An entry can be read only together with its bank, a graft file (`graft_file`) alone.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def pack_entry(
     Args:
         entry: The entry.
         bank: Its bank.
-        position: Its place there.
+        position: Place of the entry in the bank.
         standalone: SHA-256 of the file of its standalone graft, if it has one.
 
     Raises:
         ValueError: If its values do not have the dtype that the bank's base states, or its metadata
-            are none that `unpack_entry` would read.
+            do not fit the schema.
     """
     check_task_metadata(
         task=entry.task,
@@ -76,8 +76,8 @@ def unpack_entry(data: bytes, bank: GraftBank, *, name: str, position: int) -> E
 
     Args:
         data: The bytes; they must have been compared with the SHA-256 that `bank.json` states.
-        bank: The bank; its entries play no part.
-        name: How to call the file in messages.
+        bank: The bank; its entries are not used.
+        name: Name of the file in messages.
         position: The entry's place in the bank.
 
     Raises:
@@ -124,7 +124,7 @@ def read_place(data: bytes, *, name: str) -> tuple[int, str | None] | None:
 
     Args:
         data: The file's bytes; every one is checked.
-        name: How to call the file in messages.
+        name: Name of the file in messages.
 
     Returns:
         None before version 3, which kept neither.

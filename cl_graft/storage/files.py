@@ -81,8 +81,8 @@ def unpack(
     Args:
         data: The file's bytes.
         format: The format it must have.
-        name: How to call the file in messages.
-        known: Whether the bytes match a SHA-256 from elsewhere: its own are not computed then.
+        name: Name of the file in messages.
+        known: Whether the bytes match a SHA-256 from elsewhere, so that its own need no check.
 
     Raises:
         ForeignFile: If it is no safetensors file, or not one of `format`.
@@ -168,7 +168,7 @@ def check_version_1(
 
 @contextmanager
 def report_damage(name: str) -> Iterator[None]:
-    """Turn what unexpected content raises inside the block into `DamagedFile`.
+    """Turn the errors that unexpected content raises in a `with` block into `DamagedFile`.
 
     The errors of `cl_graft.errors` pass as they are.
     """
@@ -192,7 +192,7 @@ def replace_file(path: Path, data: bytes, *, spare: int = 0) -> None:
     Args:
         path: The file.
         data: Its content.
-        spare: How many bytes of the disk have to be left for others.
+        spare: Bytes of the disk to leave free.
 
     Raises:
         CannotWrite: If the disk is full or read-only; the old content stays.
@@ -282,7 +282,7 @@ def _altered(data: bytes, header: Mapping[str, Any], head: Mapping[str, Any]) ->
 
 
 def is_partial(path: Path) -> bool:
-    """Tell by its name whether a file is what a killed `replace_file` left."""
+    """Tell by its name whether a file was left by a killed `replace_file`."""
     return _PARTIAL.fullmatch(path.name) is not None
 
 

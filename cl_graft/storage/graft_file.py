@@ -1,6 +1,6 @@
 """The file of one graft with its base model, head and metadata, to share or to merge.
 
-It is apart from `entry_file` because it needs no bank: it says itself which base it belongs to.
+It records its own base, so it needs no bank, unlike the file of an entry (`entry_file`).
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ GRAFT_FORMAT = "cl-graft-graft"
 
 @dataclass(frozen=True, eq=False)
 class StoredGraft:
-    """A graft and what it belongs to.
+    """A graft with its base model and task.
 
     Attributes:
-        graft: The coordinates and values.
-        base: The model they belong to.
-        task: The task's name.
+        graft: Coordinates and values.
+        base: Identity of the base model.
+        task: Name of the task.
         head: State of the task's head, names relative to the head; empty for prompts.
-        metadata: Label names, scores…; JSON values only.
+        metadata: Label names, scores and the like; JSON values only.
     """
 
     graft: Graft
@@ -60,8 +60,8 @@ def save_graft(stored: StoredGraft, path: Path | str) -> None:
     """Write one graft to a file, atomically; `load_graft` gives it back bit for bit.
 
     Raises:
-        ValueError: If the values do not have the dtype that the base states, or the metadata are
-            none that `load_graft` would read.
+        ValueError: If the values do not have the dtype that the base states, or the metadata
+            do not fit the schema.
     """
     replace_file(Path(path), pack_graft(stored))
 
@@ -91,8 +91,8 @@ def pack_graft(stored: StoredGraft) -> bytes:
     """Return the bytes of a graft file.
 
     Raises:
-        ValueError: If the values do not have the dtype that the base states, or the metadata are
-            none that `unpack_graft` would read.
+        ValueError: If the values do not have the dtype that the base states, or the metadata
+            do not fit the schema.
     """
     check_task_metadata(task=stored.task, metadata=dict(stored.metadata))
     check_dtype(stored.graft, stored.base, task=stored.task)

@@ -36,12 +36,12 @@ _FILES = ["bank.json", "base.json", "README.md", *(f"{folder}*" for folder in _F
 
 @dataclass(frozen=True)
 class Pushed:
-    """Where a bank went.
+    """The commit of a pushed bank.
 
     Attributes:
-        repo_id: The repository.
-        revision: The commit, which pins what was pushed.
-        url: The commit's page.
+        repo_id: Repository, as owner and name.
+        revision: Hash of the commit, which pins the pushed bank.
+        url: Page of the commit.
     """
 
     repo_id: str
@@ -119,7 +119,7 @@ def push_to_hub(
             "the hub; pass base_model='owner/name'"
         )
     api = HfApi(endpoint=endpoint, token=token)
-    with _telling(repo_id), TemporaryDirectory() as place:
+    with _explain_hub_errors(repo_id), TemporaryDirectory() as place:
         save_pretrained(
             bank,
             place,
@@ -163,7 +163,7 @@ def download_bank(
         repo_id: Owner and name.
         revision: A commit, a tag or a branch; a commit gives the same bits for ever.
         cache_dir: The cache; None means that of the hub's client.
-        local_files_only: Take what the cache has, and ask nobody.
+        local_files_only: Whether to use the cache alone, without the network.
         token: For the hub; None means the one that is logged in.
         endpoint: Another hub than the public one.
 
@@ -171,7 +171,7 @@ def download_bank(
         InputError: If there is no such repository or revision, or the hub cannot be reached and
             the cache has no copy.
     """
-    with _telling(repo_id, revision):
+    with _explain_hub_errors(repo_id, revision):
         folder = snapshot_download(
             repo_id,
             revision=revision,
@@ -199,7 +199,7 @@ def from_pretrained(
         name: A folder, or owner and name.
         revision: As all that follows, in `download_bank`; not for folders.
         cache_dir: The cache.
-        local_files_only: Whether to take what the cache has.
+        local_files_only: Whether to use the cache alone.
         token: For the hub.
         endpoint: Another hub than the public one.
 
@@ -224,7 +224,7 @@ def from_pretrained(
 
 
 def _shared(bank: GraftBank, base_model: str | None, *, recorded_rows: bool) -> GraftBank:
-    """Return the bank as others are to get it."""
+    """Return the bank with the base's public name, and without recorded batches if so asked."""
     base = replace(bank.base, model=base_model or bank.base.model)
     entries = bank.entries
     if not recorded_rows:
@@ -233,8 +233,8 @@ def _shared(bank: GraftBank, base_model: str | None, *, recorded_rows: bool) -> 
 
 
 @contextmanager
-def _telling(repo_id: str, revision: str | None = None) -> Iterator[None]:
-    """Say in one sentence what the hub's client says in many."""
+def _explain_hub_errors(repo_id: str, revision: str | None = None) -> Iterator[None]:
+    """Turn the errors of the hub's client in a `with` block into `InputError` with one sentence."""
     try:
         yield
     except RevisionNotFoundError as error:

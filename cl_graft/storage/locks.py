@@ -1,10 +1,10 @@
 """The lock of a folder: one process writes, and a file beside the lock says which one.
 
 The lock ends with its process, however that ends: the kernel holds it, or, where a file system has
-no `flock`, its file names the process. The file beside it is read to say who holds a folder, and
-because two hosts may share a folder without sharing locks: what another host left is never taken
-over. No file that is there already is opened for writing, so a link or a file that somebody
-put in a lock's place harms nothing.
+no `flock`, its file names the process. The file beside it names the holder for messages, and for
+hosts that share a folder without sharing locks: a lock that another host left is never taken over.
+No existing file is opened for writing, so a link or a file that somebody put in a lock's place does
+no harm.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _held: set[tuple[int, int, Path]] = set()
 
 @dataclass(frozen=True)
 class _Owner:
-    """Who writes.
+    """The process that holds a lock.
 
     Attributes:
-        pid: The process.
-        host: Its host's name.
-        machine: What tells hosts of one name apart, where there is something.
-        since: When it took the lock, seconds since 1970 by its own clock.
-        command: How it was started.
+        pid: Number of the process.
+        host: Name of its host.
+        machine: Hash of the host's machine id, which tells hosts of one name apart; may be empty.
+        since: Time when it took the lock, in seconds since 1970 by its own clock.
+        command: Command line of the process.
     """
 
     pid: int
@@ -76,10 +76,9 @@ class _Owner:
 def only_writer(folder: Path | str) -> Iterator[None]:
     """Be the only process that writes to a folder, for the length of a `with` block.
 
-    The folder is made where it is missing, and goes again if nothing was written to it. Blocks of
-    one thread may be nested. What a process left that ended without giving the folder back is
-    taken over, which is logged; files right in the folder that it had not written to their end are
-    deleted.
+    The folder is made where it is missing, and removed again if nothing was written to it. Blocks
+    of one thread may be nested. A lock of a process that ended without releasing it is taken over,
+    which is logged; files in the folder that this process wrote only in part are deleted.
 
     Raises:
         InUse: If another process writes to it, or one of another host may.

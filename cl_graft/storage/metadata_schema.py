@@ -1,8 +1,8 @@
-"""The schema of metadata: what a file may say of a base model, an entry and a recorded batch.
+"""The schema of metadata: the JSON that a file may hold on a base, an entry and a recorded batch.
 
-A checksum says that a file is whole, not that its author meant well. Whatever a bank or a graft
-file says beside its tensors is checked here, once, when the file is read and before it is written.
-Keys that are not in the schema may hold any JSON of a bounded size.
+A checksum shows that a file is whole, not that its content is harmless. So all that a file holds
+beside its tensors is checked here when it is read, and before it is written. Keys that are not in
+the schema may hold any JSON of a bounded size.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def check_base_metadata(record: Mapping[str, object]) -> None:
     """Check fingerprint, model, dtype and metadata of a base model.
 
     Raises:
-        ValueError: It names what came and what was expected.
+        ValueError: With the value that came and the one that was expected.
     """
     _check(_Base, record)
 
@@ -192,7 +192,7 @@ def check_task_metadata(
     """Check what describes a task.
 
     Raises:
-        ValueError: It names what came and what was expected.
+        ValueError: With the value that came and the one that was expected.
     """
     _check(
         _Entry, {"task": task, "label": label, "weights_sha256": weights_sha256, "facts": metadata}
@@ -203,7 +203,7 @@ def check_environment(environment: Mapping[str, object]) -> None:
     """Check what describes the environment of a recorded batch.
 
     Raises:
-        ValueError: It names what came and what was expected.
+        ValueError: With the value that came and the one that was expected.
     """
     _check(_Environment, environment)
 
@@ -212,7 +212,7 @@ def check_exported_metadata(record: Mapping[str, object]) -> None:
     """Check what a `task.json` beside an exported task says.
 
     Raises:
-        ValueError: It names what came and what was expected.
+        ValueError: With the value that came and the one that was expected.
     """
     _check(_Exported, record)
 

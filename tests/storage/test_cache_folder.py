@@ -51,7 +51,7 @@ def test_a_file_under_another_name_is_a_miss(tmp_path, caplog):
     cache.put("dense-1", {"a": torch.ones(3)}, {"dev": 0.5})
     (tmp_path / "dense-1.safetensors").rename(tmp_path / "dense-2.safetensors")
     assert cache.get("dense-2") is None
-    assert "it is what was kept under 'dense-1'; it is computed again" in caplog.text
+    assert "it was stored under the key 'dense-1'; it is computed again" in caplog.text
     cache.put("dense-2", {"a": torch.zeros(3)}, {"dev": 0.25})
     found = cache.get("dense-2")
     assert found is not None
