@@ -54,9 +54,10 @@ def make_bank(
             first whether something else wrote into the model.
     """
     layout = Layout.of(graftable(model))
-    known = {"weights_sha256": model_sha256(model, exclude=("head",)), "heads": ["head"]}
-    identity = BaseIdentity("0" * 64, "random", "float32", known if checked else {})
-    bank = GraftBank(layout, identity)
+    known: dict[str, object] = {}
+    if checked:
+        known = {"weights_sha256": model_sha256(model, exclude=("head",)), "heads": ["head"]}
+    bank = GraftBank(layout, BaseIdentity("0" * 64, "random", "float32", known))
     draw = torch.Generator().manual_seed(3)
     each = -(-shape.coordinates // len(layout.names))
     orders = [torch.randperm(size, generator=draw) for size in layout.sizes] if even else []

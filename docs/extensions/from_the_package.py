@@ -117,7 +117,7 @@ def strategies() -> str:
     return table(
         (
             *("name", "family", "what it does", "its loop trains", "a task adds"),
-            *("goes on after a stop", "source"),
+            *("resumes after a stop", "source"),
         ),
         (
             (
@@ -126,7 +126,7 @@ def strategies() -> str:
                 _first_sentence(row.kind.__doc__),
                 row.trains,
                 row.adds,
-                "where it was" if row.is_resumable else "begins anew",
+                "inside a task" if row.is_resumable else "from the start",
                 row.source,
             )
             for row in STRATEGIES.values()

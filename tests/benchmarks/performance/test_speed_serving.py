@@ -40,6 +40,14 @@ def test_switching_and_a_stream_are_timed(serving, shape):
     assert all(len(raw) == 2 and min(raw) > 0 for raw in found.values())
 
 
+def test_whole_switches_are_timed_beside_their_writes(serving, shape):
+    bank = serving.make_bank(shape, shape.model(), 2, checked=True)
+    assert bank.base.weights_sha256
+    found = serving.checked_switching(shape, repeats=2)
+    assert {"checked_switch/write", "checked_switch, flat, ms", "write, flat, ms"} <= set(found)
+    assert all(len(raw) == 2 and min(raw) > 0 for raw in found.values())
+
+
 def test_mixed_batches_are_timed_beside_the_loop_and_lora(serving, shape):
     pytest.importorskip("peft", reason="peft is not installed (pip install 'cl-graft[peft]')")
     found = serving.mixed_batches(replace(shape, rows=8, tokens=4), repeats=2, tasks=4)
