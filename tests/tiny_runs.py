@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from warm_processes import run_warm
+
 __all__ = [
     "QUICK",
     "Told",
@@ -67,9 +69,17 @@ class Told:
         return f"exit code {self.code}\n{self.out}\n{self.err}"
 
 
-def cl_graft(*arguments: object, stdin: str = "", **variables: str) -> Told:
-    """Run the command line as a process of its own."""
-    answer = _process(["-m", "cl_graft.cli", *map(str, arguments)], stdin, variables)
+def cl_graft(*arguments: object, stdin: str = "", imports: bool = False, **variables: str) -> Told:
+    """Run the command line as a process of its own.
+
+    Args:
+        arguments: What it is given.
+        stdin: What it reads.
+        imports: Whether it imports the package itself, as a user's does, which takes seconds.
+        **variables: Environment variables beside this process's.
+    """
+    words = ["-m", "cl_graft.cli", *map(str, arguments)]
+    answer = _process(words, stdin, variables, imports=imports)
     return Told(answer.returncode, answer.stdout, answer.stderr)
 
 
@@ -84,10 +94,10 @@ def cl_graft_started(*arguments: object) -> subprocess.Popen[str]:
     )
 
 
-def cl_graft_each(commands: Sequence[Sequence[object]]) -> list[Told]:
-    """Run commands one after the other in one new process: its imports take longest."""
+def cl_graft_each(commands: Sequence[Sequence[object]], *, imports: bool = False) -> list[Told]:
+    """Run commands one after the other in one new process; `imports` as in `cl_graft`."""
     text = json.dumps([[str(part) for part in command] for command in commands])
-    answer = _process(["-c", _EACH], text, {})
+    answer = _process(["-c", _EACH], text, {}, imports=imports)
     assert answer.returncode == 0, answer.stderr
     return [Told(*told) for told in json.loads(answer.stdout)]
 
@@ -114,8 +124,10 @@ def file_hashes(folder: Path) -> dict[str, str]:
 
 
 def _process(
-    arguments: list[str], text: str, variables: dict[str, str]
+    arguments: list[str], text: str, variables: dict[str, str], *, imports: bool
 ) -> subprocess.CompletedProcess[str]:
+    if not imports:
+        return run_warm(arguments, stdin=text, env=_environment(variables))
     return subprocess.run(
         [sys.executable, *arguments],
         input=text,

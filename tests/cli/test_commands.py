@@ -20,7 +20,7 @@ COMMANDS = [command.name or "" for command in app.registered_commands]
 
 
 def test_help_is_quick_and_lists_every_command_and_the_exit_codes():
-    told = cl_graft("--help", PYTHONPROFILEIMPORTTIME="1")
+    told = cl_graft("--help", imports=True, PYTHONPROFILEIMPORTTIME="1")
     assert told.code == 0
     for command in COMMANDS:
         assert f" {command} " in told.out
@@ -141,7 +141,7 @@ def session(
         ],
         "demo": ["demo", "--out", there / "demo", *small, "-q"],
     }  # fmt: skip
-    told = dict(zip(commands, cl_graft_each(list(commands.values())), strict=True))
+    told = dict(zip(commands, cl_graft_each(list(commands.values()), imports=True), strict=True))
     for name, answer in told.items():
         assert answer.code == 0, (name, answer)
     return told

@@ -162,7 +162,7 @@ def observe(place: Path) -> dict[str, Any]:
     commands |= {
         name: [part.replace("HERE", str(place)) for part in given] for name, given in bad.items()
     }
-    answers = dict(zip(commands, cl_graft_each(list(commands.values())), strict=True))
+    answers = dict(zip(commands, cl_graft_each(list(commands.values()), imports=True), strict=True))
     found: dict[str, Any] = {}
     for name, told in answers.items():
         one: dict[str, Any] = {"exit code": told.code}

@@ -1,0 +1,155 @@
+"""Programs in processes of their own that begin with the package imported.
+
+Importing torch, transformers and Avalanche takes seconds, and a small command less than one. A
+server imports all once and forks a process for each program, with arguments, variables and streams
+of its own. A test of what happens at import (time, warnings, variables that are read then) starts
+Python itself instead.
+"""
+
+from __future__ import annotations
+
+import atexit
+import gc
+import json
+import os
+import pkgutil
+import runpy
+import subprocess
+import sys
+import tempfile
+import traceback
+import warnings
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+__all__ = ["run_warm"]
+
+ROOT = Path(__file__).parents[1]
+OPTIONAL = "cl_graft.integrations"
+"""The part of the package that needs libraries which may be missing."""
+
+_SERVERS: list[subprocess.Popen[str]] = []
+
+
+def run_warm(
+    arguments: Sequence[str],
+    *,
+    stdin: str = "",
+    env: Mapping[str, str],
+    folder: Path | None = None,
+) -> subprocess.CompletedProcess[str]:
+    """Run what ``python ARGUMENTS`` would run, and return its exit code and output.
+
+    Args:
+        arguments: ``-m MODULE``, ``-c CODE`` or the path of a script, then its own arguments;
+            ``-W ignore`` may stand in front.
+        stdin: What it reads.
+        env: All of its environment variables.
+        folder: Where it runs; None means here.
+    """
+    if not _SERVERS:
+        _SERVERS.append(_start_server())
+    (server,) = _SERVERS
+    with tempfile.TemporaryDirectory() as streams:
+        names = [os.path.join(streams, name) for name in ("in", "out", "err")]
+        for name, text in zip(names, (stdin, "", ""), strict=True):
+            Path(name).write_text(text, encoding="utf-8")
+        request = {
+            "arguments": list(arguments),
+            "streams": names,
+            "env": dict(env),
+            "folder": str((folder or Path()).absolute()),
+        }
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps(request) + "\n")
+        server.stdin.flush()
+        code = int(server.stdout.readline())
+        out, err = (Path(name).read_text(encoding="utf-8") for name in names[1:])
+    return subprocess.CompletedProcess(list(arguments), code, out, err)
+
+
+def _start_server() -> subprocess.Popen[str]:
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    server = subprocess.Popen(
+        [sys.executable, str(Path(__file__))],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    atexit.register(server.communicate)  # it ends with its input
+    return server
+
+
+def _serve() -> None:
+    """Fork a process for each request; in that process, run what it asks for."""
+    import cl_graft
+
+    for module in pkgutil.walk_packages(cl_graft.__path__, "cl_graft."):
+        if not module.name.startswith(OPTIONAL) and not module.name.endswith("__main__"):
+            import_module(module.name)
+    gc.freeze()  # a collection in a forked process would copy all of it
+    for line in sys.stdin:
+        child = os.fork()
+        if child == 0:
+            _end(_code_of(json.loads(line)))
+        _, status = os.waitpid(child, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)  # noqa: T201
+
+
+def _code_of(request: dict[str, Any]) -> int:
+    """Run what a request asks for, and return the exit code that Python would end with."""
+    try:
+        _run(**request)
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        print(stop.code, file=sys.stderr)  # noqa: T201
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _end(code: int) -> NoReturn:
+    """End the process, without taking apart what it has imported, which takes long."""
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _run(arguments: list[str], streams: list[str], env: dict[str, str], folder: str) -> None:
+    """Take over the streams, variables, folder and program that a request names."""
+    for number, name in enumerate(streams):
+        opened = os.open(name, os.O_RDWR)
+        os.dup2(opened, number)
+        os.close(opened)
+    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(folder)
+    if arguments[:2] == ["-W", "ignore"]:
+        warnings.simplefilter("ignore")
+        arguments = arguments[2:]
+    if arguments[0] in ("-m", "-c"):
+        kind, program, *rest = arguments
+        sys.path[0] = ""
+        sys.argv = [kind, *rest]
+        if kind == "-c":
+            exec(program, {"__name__": "__main__"})
+        else:
+            runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        sys.path[0] = os.path.dirname(arguments[0])
+        sys.argv = arguments
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    _serve()
