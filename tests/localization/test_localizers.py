@@ -307,6 +307,15 @@ def test_a_problem_without_what_a_localizer_looks_at_is_refused(name, missing):
         localize(replace(inputs, **missing), name, k=1)
 
 
+@pytest.fixture
+def nothing_else():
+    """Leave what was made before a test out of every collection: there are millions of objects."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def floats_alive(size):
     """How many tensors of a size hold memory of their own right now."""
     gc.collect()
@@ -314,6 +323,7 @@ def floats_alive(size):
     return len({t.data_ptr() for t in tensors if t.numel() == size and t.dtype == torch.float32})
 
 
+@pytest.mark.usefixtures("nothing_else")
 @pytest.mark.parametrize("candidates", [None, 500])
 def test_the_learned_mask_holds_one_score_a_coordinate_beside_model_and_tuned_weights(candidates):
     torch.manual_seed(0)
