@@ -224,7 +224,7 @@ def _joint(bench: Bench, schedule: FineTuning) -> tuple[DenseRun, list[dict[str,
     schedule = replace(schedule, evaluations=0, steps=steps)
     shared, first = tasks[0].parameters, tasks[0]
     heads = {name: p for task in tasks for name, p in task.head.items()}
-    shelf = {name: name for name in shared} | {
+    parameter_names = {name: name for name in shared} | {
         name: f"{place}.{kept}"
         for place, task in enumerate(tasks)
         for name, kept in task.cached_head_names.items()
@@ -242,11 +242,11 @@ def _joint(bench: Bench, schedule: FineTuning) -> tuple[DenseRun, list[dict[str,
                 anchor={name: before[name] for name in shared},
                 scale=loss_scale(first.precision),
             )
-            return {shelf[name]: value for name, value in snapshot(together).items()}, {}
+            return {parameter_names[name]: value for name, value in snapshot(together).items()}, {}
 
     identity = "|".join(task.identity for task in tasks)
     kept, _ = bench.get_or_make("joint", identity, asdict(schedule), learned)
-    found = {name: kept[shelf[name]].to(bench.device) for name in together}
+    found = {name: kept[parameter_names[name]].to(bench.device) for name in together}
     run = DenseRun({name: found[name] for name in shared}, {}, None, Passes())
     return run, [{name: found[name] for name in task.head} for task in tasks]
 

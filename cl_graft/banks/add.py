@@ -247,7 +247,7 @@ def _learn(
     experience = stream.benchmark.train_stream[0]
     model.adaptation(experience)
     dense = choose(
-        _problem(model, stream, bank, seed=seed),
+        _learnable_task(model, stream, bank, seed=seed),
         list_schedules(config, task),
         seed=seed,
         cache=cache,
@@ -280,7 +280,7 @@ def _find_cache(bank: Path) -> DirectoryCache | None:
     return DirectoryCache(place) if place is not None and place.is_dir() else None
 
 
-def _problem(
+def _learnable_task(
     model: MultiTaskText, stream: TextStream, bank: GraftBank, *, seed: int
 ) -> LearnableTask:
     return make_learnable_task(

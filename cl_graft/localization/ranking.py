@@ -116,9 +116,9 @@ def localize(
     depth = total if depth is None else min(max(depth, k), total)
     if candidates is not None and row.score_candidates is not None:
         moved = movement(inputs, k=k, steps=steps)
-        among = top_k(moved, min(max(candidates, k), total))
-        scores = row.score_candidates(inputs, among, k=k, steps=steps)
-        return rank_region(among, scores, depth=min(depth, len(among)))
+        subset = top_k(moved, min(max(candidates, k), total))
+        scores = row.score_candidates(inputs, subset, k=k, steps=steps)
+        return rank_region(subset, scores, depth=min(depth, len(subset)))
     scores = row.score(inputs, k=k, steps=steps)
     if allowed is not None:
         return rank_region(allowed, gather(scores, allowed).values, depth=depth)
@@ -151,7 +151,7 @@ def rank_by_tensor(scores: Parameters, *, depth: int) -> Ranking:
     layout = Layout.of(scores)
     if not 1 <= depth <= layout.total:
         raise ValueError(f"depth must be in [1, {layout.total}], got {depth}")
-    standing: list[Tensor] = []
+    standings: list[Tensor] = []
     order: list[Tensor] = []
     tensors = zip(layout.names, layout.starts, layout.sizes, strict=False)
     for name, start, size in tensors:
@@ -159,8 +159,8 @@ def rank_by_tensor(scores: Parameters, *, depth: int) -> Ranking:
         most = min(size, size * (depth + len(layout.names)) // layout.total)
         if most:
             order.append(start + rank({name: scores[name]}, depth=most).order)
-            standing.append(torch.arange(1, most + 1, dtype=torch.float64) / size)
-    first = torch.cat(standing).sort(stable=True).indices[:depth]
+            standings.append(torch.arange(1, most + 1, dtype=torch.float64) / size)
+    first = torch.cat(standings).sort(stable=True).indices[:depth]
     return Ranking(layout, torch.cat(order)[first])
 
 

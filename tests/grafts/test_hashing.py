@@ -89,8 +89,8 @@ def test_the_fingerprint_is_the_same_in_another_process() -> None:
 
 
 def test_the_environment_names_what_bits_depend_on() -> None:
-    facts = environment()
-    assert facts["torch"] == torch.__version__
-    assert facts["threads"] == str(torch.get_num_threads())
-    assert facts["device"] == "cpu"
-    assert all(isinstance(value, str) and value for value in facts.values())
+    found = environment()
+    assert found["torch"] == torch.__version__
+    assert found["threads"] == str(torch.get_num_threads())
+    assert found["device"] == "cpu"
+    assert all(isinstance(value, str) and value for value in found.values())

@@ -200,7 +200,7 @@ def test_an_entry_records_what_was_said_of_its_task(tiny_bert):
 
 
 def test_a_cache_answers_another_order_of_the_stream_with_the_same_bits(tiny_bert):
-    class Shelf:
+    class DictCache:
         def __init__(self):
             self.kept, self.hits = {}, 0
 
@@ -216,14 +216,14 @@ def test_a_cache_answers_another_order_of_the_stream_with_the_same_bits(tiny_ber
 
     names = ("sentiment", "topic")
     settings = quick(mode="isolated")
-    shelf = Shelf()
-    forwards = text_learner(tiny_bert, names, settings=settings, grafting={"cache": shelf}).learn()
-    assert shelf.hits == 0
-    assert len(shelf) == 4
+    stored = DictCache()
+    forwards = text_learner(tiny_bert, names, settings=settings, grafting={"cache": stored}).learn()
+    assert stored.hits == 0
+    assert len(stored) == 4
     backwards = text_learner(
-        tiny_bert, names[::-1], settings=settings, grafting={"cache": shelf}
+        tiny_bert, names[::-1], settings=settings, grafting={"cache": stored}
     ).learn()
-    assert shelf.hits == 4
+    assert stored.hits == 4
     for one, other in zip(
         forwards.plugin.bank.entries, backwards.plugin.bank.entries[::-1], strict=True
     ):

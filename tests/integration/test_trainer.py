@@ -33,7 +33,7 @@ def model(folder):
     return AutoModelForSequenceClassification.from_pretrained(folder, num_labels=2)
 
 
-def trainer(carrier, folder, rows, tmp_path, **more):
+def trainer(trained_model, folder, rows, tmp_path, **more):
     arguments = TrainingArguments(
         output_dir=str(tmp_path),
         max_steps=30,
@@ -47,7 +47,7 @@ def trainer(carrier, folder, rows, tmp_path, **more):
     )
     tokenizer = AutoTokenizer.from_pretrained(folder)
     return Trainer(
-        model=carrier,
+        model=trained_model,
         args=arguments,
         train_dataset=rows,
         data_collator=DataCollatorWithPadding(tokenizer),
@@ -55,26 +55,28 @@ def trainer(carrier, folder, rows, tmp_path, **more):
     )
 
 
-def bits(carrier):
-    return hash_tensors(model_tensors(carrier))
+def bits(trained_model):
+    return hash_tensors(model_tensors(trained_model))
 
 
-def accuracy(carrier, folder, rows):
+def accuracy(trained_model, folder, rows):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     batch = dict(DataCollatorWithPadding(tokenizer)(copy.deepcopy(rows)))
     with torch.no_grad():
-        answers = carrier.eval()(**batch).logits.argmax(1)
+        answers = trained_model.eval()(**batch).logits.argmax(1)
     return float((answers == batch["labels"]).float().mean())
 
 
 @pytest.fixture(scope="module")
 def trained(tiny_bert, rows, tmp_path_factory):
     """A trained model and the callback that watched it."""
-    carrier = model(tiny_bert)
-    callback = GraftCallback(carrier, batches=4, density=0.2)
-    made = trainer(carrier, tiny_bert, rows, tmp_path_factory.mktemp("out"), callbacks=[callback])
+    trained_model = model(tiny_bert)
+    callback = GraftCallback(trained_model, batches=4, density=0.2)
+    made = trainer(
+        trained_model, tiny_bert, rows, tmp_path_factory.mktemp("out"), callbacks=[callback]
+    )
     made.train()
-    return carrier, callback
+    return trained_model, callback
 
 
 def test_two_checkpoints_on_disk_give_a_graft(trained, tiny_bert, rows, tmp_path):
@@ -93,8 +95,8 @@ def test_two_checkpoints_on_disk_give_a_graft(trained, tiny_bert, rows, tmp_path
 
 
 def test_the_callback_finds_the_skill_and_leaves_the_model_tuned(trained, tiny_bert, rows):
-    carrier, callback = trained
-    assert accuracy(carrier, tiny_bert, rows) > 0.9
+    trained_model, callback = trained
+    assert accuracy(trained_model, tiny_bert, rows) > 0.9
     base = model(tiny_bert)
     with callback.skill.carried_by(base):
         assert accuracy(base, tiny_bert, rows) > 0.85
@@ -108,10 +110,10 @@ def test_what_trained_beside_the_blocks_is_in_the_rest(trained):
 
 
 def test_frozen_embeddings_leave_only_pooler_and_head_in_the_rest(tiny_bert, rows, tmp_path):
-    carrier = model(tiny_bert)
-    carrier.bert.embeddings.requires_grad_(False)
-    callback = GraftCallback(carrier, localizer="movement")
-    trainer(carrier, tiny_bert, rows, tmp_path, callbacks=[callback]).train()
+    trained_model = model(tiny_bert)
+    trained_model.bert.embeddings.requires_grad_(False)
+    callback = GraftCallback(trained_model, localizer="movement")
+    trainer(trained_model, tiny_bert, rows, tmp_path, callbacks=[callback]).train()
     assert {name.split(".")[0] for name in callback.skill.rest} == {"bert", "classifier"}
     assert all(".pooler." in n for n in callback.skill.rest if n.startswith("bert."))
 
@@ -119,9 +121,9 @@ def test_frozen_embeddings_leave_only_pooler_and_head_in_the_rest(tiny_bert, row
 def test_training_with_the_callback_gives_the_bits_of_training_without(
     trained, tiny_bert, rows, tmp_path
 ):
-    carrier = model(tiny_bert)
-    trainer(carrier, tiny_bert, rows, tmp_path).train()
-    assert bits(carrier) == bits(trained[0])
+    trained_model = model(tiny_bert)
+    trainer(trained_model, tiny_bert, rows, tmp_path).train()
+    assert bits(trained_model) == bits(trained[0])
 
 
 def test_a_callback_of_another_model_is_refused_before_training(tiny_bert, rows, tmp_path):

@@ -63,10 +63,10 @@ def test_another_density_shares_the_dense_run_but_not_the_ranking():
 def test_refill_keeps_the_whole_budget_and_passes_over_what_is_owned():
     task = make_task()
     first = find_region(task, settings(), owned=nothing(task))
-    refilled = find_region(task, settings(), owned=first.region)
+    second = find_region(task, settings(), owned=first.region)
     without = find_region(task, settings(avoid_owned=False), owned=first.region)
-    assert len(refilled.region) == len(first.region)
-    assert len(refilled.region & first.region) == 0
+    assert len(second.region) == len(first.region)
+    assert len(second.region & first.region) == 0
     assert without.region == first.region
 
 

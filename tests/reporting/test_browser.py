@@ -67,8 +67,8 @@ def test_the_theme_is_the_systems_until_it_is_chosen_and_then_stays(opened):
     assert button.get_attribute("aria-pressed") != pressed
     opened.reload()
     assert paper() == second
-    ink = "getComputedStyle(document.querySelector('figure svg text')).fill"
-    assert opened.evaluate(ink) not in (first, second)
+    color = "getComputedStyle(document.querySelector('figure svg text')).fill"
+    assert opened.evaluate(color) not in (first, second)
 
 
 def test_nothing_is_wider_than_the_screen_and_wide_things_scroll_by_themselves(opened):

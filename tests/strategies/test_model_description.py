@@ -54,7 +54,7 @@ def smoothed(amount):
     return loss
 
 
-def problem(model=None, criterion=None, keep=None):
+def make_task(model=None, criterion=None, keep=None):
     stream = vector_stream(labels=[0])
     return make_learnable_task(
         model or Net(nn.ReLU()),
@@ -87,20 +87,20 @@ OTHERS = {
 
 @pytest.mark.parametrize("what", OTHERS)
 def test_another_computation_on_the_same_weights_misses_the_cache(what):
-    plain, other = problem(), problem(**OTHERS[what])
+    plain, other = make_task(), make_task(**OTHERS[what])
     assert plain.content == other.content  # the draws are the same
     cache = Kept()
     fine_tune_task(plain, FAST, seed=0, cache=cache)
     found = fine_tune_task(other, FAST, seed=0, cache=cache)
     assert not cache.hits
-    alone = fine_tune_task(problem(**OTHERS[what]), FAST, seed=0)
+    alone = fine_tune_task(make_task(**OTHERS[what]), FAST, seed=0)
     assert found.tuned.keys() == alone.tuned.keys()
     assert all(torch.equal(found.tuned[name], alone.tuned[name]) for name in alone.tuned)
 
 
 def test_computations_are_told_apart_from_one_another():
-    identities = {what: problem(**changes).identity for what, changes in OTHERS.items()}
-    assert len({*identities.values(), problem().identity}) == len(OTHERS) + 1
+    identities = {what: make_task(**changes).identity for what, changes in OTHERS.items()}
+    assert len({*identities.values(), make_task().identity}) == len(OTHERS) + 1
 
 
 def test_the_same_computation_made_again_has_the_same_identity():
@@ -110,12 +110,12 @@ def test_the_same_computation_made_again_has_the_same_identity():
         lambda: {"model": Net(nn.GELU())},
         lambda: {"keep": lambda name: "bias" not in name},
     ):
-        assert problem(**changes()).identity == problem(**changes()).identity
+        assert make_task(**changes()).identity == make_task(**changes()).identity
 
 
 def test_modes_and_earlier_tasks_are_no_part_of_a_computation(tiny_bert):
     model = Net(nn.ReLU())
-    assert problem(model.eval()).identity == problem(model.train()).identity
+    assert make_task(model.eval()).identity == make_task(model.train()).identity
     cache = Kept()
     run = text_learner(tiny_bert, ("sentiment", "topic"), grafting={"cache": cache})
     run.strategy.train(run.train_stream)

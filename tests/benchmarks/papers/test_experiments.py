@@ -98,9 +98,9 @@ def test_regions_of_several_tasks_follow_the_published_mask(
 ):
     bases = []
 
-    def counted(problem, *, base_density, **more):
+    def counted(inputs, *, base_density, **more):
         bases.append(base_density)
-        return paper_mask(problem, base_density=base_density, **more)
+        return paper_mask(inputs, base_density=base_density, **more)
 
     monkeypatch.setattr("papers.multitask.paper_mask", counted)
     sets = [f"model.name={tiny_bert}", "grafting.localizer=paper_mask", "grafting.density=0.01"]

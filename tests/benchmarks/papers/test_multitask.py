@@ -70,9 +70,9 @@ def test_a_region_that_grows_from_a_base_is_learned_once_for_each_base(
 ):
     learned = []
 
-    def counted(problem, *, started, **more):
+    def counted(inputs, *, started, **more):
         learned.append(len(started))
-        return learned_mask(problem, started=started, **more)
+        return learned_mask(inputs, started=started, **more)
 
     monkeypatch.setattr("papers.multitask.learned_mask", counted)
     found = []

@@ -1,0 +1,131 @@
+"""Identifiers use the field's words: those that this package once had of its own stay away.
+
+Run as a script, this file prints every identifier that holds such a word, with its reason.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("cl_graft", "benchmarks", "tests")
+
+# Each word with the one to use for it.
+INSTEAD = {
+    **dict.fromkeys(("problem", "problems"), "task"),
+    **dict.fromkeys(("host", "hosts", "carrier"), "strategy, model"),
+    **dict.fromkeys(("claimed", "lost", "refill", "refilled", "told"), "owned, free, known"),
+    **dict.fromkeys(("among", "inside", "posed", "posing"), "localizer inputs, ranking, budget"),
+    **dict.fromkeys(("warm", "warmed", "warmup"), "head fit"),
+    **dict.fromkeys(("standing", "shelf", "seal", "sealed", "seals"), "checkpoint, cache, hash"),
+    **dict.fromkeys(("cell", "cells", "forms", "formed", "material"), "run, comparison"),
+    **dict.fromkeys(("finding", "findings"), "result"),
+    **dict.fromkeys(("look", "looks"), "evaluate"),
+    **dict.fromkeys(("canary", "canaries"), "recorded batch"),
+    **dict.fromkeys(("fact", "facts"), "metadata"),
+    **dict.fromkeys(("room", "rooms", "ledger", "hollow"), "memory estimate, disk space"),
+    **dict.fromkeys(("ink", "squares"), "figure style, heat map"),
+}
+
+# What may stay: a reason, and the identifiers that it holds for.
+EXCEPTIONS: dict[str, tuple[str, ...]] = {
+    "a cell of a table, a matrix or a heat map": (
+        *(
+            "Cell",
+            "_Cell",
+            "_cell",
+            "_cells",
+            "_draw_cells",
+            "_own_cell",
+            "cell",
+            "cells",
+            "paper_cells",
+        ),
+        *("table_cells", "_read_cell", "_any_rank_of_cells"),
+    ),
+    "a cell of a benchmark's grid: one strategy, setting and seed": (
+        *("localizer_cells", "on_cell", "run_cells"),
+    ),
+    "a machine on a network": ("_host", "host", "other_hosts"),
+    "a strategy of Avalanche that grafting is plugged into": ("test_grafting_hosts",),
+    "what a check of files or of an installation found": (*("describe_findings", "findings"),),
+    "a key of stored files": ("facts",),
+    "what files may claim in tests of hostile ones": (
+        *("_base_fact", "_fact", "hostile_facts", "test_torture_facts", "torture_facts"),
+    ),
+    "a key of stored files and of older JSON": ("claimed", "lost"),
+    "a name of transformers'": ("problem_type",),
+    "free processors of a cluster, or free tokens of a row": ("room",),
+    "ordinary: words or coordinates within something": ("_inside", "inside", "f1_among_others"),
+    "ordinary: to look at something once": (
+        *("Look", "Looks", "_looks_like_path", "look", "look_at_end", "look_through", "looks"),
+    ),
+    "ordinary: what somebody is told": ("Told", "_told", "_when_told", "told"),
+    "ordinary: an array that is formed": ("formed",),
+    "a benchmark's calls before it measures": ("_warmed_up", "warm_up"),
+    "a process that has imported the package already": ("run_warm", "warm_processes"),
+}
+
+
+def split(identifier: str) -> list[str]:
+    """Return the words of a snake_case or CamelCase identifier, in lower case."""
+    return [word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", identifier)]
+
+
+def identifiers(path: Path) -> Iterator[str]:
+    """Yield the names of a module, of its functions, classes, parameters, and attributes."""
+    yield path.stem
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            if not node.name.startswith("test_"):  # a sentence, whose words are ordinary
+                yield node.name
+            if isinstance(node, ast.ClassDef):
+                for part in node.body:
+                    if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name):
+                        yield part.target.id
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+def find() -> dict[str, set[str]]:
+    """Return every identifier with a word of `INSTEAD`, and the files where it stands."""
+    found: dict[str, set[str]] = {}
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for identifier in identifiers(path):
+                if INSTEAD.keys() & split(identifier):
+                    found.setdefault(identifier, set()).add(str(path.relative_to(ROOT)))
+    return found
+
+
+def reasons() -> dict[str, str]:
+    """Return the reason of every identifier that may stay."""
+    return {name: reason for reason, names in EXCEPTIONS.items() for name in names}
+
+
+def test_no_identifier_holds_a_word_that_has_a_better_one():
+    allowed = reasons()
+    new = {
+        name: (sorted(files), [INSTEAD[word] for word in split(name) if word in INSTEAD])
+        for name, files in find().items()
+        if name not in allowed
+    }
+    assert new == {}
+
+
+def test_names_are_split_into_words():
+    assert split("find_standing") == ["find", "standing"]
+    assert split("_RayHOSTLedger2") == ["ray", "host", "ledger"]
+
+
+if __name__ == "__main__":
+    allowed, left = reasons(), find()
+    for name, files in sorted(left.items()):
+        sys.stdout.write(f"{name}: {allowed.get(name, 'NO REASON')} ({', '.join(sorted(files))})\n")
+    sys.stdout.write(f"no longer needed: {', '.join(sorted(allowed.keys() - left)) or 'none'}\n")
