@@ -46,6 +46,7 @@ def count_stored(kind: type, *attributes: str) -> Any:
     """
 
     def storage_bytes(strategy: SupervisedTemplate) -> int:
+        """Return the bytes that the strategy holds between tasks."""
         owner = strategy if isinstance(strategy, kind) else find_plugin(strategy, kind)
         return sum(count_bytes(attrgetter(name)(owner)) for name in attributes)
 

@@ -34,7 +34,7 @@ WITH_EXAMPLES = {
     "register_localizer": "cl_graft.localization.registry",
     "register_metric": "cl_graft.metrics.task_score",
     "register_stream": "cl_graft.data.streams",
-    "top_k": "cl_graft.grafts.region",
+    "top_k": "cl_graft.grafts.selection",
     "union": "cl_graft.grafts.region",
     "write_": "cl_graft.grafts.graft",
 }

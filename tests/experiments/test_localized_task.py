@@ -41,7 +41,7 @@ def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, t
 
     config = load_config(None, ["stream.tasks=[sentiment]", "grafting.density=0.01", *sets])
     bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
-    task = bench.problem(0)
+    task = bench.task(0)
     stored = load_graft(tmp_path / "graft.safetensors", expect=bench.identity.fingerprint)
     assert stored.task == "sentiment"
     assert len(stored.graft.region) == said["coordinates"]

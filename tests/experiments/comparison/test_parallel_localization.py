@@ -56,9 +56,9 @@ def test_rankings_that_no_other_task_changes_are_made_ahead_too():
 
 
 def test_the_second_localizer_waits_for_the_dense_runs_of_the_first():
-    jobs = jobs_of("independent", "grafting_movement", "lt_sft", "grafting_path_integral", tasks=1)
+    jobs = jobs_of("independent", "grafting_movement", "lt_sft", "grafting_averaged_gain", tasks=1)
     # No cache keeps a ranking by movement, so only its dense run is made ahead.
-    first, second = "dense, seed 0, task 0 ahead", "path_integral 0.01, seed 0, task 0 ahead"
+    first, second = "dense, seed 0, task 0 ahead", "averaged_gain 0.01, seed 0, task 0 ahead"
     assert needs_of(jobs, first) == set()
     assert needs_of(jobs, second) == {first}
     assert needs_of(jobs, "lt_sft, seed 0") == {first}
