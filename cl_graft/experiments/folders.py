@@ -337,7 +337,7 @@ def check_out(out: Path, config: ExperimentConfig) -> None:
     stored = read_config(out)
     if stored is not None:
         other = differences(stored, config)
-        swept = stored.get("comparison", {}).get("delete_leftovers", {})
+        swept = stored.get("comparison", {}).get("sweep", {})
         before, now = sorted(swept), sorted(config.comparison.sweep)
         if before != now:
             other.append(f"sweep of {', '.join(before) or 'nothing'} there")
