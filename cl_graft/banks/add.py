@@ -114,13 +114,13 @@ def add_task(
     Args:
         folder: The bank, or the run that holds it.
         task: A name, path or hub name, as in a config.
-        model: Where the base is now, if not under the name that the bank recorded.
+        model: Folder or hub name of the base, if it is no longer the one that the bank recorded.
         columns: Fields of `TaskSettings`: columns, label names, metric.
         settings: Settings that differ from those of the bank's run, by part, as in
             ``{"grafting": {"density": 0.001}}``.
         sets: The same as text, as in ``"fine_tuning.steps=200"``.
         options: Command-line option of each setting, by dotted name, for messages.
-        device: Where to run; None takes a GPU if there is one.
+        device: Device to run on; None takes a GPU if there is one.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
         progress: Called after every step of a phase.
 

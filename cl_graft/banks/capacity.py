@@ -78,8 +78,8 @@ class Prediction:
             unknown.
         beyond_known_at: Number of the first task at which others own more than of any task that
             did not drop; None if unknown.
-        full_at: Where regions are chosen among free coordinates: number of the first task that
-            finds too few, if all take as many as these did on average.
+        full_at: Number of the first task that finds too few free coordinates, if all take as many
+            as these did on average; None where regions may hold owned coordinates.
         basis: Kind of scores that were compared.
         reason: Why `drops_at` is unknown; empty where it is known.
     """

@@ -135,8 +135,8 @@ def forget(
         data: Folder of the data of later tasks, to score them as well; where a run stands beside
             the bank, `retrain` finds them without.
         sets: Settings of re-training that differ from the bank's, as in ``"steps=200"``.
-        model: Where the base is now, if not under the name that the bank recorded.
-        device: Where to compute; None takes a GPU if there is one.
+        model: Folder or hub name of the base, if it is no longer the one that the bank recorded.
+        device: Device to compute on; None takes a GPU if there is one.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
         progress: Called after every step of a phase.
 

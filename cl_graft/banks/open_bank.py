@@ -295,8 +295,8 @@ def open_bank(
 
     Args:
         folder: The bank's folder, or the run that holds it.
-        model: Where the base is now, if not under the name that the bank recorded.
-        device: Where to put the model.
+        model: Folder or hub name of the base, if it is no longer the one that the bank recorded.
+        device: Device of the model.
         trust_remote_code: Whether to run Python code that comes with the checkpoint. That the
             bank was made so is not enough: it may come from somebody else.
 

@@ -115,8 +115,8 @@ def verify(
 
     Args:
         folder: A bank, or a run; of a run without a bank everything else is checked.
-        model: Where the base is now, if not under the name that was recorded.
-        device: Where to compute; None means the kind of device that the bank recorded, or the
+        model: Folder or hub name of the base, if it is no longer the one that was recorded.
+        device: Device to compute on; None means the kind of device that the bank recorded, or the
             CPU where there is none.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
         progress: Called as (task, entry, entries).

@@ -29,7 +29,9 @@ def import_command(
             metavar="DIR", help="The bank; a new one is made in isolated mode.", show_default=False
         ),
     ],
-    task: Annotated[str, typer.Option(metavar="NAME", help="Its name.", show_default=False)],
+    task: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the task in the bank.", show_default=False)
+    ],
     base: Annotated[
         str | None,
         typer.Option(
@@ -41,12 +43,18 @@ def import_command(
     family: Annotated[
         str | None,
         typer.Option(
-            metavar="encoder|masked_lm|causal_lm", help="Of a new bank.", show_default=False
+            metavar="encoder|masked_lm|causal_lm",
+            help="Family of a new bank's base.",
+            show_default=False,
         ),
     ] = None,
     density: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="Keep the weights that moved most.", show_default=False),
+        typer.Option(
+            metavar="SHARE",
+            help="Share of the weights to keep: those that moved most.",
+            show_default=False,
+        ),
     ] = None,
     labels: Annotated[
         str | None,
@@ -57,22 +65,24 @@ def import_command(
     template: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="Of a prompt: '{text} It was {mask}.'", show_default=False
+            metavar="TEXT", help="Template of a prompt: '{text} It was {mask}.'", show_default=False
         ),
     ] = None,
     words: Annotated[
         str | None,
-        typer.Option(metavar="WORD,…", help="Of a prompt, a word a label.", show_default=False),
+        typer.Option(metavar="WORD,…", help="Words of a prompt, one a label.", show_default=False),
     ] = None,
     pair: Annotated[
-        bool | None, typer.Option("--pair/--single", help="Texts a row.", show_default=False)
+        bool | None,
+        typer.Option("--pair/--single", help="Whether a row has two texts.", show_default=False),
     ] = None,
     max_length: Annotated[
-        int | None, typer.Option(metavar="TOKENS", help="A row.", show_default=False)
+        int | None,
+        typer.Option(metavar="TOKENS", help="Tokens a row, at most.", show_default=False),
     ] = None,
     leave_out: Annotated[
         bool,
-        typer.Option("--leave-out", help="Without what it moved that is not graftable."),
+        typer.Option("--leave-out", help="Leave out what was tuned and is not graftable."),
     ] = False,
     trust_remote_code: TrustRemoteCode = False,
     quiet: Quiet = False,

@@ -56,7 +56,7 @@ class Meter:
     over, and every ten seconds in between.
 
     Args:
-        output: Where to show it.
+        output: Output of the command, which shows it.
         tasks: Tasks to learn, over all strategies and seeds; 0 if that is not known.
     """
 

@@ -1,4 +1,4 @@
-"""What a bank records of its base and its tasks, to rebuild the model and to go on learning."""
+"""Metadata of a bank on its base and its tasks, to rebuild the model and to learn more tasks."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def choose(
         candidates: The schedules; a single one is returned without a run.
         seed: Every random choice is a function of it.
         cache: Keeps the dense runs, so the chosen one is not computed again.
-        checkpoints: Where an interrupted dense run is resumed from.
+        checkpoints: Checkpoints from which an interrupted dense run is resumed.
         progress: Called as (phase, step, steps) after each candidate's steps.
 
     Raises:

@@ -130,7 +130,7 @@ def _name(
 
     Args:
         axes: The picture.
-        places: Where each point stands from left to right.
+        places: Place of each point from left to right.
         points: The points.
         line: Share of the picture's height that a name takes.
     """

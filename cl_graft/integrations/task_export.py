@@ -87,7 +87,7 @@ def export_task(
         rest: What to do with coordinates that ``"peft-shira"`` cannot express, as its adapters hold
             weights of `nn.Linear` alone: ``"refuse"``, ``"leave-out"``, or ``"copy"`` the modules
             they are in as wholes, which is exact and larger.
-        model: Where the base is now, if not under the name that the bank recorded.
+        model: Folder or hub name of the base, if it is no longer the one that the bank recorded.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
 
     Raises:
