@@ -16,12 +16,12 @@ from torch.utils.data import TensorDataset
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.grafting_settings import GraftingSettings
-from cl_graft.runtime.seeding import generator
+from cl_graft.runtime.seeding import generator, seeded
 from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.settings import FineTuning
 
-__all__ = ["FAST", "MemoryCache", "make_task", "nothing", "settings"]
+__all__ = ["FAST", "MemoryCache", "make_task", "moved_model", "nothing", "settings"]
 
 FAST = FineTuning(steps=30, batch_size=16, lr=0.5, evaluations=2)
 
@@ -79,3 +79,14 @@ def settings(**changes: Any) -> GraftingSettings:
 
 def nothing(task: LearnableTask) -> Region:
     return Region.empty(Layout.of(snapshot(task.parameters)))
+
+
+def moved_model(*, size: int = 200) -> tuple[nn.Module, dict[str, nn.Parameter], Any]:
+    """A linear model whose weights are all 1 above their base, its parameters, and the base."""
+    with seeded(0, "mixout"):
+        model = nn.Linear(size, 3)
+    base = snapshot(dict(model.named_parameters()))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    return model, dict(model.named_parameters()), base

@@ -4,24 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_tasks import make_task
-from torch import nn
+from small_tasks import make_task, moved_model
 
 from cl_graft.grafts.graft import snapshot
-from cl_graft.runtime.seeding import generator, seeded
+from cl_graft.runtime.seeding import generator
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.regularizers import mix_weights
 from cl_graft.training.settings import FineTuning
-
-
-def moved_model(*, size=200):
-    with seeded(0, "mixout"):
-        model = nn.Linear(size, 3)
-    base = snapshot(dict(model.named_parameters()))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(1.0)
-    return model, dict(model.named_parameters()), base
 
 
 def test_in_training_a_share_of_the_weights_is_the_bases_and_the_rest_moves_on_to_keep_the_mean():

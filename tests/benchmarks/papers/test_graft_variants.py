@@ -10,22 +10,11 @@ from papers.graft_variants import (
     sweep_densities,
     wise_curve,
 )
-from torch import nn
+from small_tasks import moved_model
 
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.region import Region
 from cl_graft.localization import localize
-from cl_graft.runtime.seeding import seeded
-
-
-def moved_model(*, size=200):
-    with seeded(0, "mixout"):
-        model = nn.Linear(size, 3)
-    base = snapshot(dict(model.named_parameters()))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(1.0)
-    return model, dict(model.named_parameters()), base
 
 
 @pytest.mark.parametrize("inside", [False, True])
