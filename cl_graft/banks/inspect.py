@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cl_graft.banks.bank_of_run import accept_bank, find_bank_folder
@@ -155,10 +155,10 @@ def repair_folder(folder: Path | str) -> Repaired:
     """
     folder = Path(folder)
     where = folder / BANK if (folder / BANK).is_dir() else folder
-    with lock_bank(where):
+    with lock_bank(where) as partial:
         repaired = repair_bank(where)
         accept_bank(where)
-        return repaired
+    return replace(repaired, deleted=(*partial, *repaired.deleted))
 
 
 def inspect_graft(path: Path | str) -> InspectedGraft:

@@ -94,14 +94,16 @@ def is_run(folder: Path) -> bool:
 
 
 @contextmanager
-def lock_bank(bank: Path | str) -> Iterator[None]:
-    """Lock a bank, and the run whose folder holds it: a bank that is being made is its run's."""
+def lock_bank(bank: Path | str) -> Iterator[tuple[str, ...]]:
+    """Lock a bank, and the run whose folder holds it: a bank that is being made is its run's.
+
+    The block gets the names of half files in the bank's folder that were deleted.
+    """
     bank = Path(bank)
     with ExitStack() as held:
         if (bank.parent / CONFIG).is_file():
             held.enter_context(only_writer(bank.parent))
-        held.enter_context(only_writer(bank))
-        yield
+        yield held.enter_context(only_writer(bank))
 
 
 def delete_leftovers(folder: Path) -> None:

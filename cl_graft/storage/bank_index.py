@@ -255,7 +255,7 @@ def _delete_staged(folder: Path) -> list[Path]:
 def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
     """Delete the files that killed writers left in a bank's folder, and return their names.
 
-    The caller is the folder's only writer; taking the lock deleted partial files beside it.
+    The caller holds the lock of the folder; taking it deleted the partial files right in there.
 
     Args:
         folder: The bank's folder.

@@ -73,12 +73,13 @@ class _Owner:
 
 
 @contextmanager
-def only_writer(folder: Path | str) -> Iterator[None]:
+def only_writer(folder: Path | str) -> Iterator[tuple[str, ...]]:
     """Be the only process that writes to a folder, for the length of a `with` block.
 
     The folder is made where it is missing, and removed again if nothing was written to it. Blocks
     of one thread may be nested. A lock of a process that ended without releasing it is taken over,
-    which is logged; files in the folder that this process wrote only in part are deleted.
+    which is logged; files in the folder that this process wrote only in part are deleted. The block
+    gets their names.
 
     Raises:
         InUse: If another process writes to it, or one of another host may.
@@ -87,15 +88,18 @@ def only_writer(folder: Path | str) -> Iterator[None]:
     """
     folder = Path(folder)
     made: list[Path] = []
+    deleted: tuple[str, ...] = ()
+    lock: BaseFileLock | None = None
     try:
         with explain_write_errors(folder / LOCK):
             made += _make(folder)
             place = os.getpid(), threading.get_ident(), folder.resolve()
-            lock = None if place in _held else _acquire(folder)
+            if place not in _held:
+                lock, deleted = _acquire(folder)
         if lock is not None:
             _held.add(place)
         try:
-            yield
+            yield deleted
         finally:
             # A forked child holds nothing, so it gives nothing back.
             if lock is not None and os.getpid() == place[0]:
@@ -119,8 +123,12 @@ def _make(folder: Path) -> list[Path]:
     return new
 
 
-def _acquire(folder: Path) -> BaseFileLock:
-    """Return the lock of a folder, held, and say beside it that it is ours."""
+def _acquire(folder: Path) -> tuple[BaseFileLock, tuple[str, ...]]:
+    """Take the lock of a folder, and say beside it that it is ours.
+
+    Returns:
+        The lock, and the names of half files that were deleted.
+    """
     path = folder / LOCK
     lock = FileLock(path)
     try:
@@ -142,12 +150,12 @@ def _acquire(folder: Path) -> BaseFileLock:
         raise fault
     try:
         _refuse_or_take_over(folder, _read(folder))
-        delete_partial_files(folder.glob(".*"))  # a process was killed while it wrote them
+        partial = delete_partial_files(sorted(folder.glob(".*")))  # of a killed process
         replace_file(folder / OWNER, f"{json.dumps(asdict(_me()))}\n".encode())
     except BaseException:
         _unlock(folder, lock)
         raise
-    return lock
+    return lock, tuple(path.name for path in partial)
 
 
 def _in_the_way(path: Path) -> InputError | None:

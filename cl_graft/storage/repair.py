@@ -28,7 +28,7 @@ from cl_graft.storage.bank_index import (
     write_description,
 )
 from cl_graft.storage.entry_file import ENTRY_FORMAT, read_place, unpack_entry
-from cl_graft.storage.files import is_partial, read_file, report_damage, sync_folder
+from cl_graft.storage.files import read_file, report_damage, sync_folder
 from cl_graft.storage.graft_file import GRAFT_FORMAT
 from cl_graft.storage.locks import only_writer
 
@@ -37,14 +37,14 @@ __all__ = ["Repaired", "repair_bank"]
 
 @dataclass(frozen=True)
 class Repaired:
-    """What was done to a bank's folder.
+    """Result of repairing a bank's folder.
 
     Attributes:
         bank: The folder.
-        entries: How many entries the bank has now.
+        entries: Number of entries that the bank has now.
         deleted: Files that killed writers left, by their names in the folder.
         removed: Files that were moved to `removed/`, by their names before.
-        faults: Why an entry is no longer listed, a sentence each.
+        faults: Reasons why entries are no longer listed, a sentence each.
         rebuilt: Whether `bank.json` was written anew.
     """
 
@@ -83,15 +83,13 @@ def repair_bank(folder: Path | str) -> Repaired:
     folder = Path(folder)
     if not folder.is_dir():
         read_index(folder)  # says so
-    # Whoever takes the lock deletes these.
-    partial = [path.name for path in sorted(folder.glob(".*")) if is_partial(path)]
-    with only_writer(folder):
+    with only_writer(folder) as partial:
         repaired = _repair(folder)
     return replace(repaired, deleted=(*partial, *repaired.deleted))
 
 
 def _repair(folder: Path) -> Repaired:
-    """Do it; this process is the folder's only writer."""
+    """Repair a bank; the caller holds the folder's lock."""
     refuse_links(folder)
     try:
         index, bank = read_index(folder)

@@ -1,12 +1,13 @@
 """Inspection reads files alone, and its numbers are those of the bank."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from tiny_runs import tiny_run
 
 from cl_graft import load_bank
-from cl_graft.banks.inspect import inspect_bank, inspect_graft
+from cl_graft.banks.inspect import inspect_bank, inspect_graft, repair_folder
 from cl_graft.errors import ForeignFile, InputError
 from cl_graft.storage import StoredGraft, save_graft
 
@@ -68,3 +69,12 @@ def test_what_is_no_bank_is_refused(tmp_path):
         inspect_bank(tmp_path / "nowhere")
     with pytest.raises(ForeignFile, match=r"no bank\.json"):
         inspect_bank(tmp_path)
+
+
+def test_a_repair_names_the_half_files_that_taking_the_lock_deleted(run, tmp_path):
+    bank = shutil.copytree(run / "bank", tmp_path / "bank")
+    half = bank / ".bank.json.0a1b2c3d.tmp"
+    half.write_text("{")
+    assert repair_folder(bank).deleted == (half.name,)
+    assert not half.exists()
+    assert repair_folder(bank).deleted == ()
