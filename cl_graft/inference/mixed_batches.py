@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
@@ -26,7 +26,7 @@ from cl_graft.training.linear_layers import is_linear
 
 __all__ = ["MatrixMethod", "mixed_batch"]
 
-MatrixMethod = Literal["fastest", "add", "compute_by_group"]
+MatrixMethod = Literal["fastest", "add", "by_task"]
 
 
 @contextmanager
@@ -46,16 +46,20 @@ def mixed_batch(
     Args:
         switch: The switch of the model, which must be in eval mode.
         positions: The entry that answers each row, None for the bare base.
-        method: How matrices are computed: ``"add"`` differences to one product,
-            ``"compute_by_group"`` with the weights of each task, or the ``"fastest"`` of the two.
+        method: Way to compute matrices: ``"add"`` differences to one product, ``"by_task"`` with
+            the weights of each task, or the ``"fastest"`` of the two.
 
     Raises:
-        ValueError: If an entry cannot be answered, or the model is in training mode. In the block,
-            if a module with grafts is called with something else than one tensor, rows first.
+        ValueError: If there is no such method, an entry cannot be answered, or the model is in
+            training mode. In the block, if a module with grafts is called with something else than
+            one tensor, rows first.
         RuntimeError: If a parameter with grafts belongs to two modules. At the end of the block,
             if a module with grafts was not called: either the model was not, or it reads that
             module's weights in another way, and its answers are wrong.
     """
+    if method not in get_args(MatrixMethod):
+        known = ", ".join(map(repr, get_args(MatrixMethod)))
+        raise ValueError(f"method must be one of {known}, got {method!r}")
     if not len(positions):
         raise ValueError("a mixed batch needs at least one row, got no positions")
     for position in positions:
@@ -122,7 +126,7 @@ class _Layer:
         module: The module.
         tensors: Parameters with grafts, flat, and what entries write into them, by name.
         groups: Groups of the rows of the batch.
-        method: How a matrix is computed.
+        method: Way to compute a matrix.
         calls: Number of calls so far.
     """
 
@@ -166,7 +170,7 @@ class _Layer:
         return compute_by_group(some, x, self.groups, list(self.tensors.values()))
 
     def _adds(self, x: Tensor) -> bool:
-        if self.method == "compute_by_group" or not is_linear(self.module):
+        if self.method == "by_task" or not is_linear(self.module):
             return False
         if self.method == "add" or "weight" not in self.tensors:
             return True

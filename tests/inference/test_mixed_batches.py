@@ -6,6 +6,7 @@ import copy
 import pickle
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -414,3 +415,13 @@ def test_gradients_through_a_mixed_batch_are_refused_by_autograd() -> None:
         loss = model(torch.randn(2, 4)).sum()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
+
+
+def test_an_unknown_method_is_refused():
+    switch = Switch(TwoLayers().eval(), stream("prefix"))
+    method: Any = "compute_by_group"
+    with (
+        pytest.raises(ValueError, match="method must be one of 'fastest', 'add', 'by_task', got"),
+        mixed_batch(switch, [0], method=method),
+    ):
+        pass
