@@ -93,7 +93,8 @@ def main() -> None:
     stem = arguments.results / f"{name}-{arguments.scale}"
     stem.parent.mkdir(parents=True, exist_ok=True)
     command = hide_paths(format_command("baselines.py"), arguments)
-    stored = json.dumps({**done.summary, "shared": shared, "command": command}, indent=1) + "\n"
+    summary = json.loads((done.out / "summary.json").read_text())
+    stored = json.dumps({**summary, "shared": shared, "command": command}, indent=1) + "\n"
     stem.with_suffix(".json").write_text(hide_paths(stored, arguments))
     for kind in (".md", ".tex", ".csv"):
         text = (done.out / f"summary{kind}").read_text()

@@ -77,7 +77,7 @@ def main() -> None:
             config = config.changed({"comparison.seeds": choose_seeds(arguments, config)})
             done = compare(config, out=arguments.out / name.replace(" ", "_"), engine=engine)
             results[name] = list(done.runs)
-            summaries[name] = done.summary
+            summaries[name] = json.loads((done.out / "summary.json").read_text())
             for failure in done.failed:
                 sys.stdout.write(f"{failure.strategy}, seed {failure.seed}: {failure.error}\n")
     rows = summarize(results)

@@ -138,3 +138,23 @@ def test_baselines_leave_a_table_its_latex_and_csv_and_pictures(
     assert str(tmp_path) not in json.dumps(stored)
     files = {path.name.removeprefix(f"{stem}-smoke") for path in (tmp_path / "results").iterdir()}
     assert files == {".json", ".md", ".tex", ".csv", "-frontier.png", "-ranks.png"}
+
+
+def asked_of(script, tiny_bert, tmp_path, *more):
+    asked = ["--scale", "smoke", "--out", "runs", "--results", "results", *more]
+    asked += ["--set", f"model.name={tiny_bert}"]
+    run_script(script, *asked, folder=tmp_path)
+    name = script.removesuffix(".py")
+    return json.loads((tmp_path / "results" / f"{name}-smoke.json").read_text())
+
+
+def test_baselines_store_the_summary_of_their_comparison(tiny_bert, tmp_path):
+    stored = asked_of("baselines.py", tiny_bert, tmp_path, "--untuned", "--strategies", "naive")
+    assert stored["shared"] == {}
+    assert "naive" in json.dumps(stored["strategies"])
+
+
+def test_routers_store_a_row_a_strategy_and_their_comparisons(tiny_bert, tmp_path):
+    stored = asked_of("routers.py", tiny_bert, tmp_path, "--comparisons", "routers")
+    assert list(stored["comparisons"]) == ["routers"]
+    assert len(stored["rows"]) == len(stored["comparisons"]["routers"]["strategies"])
