@@ -114,12 +114,14 @@ def make_plan(
         progress: Called as (phase, step, steps).
 
     Raises:
-        InputError: If the config does not say how long rows are, there is no such model, or it is
-            none that cl_graft can graft.
+        InputError: If the config does not say how long rows are, `classes` or `budget` is out of
+            range, there is no such model, or it is none that cl_graft can graft.
     """
     settings, grafting, length = config.model, config.grafting, config.stream.max_length
     if length is None:
         raise InputError("the config leaves max_length to the tasks: say it with --max-length")
+    if classes is not None and classes < 1:
+        raise InputError(f"classes must be at least 1, got {classes}")
     if not 0 < budget <= 1:
         raise InputError(f"budget must be in (0, 1], got {budget}")
     named = [len(own.label_names or ()) for own in config.stream.task_settings.values()]

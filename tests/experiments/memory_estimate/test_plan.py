@@ -69,9 +69,17 @@ def test_half_precision_weights_and_values_take_half(tiny_llama):
     assert plans[1].model_bytes < 0.55 * plans[0].model_bytes
 
 
-def test_a_budget_out_of_range_is_refused(tiny_bert):
-    with pytest.raises(InputError, match=r"budget must be in \(0, 1\], got 1.5"):
-        make_plan(plan_config(tiny_bert), budget=1.5)
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"budget": 1.5}, r"budget must be in \(0, 1\], got 1.5"),
+        ({"classes": 0}, "classes must be at least 1, got 0"),
+        ({"classes": -3}, "classes must be at least 1, got -3"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(tiny_bert, arguments, said):
+    with pytest.raises(InputError, match=said):
+        make_plan(plan_config(tiny_bert), **arguments)
 
 
 def test_more_tokens_than_the_model_has_positions_are_refused(tiny_bert):
