@@ -40,7 +40,8 @@ EXPECTED = {
     "foreign bank": "is not a bank",
     "missing bank": "there is no folder",
     "run in the way": "holds a run with another config (",
-    "comparison in the way": "holds a comparison with another config (stream.shots 8 there, ",
+    "comparison in the way": "holds a comparison with another config "
+    "(stream.shots 8 there, 9 here)",
     "something in the way": "is not empty and holds no comparison",
     "unknown device": "no device 'abacus' here",
     "bank: unknown column": "'wrong'",
