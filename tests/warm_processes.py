@@ -2,8 +2,8 @@
 
 Importing torch, transformers and Avalanche takes seconds, and a small command less than one. A
 server imports all once and forks a process for each program, with arguments, variables and streams
-of its own. A test of what happens at import (time, warnings, variables that are read then) starts
-Python itself instead.
+of its own. All share the server's seed of string hashes, which is another than this process's. A
+test of what happens at import (time, warnings, variables that are read then) starts Python itself.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import runpy
 import subprocess
 import sys
 import tempfile
+import threading
 import traceback
-import warnings
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -34,20 +34,14 @@ _SERVERS: list[subprocess.Popen[str]] = []
 
 
 def run_warm(
-    arguments: Sequence[str],
-    *,
-    stdin: str = "",
-    env: Mapping[str, str],
-    folder: Path | None = None,
+    arguments: Sequence[str], *, stdin: str = "", env: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
     """Run what ``python ARGUMENTS`` would run, and return its exit code and output.
 
     Args:
-        arguments: ``-m MODULE``, ``-c CODE`` or the path of a script, then its own arguments;
-            ``-W ignore`` may stand in front.
+        arguments: ``-m MODULE`` or ``-c CODE``, then its own arguments.
         stdin: What it reads.
         env: All of its environment variables.
-        folder: Where it runs; None means here.
     """
     if not _SERVERS:
         _SERVERS.append(_start_server())
@@ -60,15 +54,16 @@ def run_warm(
             "arguments": list(arguments),
             "streams": names,
             "env": dict(env),
-            "folder": str((folder or Path()).absolute()),
+            "folder": os.getcwd(),
         }
         assert server.stdin is not None
         assert server.stdout is not None
         server.stdin.write(json.dumps(request) + "\n")
         server.stdin.flush()
-        code = int(server.stdout.readline())
+        code = server.stdout.readline()
+        assert code, "the server of warm processes ended; its error stands above"
         out, err = (Path(name).read_text(encoding="utf-8") for name in names[1:])
-    return subprocess.CompletedProcess(list(arguments), code, out, err)
+    return subprocess.CompletedProcess(list(arguments), int(code), out, err)
 
 
 def _start_server() -> subprocess.Popen[str]:
@@ -78,7 +73,6 @@ def _start_server() -> subprocess.Popen[str]:
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
         text=True,
     )
     atexit.register(server.communicate)  # it ends with its input
@@ -118,6 +112,7 @@ def _code_of(request: dict[str, Any]) -> int:
 
 def _end(code: int) -> NoReturn:
     """End the process, without taking apart what it has imported, which takes long."""
+    threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -134,21 +129,13 @@ def _run(arguments: list[str], streams: list[str], env: dict[str, str], folder: 
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)
-    if arguments[:2] == ["-W", "ignore"]:
-        warnings.simplefilter("ignore")
-        arguments = arguments[2:]
-    if arguments[0] in ("-m", "-c"):
-        kind, program, *rest = arguments
-        sys.path[0] = ""
-        sys.argv = [kind, *rest]
-        if kind == "-c":
-            exec(program, {"__name__": "__main__"})
-        else:
-            runpy.run_module(program, run_name="__main__", alter_sys=True)
+    kind, program, *rest = arguments
+    sys.path[0] = ""
+    sys.argv = [kind, *rest]
+    if kind == "-c":
+        exec(program, {"__name__": "__main__"})
     else:
-        sys.path[0] = os.path.dirname(arguments[0])
-        sys.argv = arguments
-        runpy.run_path(arguments[0], run_name="__main__")
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
