@@ -11,7 +11,7 @@ from cl_graft.experiments.folders import BANK, lock_bank
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.region import overlap_matrix
 from cl_graft.storage import load_bank, load_graft
-from cl_graft.storage.bank_index import read_index
+from cl_graft.storage.bank_index import count_entry_bytes, read_index
 from cl_graft.storage.repair import Repaired, repair_bank
 
 __all__ = [
@@ -120,7 +120,7 @@ def inspect_bank(folder: Path | str) -> Inspection:
     where = find_bank_folder(folder)
     bank = load_bank(where)
     records = read_index(where)[0]["entries"]
-    sizes = [record["bytes"] + record.get("standalone", {}).get("bytes", 0) for record in records]
+    sizes = [count_entry_bytes(record) for record in records]
     entries = tuple(
         _inspect_entry(bank, position, entry, size)
         for position, (entry, size) in enumerate(zip(bank.entries, sizes, strict=True))

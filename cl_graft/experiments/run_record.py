@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from cl_graft.metrics import (
 )
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.results.run_results import RunResult, command
+from cl_graft.storage.bank_index import count_entry_bytes, read_index
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies.heads import copy_head_state, unwrap_model
 from cl_graft.strategies.method import Method
@@ -172,9 +172,8 @@ def count_task_bytes(
         bank: Folder of the run's bank, for strategies that keep one.
     """
     if method.stored_as == "entry":
-        index = json.loads((bank / "bank.json").read_text(encoding="utf-8"))
-        entry = next(entry for entry in reversed(index["entries"]) if entry["task"] == task)
-        return entry["bytes"] + entry.get("standalone", {}).get("bytes", 0)
+        records = reversed(read_index(bank)[0]["entries"])
+        return count_entry_bytes(next(record for record in records if record["task"] == task))
     model = unwrap_model(strategy.model)
     heads = cast(TaskModel, model).heads
     known = any(heads[str(label)] is heads[str(earlier)] for earlier in range(label))

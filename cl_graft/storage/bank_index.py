@@ -40,6 +40,7 @@ __all__ = [
     "KINDS",
     "REMOVED",
     "bank_sha256",
+    "count_entry_bytes",
     "delete_unlisted",
     "holds_no_bank_yet",
     "list_files",
@@ -223,6 +224,11 @@ def list_files(record: Mapping[str, Any]) -> list[str]:
     """Return the names of the files that a line of `bank.json` lists."""
     standalone = record.get("standalone")
     return [record["file"], *([standalone["file"]] if standalone else [])]
+
+
+def count_entry_bytes(record: Mapping[str, Any]) -> int:
+    """Return the bytes of the files that a line of `bank.json` lists."""
+    return record["bytes"] + record.get("standalone", {}).get("bytes", 0)
 
 
 @contextmanager
