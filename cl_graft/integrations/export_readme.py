@@ -14,15 +14,11 @@ from typing import Any, cast
 from cl_graft.data import Prompt
 from cl_graft.data.encoding import Family, split_template
 from cl_graft.data.prompts import Piece
+from cl_graft.models.load import AUTO_CLASSES
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code, for_python
 
 __all__ = ["make_readme"]
 
-_CLASSES = {
-    "encoder": "AutoModel",
-    "masked_lm": "AutoModelForMaskedLM",
-    "causal_lm": "AutoModelForCausalLM",
-}
 _LENGTH = 128
 """Tokens a row where the bank records none."""
 
@@ -117,7 +113,7 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
 def _loading_code(record: Mapping[str, Any], format: str) -> str:
     """Write the lines that define `answer(text, pair)`."""
     classifier = bool(record.get("classifier"))
-    auto = "AutoModelForSequenceClassification" if classifier else _CLASSES[record["family"]]
+    auto = "AutoModelForSequenceClassification" if classifier else AUTO_CLASSES[record["family"]]
     headed = record["family"] == "encoder" and not classifier
     prompted = record["family"] != "encoder"
     imports = {

@@ -23,6 +23,7 @@ from cl_graft.models.quiet import quiet
 __all__ = [
     "ADAPTER",
     "ADAPTER_CONFIG",
+    "PREFIX",
     "adapted_modules",
     "classifier_shapes",
     "merge_adapter",
@@ -36,7 +37,7 @@ ADAPTER = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
 """Name of the file that describes an adapter."""
 
-_PREFIX = "base_model.model."
+PREFIX = "base_model.model."
 """Prefix of the names of a wrapped model's parameters in files of PEFT."""
 
 _OWN = re.compile(r"\.(lora_\w+|shira_\w+|modules_to_save)\b.*$|\.(weight|bias)$")
@@ -99,7 +100,7 @@ def merge_adapter(whole: nn.Module, folder: Path | str, held: Iterable[str], *, 
             f"{ADAPTER_CONFIG} describes does not have"
         )
     merged = {
-        _WRAPPED.sub("", key.removeprefix(_PREFIX)): tensor
+        _WRAPPED.sub("", key.removeprefix(PREFIX)): tensor
         for key, tensor in adapted.named_parameters()
         if ".original_module." not in key
     }
@@ -110,7 +111,7 @@ def merge_adapter(whole: nn.Module, folder: Path | str, held: Iterable[str], *, 
 
 def adapted_modules(held: Iterable[str]) -> set[str]:
     """Return the paths of the modules that an adapter changes, from its tensors' names."""
-    return {_OWN.sub("", name.removeprefix(_PREFIX)) for name in held}
+    return {_OWN.sub("", name.removeprefix(PREFIX)) for name in held}
 
 
 def classifier_shapes(folder: Path | str) -> dict[str, tuple[int, ...]]:
@@ -127,7 +128,7 @@ def stored_parameters(folder: Path | str) -> set[str]:
     """Return the names of the model's parameters of which an adapter holds whole copies."""
     with safe_open(Path(folder) / ADAPTER, framework="pt") as file:
         names = (name.replace(".modules_to_save.", ".") for name in file.keys())  # noqa: SIM118
-        return {name.removeprefix(_PREFIX) for name in names}
+        return {name.removeprefix(PREFIX) for name in names}
 
 
 def _check_places(places: Tensor, name: str, path: Path) -> None:

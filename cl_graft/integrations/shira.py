@@ -31,13 +31,12 @@ from cl_graft.integrations.export_record import (
     save_head,
     skips_pooler,
 )
+from cl_graft.integrations.peft_adapter import ADAPTER_CONFIG, PREFIX
 
 __all__ = ["Rest", "write_shira"]
 
 Rest = Literal["refuse", "leave-out", "copy"]
 _RESTS = {"refuse": None, "leave-out": None, "copy": None}
-_KEY = "base_model.model."
-"""Prefix of the names of a wrapped model's parameters in files of PEFT."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +104,13 @@ def write_shira(opened: OpenBank, position: int, into: Path | str, *, rest: Rest
     tensors, errors = _copies(copied), list[Tensor]()
     for part in matrices:
         index, differences, error = _differences(part, rank)
-        tensors[f"{_KEY}{part.path}.shira_weight"] = differences
-        tensors[f"{_KEY}{part.path}.shira_indices"] = index
+        tensors[f"{PREFIX}{part.path}.shira_weight"] = differences
+        tensors[f"{PREFIX}{part.path}.shira_indices"] = index
         errors.append(error)
     save_file(tensors, into / "adapter_model.safetensors", metadata={"format": "pt"})
     copies = sorted({part.path for part in copied})
     config = _config(opened, rank=rank, targets=[part.path for part in matrices], copies=copies)
-    (into / "adapter_config.json").write_text(f"{json.dumps(config, indent=2)}\n", encoding="utf-8")
+    (into / ADAPTER_CONFIG).write_text(f"{json.dumps(config, indent=2)}\n", encoding="utf-8")
     record: dict[str, Any] = {"class": type(model.backbone).__name__}
     record |= {"left_out": _count(left_out)} if left_out else {}
     if model.family == "encoder":
@@ -190,7 +189,7 @@ def _copies(copied: list[_Part]) -> dict[str, Tensor]:
         for name, tensor in part.module.state_dict().items():
             state.setdefault(f"{part.path}.{name}", tensor.detach().clone())
         state[f"{part.path}.{part.name}"].view(-1)[part.index] = part.values
-    return {f"{_KEY}{name}": tensor for name, tensor in state.items()}
+    return {f"{PREFIX}{name}": tensor for name, tensor in state.items()}
 
 
 def _config(opened: OpenBank, *, rank: int, targets: list[str], copies: list[str]) -> object:

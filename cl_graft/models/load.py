@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 __all__ = [
+    "AUTO_CLASSES",
     "DTYPES",
     "Loaded",
     "build_backbone",
@@ -36,6 +37,13 @@ __all__ = [
     "load_model",
     "read_config",
 ]
+
+AUTO_CLASSES = {
+    "encoder": "AutoModel",
+    "masked_lm": "AutoModelForMaskedLM",
+    "causal_lm": "AutoModelForCausalLM",
+}
+"""Classes of transformers that load the backbones, by family."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -76,7 +84,7 @@ class _Source:
     Attributes:
         name: Folder or hub id for `from_pretrained`.
         local_only: Whether nothing is downloaded.
-        why: Reason why nothing can be; empty if it can.
+        why: Text for the error where no config can be read; empty where one was found.
     """
 
     name: str
@@ -320,12 +328,7 @@ def _find_auto_class(family: str) -> Any:
     """Return the class of transformers that makes a family's backbones."""
     import transformers
 
-    names = {
-        "encoder": "AutoModel",
-        "masked_lm": "AutoModelForMaskedLM",
-        "causal_lm": "AutoModelForCausalLM",
-    }
-    return getattr(transformers, names[family])
+    return getattr(transformers, AUTO_CLASSES[family])
 
 
 def _make_without_pooler(make: Callable[..., Any], family: str) -> Any:
