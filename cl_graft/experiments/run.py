@@ -126,7 +126,8 @@ def run(
     own = apply_fixed_settings(method, config)
     with only_writer(folder), folders.add_resume_hint(folder, config), explain_full_disk(folder):
         if (done := folders.finished(folder, config)) is not None:
-            folders.finish_killed_run(folder)
+            folders.delete_leftovers(folder)
+            folders.finish(folder)
             progress(Step("reused", 1, 1, "", strategy, seed))
             return done
         folders.refuse_links(folder)
