@@ -258,7 +258,7 @@ def _start(
     if found is not None:
         head = task.from_cache(found[0], task.head)
     else:
-        with in_phase("head warm-up"):
+        with in_phase("fit of the head"):
             seed = derive(settings.seed, task.content, "warm-up")
             head = fit_head(task, rows=settings.head_fit_rows, seed=seed)
         if cache is not None:

@@ -20,7 +20,7 @@ _LOWER = {
         "lower micro_batch, then batch_size or max_length, or set gradient_checkpointing; without "
         "a dense run (preset fast) least is needed"
     ),
-    "head warm-up": "lower head_fit_rows or max_length",
+    "fit of the head": "lower head_fit_rows or max_length",
     "localization": (
         "lower micro_batch, mask_candidates or max_length; movement and path_integral need no "
         "gradients"

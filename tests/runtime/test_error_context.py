@@ -79,10 +79,10 @@ def test_answers_that_cannot_be_scored_name_the_phase():
     assert str(told.value) == "task 'topic': evaluation: logits hold NaN"
 
 
-@pytest.mark.parametrize("phase", ["dense fine-tuning", "localization", "head warm-up"])
+@pytest.mark.parametrize("phase", ["dense fine-tuning", "localization", "fit of the head"])
 def test_a_phase_without_memory_is_named_and_the_model_put_back(phase):
-    calls = {"dense fine-tuning": 5, "localization": 33, "head warm-up": 1}
-    localizer = "base_gradient" if phase == "head warm-up" else "learned_mask"
+    calls = {"dense fine-tuning": 5, "localization": 33, "fit of the head": 1}
+    localizer = "base_gradient" if phase == "fit of the head" else "learned_mask"
     task = at(make_task(), calls[phase], lambda _: allocate())
     before = snapshot(dict(task.model.named_parameters()))
     with pytest.raises(OutOfMemory, match=f"out of memory in {phase} "):
