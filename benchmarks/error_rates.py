@@ -1,11 +1,11 @@
 """How often the package's intervals and tests are wrong where there is nothing to find.
 
-Every interval and every test of `cl_graft.results.strategy_statistics` and of
-`papers.sam` is simulated under its null hypothesis (`null_hypotheses.py`), and the
-share of simulations in which it is wrong is put beside the rate that it states. Two more tables say
-what goes wrong where samples are not independent, and what no interval of the package says. Results
-go with command, versions and machine to ``benchmarks/results/error_rates.json`` and ``.md``, which
-docs/reference/metrics.md shows.
+Every interval and every test of `cl_graft.metrics.statistics`, of
+`cl_graft.results.strategy_statistics` and of `papers.sam` is simulated under its null hypothesis
+(`null_hypotheses.py`), and the share of simulations in which it is wrong is put beside the rate
+that it states. Two more tables say what goes wrong where samples are not independent, and what no
+interval of the package says. Results go with command, versions and machine to
+``benchmarks/results/error_rates.json`` and ``.md``, which docs/reference/metrics.md shows.
 
     python benchmarks/error_rates.py
     python benchmarks/error_rates.py --trials 200 --results OUT   # does it run?

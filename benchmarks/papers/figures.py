@@ -43,7 +43,7 @@ def draw_figure(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
         if row.measure == experiment.measure
     ]
     if not scores:
-        raise ValueError(f"no reading of {experiment.measure!r} to draw")
+        raise ValueError(f"no measurement of {experiment.measure!r} to draw")
     return score_curves(
         scores,
         title=experiment.title,

@@ -17,7 +17,7 @@ from papers.measurements import square, sweep, table
 from papers.stored import Stored, read_stored, read_stream
 from papers.table import EXPERIMENTS
 
-__all__ = ["claims_page", "laboratory_page", "read_results", "verdicts", "write_pages"]
+__all__ = ["claims_page", "read_results", "tables_page", "verdicts", "write_pages"]
 
 _BEST_FIRST = ("paper", "cpu", "smoke")
 
@@ -77,7 +77,7 @@ def claims_page(results: Mapping[str, Stored]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def laboratory_page(results: Mapping[str, Stored]) -> str:
+def tables_page(results: Mapping[str, Stored]) -> str:
     """Return the page of tables in Markdown."""
     found = verdicts(results)
     parts = [
@@ -120,7 +120,7 @@ def write_pages(results: Mapping[str, Stored], docs: Path | str) -> list[Path]:
     docs = Path(docs)
     written = {
         docs / "claims.md": claims_page(results).encode(),
-        docs / "paper_tables.md": laboratory_page(results).encode(),
+        docs / "paper_tables.md": tables_page(results).encode(),
     }
     for name, result in results.items():
         if name in EXPERIMENTS:

@@ -38,7 +38,7 @@ ASSUMPTION = (
 
 @dataclass(frozen=True)
 class TaskCapacity:
-    """What one entry owns of its region, and its score.
+    """Share of its region that one entry owns, and its score.
 
     Attributes:
         position: Place in the bank.
@@ -48,8 +48,7 @@ class TaskCapacity:
         overlap: Share of the region, in [0, 1], that is in regions of earlier entries.
         owned_before: Share that earlier entries own; 0 in isolated mode, where coordinates may be
             shared.
-        average_owned_before: What that share is at this place, on average over all orders of the
-            tasks.
+        average_owned_before: Mean of that share at this place over all orders of the tasks.
         score: Score of the task; None where it is not known.
         reference: Score of the task where it owns its whole region.
         dropped: Whether `score` is lower by more than the tolerance; None where that is unknown.
@@ -69,7 +68,7 @@ class TaskCapacity:
 
 @dataclass(frozen=True)
 class Prediction:
-    """When later tasks are predicted to drop.
+    """Prediction of when later tasks drop.
 
     Attributes:
         next_owned_before: Share of the next task's region that others will own; None if unknown.
@@ -104,7 +103,7 @@ class Capacity:
         owned: Coordinates that any entry owns.
         tolerance: Share of the reference that a score may be lower by without having dropped.
         tasks: One an entry.
-        prediction: What is predicted for later tasks.
+        prediction: Prediction for later tasks.
     """
 
     bank: Path

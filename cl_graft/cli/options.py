@@ -162,7 +162,7 @@ class Chosen:
 
     Attributes:
         values: By dotted name.
-        options: What each was given by, such as ``"--steps"``.
+        options: Option that gave each, such as ``"--steps"``.
     """
 
     values: Mapping[str, object]

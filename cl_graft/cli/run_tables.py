@@ -1,6 +1,6 @@
 """Tables, lines and JSON of runs and comparisons: what `run`, `compare` and `demo` show.
 
-It is imported when a command has run, as it loads torch.
+Commands import it in their bodies, as it loads torch.
 """
 
 from __future__ import annotations

@@ -149,7 +149,7 @@ def read_records(
     records = collect_records(
         str(path), (Record(v, f"{path}: row {n}") for n, v in numbered), reading
     )
-    return _make_file(path, columns, records, class_names, bad)
+    return _make_record_file(path, columns, records, class_names, bad)
 
 
 def parse_records(
@@ -180,10 +180,10 @@ def parse_records(
         columns = tuple(dict.fromkeys(name for record in records for name in record.values))
     else:
         columns, records = _read_table(place, text, kind, reading, bad)
-    return _make_file(place, columns, records, {}, bad)
+    return _make_record_file(place, columns, records, {}, bad)
 
 
-def _make_file(
+def _make_record_file(
     path: Path,
     columns: tuple[str, ...],
     records: tuple[Record, ...],

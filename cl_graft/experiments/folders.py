@@ -277,7 +277,7 @@ def discard_empty_run(folder: Path) -> Iterator[None]:
 def drop_comparison(out: Path) -> None:
     """Delete the config of a comparison without any result, so that another may begin there.
 
-    What its cells have put into the cache stays: it answers any comparison.
+    What its runs have put into the cache stays: it answers any comparison.
     """
     if (out / CONFIG).is_file() and _is_empty(out):
         (out / CONFIG).unlink()

@@ -139,7 +139,7 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
     ):
         tuned = single.logits()
     kept = single.answers(region, run)
-    with single.grafted(*single.retrain(region)):
+    with single.with_graft(*single.retrain(region)):
         again = single.logits()
     targets = single.targets()
     scores = {
@@ -291,19 +291,19 @@ class _SingleTask:
             )
 
         def dev(found: tuple[Graft, dict[str, Tensor]]) -> float:
-            with self.grafted(*found):
+            with self.with_graft(*found):
                 return self.score(self.logits("valid"), split="valid")
 
         return max((found for _, found in train_candidates(sorted(rates), trained)), key=dev)
 
     @contextmanager
-    def grafted(self, graft: Graft, head: Parameters) -> Iterator[None]:
+    def with_graft(self, graft: Graft, head: Parameters) -> Iterator[None]:
         with grafted(self.task.model, graft), replace_parameters(self.task.head, head):
             yield
 
     def answers(self, region: Region, run: DenseRun) -> Tensor:
         """Answer the test rows with the tuned values of a region on the base: logits, (n, K)."""
-        with self.grafted(gather(run.tuned, region), run.head):
+        with self.with_graft(gather(run.tuned, region), run.head):
             return self.logits()
 
     def logits(self, split: str = "test") -> Tensor:

@@ -76,12 +76,14 @@ def predict_owned_before(shared: Mapping[int, int], tasks: int, *, task: int) ->
 
 
 def find_first_task(share: float, shared: Mapping[int, int], tasks: int) -> int | None:
-    """Return the number, from 1, of the first task of whose region others are to own a share.
+    """Return the number, from 1, of the first task that finds a share of its region owned.
+
+    The number is an expectation over orders of the tasks.
 
     Args:
         share: In [0, 1).
         shared: The counts of `count_shared`.
-        tasks: How many tasks there are, at least 2.
+        tasks: Number of tasks, at least 2.
 
     Returns:
         A number of a task; None if none within a hundred times the tasks there are.

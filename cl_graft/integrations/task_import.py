@@ -98,11 +98,12 @@ def import_task(
         bank: The bank's folder. If it holds none, one is made in isolated mode.
         task: The task's name.
         base: The model that was fine-tuned; needed for a new bank, and where the base has moved.
-        family: Of a new bank: ``"encoder"`` (the default), ``"masked_lm"`` or ``"causal_lm"``.
+        family: Family of a new bank's base: ``"encoder"`` (the default), ``"masked_lm"`` or
+            ``"causal_lm"``.
         density: Share of the graftable coordinates to keep, those that moved most; None keeps all
             that moved.
         label_names: The labels in the order of the logits.
-        prompt: How texts are posed, and the labels' words; for prompted families.
+        prompt: Template of the texts and words of the labels; for prompted families.
         pair: Whether the task is on pairs of texts.
         max_length: Tokens a row; None means 128.
         leave_out: Import a source although it moved parameters that are not graftable (embeddings,

@@ -164,7 +164,7 @@ class TaskModel(nn.Module):
                 those after the nearest block.
         """
         ids, segments = _trim(x)
-        with self._compute_context(ids):
+        with self._enter_precision(ids):
             states = self.backbone(
                 **self._make_inputs(ids, segments), output_hidden_states=True
             ).hidden_states
@@ -177,7 +177,7 @@ class TaskModel(nn.Module):
             ids: Token ids of shape (n, L).
             segments: 0 for padding, 1 and 2 for the segments, of shape (n, L).
         """
-        with self._compute_context(ids):
+        with self._enter_precision(ids):
             states = self.backbone(**self._make_inputs(ids, segments)).last_hidden_state
         return POOLINGS[self.pooling](states, segments != 0)
 
@@ -198,7 +198,7 @@ class TaskModel(nn.Module):
             inputs["use_cache"] = False
         return inputs
 
-    def _compute_context(self, ids: Tensor) -> AbstractContextManager[object]:
+    def _enter_precision(self, ids: Tensor) -> AbstractContextManager[object]:
         """Return the context in which the backbone computes a batch of token ids, (n, L)."""
         if not self.recomputes:  # what is computed again must be what was computed before
             self._attention.suit_(ids)
@@ -240,7 +240,7 @@ class TaskModel(nn.Module):
 
         hook = projection.register_forward_pre_hook(pick) if projection is not None else None
         try:
-            with self._compute_context(ids):
+            with self._enter_precision(ids):
                 logits = self.backbone(**self._make_inputs(ids, segments)).logits
         finally:
             if hook is not None:

@@ -18,7 +18,7 @@ class Step:
     Attributes:
         phase: ``"dense"`` or ``"warm-up"``, ``"localize"``, ``"train"`` (the strategy's own loop)
             or ``"evaluate"``; ``"choose"`` for the dense runs of a grid; ``"memory"``, once,
-            before a run starts; ``"reused"``, once, for a cell that was finished before;
+            before a run starts; ``"reused"``, once, for a run that was finished before;
             ``"over"``, once, at the end of a job of several that run at once.
         step: Steps done, from 1.
         steps: Steps of the phase.

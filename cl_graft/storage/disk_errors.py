@@ -1,6 +1,6 @@
 """Errors of a full or read-only disk, explained: path, reason, bytes needed and bytes free.
 
-Every writer uses them, also those of other libraries.
+They stand around every write, also around those that other libraries do.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def explain_write_errors(
 
 @contextmanager
 def explain_full_disk(folder: Path | str) -> Iterator[None]:
-    """Turn the errors of a full disk in a `with` block into `CannotWrite`, for a folder.
+    """Turn the errors of a full disk in a `with` block into a `CannotWrite` that names the folder.
 
     It is for writers of other libraries, such as TensorBoard's, whose errors name no file.
     """

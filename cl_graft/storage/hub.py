@@ -63,7 +63,7 @@ def save_pretrained(
     Args:
         bank: The bank.
         folder: A new folder, or one that holds this bank or its first entries.
-        name: What the card calls the bank; None means the folder's name.
+        name: Name of the bank on the card; None means the folder's name.
         base_model: The name under which others find the base; None means the recorded one.
         license: The bank's licence, as the hub spells it.
         recorded_rows: Whether to write the rows (token ids of texts of each task) whose logits

@@ -133,6 +133,8 @@ def find_strategy(name: str) -> Method:
 def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> SupervisedTemplate:
     """Build a strategy, ready to be trained on the experiences of its stream.
 
+    For example::
+
         inputs = StrategyInputs(model=model, stream=stream, fine_tuning=FineTuning(steps=200))
         strategy = build_strategy("ewc", inputs, ewc_lambda=10.0)
         strategy.train(stream.benchmark.train_stream[0])

@@ -18,7 +18,8 @@ _Plugin = TypeVar("_Plugin")
 def count_bytes(held: Any) -> int:
     """Return the bytes of all tensors in nested dictionaries, sequences, modules and data sets.
 
-    Of a module its parameters and buffers count. All rows of a data set count as its first one.
+    Of a module its parameters and buffers count. The bytes of a data set are those of its first row
+    times the number of rows.
     """
     if isinstance(held, Tensor):
         return held.numel() * held.element_size()
@@ -37,6 +38,8 @@ def count_bytes(held: Any) -> int:
 
 def count_stored(kind: type, *attributes: str) -> Any:
     """Return the `storage_bytes` of a method that stores what some attributes hold.
+
+    For example::
 
         storage_bytes = count_stored(EWCPlugin, "saved_params", "importances")
 

@@ -87,7 +87,7 @@ def full_later(place: Place) -> Row:
             f"{phase} of task {time}",
             told,
             stopped=told.code == 2 and "no space is left there" in told.sentence,
-            add_resume_hint=f"cl-graft run --resume {out}" in told.sentence,
+            told_how_to_resume=f"cl-graft run --resume {out}" in told.sentence,
             kept_what_was_saved=kept,
             went_on=again.code == 0,
             the_same_bits=bank_files(bank) == place.undisturbed(),

@@ -18,10 +18,7 @@ from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
 from cl_graft.runtime.seeding import derive
 
-__all__ = ["PATTERN", "expand_range", "find_divided_task"]
-
-PATTERN = "shared-<0 to 100>-<number> or opposed-<0 to 100>-<number>"
-"""How these tasks are called."""
+__all__ = ["expand_range", "find_divided_task"]
 
 _WORDS = (
     "film", "warm", "story", "sisters", "sea", "dull", "scene", "audience", "slow", "picture",

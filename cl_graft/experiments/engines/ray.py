@@ -148,7 +148,7 @@ def _check_resources(nodes: Sequence[dict[str, Any]], *, cpus: int, gpus: float)
         return
     there = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in alive)
     raise InputError(
-        f"no machine of the cluster has {cpus} CPUs and {gpus:g} GPUs for a cell (there are: "
+        f"no machine of the cluster has {cpus} CPUs and {gpus:g} GPUs for a run (there are: "
         f"{there}); lower --cpus-per-run or --gpus-per-run, or add machines"
     )
 

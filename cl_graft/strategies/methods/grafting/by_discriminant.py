@@ -8,13 +8,13 @@ from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.grafting.region_loop import ENTRY
 from cl_graft.strategies.methods.grafting.routed_loop import (
     build_routed,
-    count_class_means,
+    count_class_mean_bytes,
+    count_router_bytes,
     depth_setting,
     load_router_state_,
     make_feature_router,
     read_router,
     register_routed,
-    router_bytes,
     shrinkage_setting,
 )
 from cl_graft.strategies.strategy_inputs import StrategyInputs
@@ -34,7 +34,7 @@ class GraftingByDiscriminant:
     shrinkage: float = shrinkage_setting()
     depth: float = depth_setting(grid=(0.33, 1.0))
 
-    storage_bytes = staticmethod(router_bytes)
+    storage_bytes = staticmethod(count_router_bytes)
     state = staticmethod(read_router)
     load_state_ = staticmethod(load_router_state_)
 
@@ -45,4 +45,4 @@ class GraftingByDiscriminant:
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the class means and, shared by all tasks, of one covariance."""
-        return count_class_means(shape) + 4 * shape.model.hidden_size**2 / shape.tasks
+        return count_class_mean_bytes(shape) + 4 * shape.model.hidden_size**2 / shape.tasks

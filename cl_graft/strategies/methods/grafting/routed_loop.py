@@ -22,13 +22,13 @@ from cl_graft.strategies.routing import FeatureRouter, RoutedText, Router
 
 __all__ = [
     "build_routed",
-    "count_class_means",
+    "count_class_mean_bytes",
+    "count_router_bytes",
     "depth_setting",
     "load_router_state_",
     "make_feature_router",
     "read_router",
     "register_routed",
-    "router_bytes",
     "shrinkage_setting",
 ]
 
@@ -119,11 +119,11 @@ def load_router_state_(
         router.load_(tensors)
 
 
-def router_bytes(strategy: SupervisedTemplate) -> int:
+def count_router_bytes(strategy: SupervisedTemplate) -> int:
     """Return the bytes of what a strategy's router knows."""
     return count_bytes(read_router(strategy))
 
 
-def count_class_means(shape: StreamShape) -> float:
+def count_class_mean_bytes(shape: StreamShape) -> float:
     """Return the bytes of the mean features of a task's classes."""
     return shape.classes * (4 * shape.model.hidden_size + 24)

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.method import StreamShape
-from cl_graft.strategies.methods.rehearsal.row_buffers import count_shared_rows, memory_setting
+from cl_graft.strategies.methods.rehearsal.row_buffers import count_shared_row_bytes, memory_setting
 
 __all__ = ["MIR", "InterferedReplay"]
 
@@ -112,4 +112,4 @@ class MIR:
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the kept rows."""
-        return count_shared_rows(shape, self.mem_size)
+        return count_shared_row_bytes(shape, self.mem_size)

@@ -9,7 +9,7 @@ from cl_graft.strategies import StrategyInputs, count_stored, register_strategy
 from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.rehearsal.row_buffers import (
     batch_setting,
-    count_shared_rows,
+    count_shared_row_bytes,
     memory_setting,
 )
 
@@ -37,4 +37,4 @@ class Replay:
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the kept rows."""
-        return count_shared_rows(shape, self.mem_size)
+        return count_shared_row_bytes(shape, self.mem_size)

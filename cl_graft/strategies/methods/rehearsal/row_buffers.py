@@ -10,7 +10,7 @@ from cl_graft.strategies.method import StreamShape, setting
 __all__ = [
     "batch_setting",
     "check_batch",
-    "count_shared_rows",
+    "count_shared_row_bytes",
     "memory_setting",
     "rows_per_task_setting",
 ]
@@ -31,7 +31,7 @@ def batch_setting() -> Any:
     return setting(0, "Kept rows a step; 0: as many as new ones.", least=0)
 
 
-def count_shared_rows(shape: StreamShape, rows: int) -> float:
+def count_shared_row_bytes(shape: StreamShape, rows: int) -> float:
     """Return the bytes a task of rows that are kept of all tasks together."""
     return rows * shape.row_bytes / shape.tasks
 
