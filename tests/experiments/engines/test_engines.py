@@ -65,6 +65,13 @@ def long_here(long, tmp_path_factory):
     return outcome_of(out / "naive" / "seed0")
 
 
+@pytest.fixture(scope="module")
+def on_ray():
+    """An engine of two workers, which import the package once."""
+    with closing(ray_pool(workers=2)) as pool:
+        yield PoolEngine(pool)
+
+
 def local_jobs(folder: Path, **more):
     return closing(slurm_pool(folder, cluster="local", **more))
 
@@ -79,14 +86,11 @@ def wait_for_pid(folder: Path) -> int:
     raise TimeoutError(f"nothing ran in {folder}")
 
 
-def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, tmp_path):
+def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, on_ray, tmp_path):
     config = config_with(settings | {"tune": True, "seeds": [0, 1]})
     here = compare(config, out=tmp_path / "here")
     seen: list[Step] = []
-    with closing(ray_pool(workers=2)) as pool:
-        there = compare(
-            config, out=tmp_path / "there", engine=PoolEngine(pool), progress=seen.append
-        )
+    there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
     assert here.failed == there.failed == ()
     assert len(there.runs) == 4
     for cell in here.runs:
@@ -99,16 +103,13 @@ def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, tmp_path):
     assert over.index("lora, tuning") < over.index("lora, seed 0")
 
 
-def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_path):
+def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, on_ray, tmp_path):
     strategies = ["independent", "naive", "grafting_averaged_gain", "grafting"]
     quick = {"mask_steps": 2, "mask_batch": 8, "density": 0.01}
     config = config_with(settings | quick | {"strategies": strategies})
     compare(config, out=tmp_path / "here")
     seen: list[Step] = []
-    with closing(ray_pool(workers=2)) as pool:
-        there = compare(
-            config, out=tmp_path / "there", engine=PoolEngine(pool), progress=seen.append
-        )
+    there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
     assert there.failed == ()
     assert [cell.strategy for cell in there.runs] == strategies
     for cell in there.runs:
@@ -131,15 +132,12 @@ def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, tmp_pa
     )
 
 
-def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, tmp_path):
+def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, on_ray, tmp_path):
     quick = {"mask_steps": 2, "mask_batch": 8, "strategies": ["grafting"], "orders": 2}
     config = config_with(settings | quick | {"sweep": {"density": [0.01, 0.02]}})
     here = compare(config, out=tmp_path / "here")
     seen: list[Step] = []
-    with closing(ray_pool(workers=2)) as pool:
-        there = compare(
-            config, out=tmp_path / "there", engine=PoolEngine(pool), progress=seen.append
-        )
+    there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
     assert there.failed == ()
     assert [cell.strategy for cell in there.runs] == [cell.strategy for cell in here.runs]
     points = [f"density={d},order{o}" for d in (0.01, 0.02) for o in (0, 1)]
