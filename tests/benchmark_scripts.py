@@ -1,11 +1,13 @@
-"""Running a script of the benchmarks or the stress suite as a user does, in its own process."""
+"""Running a script of the benchmarks or the stress suite, in a process of its own."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
+from contextlib import chdir
 from pathlib import Path
+
+from warm_processes import run_warm
 
 __all__ = ["run_script"]
 
@@ -26,13 +28,9 @@ def run_script(
         env: Environment variables beside this process's.
     """
     file = next(folder / script for folder in FOLDERS if (folder / script).is_file())
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", str(file), *map(str, arguments)],
-        env={**os.environ, "OMP_NUM_THREADS": "1", **env},
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with chdir(folder or "."):
+        done = run_warm(
+            [str(file), *map(str, arguments)], env={**os.environ, "OMP_NUM_THREADS": "1", **env}
+        )
     assert code is None or done.returncode == code, done.stdout + done.stderr
     return done

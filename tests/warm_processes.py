@@ -30,6 +30,9 @@ ROOT = Path(__file__).parents[1]
 OPTIONAL = "cl_graft.integrations"
 """The part of the package that needs libraries which may be missing."""
 
+LAZY = ("matplotlib.backends.backend_agg", "transformers.models.bert.modeling_bert")
+"""What most commands import while they run."""
+
 _SERVERS: list[subprocess.Popen[str]] = []
 
 
@@ -39,7 +42,7 @@ def run_warm(
     """Run what ``python ARGUMENTS`` would run, and return its exit code and output.
 
     Args:
-        arguments: ``-m MODULE`` or ``-c CODE``, then its own arguments.
+        arguments: ``-m MODULE``, ``-c CODE`` or the path of a file, then its own arguments.
         stdin: What it reads.
         env: All of its environment variables.
     """
@@ -86,6 +89,8 @@ def _serve() -> None:
     for module in pkgutil.walk_packages(cl_graft.__path__, "cl_graft."):
         if not module.name.startswith(OPTIONAL) and not module.name.endswith("__main__"):
             import_module(module.name)
+    for name in LAZY:
+        import_module(name)
     gc.freeze()  # a collection in a forked process would copy all of it
     for line in sys.stdin:
         child = os.fork()
@@ -129,8 +134,14 @@ def _run(arguments: list[str], streams: list[str], env: dict[str, str], folder: 
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)
-    kind, program, *rest = arguments
+    kind, *rest = arguments
+    sys.argv = arguments
+    if kind not in ("-c", "-m"):
+        sys.path[0] = str(Path(kind).parent)
+        runpy.run_path(kind, run_name="__main__")
+        return
     sys.path[0] = ""
+    program = rest.pop(0)
     sys.argv = [kind, *rest]
     if kind == "-c":
         exec(program, {"__name__": "__main__"})

@@ -2,28 +2,20 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_runs import without_dropout
+from warm_processes import run_warm
 
 SCRIPT = Path(__file__).with_name("two_processes.py")
 
 
 def trained(kind: str, processes: int, checkpoint: Path, out: Path) -> list[dict[str, Any]]:
-    """Train on so many processes of torchrun; return what each found."""
-    done = subprocess.run(
-        [
-            *(sys.executable, "-W", "ignore", "-m", "torch.distributed.run", "--standalone"),
-            *(f"--nproc-per-node={processes}", str(SCRIPT), kind, str(checkpoint), str(out)),
-        ],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
+    """Train on so many processes; return what each found."""
+    done = run_warm(
+        [str(SCRIPT), kind, str(processes), str(checkpoint), str(out)], env=dict(os.environ)
     )
     assert done.returncode == 0, done.stdout + done.stderr
     names = [f"{kind}-{processes}-{rank}.json" for rank in range(processes)]

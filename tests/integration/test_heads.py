@@ -1,8 +1,7 @@
 """Every kind of head of Avalanche: what a bank keeps of it, also for another process."""
 
 import json
-import subprocess
-import sys
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from avalanche.models.packnet import PackNetModel
 from head_models import HEADS, accuracy, made
 from tiny_streams import learner, quick, text_learner, vector_stream
 from torch import nn
+from warm_processes import run_warm
 
 from cl_graft import save_bank
 from cl_graft.errors import WrongArchitecture
@@ -45,9 +45,7 @@ def reopened(tmp_path_factory):
         save_bank(run.plugin.bank, folder / str(place))
         (folder / f"{place}.json").write_text(json.dumps(facts))
     script = Path(__file__).parent / "reopened.py"
-    done = subprocess.run(
-        [sys.executable, str(script), str(folder)], capture_output=True, text=True, timeout=300
-    )
+    done = run_warm([str(script), str(folder)], env=dict(os.environ))
     assert done.returncode == 0, done.stderr
     read = [json.loads(file.read_text()) for file in folder.glob("*.json")]
     return {facts["case"]: facts for facts in read}

@@ -1,8 +1,10 @@
-"""One process of several that train together; started by torchrun, see test_data_parallel.py."""
+"""Processes that train together, see test_data_parallel.py."""
 
 from __future__ import annotations
 
 import json
+import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ import cl_graft  # noqa: F401, I001  before Avalanche
 from avalanche.core import SupervisedPlugin
 from tiny_streams import learner, quick, text_learner, vector_stream
 from torch import nn
+from torch.multiprocessing.spawn import start_processes
 
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import ClipGradient, SplitBatches, TextBatches
@@ -40,10 +43,19 @@ class Seen(SupervisedPlugin, supports_distributed=True):
         self.bytes.append(self.split.bytes_a_step)
 
 
-def main(kind: str, checkpoint: str, out: str) -> None:
+def main(kind: str, processes: str, checkpoint: str, out: str) -> None:
+    """Fork so many processes with the variables of torchrun, which would import all anew."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    os.environ |= {"WORLD_SIZE": processes, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    start_processes(train, (kind, checkpoint, out), int(processes), start_method="fork")
+
+
+def train(rank: int, kind: str, checkpoint: str, out: str) -> None:
+    """Learn as the process of this rank."""
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    rank = dist.get_rank()
     split = SplitBatches()
     seen = Seen(split)
     torch.manual_seed(0)

@@ -55,7 +55,7 @@ def settings(tiny_bert):
 @pytest.fixture(scope="module")
 def long(settings):
     """One cell that takes long enough to be killed in its middle."""
-    return config_with(settings | {"strategies": ["naive"], "steps": 200})
+    return config_with(settings | {"strategies": ["naive"], "steps": 60})
 
 
 @pytest.fixture(scope="module")
