@@ -22,7 +22,7 @@ class Case:
         group: What it is a kind of.
         name: What it is.
         make: Writes its files.
-        says: Regular expressions that stderr must match.
+        says: Regular expressions that must match stderr, or also stdout if accepted.
         code: The exit code that it must have.
         arguments: Options of `compare` beside those of every case.
         command: The whole command instead, with `{data}`, `{model}` and `{out}` in it.

@@ -134,7 +134,7 @@ def _options() -> list[Case]:
         case("density above 1", r"density: must be in \(0, 1\]", "--density", "1.5"),
         case("density that is no number", "density: ", "--density", "lots"),
         case("seeds that are none", "seeds", "--seeds", "one,two"),
-        case("negative seed", "a seed must be at least 0", "--seeds", "-1"),
+        case("negative seed", "seeds are numbers and ranges such as 0,1,2", "--seeds", "-1"),
         case("unknown option", "--shot", "--shot", "4"),
         case("unknown strategy", "did you mean 'grafting'", "--strategies", "graftin"),
         case("unknown localizer", "unknown localizer 'movment'", "--localizer", "movment"),
