@@ -107,7 +107,8 @@ class GraftingSettings:
     )
     budgets: tuple[float, ...] = Field(
         default=(1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
-        description="Densities that 'auto' tries, ascending.",
+        min_length=1,
+        description="Densities that 'auto' tries, ascending, each in (0, 1].",
     )
     keep_standalone: bool = Field(
         default=False, description="Also keep each task's whole region with its dense values."
@@ -121,6 +122,13 @@ class GraftingSettings:
     def _bound_the_density(cls, value: float | str) -> float | str:
         if isinstance(value, float) and not 0 < value <= 1:
             raise ValueError(f"must be in (0, 1] or 'auto', got {value}")
+        return value
+
+    @field_validator("budgets")
+    @classmethod
+    def _bound_the_budgets(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if not all(0 < budget <= 1 for budget in value):
+            raise ValueError(f"each must be in (0, 1], got {list(value)}")
         return value
 
     @field_validator("localizer")

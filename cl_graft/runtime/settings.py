@@ -7,6 +7,7 @@ experiment's config, and as options of the command line. It stands here because 
 from __future__ import annotations
 
 import functools
+import math
 import reprlib
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, dataclass_transform
@@ -20,6 +21,10 @@ from cl_graft.errors import InputError, nearest
 __all__ = ["describe_faults", "fields_of", "join_few", "settings_class"]
 
 _MOST_FAULTS = 5
+_LARGEST_FLOAT = 1e18
+"""A rate or strength, and the product of two, must fit in float32."""
+_LARGEST_WHOLE = 2**64
+"""Seeds of torch and numbers in the metadata of files stay below."""
 
 _Settings = TypeVar("_Settings")
 
@@ -33,6 +38,8 @@ def settings_class(cls: type[_Settings]) -> type[_Settings]:
     """
     guard = field_validator("*", mode="before", check_fields=False)(_refuse_truth_values)
     setattr(cls, "_refuse_truth_values", guard)  # noqa: B010  pydantic collects it by name
+    bound = field_validator("*", mode="after", check_fields=False)(_refuse_huge_numbers)
+    setattr(cls, "_refuse_huge_numbers", bound)  # noqa: B010  as above
     checked: Any = dataclass(cls, frozen=True, kw_only=True, config=ConfigDict(extra="forbid"))
     assign = checked.__init__
 
@@ -91,6 +98,16 @@ def _refuse_truth_values(cls: Any, value: Any, info: ValidationInfo) -> Any:
     field = fields_of(cls).get(info.field_name or "")
     if isinstance(value, bool) and field is not None and field.annotation is not bool:
         raise ValueError(f"got {value}; YAML reads yes, no, on and off so, unless quoted")
+    return value
+
+
+def _refuse_huge_numbers(value: Any) -> Any:
+    """Refuse numbers that no optimiser or file can hold; infinity passes where a field takes it."""
+    for number in value if isinstance(value, list | tuple) else [value]:
+        if isinstance(number, float) and _LARGEST_FLOAT < abs(number) < math.inf:
+            raise ValueError(f"a number must be at most {_LARGEST_FLOAT:g}, got {number:g}")
+        if isinstance(number, int) and abs(number) >= _LARGEST_WHOLE:
+            raise ValueError(f"a whole number must be below 2^64, got {reprlib.repr(number)}")
     return value
 
 
