@@ -20,7 +20,11 @@ from typing import Any
 from cl_graft.experiments import folders
 from cl_graft.experiments.comparison.jobs import Engine, SequentialEngine
 from cl_graft.experiments.comparison.parallel_localization import wait_for_first
-from cl_graft.experiments.comparison.runs import ComparisonRuns, find_runs_to_do
+from cl_graft.experiments.comparison.runs import (
+    ComparisonRuns,
+    find_runs_to_do,
+    refuse_another_base,
+)
 from cl_graft.experiments.comparison.sweep import draw_orders, expand_sweep
 from cl_graft.experiments.config import ExperimentConfig, make_config
 from cl_graft.reporting.summary import summarize, write_summary
@@ -66,9 +70,9 @@ def compare(
             of grafting's runs first, each as a job of its own.
 
     Raises:
-        InputError: If the folder holds a comparison with another config, another process writes
-            to it, model or data cannot be used, or there are not as many orders; nothing is
-            computed then.
+        InputError: If the folder holds a comparison with another config or with runs on another
+            base or other data, another process writes to it, model or data cannot be used, or
+            there are not as many orders; nothing is computed then.
         Stopped: If `stop` asked for it.
     """
     config = make_config(config)
@@ -88,6 +92,7 @@ def compare(
             )
             for part in parts
         }
+        refuse_another_base([*comparisons.values()])
         # No folder was written so far: a comparison that cannot run leaves nothing behind.
         jobs = wait_for_first([job for one in comparisons.values() for job in one.jobs])
         if jobs and engine is None:

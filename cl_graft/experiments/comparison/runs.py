@@ -11,7 +11,7 @@ from pathlib import Path
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
-from cl_graft.experiments.bank_metadata import load_base_model
+from cl_graft.experiments.bank_metadata import base_fingerprint, load_base_model
 from cl_graft.experiments.comparison.jobs import Failed, Job, Outcome, apply_tuning
 from cl_graft.experiments.comparison.matched_bytes import resize_strategy, sizes_within
 from cl_graft.experiments.comparison.parallel_localization import localize_ahead
@@ -25,7 +25,7 @@ from cl_graft.results.comparison import Budget, Comparison, ComparisonSummary, F
 from cl_graft.results.run_results import RunResult
 from cl_graft.strategies.registry import find_strategy
 
-__all__ = ["ComparisonRuns", "find_runs_to_do"]
+__all__ = ["ComparisonRuns", "find_runs_to_do", "refuse_another_base"]
 
 
 @dataclass
@@ -40,6 +40,7 @@ class ComparisonRuns:
         budget: Bytes a task, sizes of the strategies, and why others do not fit; None without one.
         jobs: Jobs that are left.
         done: Finished runs by strategy and seed.
+        fingerprint: Fingerprint of the base that the jobs will use; None without jobs.
         failed: Runs that failed.
     """
 
@@ -50,6 +51,7 @@ class ComparisonRuns:
     budget: Budget | None
     jobs: list[Job]
     done: dict[tuple[str, int], RunResult]
+    fingerprint: str | None = None
     failed: list[Failure] = field(default_factory=list)
 
     def take(self, job: Job, outcome: Outcome) -> None:
@@ -149,7 +151,30 @@ def find_runs_to_do(
     if jobs:
         for stream in tasks.values():
             check_tasks(stream, base(), config.stream)
-    return ComparisonRuns(part, out, started_by, tasks, budget, jobs, done)
+    fingerprint = base_fingerprint(base()) if jobs else None
+    return ComparisonRuns(part, out, started_by, tasks, budget, jobs, done, fingerprint)
+
+
+def refuse_another_base(comparisons: Sequence[ComparisonRuns]) -> None:
+    """Refuse to compare new runs with finished ones on another base.
+
+    Args:
+        comparisons: Those of one folder.
+
+    Raises:
+        InputError: If the checkpoint changed since a finished run.
+    """
+    for new, old in itertools.product(comparisons, repeat=2):
+        if new.fingerprint is None or new.part.config.model != old.part.config.model:
+            continue
+        for result in old.done.values():
+            if result.model["fingerprint"] != new.fingerprint:
+                raise InputError(
+                    f"{new.part.config.model.name} is another model than when {result.strategy} "
+                    f"with seed {result.seed} was run (base {result.model['fingerprint'][:12]}… "
+                    f"then, {new.fingerprint[:12]}… now): its weights or its tokenizer changed "
+                    "since; choose another output folder"
+                )
 
 
 def _same_data(result: RunResult, tasks: Sequence[TextTask]) -> None:

@@ -2,12 +2,14 @@
 
 import csv
 import json
+import shutil
 import subprocess
 import sys
 
 import pytest
 from configs import changed
 from interrupted import KILLED_WRITER
+from safetensors.torch import load_file, save_file
 
 from cl_graft.cli.output import to_plain
 from cl_graft.errors import InputError
@@ -123,6 +125,24 @@ def test_another_config_is_refused_and_told_apart(comparison, tiny_config):
     other = changed(tiny_config, {"shots": 8})
     with pytest.raises(InputError, match="shots 16 there, 8 here"):
         compare(other, out=comparison.out)
+
+
+def test_a_run_on_a_base_that_changed_since_is_compared_with_no_new_one(
+    tmp_path, tiny_config, tiny_bert
+):
+    checkpoint = shutil.copytree(tiny_bert, tmp_path / "bert") / "model.safetensors"
+    config = changed(
+        tiny_config,
+        {"name": str(tmp_path / "bert"), "tasks": ["sentiment"], "strategies": ["naive"]},
+    )
+    compare(config, out=tmp_path / "out")
+    weights = load_file(checkpoint)
+    name = next(name for name in weights if name.endswith("word_embeddings.weight"))
+    save_file(weights | {name: weights[name] + 0.1}, checkpoint, metadata={"format": "pt"})
+    more = changed(config, {"strategies": ["naive", "joint"]})
+    with pytest.raises(InputError, match="is another model than when naive with seed 0 was run"):
+        compare(more, out=tmp_path / "out")
+    assert not (tmp_path / "out" / "joint").exists()
 
 
 def test_files_of_others_are_left_alone(tmp_path, tiny_config):
