@@ -10,6 +10,9 @@ that builds a checkpoint imports it.
 
 import importlib.util
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +26,31 @@ settings.load_profile("any speed")
 
 _VARIABLES = ("CL_GRAFT_DATA", "CL_GRAFT_MODELS")
 _FIXTURES = {"data_dir", "models_dir"}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_pictures() -> Iterator[None]:
+    """Leave out the pictures at the end of a run's log: they take longer than a tiny run."""
+    with pytest.MonkeyPatch.context() as patch:
+        if module := sys.modules.get("cl_graft.experiments.run"):
+            patch.setattr(module, "draw_end", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="module")
+def pictures() -> Iterator[None]:
+    """Draw them in all tests of a module."""
+    with _drawing():
+        yield
+
+
+@contextmanager
+def _drawing() -> Iterator[None]:
+    from cl_graft.experiments.run_curves import draw_end
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("cl_graft.experiments.run.draw_end", draw_end)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -162,4 +190,5 @@ def tiny_config(tiny_bert: Path):
 def comparison(tiny_config, tmp_path_factory: pytest.TempPathFactory):
     from cl_graft.experiments.comparison.compare import compare
 
-    return compare(tiny_config, out=tmp_path_factory.mktemp("comparison"))
+    with _drawing():
+        return compare(tiny_config, out=tmp_path_factory.mktemp("comparison"))

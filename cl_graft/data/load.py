@@ -8,6 +8,7 @@ load_task("stanfordnlp/imdb")                        # the hub's, with ':config'
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -278,10 +279,9 @@ def _generate(task: GeneratedTask, shots: int | None, data_seed: int) -> _Loaded
     train_rows = shots * len(task.label_names)
     dev_rows = min(max(train_rows, 32), _GENERATED_TEST_ROWS)
     try:
-        # The test rows are the same for every data seed, so that seeds can be compared.
         train = draw(task, split="train", rows=train_rows, seed=data_seed)
         dev = draw(task, split="dev", rows=dev_rows, seed=data_seed)
-        test = draw(task, split="test", rows=_GENERATED_TEST_ROWS, seed=0)
+        test = _draw_test(task)
     except ValueError as error:
         raise InputError(str(error)) from None
     split = {
@@ -292,3 +292,11 @@ def _generate(task: GeneratedTask, shots: int | None, data_seed: int) -> _Loaded
     }
     source = {"from": f"{GENERATED_PREFIX}{task.name}", "split": split}
     return _Loaded(label_names=task.label_names, train=train, dev=dev, test=test, source=source)
+
+
+@functools.cache
+def _draw_test(task: GeneratedTask) -> tuple[Row, ...]:
+    """Draw the test rows: the same for every data seed, so that seeds can be compared."""
+    from cl_graft.data.synthetic import draw
+
+    return draw(task, split="test", rows=_GENERATED_TEST_ROWS, seed=0)

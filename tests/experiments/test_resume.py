@@ -41,12 +41,6 @@ CHOICES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def no_pictures(monkeypatch):
-    """Leave out the pictures at the end of a log: they take longer than all else."""
-    monkeypatch.setattr("cl_graft.experiments.run.draw_end", lambda *_: None)
-
-
 @pytest.fixture(scope="module")
 def base(tiny_bert):
     return {

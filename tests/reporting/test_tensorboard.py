@@ -8,14 +8,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from configs import config_with
+from tiny_runs import QUICK
+
+from cl_graft.experiments.comparison.compare import compare
 
 SECONDS = 60_000.0
 """In milliseconds: TensorBoard starts slowly on a busy machine."""
 
 
 @pytest.fixture(scope="module")
-def address(compared: Path) -> Iterator[str]:
-    command = ["tensorboard.main", "--logdir", str(compared / "grafting"), "--port", "0"]
+def logs(tiny_bert: Path, pictures: None, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of runs of one strategy with two seeds."""
+    seeds = {"strategies": ["grafting"], "seeds": [0, 1], "tasks": ["sentiment", "topic"]}
+    config = config_with({**QUICK, **seeds, "model": str(tiny_bert)})
+    return compare(config, out=tmp_path_factory.mktemp("logs")).out / "grafting"
+
+
+@pytest.fixture(scope="module")
+def address(logs: Path) -> Iterator[str]:
+    command = ["tensorboard.main", "--logdir", str(logs), "--port", "0"]
     served = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-m", *command, "--host", "127.0.0.1"],
         stdout=subprocess.DEVNULL,

@@ -8,12 +8,6 @@ import pytest
 from small_runs import Runs, without_dropout
 
 
-@pytest.fixture(autouse=True)
-def _no_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the pictures at the end of a log: they take longer than all else."""
-    monkeypatch.setattr("cl_graft.experiments.run.draw_end", lambda *_: None)
-
-
 @pytest.fixture(scope="session")
 def still_bert(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of the tiny BERT, without dropout."""

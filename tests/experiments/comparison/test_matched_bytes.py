@@ -25,11 +25,6 @@ ROWS = ["replay", "er_ace", "mir", "der", "agem", "cope"]
 FIXED = ["bitfit", "piggyback", "supsup", "wsn", "packnet"]
 
 
-@pytest.fixture(autouse=True)
-def _no_pictures(monkeypatch):
-    monkeypatch.setattr("cl_graft.experiments.run.draw_end", lambda *_: None)
-
-
 @pytest.fixture(scope="module")
 def config(tiny_config):
     small = {"tasks": ["sentiment", "topic"], "steps": 4, "shots": 8, "max_test": 20}

@@ -14,11 +14,6 @@ from cl_graft.reporting.report_data import read_report_data
 from cl_graft.results.run_results import read_result
 
 
-@pytest.fixture(autouse=True)
-def _no_pictures(monkeypatch):
-    monkeypatch.setattr("cl_graft.experiments.run.draw_end", lambda *_: None)
-
-
 def config(orders, tasks="a,b,c"):
     return config_with({"tasks": tasks, "orders": orders, "strategies": "naive"})
 

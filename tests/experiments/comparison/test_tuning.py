@@ -23,11 +23,6 @@ from cl_graft.results.run_results import read_result
 from cl_graft.strategies.registry import STRATEGIES
 
 
-@pytest.fixture(autouse=True)
-def _no_pictures(monkeypatch):
-    monkeypatch.setattr("cl_graft.experiments.run.draw_end", lambda *_: None)
-
-
 @pytest.fixture
 def config(tiny_config):
     """Three tasks, and a strategy with two values to choose among beside one without."""

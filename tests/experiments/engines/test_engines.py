@@ -27,8 +27,8 @@ from cl_graft.storage import OWNER
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_thread():
-    """Compute here as the workers do."""
+def one_thread(pictures):
+    """Compute and draw here as the workers do."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
