@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -56,7 +56,7 @@ class ExperienceTasks:
         *,
         task_labels: TaskLabels = "stream",
     ) -> None:
-        self._dev = {find_label(each, task_labels): each for each in dev or ()}
+        self._dev = _dev_by_label(dev, task_labels)
         self._metrics = dict(metrics or {})
 
     def set_aside_(self, strategy: Any, *, label: int, seed: int) -> None:
@@ -192,6 +192,24 @@ def set_aside(experience: Any, *, seed: int) -> Any:
     trained = _with_rows(experience, rest.rows)
     trained.set_aside = _with_rows(experience, part.rows)
     return trained
+
+
+def _dev_by_label(dev: Any, task_labels: TaskLabels) -> dict[int | None, Any]:
+    """Return experiences by their task label.
+
+    Raises:
+        TypeError: If they are none, such as a data set, whose rows would be passed over.
+    """
+    found: dict[int | None, Any] = {}
+    several = isinstance(dev, Iterable)
+    for each in dev if several else () if dev is None else (dev,):
+        if not (several and hasattr(each, "dataset") and hasattr(each, "current_experience")):
+            raise TypeError(
+                "dev must hold experiences, such as benchmark.valid_stream, got a "
+                f"{type(dev).__name__}{f' of {type(each).__name__}' if several else ''}"
+            )
+        found[find_label(each, task_labels)] = each
+    return found
 
 
 def _with_rows(experience: Any, rows: Sequence[int]) -> Any:

@@ -39,7 +39,12 @@ from cl_graft.strategies.heads import (
 )
 from cl_graft.strategies.loop.divergence import check_loss
 from cl_graft.strategies.loop.phase_reports import PhaseReports, describe_cost
-from cl_graft.strategies.strategy_checks import check_model, check_plugins
+from cl_graft.strategies.strategy_checks import (
+    check_arguments,
+    check_model,
+    check_plugins,
+    check_rows,
+)
 from cl_graft.strategies.task_labels import (
     ExperienceEntries,
     TaskLabels,
@@ -110,6 +115,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
         super().__init__()
+        check_arguments(
+            settings=settings,
+            by_label=by_label,
+            bank=bank,
+            identity=identity,
+            task_labels=task_labels,
+        )
         self.settings = settings or GraftingSettings()
         self._by_label = {
             label: replace(own, mode=self.settings.mode, seed=self.settings.seed)
@@ -162,6 +174,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         model = unwrap_model(strategy.model)
         switch = self._on_model.extend(model)
         switch.verify()
+        if self._task_labels == "stream":
+            learned = frozenset(entry.label for entry in switch.bank.entries)
+            check_rows(strategy, label=label, learned=learned)
         self._first.begin_(model, switch.bank)
         task = self._make_task(strategy, label, switch.bank)
         settings = self._by_label.get(label, self.settings)

@@ -1,12 +1,12 @@
-"""Checks of the strategy that grafting is plugged into: its model and its other plugins."""
+"""Checks of what grafting is given: its arguments, and the strategy's model, rows and plugins."""
 
 from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
-from typing import Any
+from typing import Any, get_args
 
 from avalanche.models import (
     PNN,
@@ -19,10 +19,13 @@ from avalanche.models.packnet import PackNetModule
 from avalanche.training.plugins import MIRPlugin, RWalkPlugin, SynapticIntelligencePlugin
 from torch import nn
 
+from cl_graft.grafts.bank import BaseIdentity, GraftBank
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.strategies.heads import find_head_paths, unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
+from cl_graft.strategies.task_labels import TaskLabels
 
-__all__ = ["check_model", "check_plugins", "reads_parameters"]
+__all__ = ["check_arguments", "check_model", "check_plugins", "check_rows", "reads_parameters"]
 
 _NEED_EVERY_GRADIENT = (SynapticIntelligencePlugin, MIRPlugin)
 _IN_A_STEP = (
@@ -38,6 +41,61 @@ _REFUSED: tuple[tuple[type[nn.Module], str], ...] = (
     (CosineIncrementalClassifier, "keeps the order of its classes outside of its tensors"),
 )
 """Modules whose answers depend on more than parameters that a graft or a head can hold."""
+
+
+def check_arguments(
+    *, settings: object, by_label: object, bank: object, identity: object, task_labels: object
+) -> None:
+    """Refuse arguments of `GraftingPlugin` that would fail, or be passed over, much later.
+
+    Raises:
+        TypeError: If one has another type than it should have.
+        ValueError: If there is no such source of task labels.
+    """
+    _check_type("settings", settings, GraftingSettings, "GraftingSettings(density=0.002)")
+    _check_type("bank", bank, GraftBank, "load_bank(folder)")
+    _check_type("identity", identity, BaseIdentity, "a BaseIdentity")
+    _check_type("by_label", by_label, Mapping, "settings by task label, as in {0: settings}")
+    for label, own in (by_label or {}).items() if isinstance(by_label, Mapping) else ():
+        if type(label) is not int or not isinstance(own, GraftingSettings):
+            raise TypeError(
+                f"by_label holds {label!r}: {type(own).__name__}; expected GraftingSettings by "
+                "task label, which is a whole number, as in {0: GraftingSettings()}"
+            )
+    if task_labels not in get_args(TaskLabels):
+        raise ValueError(
+            f"task_labels must be one of {', '.join(map(repr, get_args(TaskLabels)))}, got "
+            f"{task_labels!r}"
+        )
+
+
+def _check_type(name: str, given: object, kind: type, example: str) -> None:
+    if given is not None and not isinstance(given, kind):
+        found = repr(given) if isinstance(given, str) else f"a {type(given).__name__}"
+        raise TypeError(f"{name} must be {kind.__name__}, such as {example}, got {found}")
+
+
+def check_rows(strategy: Any, *, label: int, learned: frozenset[int]) -> None:
+    """Refuse a strategy that trains on rows of tasks that have no entry.
+
+    Args:
+        strategy: The strategy, before it trains an experience.
+        label: The task label of that experience.
+        learned: The labels of the bank's entries; rehearsal brings rows of these.
+
+    Raises:
+        ValueError: If it trains on others; it names them.
+    """
+    labels = getattr(strategy.adapted_dataset, "targets_task_labels", None)
+    if others := sorted(
+        {int(other) for other in getattr(labels, "uniques", ())} - learned - {label}
+    ):
+        raise ValueError(
+            f"{type(strategy).__name__} trains task {label} on rows of tasks "
+            f"{', '.join(map(str, others))}, too, which were not learned: grafting makes an entry "
+            "of one task at a time, so these would be answered at chance. Train the experiences "
+            "one after the other (JointTraining takes all at once)"
+        )
 
 
 def check_model(model: nn.Module) -> None:

@@ -5,8 +5,9 @@ import torch
 from avalanche.benchmarks import nc_benchmark, task_incremental_benchmark
 from avalanche.benchmarks.utils import as_classification_dataset
 from avalanche.models import IncrementalClassifier, MTSimpleMLP, SimpleMLP
+from avalanche.training.supervised import JointTraining
 from head_models import accuracy
-from tiny_streams import learner, quick
+from tiny_streams import learner, quick, quiet_evaluator
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -140,3 +141,48 @@ def test_the_strategy_takes_the_word_as_the_plugin_does():
     )
     strategy.train(split_pictures().train_stream)
     assert [entry.label for entry in strategy.bank.entries] == [0, 1, 2]
+
+
+def test_a_strategy_that_trains_on_rows_of_tasks_without_an_entry_is_refused():
+    model = MTSimpleMLP(input_size=12, hidden_size=8)
+    plugin = GraftingPlugin(quick())
+    strategy = JointTraining(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        criterion=nn.CrossEntropyLoss(),
+        train_mb_size=12,
+        plugins=[plugin],
+        evaluator=quiet_evaluator(),
+    )
+    benchmark = split_pictures(task_labels=True, class_ids_from_zero_in_each_exp=True)
+    with pytest.raises(ValueError, match=r"JointTraining trains task 0 on rows of tasks 1, 2, too"):
+        strategy.train(benchmark.train_stream)
+    assert not plugin.bank.entries
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (
+            {"settings": {"density": 0.1}},
+            "settings must be GraftingSettings, .* got a dict",
+        ),
+        ({"bank": "folder"}, "bank must be GraftBank, such as load_bank.* got 'folder'"),
+        ({"identity": "0123"}, "identity must be BaseIdentity"),
+        ({"by_label": {"0": quick()}}, "by_label holds '0': GraftingSettings; expected"),
+        ({"by_label": {0: {}}}, "by_label holds 0: dict"),
+        ({"task_labels": "experiences"}, "task_labels must be one of 'stream', 'experience', got"),
+        ({"dev": "valid"}, "dev must hold experiences, .* got a str of str"),
+        ({"dev": 5}, "dev must hold experiences, .* got a int"),
+    ],
+)
+def test_an_argument_that_would_fail_or_be_passed_over_later_is_refused_at_once(given, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        GraftingPlugin(**given)
+
+
+def test_rows_for_choosing_that_are_no_experiences_are_refused():
+    benchmark = split_pictures()
+    for dev in (benchmark.test_stream[0], benchmark.test_stream[0].dataset, benchmark):
+        with pytest.raises(TypeError, match="dev must hold experiences"):
+            GraftingPlugin(dev=dev)
