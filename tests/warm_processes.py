@@ -131,10 +131,14 @@ def _run(arguments: list[str], streams: list[str], env: dict[str, str], folder: 
         os.dup2(opened, number)
         os.close(opened)
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
+    encoding, _, errors = env.get("PYTHONIOENCODING", "utf-8").partition(":")
+    sys.stdout.reconfigure(encoding=encoding, errors=errors or "strict")
     os.environ.clear()
     os.environ.update(env)
     os.chdir(folder)
     kind, *rest = arguments
+    own = env.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = [folder for folder in own if folder and folder not in sys.path]
     sys.argv = arguments
     if kind not in ("-c", "-m"):
         sys.path[0] = str(Path(kind).parent)

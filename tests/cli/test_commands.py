@@ -141,7 +141,7 @@ def session(
         ],
         "demo": ["demo", "--out", there / "demo", *small, "-q"],
     }  # fmt: skip
-    told = dict(zip(commands, cl_graft_each(list(commands.values()), imports=True), strict=True))
+    told = dict(zip(commands, cl_graft_each(list(commands.values())), strict=True))
     for name, answer in told.items():
         assert answer.code == 0, (name, answer)
     return told

@@ -53,7 +53,7 @@ def test_a_name_of_a_column_is_no_markup(capsys):
 
 
 def test_a_terminal_of_few_characters_gets_escapes_and_no_traceback():
-    told = cl_graft("inspect", STORED, imports=True, PYTHONIOENCODING="ascii:strict")
+    told = cl_graft("inspect", STORED, PYTHONIOENCODING="ascii:strict")
     assert told.code == 0, told
     assert "Traceback" not in told.err
     assert r"|\u03b3 row" in told.out

@@ -5,13 +5,12 @@ import logging
 import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 from configs import changed, config_with, settings
 from interrupted import KILLED_WRITER, Trip, outcome_of, points_of
 from tiny_runs import cl_graft, cl_graft_started
+from warm_processes import run_warm
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
@@ -133,7 +132,7 @@ def test_a_run_that_goes_on_gives_back_its_banks_lock_of_a_killed_writer(tmp_pat
     # Killed between the bank's index and the end of the write, when all entries are there.
     expected, config, strategy = undisturbed("grafting")
     folder = interrupt(config, strategy, tmp_path, tripping("evaluate", 2, "topic"))
-    subprocess.run([sys.executable, "-c", KILLED_WRITER, folder / "bank"], check=False)
+    run_warm(["-c", KILLED_WRITER, str(folder / "bank")], env=os.environ)
     assert (folder / "bank" / OWNER).exists()
     resume_run(folder)
     assert outcome_of(folder) == expected

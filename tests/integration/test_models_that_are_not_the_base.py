@@ -2,8 +2,7 @@
 
 import copy
 import gc
-import subprocess
-import sys
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from avalanche.models import MTSimpleMLP, SimpleMLP
 from avalanche.training.supervised import Naive
 from tiny_streams import bits, learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
 from torch import nn
+from warm_processes import run_warm
 
 from cl_graft import GraftBank, load_bank, save_bank
 from cl_graft.errors import WrongBase
@@ -300,9 +300,8 @@ except WrongBase as error:
 model.load_state_dict(torch.load(sys.argv[1] + "/base.pt"))
 print(given(model, load_bank(sys.argv[1] + "/bank")).hashes()[:2])
 """
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
-    )
+    done = run_warm(["-c", code, str(tmp_path)], env=os.environ)
+    assert done.returncode == 0, done.stderr
     refusal, answers = done.stdout.strip().splitlines()
     assert answers == str(run.hashes()[:2])
     assert "carries the values of entry 1 ('task1')" in refusal

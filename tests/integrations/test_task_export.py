@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 import threading
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from integrations.readme import answered
 from safetensors import safe_open
 from tiny_runs import cl_graft_each
 from torch import Tensor
+from warm_processes import run_warm
 
 from cl_graft import InputError
 from cl_graft.banks.open_bank import OpenBank, open_bank
@@ -157,8 +157,8 @@ for form in ("hf", "safetensors-overlay", "peft-shira"):
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(bank_of_family, tmp_path):
-    command = [sys.executable, "-c", FULL, str(bank_of_family("mean")), str(tmp_path / "out")]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    command = ["-c", FULL, str(bank_of_family("mean")), str(tmp_path / "out")]
+    told = run_warm(command, env=os.environ)
     lines = told.stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["hf", "safetensors-overlay", "peft-shira"]
     assert all("cannot write" in line and "ulimit -f" in line for line in lines)

@@ -2,14 +2,14 @@
 
 import csv
 import json
+import os
 import shutil
-import subprocess
-import sys
 
 import pytest
 from configs import changed
 from interrupted import KILLED_WRITER
 from safetensors.torch import load_file, save_file
+from warm_processes import run_warm
 
 from cl_graft.cli.output import to_plain
 from cl_graft.errors import InputError
@@ -115,7 +115,7 @@ def test_a_run_whose_process_was_killed_at_its_end_is_finished(comparison, tiny_
     (run / CHECKPOINTS).mkdir()
     (run / CHECKPOINTS / "run-1.safetensors").write_bytes(b"state")
     killed = run if left == "run" else run / "bank"
-    subprocess.run([sys.executable, "-c", KILLED_WRITER, killed], check=False)
+    run_warm(["-c", KILLED_WRITER, str(killed)], env=os.environ)
     compare(tiny_config, out=comparison.out)
     assert {path for path in run.rglob("*") if path.is_file()} == before
     assert not (run / CHECKPOINTS).exists()
