@@ -27,6 +27,7 @@ _ROOM = {errno.ENOSPC, errno.EDQUOT}
 _DENIED = {
     errno.EACCES: "permission is denied",
     errno.EPERM: "that is not permitted",
+    errno.EISDIR: "a folder stands in the place of the file",
 }
 
 

@@ -47,6 +47,14 @@ def test_a_file_that_cannot_be_written_names_what_and_why(
     assert os.listdir(tmp_path) == ["file"]
 
 
+def test_a_folder_in_the_place_of_a_file_is_named_by_that_file(tmp_path: Path) -> None:
+    (tmp_path / "file").mkdir()
+    with pytest.raises(CannotWrite, match="file: a folder stands in the place of the file") as told:
+        replace_file(tmp_path / "file", b"new")
+    assert ".tmp" not in str(told.value)
+    assert os.listdir(tmp_path) == ["file"]
+
+
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         replace_file(tmp_path / "nowhere" / "file", b"")

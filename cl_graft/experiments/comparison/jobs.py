@@ -201,9 +201,8 @@ def attempt(
         cache = DirectoryCache(job.cache) if cache is None else cache
         return _do(job, rename_steps(progress, job.with_label), stop, cache, tasks)
     except Exception as error:
-        failed = Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
-        logger.error("%s failed\n%s", job.name, failed.trace)
-        return failed
+        logger.error("%s failed", job.name, exc_info=True)
+        return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
 def _do(

@@ -11,8 +11,10 @@ from interrupted import KILLED_WRITER
 from safetensors.torch import load_file, save_file
 from warm_processes import run_warm
 
+from cl_graft.cli.app import _OneLine as OneLine
 from cl_graft.cli.output import to_plain
 from cl_graft.errors import InputError
+from cl_graft.experiments import folders
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.folders import CHECKPOINTS
 from cl_graft.results.run_results import RESULTS, read_result
@@ -172,6 +174,18 @@ def test_a_cell_that_fails_leaves_the_others_and_can_be_done_again(tmp_path, tin
     second = compare(config, out=tmp_path)
     assert second.failed == ()
     assert [cell.strategy for cell in second.runs] == ["naive", "independent"]
+
+
+def test_a_run_that_cannot_be_written_is_told_in_a_sentence(tmp_path, tiny_config, caplog):
+    config = changed(tiny_config, {"tasks": ["sentiment"], "strategies": ["naive"]})
+    (tmp_path / "naive").write_text("mine")
+    folders.write_comparison(config, tmp_path, started_by="test")
+    failed = compare(config, out=tmp_path).failed
+    assert "there is a file in the way" in failed[0].error
+    (record,) = [one for one in caplog.records if one.getMessage().endswith("failed")]
+    assert "there is a file in the way" in OneLine("%(message)s").format(record)
+    assert "Traceback" not in OneLine("%(message)s").format(record)
+    assert (tmp_path / "naive").read_text() == "mine"
 
 
 def test_wrong_data_is_told_before_anything_is_written(tmp_path, tiny_config):
