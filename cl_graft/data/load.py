@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["load_task"]
 
 _GENERATED_SHOTS = 1024
+_MOST_GENERATED_ROWS = 1_000_000
 _GENERATED_TEST_ROWS = 1000
 
 _logger = logging.getLogger(__name__)
@@ -78,7 +79,8 @@ def load_task(
         name: A preset, a path, "generated:<name>" (or the bare name), or a hub name
             "owner/name" with an optional ":config".
         data: Folder of data sets, or the data set itself.
-        shots: Training rows a class; None for all (1,024 for a generated task).
+        shots: Training rows a class; None for all (1,024 for a generated task, which has at most
+            1,000,000 training rows).
         data_seed: Seed of all sampling.
         shots_short: "all" takes all rows of a class with too few, which a note says; "error"
             refuses.
@@ -277,6 +279,11 @@ def _generate(task: GeneratedTask, shots: int | None, data_seed: int) -> _Loaded
     if shots < 1:
         raise InputError(f"shots must be at least 1 row a class, got {shots}")
     train_rows = shots * len(task.label_names)
+    if train_rows > _MOST_GENERATED_ROWS:
+        raise InputError(
+            f"shots {shots:,} make {train_rows:,} training rows of {task.name!r}; a generated task "
+            f"has at most {_MOST_GENERATED_ROWS:,}, as all of them are written before it starts"
+        )
     dev_rows = min(max(train_rows, 32), _GENERATED_TEST_ROWS)
     try:
         train = draw(task, split="train", rows=train_rows, seed=data_seed)

@@ -274,6 +274,11 @@ def test_a_generated_task_has_as_many_rows_as_asked_for():
     assert (other.train == task.train, other.test == task.test) == (False, True)
 
 
+def test_more_generated_rows_than_memory_holds_are_refused_before_one_is_written():
+    with pytest.raises(InputError, match="make 2,000,000,000 training rows of 'sentiment'"):
+        load_task("sentiment", shots=10**9)
+
+
 def test_the_datas_own_folder_goes_before_a_generated_task_of_that_name(tmp_path: Path):
     write(tmp_path / "sentiment" / "train.jsonl", texts(100))
     assert load_task("sentiment", data=tmp_path).label_names == ("ham", "spam")
