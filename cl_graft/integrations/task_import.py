@@ -33,8 +33,8 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.integrations.import_sources import Source, Tuned, find_source, read_source
 from cl_graft.models import Loaded, check_head, graftable_parameters, make_head
-from cl_graft.storage import append_entry, save_bank
-from cl_graft.storage.bank_index import INDEX, holds_no_bank_yet
+from cl_graft.storage import append_entry
+from cl_graft.storage.bank_index import holds_no_bank_yet
 from cl_graft.storage.metadata_schema import check_name
 from cl_graft.storage.serialization import check_base
 
@@ -163,9 +163,6 @@ def import_task(
     new = position is None or not _is_same(entry, held.entries[position])
     # Also where nothing is new: a call that was killed may have left its results unsettled.
     with lock_bank(folder), track_change(folder) as announce:
-        if not (folder / INDEX).exists():
-            # An empty bank first: a call that is killed after this can be repeated.
-            save_bank(held, folder)
         if new or position is None:
             position = len(held)
             append_entry(held.append(entry), folder, announce=announce)

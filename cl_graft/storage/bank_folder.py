@@ -26,6 +26,7 @@ from cl_graft.storage.bank_index import (
     delete_unlisted,
     list_files,
     list_sha256,
+    list_unlisted,
     read_description,
     read_index,
     refuse_links,
@@ -150,15 +151,29 @@ def write_entries(
         kept: Lines of `bank.json` of the first entries, whose files the folder holds.
         announce: Called before `bank.json` is replaced, with the hash of its list and how many
             entries that has.
+
+    Raises:
+        BankError: If the folder holds entries of another bank, whose `bank.json` is lost.
     """
     folder = Path(folder)
     refuse_links(folder)
-    new = [_write_entry(bank, place, folder) for place in range(len(kept), len(bank))]
-    records = [*kept, *new]
+    entries = bank.entries[len(kept) :]
+    files = [_files(bank, place) for place in range(len(kept), len(bank))]
+    records = [*kept, *map(list_entry, entries, files)]
+    listed = {name for record in records for name in list_files(record)}
+    # Without base.json there never was a bank: a killed writer left what is there.
+    index_lost = (folder / DESCRIPTION).exists() and not (folder / INDEX).exists()
+    if index_lost and (lost := list_unlisted(folder, listed)):
+        raise BankError(
+            f"{folder} holds {lost[0]}, but no {INDEX} that lists it; was the index of a bank "
+            f"deleted? cl-graft inspect {folder} --repair makes it again; or choose another folder"
+        )
+    for own in files:
+        _write_files(own, folder)
     if announce is not None:
         announce(list_sha256(records), len(records))
     write_index(bank, records, folder)
-    delete_unlisted(folder, {name for record in records for name in list_files(record)})
+    delete_unlisted(folder, listed)
 
 
 def holds_entry(bank: GraftBank, folder: Path | str) -> bool:
@@ -252,16 +267,14 @@ def _files(bank: GraftBank, position: int) -> dict[str, tuple[str, bytes]]:
     }
 
 
-def _write_entry(bank: GraftBank, position: int, folder: Path) -> dict[str, Any]:
-    """Write the files of an entry, as `_files` calls them; return its line of `bank.json`."""
-    files = _files(bank, position)
+def _write_files(files: Mapping[str, tuple[str, bytes]], folder: Path) -> None:
+    """Write the files of an entry, as `_files` calls them."""
     for name, data in files.values():
         place = (folder / name).parent
         if not place.is_dir():
             place.mkdir(parents=True)
             sync_folder(folder)
         write_once(folder / name, data)
-    return list_entry(bank.entries[position], files)
 
 
 def list_entry(entry: Entry, files: Mapping[str, tuple[str, bytes]]) -> dict[str, Any]:

@@ -45,6 +45,7 @@ __all__ = [
     "holds_no_bank_yet",
     "list_files",
     "list_sha256",
+    "list_unlisted",
     "read_description",
     "read_index",
     "refuse_links",
@@ -284,13 +285,27 @@ def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
 
 
 def holds_no_bank_yet(folder: Path) -> bool:
-    """Tell whether a folder is empty, apart from files of a writer that was killed at its start."""
+    """Tell whether a folder is empty, apart from files of a writer that was killed at its start.
+
+    Such a writer may have written entries and not yet the `bank.json` that lists them, so a bank
+    whose `bank.json` was lost looks the same; see `list_unlisted`.
+    """
     return folder.is_dir() and all(
         path.name in (LOCK, OWNER, DESCRIPTION)
         or is_partial(path)
-        or (path.name in KINDS and path.is_dir() and not any(path.iterdir()))
+        or (path.name in KINDS and path.is_dir() and all(map(_is_of_a_bank, path.iterdir())))
         for path in folder.iterdir()
     )
+
+
+def list_unlisted(folder: Path, listed: Container[str]) -> list[str]:
+    """Return the names of a bank's files that are not among `listed`, without partial ones."""
+    names = (f"{kind}/{path.name}" for kind in KINDS for path in (folder / kind).glob("*"))
+    return sorted(name for name in names if FILE.fullmatch(name) and name not in listed)
+
+
+def _is_of_a_bank(path: Path) -> bool:
+    return is_partial(path) or FILE.fullmatch(f"{path.parent.name}/{path.name}") is not None
 
 
 def refuse_links(folder: Path) -> None:

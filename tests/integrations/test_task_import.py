@@ -219,7 +219,7 @@ def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_pat
     assert load_bank(tmp_path / "bank").base.fingerprint == load_bank(bank).base.fingerprint
 
 
-@pytest.mark.parametrize("made", range(1, 6))
+@pytest.mark.parametrize("made", range(1, 5))
 def test_an_import_that_was_killed_before_there_was_a_bank_can_be_repeated(
     tiny_roberta, tmp_path, monkeypatch, made
 ):
@@ -245,6 +245,8 @@ def test_an_import_that_was_killed_before_there_was_a_bank_can_be_repeated(
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
     monkeypatch.undo()
+    if (tmp_path / "bank" / "bank.json").exists():
+        assert load_bank(tmp_path / "bank").entries
     import_task(tuned, tmp_path / "bank", task="mine", base=str(tiny_roberta))
     assert verify(tmp_path / "bank").ok
     assert not [path for path in (tmp_path / "bank").rglob("*") if is_partial(path)]

@@ -13,6 +13,7 @@ from stored_banks import LAYOUT, bank_of, base_identity, content, entry_of, same
 from cl_graft.errors import BankError, WrongBase
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.storage import append_entry, load_bank, save_bank
+from cl_graft.storage.repair import repair_bank
 
 
 def test_appending_writes_one_entry_and_touches_no_other(tmp_path: Path) -> None:
@@ -100,6 +101,25 @@ def test_saving_over_another_bank_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WrongBase, match="another base model"):
         save_bank(replace(bank_of(), base=replace(base_identity(), fingerprint="b" * 64)), tmp_path)
     assert content(tmp_path) == before
+
+
+def test_saving_over_a_bank_that_lost_its_index_is_refused_and_the_bank_can_be_repaired(
+    tmp_path: Path,
+) -> None:
+    bank = bank_of()
+    save_bank(bank, tmp_path)
+    (tmp_path / "bank.json").unlink()
+    before = content(tmp_path)
+    first = GraftBank(LAYOUT, base_identity())
+    first = first.append(entry_of(first, sample(LAYOUT, 9, 50)))
+    with pytest.raises(BankError, match=r"but no bank\.json that lists it.*--repair"):
+        append_entry(first, tmp_path)
+    assert content(tmp_path) == before
+    repair_bank(tmp_path)
+    assert same_bank(load_bank(tmp_path), bank)
+    (tmp_path / "bank.json").unlink()
+    save_bank(bank, tmp_path)
+    assert same_bank(load_bank(tmp_path), bank)
 
 
 def test_values_in_another_dtype_than_the_base_states_are_not_written(tmp_path: Path) -> None:
