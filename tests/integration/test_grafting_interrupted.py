@@ -215,7 +215,7 @@ def test_a_dense_run_that_diverges_leaves_the_stream_usable(tiny_bert, undisturb
     from cl_graft import FineTuning
     from cl_graft.errors import DivergedError
 
-    wild = quick(fine_tuning=FineTuning(steps=8, lr=1e30, clip=0, evaluations=0))
+    wild = quick(fine_tuning=FineTuning(steps=8, lr=1e18, clip=0, evaluations=0))
     run = text_learner(tiny_bert, train_epochs=2, grafting={"by_label": {1: wild}})
     run.strategy.train(run.train_stream[0])
     with pytest.raises(DivergedError):

@@ -35,7 +35,7 @@ def test_training_that_diverges_says_at_which_step_and_rate_and_puts_the_model_b
     task = make_task()
     before = snapshot(dict(task.model.named_parameters()))
     region = Region.of(Layout.of(task.parameters), range(0, 500, 5))
-    plan = FineTuning(steps=30, batch_size=16, lr=1e30, clip=0, evaluations=0)
+    plan = FineTuning(steps=30, batch_size=16, lr=1e18, clip=0, evaluations=0)
     with pytest.raises(DivergedError, match=r"at step \d+ of region training with lr \d"):
         train_region(task, region, plan, head=snapshot(task.head), seed=0)
     after = dict(task.model.named_parameters())

@@ -223,7 +223,7 @@ def test_workers_that_are_asked_to_stop_save_and_go_on_later(long, long_here, tm
 def test_values_that_cannot_be_chosen_fail_every_cell_that_waits_for_them(settings, tmp_path):
     config = config_with(
         settings
-        | {"seeds": [0, 1], "tune": True, "lr": 1e30, "strategies": ["naive", "independent"]}
+        | {"seeds": [0, 1], "tune": True, "lr": 1e18, "strategies": ["naive", "independent"]}
     )
     here = compare(config, out=tmp_path / "here")
     with local_jobs(tmp_path) as pool:
