@@ -144,7 +144,10 @@ def forget(
         InputError: If there is no such task, its run is not finished, another process writes to
             the bank, or the data of a task to train again are missing or others.
         BankError: If the bank cannot be read, or the base is another one.
+        TypeError: If `task` is no name, such as a task label.
     """
+    if not isinstance(task, str):
+        raise TypeError(f"forget takes a task's name, as `inspect` shows it, got {task!r}")
     where = find_bank_folder(folder)
     announce: Callable[[str, int], None] | None = None
     with ExitStack() as held:

@@ -41,6 +41,11 @@ def copied(learn: Any, tmp_path: Path):
     return copy
 
 
+def test_a_label_in_place_of_a_name_is_refused_and_not_called_done(tmp_path):
+    with pytest.raises(TypeError, match="forget takes a task's name, as `inspect` shows it, got 0"):
+        forget(tmp_path, 0)  # pyright: ignore[reportArgumentType]
+
+
 @pytest.mark.parametrize("task", TASKS)
 def test_where_entries_stand_alone_the_bank_becomes_the_one_that_never_saw_the_task(
     copied, learn, task
