@@ -37,12 +37,11 @@ def find_bank_folder(folder: Path | str) -> Path:
         )
     if (folder / "results.json").is_file():
         raise InputError(
-            f"the run {folder} holds no bank: only runs of grafting have one, so there is nothing "
-            "to rebuild"
+            f"the run {folder} holds no bank: only runs of grafting have one; name such a run"
         )
     runs = sorted(str(path.parent.parent) for path in folder.glob("*/seed*/bank/bank.json"))
     if runs:
-        raise InputError(f"{folder} holds runs and is none; name one of them: {', '.join(runs)}")
+        raise InputError(f"{folder} holds several runs; name one of them: {', '.join(runs)}")
     return folder
 
 

@@ -8,7 +8,7 @@ It needs the bank's folder and the checkpoint of its base, so any later process 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, overload
@@ -146,6 +146,8 @@ class OpenBank:
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
         single = isinstance(texts, str | tuple)
+        if not single and not isinstance(texts, Iterable):
+            raise InputError(f"texts must be a text or a list of texts, got {texts!r:.80}")
         asked: list[Any] = [texts] if single else list(texts)
         if task is not None:
             asked = [(text, task) for text in asked]

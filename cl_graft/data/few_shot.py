@@ -94,7 +94,7 @@ def few_shot(
         left = [min(shots, len(order) - min(shots, len(order))) for order in classes.values()]
         most = min(left)
         if sum(left) < min(_LEAST_DEV_ROWS, shots * len(left)) or most * len(left) < len(held):
-            note = f"the smallest class has {most} rows left beside those that train"
+            note = f"beside those that train, the smallest class has {most} more rows"
         else:
             chosen = sorted(i for order in classes.values() for i in order[shots : shots + most])
             dev_rows = [rows[index] for index in chosen]

@@ -114,6 +114,12 @@ def load_task(
         (('negative', 'positive'), 16, 20)
     """
     name, data = str(name), None if data is None else Path(data)
+    counts = {"shots": shots, "max_train": max_train, "max_dev": max_dev, "max_test": max_test}
+    for argument, count in {**counts, "data_seed": data_seed}.items():
+        if count is not None and type(count) is not int:
+            raise InputError(f"{argument} must be a whole number, got {count!r}")
+    if isinstance(label_names, str):
+        raise InputError(f"label_names must be a list of names, got the text {label_names!r}")
     columns = Columns(text=text, text_pair=text_pair, label=label)
     place = find_place(name, data)
     if place.generated is not None:

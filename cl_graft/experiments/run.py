@@ -40,7 +40,7 @@ from cl_graft.experiments.run_curves import draw_config, draw_end, draw_row
 from cl_graft.experiments.run_record import PassCounter, count_task_bytes, make_result, write_table
 from cl_graft.experiments.run_setup import Setup, apply_fixed_settings, set_up
 from cl_graft.experiments.schedule import choose, input_settings, list_schedules
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.experiments.tasks import load_tasks, refuse_other_data
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.reporting.markdown import write_run_summary
 from cl_graft.results.data_report import cut_note
@@ -104,8 +104,8 @@ def run(
 
     Raises:
         InputError: If the config asks for what a comparison does, the folder holds a run with
-            another config or something else, another process runs there, or model or data cannot
-            be used; nothing is computed then.
+            another config or other data or something else, another process runs there, or model or
+            data cannot be used; nothing is computed then.
         CannotWrite: If the disk is full or read-only; what was saved before is whole.
         OutOfMemory: If a phase needs more memory than there is; the phase and task are named.
         DivergedError: If a loss, a score or a weight is NaN or infinite.
@@ -115,6 +115,8 @@ def run(
     asked = config.comparison
     strategy = asked.strategies[0] if strategy is None else strategy
     seed = asked.seeds[0] if seed is None else seed
+    if type(seed) is not int or seed < 0:
+        raise InputError(f"a seed must be a whole number of at least 0, got {seed!r}")
     if asked.tune or asked.bytes_per_task is not None or asked.orders != 1 or asked.sweep:
         raise InputError(
             "tune, bytes_per_task, orders and sweep are of a comparison, and this is one run with "
@@ -126,6 +128,8 @@ def run(
     own = apply_fixed_settings(method, config)
     with only_writer(folder), folders.add_resume_hint(folder, config), explain_full_disk(folder):
         if (done := folders.finished(folder, config)) is not None:
+            now = load_tasks(config.stream, seed=seed) if tasks is None else tasks
+            refuse_other_data(done, now)
             folders.delete_leftovers(folder)
             folders.finish(folder)
             progress(Step("reused", 1, 1, "", strategy, seed))

@@ -15,8 +15,9 @@ from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config.stream_settings import StreamSettings, TaskSettings
 from cl_graft.experiments.scenarios import fit_scenario
 from cl_graft.models import Loaded, longest_row
+from cl_graft.results.run_results import RunResult
 
-__all__ = ["check_tasks", "load_tasks"]
+__all__ = ["check_tasks", "load_tasks", "refuse_other_data"]
 
 _ROWS_TRIED = 4
 
@@ -87,6 +88,21 @@ def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, stream: StreamSetting
             )
         except InputError as error:
             raise InputError(f"task {task.name!r}: {error}") from None
+
+
+def refuse_other_data(result: RunResult, tasks: Sequence[TextTask]) -> None:
+    """Refuse tasks whose rows are not those of a finished run.
+
+    Raises:
+        InputError: If the data changed since.
+    """
+    now = {task.name: task.fingerprint for task in tasks}
+    changed = [name for name in now if result.data_fingerprints.get(name) != now[name]]
+    if changed:
+        raise InputError(
+            f"the data of {', '.join(changed)} changed since {result.strategy} with seed "
+            f"{result.seed} was run; choose another output folder"
+        )
 
 
 def _load(name: str, stream: StreamSettings, data_seed: int) -> TextTask:

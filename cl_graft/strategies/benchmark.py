@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from avalanche.benchmarks import benchmark_from_datasets, with_task_labels
 from avalanche.benchmarks.utils import DataAttribute, TaskLabels
@@ -27,7 +27,7 @@ from torch.utils.data import TensorDataset
 from cl_graft.data.encoded_task import EncodedTask, encode_task
 from cl_graft.data.encoding import Family
 from cl_graft.data.text_task import TextTask
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, nearest
 from cl_graft.runtime.cache import Cache
 
 if TYPE_CHECKING:
@@ -84,12 +84,20 @@ def text_stream(
         cache: Cache of the tokens of tasks; None tokenizes each anew.
 
     Raises:
-        InputError: If a prompt does not fit the family, a label word has several tokens, or tasks
-            that share a head have other classes or label words.
+        InputError: If an argument is of another kind, a prompt does not fit the family, a label
+            word has several tokens, or tasks that share a head have other classes or label words.
         ValueError: If there is no task.
     """
+    if isinstance(tasks, TextTask | str) or not all(isinstance(one, TextTask) for one in tasks):
+        raise InputError(
+            f"tasks must be a list of TextTask, as load_task returns them; got {tasks!r:.80}"
+        )
     if not tasks:
         raise ValueError("a stream needs at least one task, got none")
+    if family not in get_args(Family):
+        raise InputError(f"unknown family {family!r}; {nearest(family, get_args(Family))}")
+    if max_length is not None and max_length < 1:
+        raise InputError(f"max_length must be at least 1, got {max_length}")
     length = max_length or max(task.max_length for task in tasks)
     encoded = tuple(
         encode_task(task, tokenizer, family=family, max_length=length, cache=cache)

@@ -121,6 +121,11 @@ def test_a_task_is_named_or_counted(opened):
         opened.predict(["Good."], task=2)
 
 
+def test_what_is_no_text_is_answered_in_a_sentence(opened):
+    with pytest.raises(InputError, match="texts must be a text or a list of texts, got 5"):
+        opened.predict(5, task="sentiment")
+
+
 def test_an_empty_text_is_refused(opened):
     with pytest.raises(InputError, match="text 2: the text is empty"):
         opened.predict(["Good.", " "], task="sentiment")

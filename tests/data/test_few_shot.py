@@ -52,7 +52,7 @@ def test_dev_never_holds_the_rows_of_one_class_alone_because_the_other_is_used_u
         assert negative == positive >= 17
     assert counts(chosen.train) == {0: 349, 1: 349}
     assert chosen.rule["dev"] == "5% of the training rows"
-    assert "the smallest class has 0 rows left" in chosen.rule["note"]
+    assert "the smallest class has 0 more rows" in chosen.rule["note"]
 
 
 def test_dev_is_5_percent_of_train_if_too_few_rows_are_left():

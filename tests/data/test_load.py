@@ -337,3 +337,16 @@ def test_importing_the_tasks_imports_neither_transformers_nor_datasets():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"shots": "8"}, "shots must be a whole number, got '8'"),
+        ({"data_seed": 0.5}, "data_seed must be a whole number, got 0.5"),
+        ({"label_names": "no"}, "label_names must be a list of names, got the text 'no'"),
+    ],
+)
+def test_an_argument_of_another_kind_is_answered_in_a_sentence(given: dict, message: str):
+    with pytest.raises(InputError, match=message):
+        load_task("sentiment", **given)

@@ -17,6 +17,7 @@ from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.folders import CHECKPOINTS, resume_command, run_folder
 from cl_graft.experiments.resume import find_run, resume_comparison, resume_run
 from cl_graft.experiments.run import run
+from cl_graft.experiments.tasks import load_tasks
 from cl_graft.results.run_results import read_result
 from cl_graft.runtime.signals import Stop, Stopped, stoppable
 from cl_graft.storage import OWNER
@@ -324,6 +325,17 @@ def test_a_finished_run_is_read_and_not_computed_again(tmp_path, undisturbed):
     steps = []
     assert resume_run(tmp_path, progress=steps.append) == before
     assert [step.phase for step in steps] == ["reused"]
+
+
+def test_a_finished_run_whose_data_changed_since_is_refused(tmp_path, undisturbed):
+    _, config, strategy = undisturbed("naive")
+    folder = run_folder(tmp_path, strategy, 0)
+    run(config, strategy=strategy, seed=0, out=tmp_path)
+    before = (folder / "results.json").read_bytes()
+    now = load_tasks(changed(config, {"shots": 3}).stream, seed=0)
+    with pytest.raises(InputError, match=r"the data of sentiment, topic changed since naive"):
+        run(config, strategy=strategy, seed=0, out=tmp_path, tasks=now)
+    assert (folder / "results.json").read_bytes() == before
 
 
 def test_a_run_that_is_not_finished_is_no_place_for_another_one(tmp_path, undisturbed):

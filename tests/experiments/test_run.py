@@ -226,3 +226,10 @@ def test_dev_rows_are_limited_and_train_and_test_stay(two_tasks):
     assert len(few.dev) == 10
     assert set(few.dev) < set(all_rows.dev)
     assert (few.train, few.test) == (all_rows.train, all_rows.test)
+
+
+@pytest.mark.parametrize("seed", ["0", -1, True, 0.0])
+def test_a_seed_that_is_none_is_answered_in_a_sentence(tiny_config, tmp_path, seed):
+    with pytest.raises(InputError, match="a seed must be a whole number of at least 0"):
+        run(tiny_config, strategy="naive", seed=seed, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()

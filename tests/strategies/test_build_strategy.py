@@ -47,3 +47,18 @@ def test_unknown_names_and_settings_are_refused(inputs):
         build_strategy("ewc", inputs, strength=1.0)
     with pytest.raises(InputError, match=r"strategy 'bic' is not available"):
         build_strategy("bic", inputs)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"family": "enc"}, "unknown family 'enc'"),
+        ({"max_length": 0}, "max_length must be at least 1, got 0"),
+        ({"tasks": "sentiment"}, "tasks must be a list of TextTask"),
+        ({"tasks": ["sentiment"]}, "tasks must be a list of TextTask"),
+    ],
+)
+def test_a_stream_of_other_arguments_is_answered_in_a_sentence(given, message):
+    arguments = {"tasks": [load_task("sentiment", shots=2)], "family": "encoder", **given}
+    with pytest.raises(InputError, match=message):
+        text_stream(arguments.pop("tasks"), None, **arguments)

@@ -7,7 +7,6 @@ them over processes and machines.
 from __future__ import annotations
 
 import logging
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -118,11 +117,9 @@ class Failed:
 
     Attributes:
         error: Kind and sentence of the error, as ``"DivergedError: …"``.
-        trace: Traceback of the error.
     """
 
     error: str
-    trace: str = ""
 
 
 Outcome = RunResult | Tuning | Failed
@@ -202,7 +199,7 @@ def attempt(
         return _do(job, rename_steps(progress, job.with_label), stop, cache, tasks)
     except Exception as error:
         logger.error("%s failed", job.name, exc_info=True)
-        return Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
+        return Failed(f"{type(error).__name__}: {error}")
 
 
 def _do(

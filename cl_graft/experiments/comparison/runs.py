@@ -18,7 +18,7 @@ from cl_graft.experiments.comparison.parallel_localization import localize_ahead
 from cl_graft.experiments.comparison.sweep import SingleComparison
 from cl_graft.experiments.comparison.tuning import stored_tuning
 from cl_graft.experiments.run_setup import check_strategy
-from cl_graft.experiments.tasks import check_tasks, load_tasks
+from cl_graft.experiments.tasks import check_tasks, load_tasks, refuse_other_data
 from cl_graft.models import Loaded
 from cl_graft.reporting.summary import summarize, write_summary
 from cl_graft.results.comparison import Budget, Comparison, ComparisonSummary, Failure, Size
@@ -142,7 +142,7 @@ def find_runs_to_do(
             run = replace(run, needs=frozenset({to_choose.name}))
             jobs += [run] if to_choose in jobs else [to_choose, run]
         elif result := folders.finished(run.folder, apply_tuning(settings, strategy, choice)):
-            _same_data(result, tasks[config.stream.sample_seed(seed)])
+            refuse_other_data(result, tasks[config.stream.sample_seed(seed)])
             done[strategy, seed] = result
         else:
             jobs.append(run)
@@ -175,13 +175,3 @@ def refuse_another_base(comparisons: Sequence[ComparisonRuns]) -> None:
                     f"then, {new.fingerprint[:12]}… now): its weights or its tokenizer changed "
                     "since; choose another output folder"
                 )
-
-
-def _same_data(result: RunResult, tasks: Sequence[TextTask]) -> None:
-    now = {task.name: task.fingerprint for task in tasks}
-    changed = [name for name in now if result.data_fingerprints.get(name) != now[name]]
-    if changed:
-        raise InputError(
-            f"the data of {', '.join(changed)} changed since {result.strategy} with seed "
-            f"{result.seed} was run; choose another output folder"
-        )

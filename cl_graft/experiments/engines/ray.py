@@ -68,7 +68,7 @@ class RayPool:
         try:
             return self.ray.get(handle)
         except errors.RayTaskError as error:  # before the job began: no package there, maybe
-            return Failed(f"{type(error.cause).__name__}: {error.cause}", str(error))
+            return Failed(f"{type(error.cause).__name__}: {error.cause}")
         except errors.RayError as error:
             raise WorkerDied(_first_sentence(error)) from error
 

@@ -69,7 +69,7 @@ class SlurmPool:
         try:
             return job.result()
         except self.submitit.core.utils.FailedJobError as error:  # before the job began
-            return Failed(f"{type(error).__name__}: {_last_line(error)}", str(error))
+            return Failed(f"{type(error).__name__}: {_last_line(error)}")
         except self.submitit.core.utils.UncompletedJobError as error:
             raise WorkerDied(f"job {handle} ended without a result, as {job.state}") from error
 
