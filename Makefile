@@ -45,7 +45,7 @@ demo: $(STAMP)
 	$(BIN)/cl-graft demo
 
 test: $(STAMP)
-	$(PYTEST) -n $(WORKERS) --dist loadfile
+	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: $(STAMP)
 	$(PYTEST) -m slow
