@@ -16,7 +16,6 @@ from cl_graft.runtime.seeding import permutation
 
 __all__ = ["FewShot", "few_shot", "hold_out_test"]
 
-_LEAST_DEV_ROWS = 32
 _DEV_SHARE = 0.05
 _TEST_SHARE = 0.2
 
@@ -50,9 +49,8 @@ def few_shot(
     With `shots` = k, the first k rows of each class (after a shuffle by `data_seed`) train and the
     next m of each are dev, where m is k, or what the smallest class has left. Dev is 5 % of the
     training rows instead, at least one of each class that has two, if m of each are fewer than
-    that, or if the classes have not each k rows left and all together fewer than 32. A dev split
-    that came with the data gives the dev rows instead (at most k a class), unless all its rows are
-    of one class. With `shots` = None all rows train, and dev is the data's own split, or 5 %. For a
+    that. A dev split that came with the data gives the dev rows instead (at most k a class), unless
+    all its rows are of one class. With `shots` = None all rows train, and dev is the data's own split, or 5 %. For a
     regression (`label_names` empty) all rows are one class.
 
     `rule` says how dev was chosen (``dev``), and what a reader may not expect of it (``note``).
@@ -93,7 +91,7 @@ def few_shot(
     elif shots is not None:
         left = [min(shots, len(order) - min(shots, len(order))) for order in classes.values()]
         most = min(left)
-        if sum(left) < min(_LEAST_DEV_ROWS, shots * len(left)) or most * len(left) < len(held):
+        if most * len(left) < len(held):
             note = f"beside those that train, the smallest class has {most} more rows"
         else:
             chosen = sorted(i for order in classes.values() for i in order[shots : shots + most])

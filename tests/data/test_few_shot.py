@@ -44,6 +44,14 @@ def test_dev_takes_of_each_class_what_the_smallest_has_left_if_that_makes_enough
     assert chosen.rule["dev"] == "the next 15 rows a class"
 
 
+@pytest.mark.parametrize("left", [5, 14])
+def test_rows_that_are_left_are_dev_where_they_are_as_many_as_5_percent(left):
+    shots = 30 - left
+    chosen = few_shot(rows_of(30, 40), label_names=NAMES[:2], shots=shots, data_seed=0)
+    assert counts(chosen.train) == {0: shots, 1: shots}
+    assert counts(chosen.dev) == {0: left, 1: left}
+
+
 def test_dev_never_holds_the_rows_of_one_class_alone_because_the_other_is_used_up():
     # As in CR, where the smaller class has 367 rows and the larger one 1,402.
     for shots in (350, 360, 366, 367):
@@ -56,7 +64,7 @@ def test_dev_never_holds_the_rows_of_one_class_alone_because_the_other_is_used_u
 
 
 def test_dev_is_5_percent_of_train_if_too_few_rows_are_left():
-    rows = rows_of(105, 110)
+    rows = rows_of(104, 110)
     chosen = few_shot(rows, label_names=NAMES[:2], shots=100, data_seed=0)
     assert counts(chosen.train) == {0: 95, 1: 95}
     assert counts(chosen.dev) == {0: 5, 1: 5}
