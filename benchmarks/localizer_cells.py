@@ -107,6 +107,7 @@ class Bench:
                 },
                 fine_tuning=dense,
                 region_lr=config.grafting.lr,
+                head_lr=config.grafting.head_lr,
                 region_decay=config.grafting.lr_decay,
                 clip=config.loop_clip,
                 seed=self.seed,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from cl_graft.errors import find
 from cl_graft.metrics.statistics import LEAST_SAMPLES
-from papers import grafts, multitask, peers, region_rates, sam, transfer
+from papers import grafts, head_refit, multitask, peers, region_rates, sam, transfer
 from papers.bench import Bench
 from papers.measurements import Measurement, Summary
 
@@ -245,6 +245,9 @@ _ROWS = (
         axis="learning rate of the region", cpu={"stream.max_test": 2000}, logarithmic=True),
     _of("majority_gain", "What re-trained grafts gain over the best constant answer",
         region_rates.gains_over_the_majority, _THIRTEEN, source="this project"),
+    _of("head_refit", "Grafts without re-training under a head that fits them",
+        head_refit.refitted_grafts, _TEN, source="this project",
+        paper_tasks=_TWELVE, settings=_STANDARD, measure="score, head fitted", **_DENSITY),
     _of("memorized", "Calibration once fine-tuning knows its rows", grafts.memorized, _THIRTEEN,
         source="this project", settings={**_STANDARD, "stream.shots": 64}, measure="ECE"),
     _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM,

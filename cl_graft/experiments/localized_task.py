@@ -42,6 +42,7 @@ from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.heads import copy_head_state
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.graft_retraining import train_region
+from cl_graft.training.linear_probe import fit_head
 
 __all__ = [
     "DENSITIES",
@@ -75,8 +76,9 @@ class LocalizedTask:
         task: Name of the task.
         coordinates: Coordinates in the region.
         density: Their share of the graftable ones, in (0, 1].
-        scores: By method (``"fine-tuning"``, ``"graft"``, ``"re-trained graft"``): score, ECE and
-            agreement with fine-tuning on the test rows, as fractions.
+        scores: By method (``"fine-tuning"``, ``"graft"``, where there is a head ``"graft, head
+            fitted"``, ``"re-trained graft"``): score, ECE and agreement with fine-tuning on the
+            test rows, as fractions.
         folder: Folder of the files.
     """
 
@@ -139,6 +141,10 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
     ):
         tuned = single.logits()
     kept = single.answers(region, run)
+    answered = {"graft": kept}
+    if single.task.head:
+        with single.with_graft(graft, single.fit_head(graft)):
+            answered["graft, head fitted"] = single.logits()
     with single.with_graft(*single.retrain(region)):
         again = single.logits()
     targets = single.targets()
@@ -148,11 +154,11 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
             "ECE": ece(logits.softmax(-1), targets),
             "agreement with fine-tuning": agreement(logits, tuned),
         }
-        for method, logits in (
-            ("fine-tuning", tuned),
-            ("graft", kept),
-            ("re-trained graft", again),
-        )
+        for method, logits in {
+            "fine-tuning": tuned,
+            **answered,
+            "re-trained graft": again,
+        }.items()
     }
     sizes = {single.size(density, ranking) for density in DENSITIES} | {len(region)}
     by_density = {
@@ -273,6 +279,11 @@ class _SingleTask:
     def size(self, density: float, ranking: Ranking) -> int:
         """Return how many coordinates a density is, at most those of the ranking."""
         return min(len(ranking.order), max(1, round(density * ranking.layout.total)))
+
+    def fit_head(self, graft: Graft) -> dict[str, Tensor]:
+        """Fit a head to the base with a graft, in closed form."""
+        with grafted(self.task.model, graft):
+            return fit_head(self.task, rows=self.settings.head_refit_rows, seed=self.seed)
 
     def retrain(self, region: Region) -> tuple[Graft, dict[str, Tensor]]:
         """Train the region again from the base, at the rate that dev chooses."""

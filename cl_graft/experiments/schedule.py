@@ -65,6 +65,7 @@ def input_settings(
             for label, schedule in schedules.items()
         },
         "region_lr": config.grafting.lr,
+        "head_lr": config.grafting.head_lr,
         "region_decay": config.grafting.lr_decay,
         "clip": config.loop_clip,
         "eval_batch": config.training.eval_batch,

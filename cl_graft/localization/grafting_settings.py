@@ -54,6 +54,12 @@ class GraftingSettings:
         description="Training rows on which a head is fitted to the base, for localizers that do "
         "without a dense run; 0 leaves the head at its first values, as a dense run does.",
     )
+    head_refit_rows: int = Field(
+        default=512,
+        ge=0,
+        description="Training rows on which the head is fitted again, in closed form, to a region "
+        "that keeps its dense values (`retrain` off); 0 keeps the head of the dense run.",
+    )
     mask_steps: int = Field(
         default=12, ge=1, description="Gradient batches that the localizer takes."
     )
@@ -83,8 +89,8 @@ class GraftingSettings:
     )
     retrain: bool = Field(
         default=True,
-        description="Train the region; off, it keeps the values of the dense run, as the head "
-        "does.",
+        description="Train the region and the head; off, the region keeps the values of the dense "
+        "run.",
     )
     dropout: bool = Field(
         default=True,

@@ -43,7 +43,7 @@ from cl_graft.training.dense_run import (
     ignore_progress,
 )
 from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.linear_probe import fit_head
+from cl_graft.training.linear_probe import count_fit_passes, fit_head
 from cl_graft.training.passes import Passes
 
 __all__ = ["FoundRegion", "find_region", "is_ranking_cached", "rank_task"]
@@ -264,8 +264,7 @@ def _start(
         if cache is not None:
             cache.put(key, task.to_cache(head), {})
     progress("warm-up", 1, 1)
-    rows = min(settings.head_fit_rows, len(task.train))
-    return DenseRun({}, head, None, Passes(forward=rows))
+    return DenseRun({}, head, None, count_fit_passes(task, rows=settings.head_fit_rows))
 
 
 def _allowed(task: LearnableTask, localizer: Localizer) -> Region | None:

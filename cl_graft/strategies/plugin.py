@@ -67,12 +67,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     """Make a strategy learn every task as a graft.
 
     The strategy's optimiser object is kept: while an experience trains, its first group holds the
-    region's vector and the head (its learning rate, momentum, weight decay and so on apply to
-    them), the other groups are empty, and its state starts empty; afterwards it gets its own
-    parameters back. Plugins that reach into ``model.parameters()`` in a step (EWC, RWalk, A-GEM and
-    the like) cannot act on a region; a warning says so. Those that fail on parameters without a
-    gradient (SI, MIR) are refused. Without task labels nothing is protected: the strategy behaves
-    exactly as it would without the plugin, and a warning says so, once.
+    region's vector and its last group the head, so with two groups each has its own learning rate,
+    momentum and weight decay, and with one group both share them. Its state starts empty;
+    afterwards it gets its own parameters back. Plugins that reach into ``model.parameters()`` in a
+    step (EWC, RWalk, A-GEM and the like) cannot act on a region; a warning says so. Those that fail
+    on parameters without a gradient (SI, MIR) are refused. Without task labels nothing is
+    protected: the strategy behaves exactly as it would without the plugin, and a warning says
+    so, once.
 
     Args:
         settings: Density, localizer, dense run…; None means the defaults.

@@ -152,7 +152,7 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
     method = find_strategy(name)
     if method.unavailable:
         raise InputError(f"strategy {name!r} is not available: {method.unavailable}")
-    schedules = TaskSchedules(make_loop_schedules(method, inputs, settings))
+    schedules = TaskSchedules(make_loop_schedules(method, inputs, settings), head_lr=inputs.head_lr)
     return method.build(replace(inputs, plugins=(schedules, *inputs.plugins)), settings)
 
 

@@ -53,6 +53,7 @@ class StrategyInputs:
         grafting: Settings of grafting; None means the defaults, with the dense runs of
             `fine_tuning`.
         region_lr: Learning rate of a region, > 0.
+        head_lr: Learning rate of a head beside a region, > 0; None means that of the region.
         region_decay: Whether the region's learning rate falls linearly to 0.
         clip: Largest norm of a gradient, > 0.
         seed: Seed of every random choice.
@@ -77,6 +78,7 @@ class StrategyInputs:
     fine_tuning: FineTuning | Mapping[int, FineTuning] = field(default_factory=FineTuning)
     grafting: GraftingSettings | Mapping[int, GraftingSettings] | None = None
     region_lr: float = 0.1
+    head_lr: float | None = None
     region_decay: bool = True
     clip: float = 1.0
     seed: int = 0
@@ -150,7 +152,7 @@ class StrategyInputs:
         return self.identity or identify_model(self.model.task_model)
 
     def template_arguments(
-        self, *, weight_decay: float = 0.0, optimizer: str = "sgd"
+        self, *, weight_decay: float = 0.0, optimizer: str = "sgd", head_group: bool = False
     ) -> dict[str, Any]:
         """Return what every Avalanche strategy is constructed with: optimiser, evaluation, device.
 
@@ -159,12 +161,14 @@ class StrategyInputs:
         Args:
             weight_decay: Weight decay of the optimiser, at least 0.
             optimizer: ``"sgd"`` or ``"adamw"``.
+            head_group: Whether the optimiser has a second group, for heads beside regions.
         """
         kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[optimizer]
+        groups = [{"params": list(self.model.parameters())}, *([{"params": []}] * head_group)]
         scores = StreamScores(self.metrics)
         return {
             "model": self.model,
-            "optimizer": kind(self.model.parameters(), lr=1.0, weight_decay=weight_decay),
+            "optimizer": kind(groups, lr=1.0, weight_decay=weight_decay),
             "criterion": nn.CrossEntropyLoss(),
             "eval_mb_size": self.eval_batch,
             "device": self.device or self.model.task_model.device,

@@ -35,6 +35,7 @@ from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_path
 from cl_graft.training.dense_run import Measure, ignore_measurement
 from cl_graft.training.fine_tuning import beats
 from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.linear_probe import count_fit_passes, fit_head
 from cl_graft.training.passes import Passes
 from cl_graft.training.region_parameters import RegionParameters
 from cl_graft.training.train_mode import dropout_off
@@ -109,6 +110,8 @@ class TaskTraining:
         if starts_tuned and found.dense.tuned:
             write_(model, gather(found.dense.tuned, free))
         copy_(task.head, found.dense.head)
+        if not settings.retrain:
+            self._refit_head_()
         self._until_closed = ExitStack()
         # No open `with` block: one that is forgotten ends, and seeds, when memory is freed.
         self._until_closed.callback(save_generators())
@@ -122,9 +125,10 @@ class TaskTraining:
             parameter.requires_grad_(True)
         self._optimizer = strategy.optimizer
         self._groups = [list(group["params"]) for group in self._optimizer.param_groups]
-        vectors = [self._live.vector] if len(free) else []
-        for place, group in enumerate(self._optimizer.param_groups):
-            group["params"] = [*vectors, *head_parameters] if place == 0 else []
+        for group in self._optimizer.param_groups:
+            group["params"] = []
+        self._optimizer.param_groups[0]["params"] += [self._live.vector] if len(free) else []
+        self._optimizer.param_groups[-1]["params"] += head_parameters
         self._optimizer.state = defaultdict(dict)
         strategy.model.train()
         self._seen = self._versions()
@@ -260,6 +264,13 @@ class TaskTraining:
         for group, parameters in zip(self._optimizer.param_groups, self._groups, strict=True):
             group["params"] = parameters
         self._optimizer.state = defaultdict(dict)
+
+    def _refit_head_(self) -> None:
+        """Fit the head to the region's dense values: that of the dense run fits all of them."""
+        rows = self._settings.head_refit_rows
+        if rows and self._task.head:
+            copy_(self._task.head, fit_head(self._task, rows=rows, seed=self._seed))
+            self.passes["region"] += count_fit_passes(self._task, rows=rows)
 
     def _check_rest(self) -> None:
         """Raise RuntimeError if a bit outside the region and the heads changed in training."""

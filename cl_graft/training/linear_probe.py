@@ -1,8 +1,8 @@
-"""A linear probe: a task's head, fitted to the features of the frozen base.
+"""A linear probe: a task's head, fitted to the features of a frozen model.
 
-A localizer without a dense run looks at gradients at the base, which say little through a random
-head. So the features of a few hundred rows are computed once, and the head alone is fitted to them
-with a ridge penalty, whose strength is chosen by two-fold cross-validation. That costs a few
+A head fits the body that it was trained with: neither the base nor a graft that keeps a part of a
+dense run has a head that fits. So the features of a few hundred rows are computed once, and the
+head alone is fitted to them with a ridge penalty, whose strength is chosen on dev. That costs a few
 hundred forward passes and milliseconds of algebra.
 """
 
@@ -18,9 +18,11 @@ from torch.func import functional_call
 from cl_graft.errors import DivergedError
 from cl_graft.grafts.graft import snapshot
 from cl_graft.runtime.seeding import permutation
+from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.passes import Passes
 
-__all__ = ["RIDGES", "fit_head"]
+__all__ = ["RIDGES", "count_fit_passes", "fit_head"]
 
 RIDGES = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4)
 """Strengths of the penalty to choose from, in units of the features' mean squared norm."""
@@ -36,11 +38,12 @@ def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
 
     Minimises criterion(head(features), targets) + ½ λ s² ‖W‖² by L-BFGS from the head's values,
     where W are its weights without biases, s² is the mean squared norm of the features, and λ is
-    the one of `RIDGES` that does best on held-out halves.
+    the one of `RIDGES` with the smallest loss on dev. Training rows cannot choose it: a body that
+    was trained on them has features that fit them too well.
 
     Args:
-        task: The task, on a model that stands where gradients will be taken.
-        rows: Training rows to look at, at least 2; fewer where the task has fewer.
+        task: The task, on the model whose features the head is to fit.
+        rows: Training rows to look at, at least 1; fewer where the task has fewer.
         seed: Draws the rows.
 
     Returns:
@@ -52,34 +55,33 @@ def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
     head = task.head_module
     if head is None or not task.head:
         return snapshot(task.head)
-    drawn = permutation(len(task.train), seed, "warm-up").tolist()[: max(2, rows)]
-    places = task.train.sort_by_length(drawn)
-    features, targets = _features(task, head, places)
-    if not bool(features.isfinite().all()):
-        raise DivergedError(
-            "the base answers NaN or infinities on the training rows that a head is fitted to; "
-            "are its weights whole, and is the precision wide enough?"
-        )
-    fit = _Fit(task, head, features, targets)
-    # Every other row: neighbours are alike in length.
-    first, second = slice(0, None, 2), slice(1, None, 2)
-    held_out = {
-        ridge: fit.loss(fit.solve(first, ridge), second) + fit.loss(fit.solve(second, ridge), first)
-        for ridge in RIDGES
-    }
-    return fit.named(fit.solve(slice(None), min(RIDGES, key=lambda ridge: held_out[ridge])))
+    drawn = permutation(len(task.train), seed, "warm-up").tolist()[:rows]
+    fit = _Fit(task, head, *_features(task, head, task.train, drawn))
+    dev = _features(task, head, task.dev, range(len(task.dev)))
+    fitted = [fit.solve(ridge) for ridge in RIDGES]
+    return fit.named(min(fitted, key=lambda values: fit.loss(values, *dev)))
 
 
-def _features(task: LearnableTask, head: nn.Module, places: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Return what enters the head, and the targets, for some training rows."""
+def count_fit_passes(task: LearnableTask, *, rows: int) -> Passes:
+    """Return how many rows a fit of a task's head takes."""
+    if task.head_module is None or not task.head:
+        return Passes()
+    return Passes(forward=min(rows, len(task.train)) + len(task.dev))
+
+
+def _features(
+    task: LearnableTask, head: nn.Module, examples: Examples, places: Sequence[int]
+) -> tuple[Tensor, Tensor]:
+    """Return what enters the head, in fp32, and the targets, for some rows."""
     seen: list[Tensor] = []
     handle = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
     targets: list[Tensor] = []
+    places = examples.sort_by_length(places)
     task.model.eval()
     try:
         with torch.no_grad():
             for first in range(0, len(places), _BATCH):
-                inputs, target = task.train.batch(places[first : first + _BATCH])
+                inputs, target = examples.batch(places[first : first + _BATCH])
                 task.forward(inputs.to(task.device))
                 targets.append(target)
     finally:
@@ -89,7 +91,13 @@ def _features(task: LearnableTask, head: nn.Module, places: Sequence[int]) -> tu
             f"a head that is called once a batch can be fitted; this one was called {len(seen)} "
             f"times in {len(targets)} batches"
         )
-    return torch.cat(seen).float(), torch.cat(targets).to(task.device)
+    features = torch.cat(seen).float()
+    if not bool(features.isfinite().all()):
+        raise DivergedError(
+            "the model answers NaN or infinities on the rows that a head is fitted to; are its "
+            "weights whole, and is the precision wide enough?"
+        )
+    return features, torch.cat(targets).to(task.device)
 
 
 class _Fit:
@@ -107,8 +115,8 @@ class _Fit:
             name: parameter.detach().float() for name, parameter in head.named_parameters()
         }
 
-    def solve(self, part: slice, ridge: float) -> dict[str, Tensor]:
-        """Return the head's values that fit a part of the rows best."""
+    def solve(self, ridge: float) -> dict[str, Tensor]:
+        """Return the head's values that fit the rows best."""
         values = {name: value.clone().requires_grad_() for name, value in self._start.items()}
         weights = [value for name, value in values.items() if not name.endswith("bias")]
         optimizer = torch.optim.LBFGS(
@@ -118,7 +126,8 @@ class _Fit:
         def closure() -> Tensor:
             optimizer.zero_grad()
             penalty = sum((weight.square().sum() for weight in weights), torch.zeros(()))
-            value = self._loss(values, part) + 0.5 * ridge * self._scale * penalty
+            loss = self._loss(values, self._features, self._targets)
+            value = loss + 0.5 * ridge * self._scale * penalty
             value.backward()
             return value.detach()
 
@@ -126,10 +135,10 @@ class _Fit:
             optimizer.step(closure)
         return {name: value.detach() for name, value in values.items()}
 
-    def loss(self, values: Mapping[str, Tensor], part: slice) -> float:
-        """Return the loss of values on a part of the rows; infinite where it is NaN."""
+    def loss(self, values: Mapping[str, Tensor], features: Tensor, targets: Tensor) -> float:
+        """Return the loss of values on other rows; infinite where it is NaN."""
         with torch.no_grad():
-            value = float(self._loss(values, part))
+            value = float(self._loss(values, features, targets))
         return math.inf if math.isnan(value) else value
 
     def named(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -143,6 +152,6 @@ class _Fit:
                 found[own[id(parameter)]] = values[name].to(parameter.dtype)
         return found
 
-    def _loss(self, values: Mapping[str, Tensor], part: slice) -> Tensor:
-        logits = functional_call(self._head, dict(values), (self._features[part],))
-        return self._task.criterion(logits.float(), self._targets[part])
+    def _loss(self, values: Mapping[str, Tensor], features: Tensor, targets: Tensor) -> Tensor:
+        logits = functional_call(self._head, dict(values), (features,))
+        return self._task.criterion(logits.float(), targets)

@@ -34,7 +34,7 @@ def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, t
     numbers = json.loads((tmp_path / "numbers.json").read_text())
     assert said["coordinates"] == numbers["coordinates"]
     scores = {method: found["score"] for method, found in said["scores"].items()}
-    assert set(scores) == {"fine-tuning", "graft", "re-trained graft"}
+    assert set(scores) == {"fine-tuning", "graft", "graft, head fitted", "re-trained graft"}
     assert sum(place["share"] for place in numbers["anatomy"]) == pytest.approx(1.0)
     for name in ("densities", "anatomy", "reliability-fine-tuning", "reliability-graft"):
         assert (tmp_path / f"{name}.png").stat().st_size > 5_000, name

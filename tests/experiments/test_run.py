@@ -93,7 +93,7 @@ def test_a_run_without_a_dense_run_learns_forgets_nothing_and_says_what_it_cost(
     assert result.backward_transfer == 0.0
     (task, _) = load_tasks(config.stream, seed=0)
     assert result.passes["sentiment"] == {
-        "warm-up": {"forward_backward": 0, "forward": len(task.train)},
+        "warm-up": {"forward_backward": 0, "forward": len(task.train) + len(task.dev)},
         "localize": {"forward_backward": 2 * 16, "forward": 0},
         "region": {"forward_backward": 8 * 8, "forward": 2 * len(task.dev)},
     }

@@ -4,7 +4,7 @@ import pytest
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.training.plugins import LRSchedulerPlugin
-from tiny_streams import base_tensors, text_learner, vector_stream
+from tiny_streams import base_tensors, quick, text_learner, vector_stream
 from tiny_streams import learner as vector_learner
 from torch import nn
 
@@ -125,6 +125,21 @@ def test_groups_with_their_own_settings_come_back_as_they_were():
     assert [g["weight_decay"] for g in run.strategy.optimizer.param_groups] == [0.5, 0.0]
     assert [g["lr"] for g in run.strategy.optimizer.param_groups] == [0.01, 0.02]
     assert all([len(group) for group in shapes] == [1, 0] for shapes in watch.shapes)
+
+
+def test_the_last_group_holds_the_head_with_its_own_settings(tiny_bert):
+    def two_groups(model):
+        groups = [{"params": list(model.parameters())}, {"params": [], "lr": 0.0}]
+        return torch.optim.SGD(groups, lr=0.1)
+
+    watch = Watch()
+    run = text_learner(tiny_bert, optimizer=two_groups, plugins=[watch]).learn()
+    for shapes in watch.shapes:
+        assert [len(group) for group in shapes] == [1, 2]
+    dense = text_learner(tiny_bert, settings=quick(retrain=False, head_refit_rows=0)).learn()
+    for own, other in zip(run.plugin.bank.entries, dense.plugin.bank.entries, strict=True):
+        assert all(torch.equal(own.head[name], other.head[name]) for name in own.head)
+        assert not own.owned.same_bits(other.owned)
 
 
 def test_groups_over_all_parameters_work_where_the_heads_exist(tiny_bert):

@@ -62,6 +62,24 @@ def test_without_retraining_no_row_is_differentiated_for_the_region_and_the_bank
     assert verify(small_runs.folder(PLAIN)).ok
 
 
+def test_without_retraining_the_head_is_fitted_to_the_region(small_runs):
+    tuned = load_bank(small_runs.folder(PLAIN, head_refit_rows=0) / "bank")
+    fitted = load_bank(small_runs.folder(PLAIN) / "bank")
+    for own, other in zip(fitted.entries, tuned.entries, strict=True):
+        assert own.owned.same_bits(other.owned)
+        assert not torch.equal(own.head["weight"], other.head["weight"])
+
+
+def test_a_head_beside_a_region_has_its_own_rate(small_runs):
+    tuned = load_bank(small_runs.folder(PLAIN, head_refit_rows=0) / "bank")
+    slow = load_bank(small_runs.folder("grafting", head_lr=1e-9) / "bank")
+    fast = load_bank(small_runs.folder("grafting") / "bank")
+    for one, other, third in zip(tuned.entries, slow.entries, fast.entries, strict=True):
+        assert torch.allclose(one.head["weight"], other.head["weight"], atol=1e-6)
+        assert not torch.allclose(one.head["weight"], third.head["weight"], atol=1e-6)
+        assert not one.owned.same_bits(other.owned)
+
+
 def test_there_are_no_values_to_keep_without_an_independent_run():
     with pytest.raises(InputError, match=r"retrain=False needs densely fine-tuned weights"):
         config_with({"tasks": ["sentiment"], "localizer": "random", "retrain": False})

@@ -6,9 +6,12 @@ import pytest
 import torch
 from small_tasks import make_task
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from cl_graft.grafts.graft import snapshot
-from cl_graft.training.linear_probe import RIDGES, fit_head
+from cl_graft.training.examples import Examples
+from cl_graft.training.linear_probe import RIDGES, count_fit_passes, fit_head
+from cl_graft.training.passes import Passes
 
 
 def head_loss(task, values, rows=range(150)):
@@ -39,6 +42,25 @@ def test_a_warm_head_is_where_the_penalised_loss_is_flat():
     scale = features.square().sum(1).mean()
     left = [(gradient + ridge * scale * weight).abs().max() for ridge in RIDGES]
     assert min(left) < 1e-3 < sorted(left)[1]
+
+
+def test_dev_chooses_the_penalty():
+    task = make_task()
+    inputs, targets = task.train.batch(range(150))
+    seen, upside_down = (
+        replace(task, dev=Examples(TensorDataset(inputs, labels)))
+        for labels in (targets, 1 - targets)
+    )
+    # The rows that it is fitted to are answered best without a penalty, their opposite with one.
+    norms = [fit_head(t, rows=150, seed=0)["head.weight"].norm() for t in (seen, upside_down)]
+    assert norms[1] < 0.9 * norms[0]
+
+
+def test_a_fit_takes_its_rows_and_those_of_dev_forward():
+    task = make_task()
+    assert count_fit_passes(task, rows=64) == Passes(forward=64 + 50)
+    assert count_fit_passes(task, rows=1000) == Passes(forward=150 + 50)
+    assert count_fit_passes(replace(task, head_module=None), rows=64) == Passes()
 
 
 def test_warming_up_changes_nothing_but_the_mode():

@@ -94,6 +94,12 @@ class GraftingLoopSettings(GraftingSettings):
     lr: float = Field(
         default=0.1, gt=0, allow_inf_nan=False, description="Learning rate of the region (SGD)."
     )
+    head_lr: float | None = Field(
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Learning rate of the head beside the region; null takes that of the region.",
+    )
     lr_decay: bool = Field(
         default=True,
         description="Let the region's learning rate fall linearly to 0; dense training keeps its "

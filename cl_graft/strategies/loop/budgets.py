@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -123,11 +123,11 @@ class LinearDecay(SupervisedPlugin, supports_distributed=True):
     Runs at: before_training_iteration.
 
     Args:
-        lr: Learning rate of all groups at the first step, > 0.
+        lr: Learning rate of all groups at the first step, > 0, or one for each group.
         steps: Number of steps until it is 0.
     """
 
-    def __init__(self, lr: float, steps: int) -> None:
+    def __init__(self, lr: float | Sequence[float], steps: int) -> None:
         super().__init__()
         self.lr = lr
         self.steps = steps
@@ -135,8 +135,10 @@ class LinearDecay(SupervisedPlugin, supports_distributed=True):
     def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Set the step's rate."""
         left = max(0.0, 1 - strategy.clock.train_exp_iterations / self.steps)
-        for group in strategy.optimizer.param_groups:
-            group["lr"] = self.lr * left
+        groups = strategy.optimizer.param_groups
+        rates = [self.lr] * len(groups) if isinstance(self.lr, float) else self.lr
+        for group, lr in zip(groups, rates, strict=True):
+            group["lr"] = lr * left
 
 
 class TaskSchedules(StopAfter, supports_distributed=True):
@@ -148,11 +150,16 @@ class TaskSchedules(StopAfter, supports_distributed=True):
 
     Args:
         schedules: The schedule of each task, by task label.
+        head_lr: Learning rate of the optimiser's last group, > 0, where it has more than one; None
+            means that of the schedule.
     """
 
-    def __init__(self, schedules: Mapping[int, FineTuning]) -> None:
+    def __init__(
+        self, schedules: Mapping[int, FineTuning], *, head_lr: float | None = None
+    ) -> None:
         super().__init__(steps=1)
         self.schedules = dict(schedules)
+        self.head_lr = head_lr
 
     def before_train_dataset_adaptation(self, strategy: Any, **kwargs: Any) -> None:
         """Set the task's schedule, before the strategy makes its loader."""
@@ -161,10 +168,14 @@ class TaskSchedules(StopAfter, supports_distributed=True):
         self.steps = schedule.steps
         strategy.train_mb_size = schedule.batch_size
         strategy.train_epochs = math.ceil(schedule.steps / batches)
-        for group in strategy.optimizer.param_groups:
-            group["lr"] = schedule.lr
+        groups = strategy.optimizer.param_groups
+        rates = [schedule.lr] * len(groups)
+        if len(groups) > 1 and self.head_lr is not None:
+            rates[-1] = self.head_lr
+        for group, lr in zip(groups, rates, strict=True):
+            group["lr"] = lr
         for plugin in strategy.plugins:
             if isinstance(plugin, LinearDecay):
-                plugin.lr, plugin.steps = schedule.lr, schedule.steps
+                plugin.lr, plugin.steps = rates, schedule.steps
             elif isinstance(plugin, KeepBest):
                 plugin.steps, plugin.evaluations = schedule.steps, schedule.evaluations

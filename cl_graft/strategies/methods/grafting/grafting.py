@@ -40,4 +40,5 @@ class Grafting:
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return `GraftingContinual`."""
         plugin, plugins = make_grafting_plugin(inputs), make_region_plugins(inputs)
-        return GraftingContinual(**inputs.template_arguments(), grafting=plugin, plugins=plugins)
+        template = inputs.template_arguments(head_group=True)
+        return GraftingContinual(**template, grafting=plugin, plugins=plugins)
