@@ -50,8 +50,8 @@ def few_shot(
     next m of each are dev, where m is k, or what the smallest class has left. Dev is 5 % of the
     training rows instead, at least one of each class that has two, if m of each are fewer than
     that. A dev split that came with the data gives the dev rows instead (at most k a class), unless
-    all its rows are of one class. With `shots` = None all rows train, and dev is the data's own split, or 5 %. For a
-    regression (`label_names` empty) all rows are one class.
+    all its rows are of one class. With `shots` = None all rows train, and dev is the data's own
+    split, or 5 %. For a regression (`label_names` empty) all rows are one class.
 
     `rule` says how dev was chosen (``dev``), and what a reader may not expect of it (``note``).
 
