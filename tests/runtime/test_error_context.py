@@ -123,5 +123,5 @@ def test_a_base_that_answers_nan_is_told_from_a_rate_that_is_too_high():
     task = make_task()
     with torch.no_grad():
         next(iter(task.parameters.values())).fill_(float("nan"))
-    with pytest.raises(DivergedError, match="the base answers NaN or infinities"):
+    with pytest.raises(DivergedError, match="the model answers NaN or infinities"):
         find_region(task, settings(localizer="base_gradient"), owned=nothing(task))
