@@ -136,7 +136,7 @@ class LinearDecay(SupervisedPlugin, supports_distributed=True):
         """Set the step's rate."""
         left = max(0.0, 1 - strategy.clock.train_exp_iterations / self.steps)
         groups = strategy.optimizer.param_groups
-        rates = [self.lr] * len(groups) if isinstance(self.lr, float) else self.lr
+        rates = [self.lr] * len(groups) if isinstance(self.lr, float | int) else self.lr
         for group, lr in zip(groups, rates, strict=True):
             group["lr"] = lr * left
 
