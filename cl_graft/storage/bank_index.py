@@ -269,14 +269,11 @@ def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
         listed: The files that its `bank.json` lists, by their names there.
     """
     refuse_links(folder)
-    files = [path for kind in KINDS for path in (folder / kind).glob("*")]
-    left = delete_partial_files(files)
-    for path in files:
-        name = f"{path.parent.name}/{path.name}"
-        if FILE.fullmatch(name) and name not in listed:
-            with explain_write_errors(path):
-                path.unlink(missing_ok=True)
-            left.append(path)
+    left = delete_partial_files([path for kind in KINDS for path in (folder / kind).glob("*")])
+    for name in list_unlisted(folder, listed):
+        with explain_write_errors(folder / name):
+            (folder / name).unlink(missing_ok=True)
+        left.append(folder / name)
     for kind in KINDS:
         with suppress(OSError):  # it is not empty, or not there
             (folder / kind).rmdir()

@@ -16,12 +16,11 @@ from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.storage.bank_folder import list_entry, read_entry, write_entries
 from cl_graft.storage.bank_index import (
     DIGITS,
-    FILE,
     INDEX,
-    KINDS,
     REMOVED,
     delete_unlisted,
     list_files,
+    list_unlisted,
     read_description,
     read_index,
     refuse_links,
@@ -109,9 +108,7 @@ def _repair(folder: Path) -> Repaired:
 def _rebuild(folder: Path) -> Repaired:
     """Make `bank.json` from `base.json` and the entries."""
     bank = read_description(folder)
-    paths = sorted(path for kind in KINDS for path in (folder / kind).glob("*"))
-    names = [path.relative_to(folder).as_posix() for path in paths]
-    names = [name for name in names if FILE.fullmatch(name)]
+    names = list_unlisted(folder, ())
     if (folder / INDEX).is_file():
         names.append(INDEX)
     return _list_whole(folder, bank, list(_found(names, folder, bank)), old=names)
