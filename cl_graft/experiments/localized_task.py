@@ -142,7 +142,7 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
         tuned = single.logits()
     kept = single.answers(region, run)
     answered = {"graft": kept}
-    if single.task.head:
+    if single.task.head and single.settings.head_refit_rows:
         with single.with_graft(graft, single.fit_head(graft)):
             answered["graft, head fitted"] = single.logits()
     with single.with_graft(*single.retrain(region)):

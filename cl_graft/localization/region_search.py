@@ -253,7 +253,8 @@ def _start(
         )
     if not settings.head_fit_rows or not task.head or task.head_module is None:
         return DenseRun({}, snapshot(task.head), None, Passes())
-    key = cache_key("warmup", task.identity, {"rows": settings.head_fit_rows}, settings.seed)
+    recipe = {"rows": settings.head_fit_rows, "penalty": "chosen on dev"}
+    key = cache_key("warmup", task.identity, recipe, settings.seed)
     found = cache.get(key) if cache is not None else None
     if found is not None:
         head = task.from_cache(found[0], task.head)

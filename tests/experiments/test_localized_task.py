@@ -49,6 +49,12 @@ def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, t
     assert bench.graft_answers(0, stored.graft, head).score == scores["graft"]
 
 
+def test_a_head_that_is_not_to_be_fitted_again_has_no_row(tiny_bert, tmp_path):
+    asked = [f"model.name={tiny_bert}", "stream.tasks=[sentiment]", "grafting.head_refit_rows=0"]
+    found = localize_task(load_config(None, [*asked, *SETS]), out=tmp_path)
+    assert set(found.scores) == {"fine-tuning", "graft", "re-trained graft"}
+
+
 @pytest.fixture(scope="module")
 def several(tmp_path_factory):
     return tmp_path_factory.mktemp("localizers")
