@@ -13,13 +13,13 @@ import hashlib
 import inspect
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError
 from cl_graft.grafts.graft import gather, grafted, snapshot
@@ -43,7 +43,12 @@ from cl_graft.training.dense_run import (
     ignore_progress,
 )
 from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.linear_probe import count_fit_passes, fit_head
+from cl_graft.training.linear_probe import (
+    DevScores,
+    count_fit_passes,
+    fit_head,
+    score_on_dev,
+)
 from cl_graft.training.passes import Passes
 
 __all__ = ["FoundRegion", "find_region", "is_ranking_cached", "rank_task"]
@@ -74,6 +79,7 @@ def find_region(
     settings: GraftingSettings,
     *,
     owned: Region | None = None,
+    most: int | None = None,
     dense: DenseRun | None = None,
     cache: Cache | None = None,
     checkpoints: Checkpoints | None = None,
@@ -87,6 +93,8 @@ def find_region(
         settings: Density, localizer and dense run.
         owned: Coordinates of earlier tasks, passed over where `settings.avoid_owned` says so; None
             means none.
+        most: Largest number of coordinates that the region may have, whatever the density says;
+            None means no limit.
         dense: The dense run, if it was made already; None makes one where the localizer needs it.
         cache: Keeps dense runs, heads and rankings.
         checkpoints: Checkpoints that an interrupted phase is resumed from.
@@ -110,7 +118,7 @@ def find_region(
         passed_over = owned
     allowed = _allowed(task, localizer)
     free = layout.total - len(passed_over) if allowed is None else len(allowed - passed_over)
-    k = min(settings.coordinates(layout.total), free)
+    k = min(settings.coordinates(layout.total), free, layout.total if most is None else most)
     region, graft_dev = Region.empty(layout), None
     if k:
         depth = max(20 * k, layout.total // 20) + len(passed_over)
@@ -308,26 +316,37 @@ def _choose(
     """Cut the region from a ranking; with tuned values, score its graft on dev."""
     if not dense.tuned:
         return ranking.top(k, without=without), None
-    sizes = [k]
-    if settings.density == "auto":
-        total = ranking.layout.total
-        sizes = sorted({min(k, max(1, round(density * total))) for density in settings.budgets})
-    wanted = settings.auto_share * (dense.dev or 0.0)
-
-    def measure(size: int) -> tuple[Region, float]:
-        region = ranking.top(size, without=without)
+    task.model.eval()
+    if settings.density != "auto":
+        region = ranking.top(k, without=without)
         counter.passes += Passes(forward=len(task.dev))
-        with grafted(task.model, gather(dense.tuned, region)):
+        with replace_parameters(task.head, dense.head), _carrying(task, dense, region):
             return region, task.dev_score()
 
-    task.model.eval()
+    def measure() -> DevScores:
+        counter.passes += Passes(forward=len(task.dev))
+        return score_on_dev(task, seed=derive(settings.seed, task.content, "budget"))
+
+    total = ranking.layout.total
+    sizes = sorted({min(k, max(1, round(density * total))) for density in settings.budgets})
+    region, scores = Region.empty(ranking.layout), DevScores(0.0, 0.0)
     with replace_parameters(task.head, dense.head):
-        region, score = measure(sizes[0])
-        for size in sizes[1:]:
-            if score >= wanted:
+        with replace_parameters(task.parameters, dense.tuned):
+            wanted = settings.auto_share * measure().fitted_head
+        for size in sizes:
+            region = ranking.top(size, without=without)
+            with _carrying(task, dense, region):
+                scores = measure()
+            if scores.fitted_head >= wanted:
                 break
-            region, score = measure(size)
-    return region, score
+    return region, scores.own_head
+
+
+def _carrying(
+    task: LearnableTask, dense: DenseRun, region: Region
+) -> AbstractContextManager[nn.Module]:
+    """Carry the tuned values of a region on the base for a `with` block."""
+    return grafted(task.model, gather(dense.tuned, region))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,13 +23,14 @@ from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 
-__all__ = ["RIDGES", "count_fit_passes", "fit_head"]
+__all__ = ["RIDGES", "DevScores", "count_fit_passes", "fit_head", "score_on_dev"]
 
 RIDGES = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4)
 """Strengths of the penalty to choose from, in units of the features' mean squared norm."""
 
 _ITERATIONS = 50
 _BATCH = 32
+_FOLDS = 5
 
 
 def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
@@ -56,10 +58,60 @@ def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
     if head is None or not task.head:
         return snapshot(task.head)
     drawn = permutation(len(task.train), seed, "warm-up").tolist()[:rows]
-    fit = _Fit(task, head, *_features(task, head, task.train, drawn))
+    fit = _Fit(task, head, _features(task, head, task.train, drawn))
     dev = _features(task, head, task.dev, range(len(task.dev)))
     fitted = [fit.solve(ridge) for ridge in RIDGES]
-    return fit.named(min(fitted, key=lambda values: fit.loss(values, *dev)))
+    return fit.named(min(fitted, key=lambda values: fit.loss(values, dev)))
+
+
+class DevScores(NamedTuple):
+    """Scores of a model on dev.
+
+    Attributes:
+        own_head: Score under the head that the model has.
+        fitted_head: Score under heads that are fitted to the model's features of dev itself, each
+            fold by a head that was fitted to the others; the same as `own_head` where there is no
+            head to fit.
+    """
+
+    own_head: float
+    fitted_head: float
+
+
+def score_on_dev(task: LearnableTask, *, seed: int) -> DevScores:
+    """Score the model as it is now on dev, in one pass over dev.
+
+    The model is left in eval mode. The penalty of the fitted heads is the one of `RIDGES` with the
+    smallest loss on the folds that were left out.
+
+    Args:
+        task: The task, on the model to score.
+        seed: Draws the folds.
+
+    Raises:
+        DivergedError: If a feature is NaN or infinite.
+    """
+    head, count = task.head_module, len(task.dev)
+    if head is None or not task.head or count < _FOLDS:
+        task.model.eval()
+        score = task.dev_score()
+        return DevScores(score, score)
+    dev = _features(task, head, task.dev, range(count))
+    folds = permutation(count, seed, "folds").to(dev.targets.device).chunk(_FOLDS)
+    best, answers = math.inf, dev.logits
+    for ridge in RIDGES:
+        logits, loss = torch.empty_like(dev.logits), 0.0
+        for fold in folds:
+            rest = torch.ones(count, dtype=torch.bool, device=fold.device)
+            rest[fold] = False
+            fit = _Fit(task, head, dev.at(rest))
+            values, left_out = fit.solve(ridge), dev.at(fold)
+            logits[fold] = fit.answer(values, left_out)
+            loss += len(fold) * fit.loss(values, left_out)
+        if loss < best:
+            best, answers = loss, logits
+    targets = dev.targets.cpu()
+    return DevScores(task.score(dev.logits.cpu(), targets), task.score(answers.cpu(), targets))
 
 
 def count_fit_passes(task: LearnableTask, *, rows: int) -> Passes:
@@ -69,12 +121,25 @@ def count_fit_passes(task: LearnableTask, *, rows: int) -> Passes:
     return Passes(forward=min(rows, len(task.train)) + len(task.dev))
 
 
+class _Features(NamedTuple):
+    """What enters a head and what it answers, in fp32, and the targets, for some rows."""
+
+    features: Tensor
+    logits: Tensor
+    targets: Tensor
+
+    def at(self, rows: Tensor) -> _Features:
+        """Return those of some of the rows."""
+        return _Features(self.features[rows], self.logits[rows], self.targets[rows])
+
+
 def _features(
     task: LearnableTask, head: nn.Module, examples: Examples, places: Sequence[int]
-) -> tuple[Tensor, Tensor]:
-    """Return what enters the head, in fp32, and the targets, for some rows."""
+) -> _Features:
+    """Compute features, logits and targets of some rows."""
     seen: list[Tensor] = []
     handle = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
+    logits: list[Tensor] = []
     targets: list[Tensor] = []
     places = examples.sort_by_length(places)
     task.model.eval()
@@ -82,7 +147,7 @@ def _features(
         with torch.no_grad():
             for first in range(0, len(places), _BATCH):
                 inputs, target = examples.batch(places[first : first + _BATCH])
-                task.forward(inputs.to(task.device))
+                logits.append(task.forward(inputs.to(task.device)))
                 targets.append(target)
     finally:
         handle.remove()
@@ -97,20 +162,17 @@ def _features(
             "the model answers NaN or infinities on the rows that a head is fitted to; are its "
             "weights whole, and is the precision wide enough?"
         )
-    return features, torch.cat(targets).to(task.device)
+    return _Features(features, torch.cat(logits).float(), torch.cat(targets).to(task.device))
 
 
 class _Fit:
     """Fits of one head to one set of features, in fp32."""
 
-    def __init__(
-        self, task: LearnableTask, head: nn.Module, features: Tensor, targets: Tensor
-    ) -> None:
+    def __init__(self, task: LearnableTask, head: nn.Module, rows: _Features) -> None:
         self._task = task
         self._head = head
-        self._features = features
-        self._targets = targets
-        self._scale = float(features.flatten(1).square().sum(1).mean())
+        self._rows = rows
+        self._scale = float(rows.features.flatten(1).square().sum(1).mean())
         self._start = {
             name: parameter.detach().float() for name, parameter in head.named_parameters()
         }
@@ -126,7 +188,7 @@ class _Fit:
         def closure() -> Tensor:
             optimizer.zero_grad()
             penalty = sum((weight.square().sum() for weight in weights), torch.zeros(()))
-            loss = self._loss(values, self._features, self._targets)
+            loss = self._loss(values, self._rows)
             value = loss + 0.5 * ridge * self._scale * penalty
             value.backward()
             return value.detach()
@@ -135,11 +197,15 @@ class _Fit:
             optimizer.step(closure)
         return {name: value.detach() for name, value in values.items()}
 
-    def loss(self, values: Mapping[str, Tensor], features: Tensor, targets: Tensor) -> float:
+    def loss(self, values: Mapping[str, Tensor], rows: _Features) -> float:
         """Return the loss of values on other rows; infinite where it is NaN."""
         with torch.no_grad():
-            value = float(self._loss(values, features, targets))
+            value = float(self._loss(values, rows))
         return math.inf if math.isnan(value) else value
+
+    def answer(self, values: Mapping[str, Tensor], rows: _Features) -> Tensor:
+        """Return the logits of a head with these values, fp32."""
+        return functional_call(self._head, dict(values), (rows.features,)).detach().float()
 
     def named(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return values under the task's names and in its dtypes; the first ones if not finite."""
@@ -152,6 +218,6 @@ class _Fit:
                 found[own[id(parameter)]] = values[name].to(parameter.dtype)
         return found
 
-    def _loss(self, values: Mapping[str, Tensor], features: Tensor, targets: Tensor) -> Tensor:
-        logits = functional_call(self._head, dict(values), (features,))
-        return self._task.criterion(logits.float(), targets)
+    def _loss(self, values: Mapping[str, Tensor], rows: _Features) -> Tensor:
+        logits = functional_call(self._head, dict(values), (rows.features,))
+        return self._task.criterion(logits.float(), rows.targets)

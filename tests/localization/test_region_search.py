@@ -83,6 +83,32 @@ def test_auto_density_takes_the_smallest_budget_that_keeps_the_asked_share():
     assert whole.graft_dev >= whole.dense.dev or whole.region.density == 1.0
 
 
+def test_auto_density_judges_a_graft_under_a_head_that_fits_it():
+    budgets = (0.05, 0.2, 1.0)
+    auto = settings(density="auto", budgets=budgets, auto_share=0.9)
+    task = make_task()
+    dense = find_region(task, auto, owned=nothing(task)).dense
+    spoiled = replace(dense, head={name: -value for name, value in dense.head.items()})
+    found = [find_region(task, auto, owned=nothing(task), dense=run) for run in (dense, spoiled)]
+    assert len(found[0].region) == len(found[1].region)
+    assert found[1].graft_dev < 0.5 < found[0].graft_dev
+
+
+def test_auto_density_takes_one_pass_over_dev_a_size_and_one_for_the_dense_run():
+    task = make_task()
+    plain = find_region(task, settings(density=1.0), owned=nothing(task))
+    auto = settings(density="auto", budgets=(0.3, 1.0), auto_share=1e-9)
+    first = find_region(task, auto, owned=nothing(task), dense=plain.dense)
+    more = first.passes["localize"].forward - plain.passes["localize"].forward
+    assert more == len(task.dev)
+
+
+def test_a_region_has_no_more_coordinates_than_it_may():
+    task = make_task()
+    for chosen in (settings(), settings(density="auto", budgets=(0.05, 1.0))):
+        assert len(find_region(task, chosen, owned=nothing(task), most=3).region) == 3
+
+
 @pytest.mark.parametrize("name", FITTING)
 def test_only_a_localizer_that_looks_at_tuned_weights_has_a_dense_run(name):
     task = make_task()
