@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, GetPydanticSchema, field_validator
 from pydantic_core import core_schema
 
 from cl_graft.errors import InputError
 from cl_graft.localization.registry import Score, find_localizer
+from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import settings_class
 from cl_graft.training.settings import FineTuning
 
@@ -36,7 +37,8 @@ class GraftingSettings:
     density: float | Literal["auto"] = Field(
         default=0.002,
         description="Share of the graftable coordinates in a task's region, in (0, 1]; 'auto' "
-        "takes the smallest of `budgets` that keeps `auto_share` of the dense score on dev.",
+        "takes the smallest of `budgets` whose graft keeps `auto_share` of the dense score on dev, "
+        "each under a head fitted to it.",
     )
     localizer: str | _Function = Field(
         default="learned_mask",
@@ -116,6 +118,19 @@ class GraftingSettings:
         min_length=1,
         description="Densities that 'auto' tries, ascending, each in (0, 1].",
     )
+    bank_bytes: int | None = Field(
+        default=None,
+        ge=1,
+        description="Most bytes of all entries of the bank together, such as 2MB. Each task has an "
+        "equal share, and what earlier tasks left of theirs: with density 'auto' hard tasks get "
+        "more. null: no limit.",
+    )
+    bank_tasks: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tasks that `bank_bytes` is to be enough for; null: those of the bank and the "
+        "rest of the stream.",
+    )
     keep_standalone: bool = Field(
         default=False, description="Also keep each task's whole region with its dense values."
     )
@@ -137,6 +152,11 @@ class GraftingSettings:
             raise ValueError(f"each must be in (0, 1], got {list(value)}")
         return value
 
+    @field_validator("bank_bytes", mode="before")
+    @classmethod
+    def _read_bytes(cls, value: Any) -> Any:
+        return parse_bytes(value) if isinstance(value, str) else value
+
     @field_validator("localizer")
     @classmethod
     def _know_the_localizer(cls, value: str | Score) -> str | Score:
@@ -144,6 +164,10 @@ class GraftingSettings:
         return row.name if isinstance(value, str) else value
 
     def __post_init__(self) -> None:
+        if self.bank_bytes is not None and self.keep_standalone:
+            raise InputError("bank_bytes counts no standalone grafts: leave keep_standalone out")
+        if self.bank_tasks is not None and self.bank_bytes is None:
+            raise InputError("bank_tasks shares out bank_bytes: set that, too")
         row = find_localizer(self.localizer)
         if row.needs_dense_run:
             return

@@ -29,6 +29,7 @@ from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
 from cl_graft.runtime.error_context import in_task
+from cl_graft.strategies.bank_budget import coordinates_within
 from cl_graft.strategies.bank_on_model import BankOnModel
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import (
@@ -188,10 +189,19 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         # on must end with the curves of one that was never interrupted.
         measure = ignore_measurement if self._checkpoints is not None else reports.measure
         with in_task(name):
+            most = coordinates_within(
+                switch.bank,
+                task,
+                settings,
+                name=name,
+                label=label,
+                tasks_left=_tasks_left(strategy.experience),
+            )
             found = find_region(
                 task,
                 settings,
                 owned=switch.bank.owned(),
+                most=most,
                 cache=self._cache,
                 checkpoints=self._checkpoints,
                 progress=reports.step,
@@ -453,6 +463,13 @@ def _classes(experience: Any) -> int:
     """Return the number of units that an experience's classes need."""
     classes = getattr(experience, "classes_in_this_experience", None) or ()
     return max((int(each) for each in classes), default=-1) + 1
+
+
+def _tasks_left(experience: Any) -> int:
+    """Return how many experiences of its stream are still to be learned, with this one."""
+    stream = experience.origin_stream
+    length = len(stream) if hasattr(stream, "__len__") else 0  # lazy streams have none
+    return max(1, length - int(experience.current_experience))
 
 
 def _latest(bank: GraftBank) -> int | None:

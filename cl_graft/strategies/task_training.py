@@ -31,6 +31,7 @@ from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
 from cl_graft.runtime.seeding import derive, save_generators
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
+from cl_graft.strategies.bank_budget import recorded_inputs
 from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_paths
 from cl_graft.training.dense_run import Measure, ignore_measurement
 from cl_graft.training.fine_tuning import beats
@@ -41,8 +42,6 @@ from cl_graft.training.region_parameters import RegionParameters
 from cl_graft.training.train_mode import dropout_off
 
 __all__ = ["TaskMetadata", "TaskTraining"]
-
-_RECORDED_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -332,10 +331,7 @@ class TaskTraining:
         return asdict(fitted) if fitted else None
 
     def _recorded_batch(self) -> RecordedBatch:
-        dev = self._task.dev
-        count = min(_RECORDED_ROWS, len(dev))
-        # Evenly spaced, as rows in the order of their lengths would be all alike at one end.
-        inputs, _ = dev.batch([place * len(dev) // count for place in range(count)])
+        inputs = recorded_inputs(self._task.dev)
         with torch.no_grad():
             logits: Tensor = self._task.forward(inputs.to(self._task.device))
         return RecordedBatch(inputs, logits.float().cpu(), environment(self._task.device))

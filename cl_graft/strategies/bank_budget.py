@@ -1,0 +1,115 @@
+"""The bytes that a task may take in a bank with a budget for all its tasks.
+
+Every task is sure of an equal share of the budget. What earlier tasks left of theirs is added, so
+that with `density="auto"` a hard task gets what easy ones did not need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from cl_graft.errors import InputError
+from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch
+from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.hashing import environment
+from cl_graft.grafts.region import Region
+from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.storage.elias_fano import packed_size
+from cl_graft.storage.entry_file import pack_entry
+from cl_graft.strategies.heads import copy_head_state
+from cl_graft.training.examples import Examples
+from cl_graft.training.learnable_task import LearnableTask
+
+__all__ = ["coordinates_within", "recorded_inputs"]
+
+_RECORDED_ROWS = 8
+_METADATA_BYTES = 1024
+"""Bytes of an entry's names and metadata that are known only after training, at most."""
+
+
+def coordinates_within(
+    bank: GraftBank,
+    task: LearnableTask,
+    settings: GraftingSettings,
+    *,
+    name: str,
+    label: int,
+    tasks_left: int,
+) -> int | None:
+    """Return how many coordinates the region of the next task may have.
+
+    Args:
+        bank: Entries so far.
+        task: The next task.
+        settings: Its settings; of them `bank_bytes` and `bank_tasks` are read.
+        name: Its name.
+        label: Its task label.
+        tasks_left: Tasks of the stream that are still to be learned, this one among them.
+
+    Returns:
+        The number, at least 1; None where the settings give the bank no budget.
+
+    Raises:
+        InputError: If head, recorded batch and names of the task alone take more than its share.
+    """
+    if settings.bank_bytes is None:
+        return None
+    tasks = settings.bank_tasks or len(bank) + tasks_left
+    later = max(0, tasks - len(bank) - 1)
+    used = sum(
+        len(pack_entry(entry, bank, position=position))
+        for position, entry in enumerate(bank.entries)
+    )
+    left = settings.bank_bytes - used
+    share = left - later * min(settings.bank_bytes // tasks, max(0, left) // (later + 1))
+    value_bytes = getattr(torch, bank.base.dtype).itemsize
+    one, total = _bytes_of_one_coordinate(bank, task, name, label), bank.layout.total
+
+    def size(coordinates: int) -> int:
+        # The parts of a region that lost owned coordinates are packed apart.
+        apart = 0 if settings.avoid_owned else coordinates // 8
+        more = packed_size(coordinates, total) - packed_size(1, total)
+        return one + more + apart + (coordinates - 1) * value_bytes
+
+    if size(1) > share:
+        raise InputError(
+            f"bank_bytes={settings.bank_bytes:,} for {tasks} tasks leaves {max(0, share):,} bytes "
+            f"to task {name!r}, but its head, its recorded batch and its names alone take "
+            f"{size(1):,}; raise bank_bytes, or lower bank_tasks"
+        )
+    low, high = 1, total
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if size(middle) <= share else (low, middle - 1)
+    return low
+
+
+def recorded_inputs(dev: Examples) -> Tensor:
+    """Return the dev rows that an entry records to be verified with, encoded."""
+    count = min(_RECORDED_ROWS, len(dev))
+    # Evenly spaced, as rows in the order of their lengths would be all alike at one end.
+    places: Sequence[int] = [place * len(dev) // count for place in range(count)]
+    return dev.batch(places)[0]
+
+
+def _bytes_of_one_coordinate(bank: GraftBank, task: LearnableTask, name: str, label: int) -> int:
+    """Return the bytes of an entry whose region has one coordinate."""
+    inputs = recorded_inputs(task.dev)
+    task.model.eval()
+    with torch.no_grad():
+        logits = task.forward(inputs.to(task.device)).float().cpu()
+    entry = Entry(
+        task=name,
+        label=label,
+        owned=Graft(
+            Region.of(bank.layout, [0]), torch.zeros(1, dtype=getattr(torch, bank.base.dtype))
+        ),
+        owned_before=Region.empty(bank.layout),
+        head=copy_head_state(task.model, label),
+        weights_sha256="0" * 64,
+        recorded_batch=RecordedBatch(inputs, logits, environment(task.device)),
+    )
+    return len(pack_entry(entry, bank, position=len(bank))) + _METADATA_BYTES
