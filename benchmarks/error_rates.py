@@ -1,4 +1,4 @@
-"""How often the package's intervals and tests are wrong where there is nothing to find.
+"""Error rates of the package's intervals and tests where there is nothing to find.
 
 Every interval and every test of `cl_graft.metrics.statistics`, of
 `cl_graft.results.strategy_statistics` and of `papers.sam` is simulated under its null hypothesis

@@ -1,4 +1,4 @@
-"""How much the choice among five steps on dev is worth, method by method.
+"""The worth of the choice among five steps on dev, method by method.
 
 Every task is learned once, and is answered twice: with the values of the last step, and with the
 best on dev of five steps spread over the training, as dense runs choose. Naive fine-tuning goes on
@@ -69,14 +69,14 @@ SCALES: dict[str, dict[str, Any]] = {
     },
 }
 SMALL = {"optimizer": "adamw", "lr": 2e-3, "weight_decay": 0.0}
-"""How the comparison trains parts of a task's own, at a constant rate."""
+"""Settings under which the comparison trains parts of a task's own, at a constant rate."""
 
 ALONE: dict[str, Callable[[nn.Module], Mapping[str, nn.Parameter]]] = {
     "independent": graftable_parameters,
     "lora": find_lora,
     "bitfit": find_biases,
 }
-"""What trains, by method whose tasks begin at the base."""
+"""Trained parts, by method whose tasks begin at the base."""
 
 CHOICES = ("last", "best")
 

@@ -1,4 +1,4 @@
-"""What a benchmark of localizers computes: the tasks of one seed, learned in several ways."""
+"""Cells of a benchmark of localizers: the tasks of one seed, learned in several ways."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class Bench:
 
 
 class Learned:
-    """What a plugin learned: regions in the order of the tasks, and passes by task."""
+    """Regions that a plugin found, in the order of the tasks, and passes by task."""
 
     def __init__(self, names: Sequence[str], plugin: Any) -> None:
         self.regions: list[Region] = [entry.region for entry in plugin.bank.entries]

@@ -66,7 +66,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Rate:
-    """How often a function was wrong.
+    """Error rate of a function.
 
     Attributes:
         function: Which.

@@ -1,4 +1,4 @@
-"""What changes bits, and by how much: threads, batches, precision, device.
+"""Changes of bits by threads, batches, precision and device, and their sizes.
 
 A stream is learned twice with the same seed, and once more with another number of threads; then
 the first bank answers the same test rows in other ways. Every line says whether bits were the same,
@@ -63,7 +63,7 @@ LENGTH = 64
 
 @dataclass(frozen=True)
 class Line:
-    """What one change did.
+    """Outcome of one change.
 
     Attributes:
         what: The change.

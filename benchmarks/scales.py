@@ -1,4 +1,4 @@
-"""What benchmarks on real streams share: the smoke scale, the options, the config, the places."""
+"""Scales, options, configs and folders that benchmarks on real streams share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model answered on the rows of a task, and how well."""
+"""Answers of a model on the rows of a task, and their score."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Answers"]
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """What a model answered on the rows of a task.
+    """Answers of a model on the rows of a task.
 
     Attributes:
         logits: Of shape (n, K), on the CPU; (n, 1) of a regression, which has a score alone.

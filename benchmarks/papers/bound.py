@@ -1,4 +1,4 @@
-r"""How far a sparse model's loss on new data can be from the best: Theorems D.2 and D.4.
+r"""Bound on a sparse model's loss on new data against the best: Theorems D.2 and D.4.
 
 With losses in [0, 1], s coordinates that take one of q values each, Θ_n regions that training sets
 of size n may lead to, and probability 1 − δ (Panigrahi et al., 2023, App. D,

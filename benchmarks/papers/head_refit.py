@@ -28,7 +28,7 @@ __all__ = ["refitted_grafts"]
 _ROWS = 512
 _DENSITIES = (1e-3, 3e-3, 1e-2, 3e-2)
 _LEAST_GAIN = 0.02
-"""What fine-tuning must gain over the linear probe for a share of it to be read."""
+"""Smallest gain of fine-tuning over the linear probe of which a share is read."""
 
 
 def refitted_grafts(bench: Bench) -> Iterator[Measurement]:

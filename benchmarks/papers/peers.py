@@ -1,4 +1,4 @@
-"""What others train instead of a region: LoRA and adapters, each on a copy of the model.
+"""Rivals of a region: LoRA and adapters, each on a copy of the model.
 
 The peers of Tables 6 and 7 of Panigrahi et al., 2023 (https://arxiv.org/abs/2302.06600), and of
 Table 1 of Fu et al., 2023 (https://arxiv.org/abs/2211.15583). Their parts and the head are trained.

@@ -92,7 +92,7 @@ def gains_over_the_majority(bench: Bench) -> Iterator[Measurement]:
 
 @dataclass(frozen=True, eq=False)
 class _AtRate:
-    """What a region answers once it is trained again at a rate, and its score on dev."""
+    """Answers of a region trained again at a rate, and its score on dev."""
 
     rate: float
     answers: Answers

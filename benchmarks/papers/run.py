@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment found.
+    """Outcome of an experiment.
 
     Attributes:
         experiment: The row of the table.
@@ -154,7 +154,7 @@ def _check_regions(experiment: Experiment, config: ExperimentConfig) -> None:
 
 @dataclass(frozen=True)
 class _Cell:
-    """What a cell found, and the seconds it took; None if that is not known."""
+    """Outcome of a cell, and the seconds it took; None if that is not known."""
 
     measurements: list[Measurement]
     seconds: float | None

@@ -19,7 +19,7 @@ from papers.measurements import Measurement, Summary, summarize
 __all__ = ["Stored", "read_stored", "read_stream", "store"]
 
 _HOW = {"encoder": " with a head", "masked_lm": " with prompts", "causal_lm": " with label strings"}
-"""How a model of a family answers."""
+"""Way in which a model of a family answers."""
 
 
 @dataclass(frozen=True, kw_only=True)

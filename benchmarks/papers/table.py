@@ -62,7 +62,7 @@ model's, which is 0; `Experiment.varies` says which of them a cell draws."""
 VARIES: Mapping[Varies, str] = MappingProxyType(
     {"sample": "data seeds", "seed": "model seeds", "rows": "draws of the rows"}
 )
-"""What the numbers of cells are called."""
+"""Names of the numbers of cells."""
 
 _FOUR = ("sst2_sent", "ag_news", "qnli", "qqp")
 _SAM = ("cola", "stsb", "mrpc", "copa", "wsc")

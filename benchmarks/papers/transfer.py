@@ -44,13 +44,13 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "qnli": ("mnli", "snli"),
     "mpqa": ("yelp_polarity", "sst2_sent"),
 }
-"""Where what was learned on a task is asked: the pairs of Tables 3 and 7."""
+"""Pairs of tasks, learned and asked, of Tables 3 and 7."""
 
 _NEAR = ("mnli", "snli")
 """The pair of Fig. 7 whose shift is small."""
 
 _SHARES_OF_ROWS = (1 / 16, 1 / 4, 1.0)
-"""How much of a task's rows Fig. 7c learns."""
+"""Share of a task's rows that Fig. 7c learns."""
 
 LABEL_MAPS: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("qnli", "mnli"): {"entailment": "entailment", "contradiction": "not_entailment"},

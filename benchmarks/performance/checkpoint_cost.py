@@ -1,4 +1,4 @@
-"""What checkpoints cost: the same dense run and region training, with and without them.
+"""Cost of checkpoints: the same dense run and region training, with and without them.
 
     python benchmarks/performance/checkpoint_cost.py --scale cpu    # MiniLM, two minutes
     python benchmarks/performance/checkpoint_cost.py --scale smoke  # a tiny model: does it run?

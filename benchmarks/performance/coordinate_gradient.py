@@ -1,4 +1,4 @@
-"""Where the kernels for gradients at coordinates cross over.
+"""Sizes at which the kernels for gradients at coordinates cross over.
 
     python benchmarks/performance/coordinate_gradient.py --threads 1
 

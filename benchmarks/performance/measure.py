@@ -1,4 +1,4 @@
-"""How the benchmarks measure: peak memory in a fresh process, and times in alternating pairs.
+"""Measurement of peak memory in a fresh process, and of times in alternating pairs.
 
 Pairs alternate in one process (`pairs`), or, where what one side allocates would be felt by the
 other, in a process each (`pairs_apart`).
@@ -40,7 +40,7 @@ _STATUS = Path("/proc/self/status")
 
 @dataclass(frozen=True)
 class Peak:
-    """What a callable needed at most, in bytes.
+    """Peak memory of a callable, in bytes.
 
     Attributes:
         memory: Of the host, above `baseline`.

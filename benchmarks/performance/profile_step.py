@@ -1,4 +1,4 @@
-"""Where the time of a training step goes: by operator, for a region, a full step and the limit.
+"""Time of a training step by operator, for a region, a full step and the limit.
 
     python benchmarks/performance/profile_step.py
 

@@ -69,7 +69,7 @@ ALONE = {
     "comparison.seeds": [0],
 }
 SAME = ("R", "ece", "logit_hashes", "bytes", "data_fingerprints")
-"""What a cell must not owe to the way in which it was run."""
+"""Values of a cell that must not depend on the way in which it was run."""
 
 
 def main() -> None:

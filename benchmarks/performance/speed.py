@@ -42,7 +42,7 @@ RESULTS = Path(__file__).parents[1] / "results"
 
 @dataclass(frozen=True)
 class Run:
-    """What to measure, and how often."""
+    """Measurements to make, and their repeats."""
 
     shape: Shape
     repeats: int

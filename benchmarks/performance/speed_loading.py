@@ -1,4 +1,4 @@
-"""What it costs to load what tasks know, against loading the model that they know it with.
+"""Cost of loading the grafts of tasks, against loading their model.
 
 Every function returns lists of raw values by key: the ratios of alternating pairs, or the values
 themselves where the key ends in a unit. All files are in the system's cache.

@@ -1,4 +1,4 @@
-"""What a step of mask learning costs, and what it holds.
+"""Time and memory of a step of mask learning.
 
 A step of the paper's size has 1,024 rows, here micro-batches of 8. Its gains are updated during
 every backward pass, so a micro-batch is timed with its update; selecting the open gates is done

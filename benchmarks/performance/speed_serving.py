@@ -1,4 +1,4 @@
-"""What it costs to switch between tasks and to answer several in one batch.
+"""Cost of switching between tasks and of answering several in one batch.
 
 Every function returns lists of raw values by key: the ratios of alternating pairs in one process,
 or the values themselves where the key ends in a unit. Threads are those of the process.

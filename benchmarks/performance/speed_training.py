@@ -1,4 +1,4 @@
-"""What a training step costs, and what it holds: a region against what one would pick instead.
+"""Time and memory of a training step: a region against what one would pick instead.
 
 Every variant is a function that sets up a model of its own and returns one whole step (forward,
 backward, optimiser), so that two of them can be timed in alternating pairs in one process, and one

@@ -22,7 +22,7 @@ __all__ = ["PRESETS", "Preset"]
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """What is known of a data set before its files are read.
+    """Description of a data set, known before its files are read.
 
     Attributes:
         name: Name of the task.

@@ -81,7 +81,7 @@ _LINE = re.compile(r"[^\r\n]++(?:\r\n?|\n)?|\r\n?|\n")
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How data files are read.
+    """Settings with which data files are read.
 
     Attributes:
         encoding: Encoding of text files, as Python names it; a byte order mark is dropped. None

@@ -18,9 +18,9 @@ _MARKERS = "osD^vPX*"
 _WIDEST = 11
 """Inches that panels side by side may take; wider, their words are too small on a page."""
 _APART = 4
-"""How many times as high as another panel one may be on the same scale."""
+"""Largest ratio of the heights of two panels on the same scale."""
 _INVISIBLE = 100
-"""How many times as high as another bar one may be on a linear scale."""
+"""Largest ratio of two bars on a linear scale."""
 _TICKS = 6
 """Places on a logarithmic axis up to which each has its number."""
 

@@ -46,7 +46,7 @@ _COSTS = (
     "passes_per_row",
 )
 _WIDE = 5
-"""How many times the smallest value the largest is where the axis of a sweep is logarithmic."""
+"""Ratio of the largest to the smallest value from which the axis of a sweep is logarithmic."""
 
 
 def comparison_csv(summary: ComparisonSummary) -> str:

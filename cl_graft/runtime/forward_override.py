@@ -28,8 +28,8 @@ def override_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator
     Blocks may stand inside each other: the innermost function is called.
 
     Args:
-        module: Of any class, also one with a forward of its own on the instance.
-        forward: Called with the module and with what the module is called with.
+        module: Module of any class, also one with a forward of its own on the instance.
+        forward: Function of the module and of the arguments of its call.
     """
     state = vars(module)
     before = {key: state[key] for key in (_OTHER, _OWN) if key in state}

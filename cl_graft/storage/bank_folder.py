@@ -86,7 +86,7 @@ def append_entry(
 
     Args:
         bank: The bank, with the new entry.
-        folder: Its folder.
+        folder: Folder of the bank.
         announce: As in `write_entries`.
 
     Raises:
@@ -147,7 +147,7 @@ def write_entries(
 
     Args:
         bank: The bank.
-        folder: Its folder.
+        folder: Folder of the bank.
         kept: Lines of `bank.json` of the first entries, whose files the folder holds.
         announce: Called before `bank.json` is replaced, with the hash of its list and how many
             entries that has.

@@ -80,8 +80,8 @@ class FileCheckpoints:
         """Keep the state of a phase if it is time to, and stop the process if it was asked to.
 
         Args:
-            key: The phase.
-            state: Its state.
+            key: Name of the phase.
+            state: Function that returns the state of the phase.
             last: Whether the phase is over, so that its state is kept earlier than others.
 
         Raises:

@@ -34,7 +34,7 @@ def pack_entry(
 
     Args:
         entry: The entry.
-        bank: Its bank.
+        bank: Bank of the entry.
         position: Place of the entry in the bank.
         standalone: SHA-256 of the file of its standalone graft, if it has one.
 

@@ -46,7 +46,7 @@ VERSION = 3
 
 _KEY = "cl-graft"
 _START = b'{"__metadata__":{"cl-graft":"{\\"checksum\\":\\"'
-"""How a file's header begins, at byte 8; the 64 digits of the checksum follow."""
+"""First bytes of a file's header, at byte 8; the 64 digits of the checksum follow."""
 
 _PARTIAL = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
 _COMPACT = json.JSONEncoder(separators=(",", ":"))

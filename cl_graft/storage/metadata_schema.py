@@ -102,7 +102,7 @@ class _Temperature(_Schema):
 
 
 class _BaseMetadata(_Schema):
-    """What rebuilding a base model needs."""
+    """Metadata from which a base model is rebuilt."""
 
     family: Literal["encoder", "masked_lm", "causal_lm"] | None = None
     pooling: Literal["mean", "first"] = "mean"
@@ -128,7 +128,7 @@ class _Base(_Schema):
 
 
 class _TaskMetadata(_Schema):
-    """What answering a task's texts needs, and what was measured of it."""
+    """Metadata with which a task's texts are answered, and its measurements."""
 
     label_names: (
         Annotated[list[_Name], Field(max_length=10_000), AfterValidator(_different)] | None
@@ -155,7 +155,7 @@ class _Entry(_Schema):
 
 
 class _Environment(_Schema):
-    """Where a batch was recorded."""
+    """Environment in which a batch was recorded."""
 
     __pydantic_extra__: dict[str, _Name]  # pyright: ignore[reportIncompatibleVariableOverride]
     threads: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")] = "1"
@@ -170,7 +170,7 @@ class _ExportedBase(_Schema):
 
 
 class _Exported(_TaskMetadata):
-    """What a `task.json` beside an export says."""
+    """Content of a `task.json` beside an export."""
 
     family: Literal["encoder", "masked_lm", "causal_lm"] | None = None
     pooling: Literal["mean", "first"] | None = None

@@ -156,7 +156,7 @@ class StrategyInputs:
     ) -> dict[str, Any]:
         """Return what every Avalanche strategy is constructed with: optimiser, evaluation, device.
 
-        The learning rate is a placeholder: `TaskSchedules` sets that of each task.
+        The learning rate is set later, by `TaskSchedules`, to that of each task.
 
         Args:
             weight_decay: Weight decay of the optimiser, at least 0.

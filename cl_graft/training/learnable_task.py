@@ -63,7 +63,7 @@ class LearnableTask:
 
     @property
     def identity(self) -> str:
-        """What the outcome depends on beside the settings; a part of every cache key."""
+        """Names of all that the outcome depends on beside the settings; part of every cache key."""
         return f"{self.content}|{self.reading}"
 
     @property

@@ -122,7 +122,7 @@ def count_fit_passes(task: LearnableTask, *, rows: int) -> Passes:
 
 
 class _Features(NamedTuple):
-    """What enters a head and what it answers, in fp32, and the targets, for some rows."""
+    """Inputs of a head, its logits (both fp32) and the targets, for some rows."""
 
     features: Tensor
     logits: Tensor

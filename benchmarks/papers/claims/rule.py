@@ -74,7 +74,7 @@ class Rule:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a paper says, and what would show it.
+    """A sentence of a paper, and the numbers that would show it.
 
     Attributes:
         name: Short and unique.
@@ -102,7 +102,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the numbers say of a claim.
+    """Verdict of the numbers on a claim.
 
     Attributes:
         holds: Whether it holds; None where it was not run.

@@ -1,4 +1,4 @@
-"""What a claim looks at: the numbers of one experiment, or of several, by method and measure."""
+"""Numbers that a claim looks at: of one experiment, or of several, by method and measure."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def list_candidates(
 
     Args:
         method: The strategy.
-        given: Its own settings in a config, which are not tuned.
+        given: Settings of the strategy in a config, which are not tuned.
     """
     grid = {name: values for name, values in method.grid.items() if name not in given}
     combined = itertools.product(*grid.values())

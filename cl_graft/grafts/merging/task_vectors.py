@@ -37,8 +37,8 @@ class TaskVectors:
         """Lay grafts side by side.
 
         Args:
-            grafts: Of one base.
-            base: Its parameters, at their base values.
+            grafts: Grafts of one base model.
+            base: Parameters of that model, at their base values.
 
         Raises:
             ValueError: If there is no graft, or they belong to different models.
