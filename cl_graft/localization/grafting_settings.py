@@ -8,6 +8,7 @@ from pydantic import Field, GetPydanticSchema, field_validator
 from pydantic_core import core_schema
 
 from cl_graft.errors import InputError
+from cl_graft.grafts.blocks import Layers
 from cl_graft.localization.registry import Score, find_localizer
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import settings_class
@@ -44,6 +45,11 @@ class GraftingSettings:
         default="learned_mask",
         description="How a region is found: the name of a localizer, such as learned_mask or "
         "movement; in Python also a score function.",
+    )
+    layers: Layers = Field(
+        default="all",
+        description="Blocks that a region may reach, counted from the top: a number, 'upper' (half "
+        "of them) or 'all'. What lies below gets no backward pass and no dropout.",
     )
     fine_tuning: FineTuning = Field(
         default_factory=FineTuning,
@@ -143,6 +149,13 @@ class GraftingSettings:
     def _bound_the_density(cls, value: float | str) -> float | str:
         if isinstance(value, float) and not 0 < value <= 1:
             raise ValueError(f"must be in (0, 1] or 'auto', got {value}")
+        return value
+
+    @field_validator("layers")
+    @classmethod
+    def _bound_the_layers(cls, value: Layers) -> Layers:
+        if isinstance(value, int) and value < 1:
+            raise ValueError(f"must be at least 1, 'upper' or 'all', got {value}")
         return value
 
     @field_validator("budgets")

@@ -30,6 +30,7 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.ranking import Ranking, localize
 from cl_graft.localization.registry import Localizer, find_localizer
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
+from cl_graft.localization.upper_blocks import allowed_coordinates, number_in, restrict
 from cl_graft.runtime.cache import Cache, cache_key
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint, Checkpoints, State
 from cl_graft.runtime.error_context import in_phase
@@ -116,7 +117,7 @@ def find_region(
     passed_over = Region.empty(layout)
     if owned is not None and settings.avoid_owned and settings.mode == "prefix":
         passed_over = owned
-    allowed = _allowed(task, localizer)
+    allowed = allowed_coordinates(task, settings)
     free = layout.total - len(passed_over) if allowed is None else len(allowed - passed_over)
     k = min(settings.coordinates(layout.total), free, layout.total if most is None else most)
     region, graft_dev = Region.empty(layout), None
@@ -185,7 +186,7 @@ def rank_task(
     counter, layout = counter or RowCounter(), Layout.of(task.parameters)
     localizer = find_localizer(settings.localizer)
     identity = _identity(localizer)
-    allowed = _allowed(task, localizer)
+    allowed = allowed_coordinates(task, settings)
     most = layout.total if allowed is None else len(allowed)
     depth = most if depth is None else min(depth, most)
     least = depth if least is None else min(least, most)
@@ -201,6 +202,9 @@ def rank_task(
         "candidates": candidates,
         "start": hash_tensors({**dense.tuned, **task.to_cache(dense.head)}),
     }
+    part = restrict(task, settings)
+    if part is not task:
+        recipe["parameters"] = list(part.parameters)
     key = cache_key("ranking", task.identity, recipe, settings.seed)
     if not is_ranking_cached(localizer):
         cache = None
@@ -216,7 +220,7 @@ def rank_task(
     with (
         _localization_by(localizer.name),
         localizer_inputs(
-            task,
+            part,
             settings,
             dense,
             counter=counter,
@@ -233,6 +237,7 @@ def rank_task(
             depth=depth,
             candidates=candidates,
         )
+    ranking = Ranking(layout, number_in(layout, ranking.layout, ranking.order))
     if cache is not None:
         cache.put(key, {"order": _narrow(ranking.order)}, asdict(counter.passes))
     return ranking
@@ -274,13 +279,6 @@ def _start(
             cache.put(key, task.to_cache(head), {})
     progress("warm-up", 1, 1)
     return DenseRun({}, head, None, count_fit_passes(task, rows=settings.head_fit_rows))
-
-
-def _allowed(task: LearnableTask, localizer: Localizer) -> Region | None:
-    """Return the coordinates that the localizer may choose; None means all."""
-    if localizer.allowed is None:
-        return None
-    return localizer.allowed(task.model, task.parameters)
 
 
 def is_ranking_cached(localizer: Localizer) -> bool:

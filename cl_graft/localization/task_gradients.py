@@ -14,6 +14,7 @@ from torch import Tensor
 
 from cl_graft.errors import DivergedError
 from cl_graft.grafts.model_state import replace_parameters, train_only
+from cl_graft.grafts.region import Parameters
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.batching import BatchOrder
@@ -79,16 +80,21 @@ def localizer_inputs(
         yield LocalizerInputs(
             model=task.model,
             parameters=task.parameters,
-            tuned=dense.tuned,
+            tuned=_of(task, dense.tuned),
             losses=source.losses,
             dev_score=source.dev_score,
             train_score=source.train_score,
             seed=source.seed,
-            path=dense.path or {},
+            path=_of(task, dense.path or {}),
             loss_scale=source.loss_scale(),
             checkpoint=checkpoint,
             answers=source.answers,
         )
+
+
+def _of(task: LearnableTask, tensors: Parameters) -> Parameters:
+    """Return the tensors of the task's own parameters; none where there are none."""
+    return {name: tensors[name] for name in task.parameters} if tensors else tensors
 
 
 class _TaskGradients:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError, InputError
 from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch
+from cl_graft.grafts.blocks import find_block_stack
 from cl_graft.grafts.graft import copy_, extract, find_parameters, gather, snapshot, write_
 from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.grafts.model_state import preserve_modes, train_only
@@ -32,7 +33,12 @@ from cl_graft.runtime.seeding import derive, save_generators
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.strategies.bank_budget import recorded_inputs
-from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_paths
+from cl_graft.strategies.heads import (
+    HeldHeads,
+    copy_head_state,
+    find_head_paths,
+    find_heads,
+)
 from cl_graft.training.dense_run import Measure, ignore_measurement
 from cl_graft.training.fine_tuning import beats
 from cl_graft.training.learnable_task import LearnableTask
@@ -117,6 +123,11 @@ class TaskTraining:
         self._until_closed.enter_context(train_only(strategy.model))
         if not settings.dropout:
             self._until_closed.enter_context(dropout_off(strategy.model))
+        elif settings.layers != "all":
+            stack = find_block_stack(model, task.parameters)
+            upper = stack.blocks(model)[stack.first(settings.layers) :]
+            kept = [*upper, *(head.module for head in find_heads(model, label))]
+            self._until_closed.enter_context(dropout_off(strategy.model, but_in=kept))
         self._live = self._until_closed.enter_context(RegionParameters(model, free))
         self._heads = HeldHeads(model, label, values=False)
         head_parameters = list(task.head.values())

@@ -1,0 +1,50 @@
+"""The part of a model that a region may reach, and what a localizer may choose of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from cl_graft.grafts.blocks import select_upper
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.registry import find_localizer
+from cl_graft.training.learnable_task import LearnableTask
+
+__all__ = ["allowed_coordinates", "number_in", "restrict"]
+
+
+def restrict(task: LearnableTask, settings: GraftingSettings) -> LearnableTask:
+    """Return the task with those graftable parameters alone that `settings.layers` lets it reach.
+
+    A localizer gets no others: it scores no more, computes no gradients of more, and moves no more.
+    """
+    if settings.layers == "all":
+        return task
+    return replace(task, parameters=select_upper(task.model, task.parameters, settings.layers))
+
+
+def allowed_coordinates(task: LearnableTask, settings: GraftingSettings) -> Region | None:
+    """Return the coordinates that the localizer may choose; None means all."""
+    localizer, layout = find_localizer(settings.localizer), Layout.of(task.parameters)
+    part = restrict(task, settings)
+    inside = Layout.of(part.parameters)
+    if localizer.allowed is not None:
+        numbers = localizer.allowed(task.model, part.parameters).index
+    elif part is task:
+        return None
+    else:
+        numbers = torch.arange(inside.total)
+    return Region(layout, number_in(layout, inside, numbers))
+
+
+def number_in(layout: Layout, part: Layout, numbers: Tensor) -> Tensor:
+    """Renumber coordinates of a part of a layout's parameters as the whole layout does."""
+    if part == layout:
+        return numbers
+    starts = dict(zip(layout.names, layout.starts, strict=False))
+    moved = [starts[name] - start for name, start in zip(part.names, part.starts, strict=False)]
+    places = torch.searchsorted(torch.tensor(part.starts[1:]), numbers, right=True)
+    return numbers + torch.tensor(moved)[places]

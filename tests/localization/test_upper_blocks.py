@@ -1,0 +1,112 @@
+"""Regions that may reach the upper blocks alone: every localizer, and no backward pass below."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from small_tasks import MemoryCache, make_task, nothing, settings
+from torch import nn
+
+from cl_graft.errors import InputError
+from cl_graft.grafts.graft import snapshot
+from cl_graft.grafts.region import Layout
+from cl_graft.localization import LOCALIZERS
+from cl_graft.localization.region_search import find_region
+from cl_graft.localization.registry import find_localizer
+from cl_graft.localization.upper_blocks import allowed_coordinates
+from cl_graft.training.learnable_task import LearnableTask
+
+BLOCKS = 4
+FITTING = sorted(set(LOCALIZERS) - {"layer_norm_only"})
+
+
+def block_task() -> LearnableTask:
+    """The small task under a model of four blocks."""
+    small = make_task()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        blocks = [nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)) for _ in range(BLOCKS)]
+    model = nn.ModuleDict({"blocks": nn.ModuleList(blocks), "head": small.model["head"]})
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        for block in blocks:
+            x = x + block(x)
+        return model["head"](x)
+
+    named = dict(model.named_parameters())
+    return replace(
+        small,
+        model=model,
+        parameters={n: p for n, p in named.items() if n.startswith("blocks")},
+        forward=forward,
+    )
+
+
+def touched(region) -> set[int]:
+    return {int(name.split(".")[1]) for name, _, _ in region.by_parameter()}
+
+
+@pytest.mark.parametrize("localizer", FITTING)
+def test_every_localizer_stays_in_the_upper_blocks_and_computes_no_gradient_below(localizer):
+    task, below = block_task(), []
+    before = snapshot(dict(task.model.named_parameters()))
+    dense = None
+    if find_localizer(localizer).needs_dense_run:
+        dense = find_region(task, settings(localizer=localizer), owned=nothing(task)).dense
+    for block in task.model["blocks"][:3]:
+        block.register_forward_hook(lambda _, inputs, out: below.append(out.requires_grad))
+    own = settings(localizer=localizer, layers=1, head_fit_rows=0)
+    found = find_region(task, own, owned=nothing(task), dense=dense)
+    assert touched(found.region) == {3}
+    assert not any(below)
+    assert all(torch.equal(v, before[n]) for n, v in task.model.named_parameters())
+
+
+def test_a_region_takes_its_whole_budget_from_what_it_may_reach():
+    task = block_task()
+    own = settings(localizer="movement", density=0.2, layers="upper")
+    found = find_region(task, own, owned=nothing(task))
+    assert touched(found.region) == {2, 3}
+    assert len(found.region) == round(0.2 * found.region.layout.total)
+    more = find_region(task, replace(own, density=0.9), owned=nothing(task))
+    assert more.region == allowed_coordinates(task, own)
+    later = find_region(task, replace(own, density=0.4), owned=found.region)
+    assert later.region == more.region - found.region
+
+
+def test_all_layers_may_be_reached_by_their_number():
+    task = block_task()
+    by_number, whole = (
+        find_region(task, settings(localizer="averaged_gain", layers=layers), owned=nothing(task))
+        for layers in (BLOCKS, "all")
+    )
+    assert by_number.region == whole.region
+
+
+def test_a_cached_ranking_answers_for_its_own_layers_alone():
+    task, cache = block_task(), MemoryCache()
+    first = find_region(task, settings(layers=2), owned=nothing(task), cache=cache)
+    other = find_region(task, settings(layers=1), owned=nothing(task), cache=cache)
+    assert cache.hits == ["dense"]
+    again = find_region(task, settings(layers=2), owned=nothing(task), cache=cache)
+    assert cache.hits == ["dense", "dense", "ranking"]
+    assert again.region == first.region
+    assert touched(other.region) == {3}
+
+
+def test_too_many_layers_and_models_without_blocks_are_refused():
+    with pytest.raises(InputError, match=r"layers must be in \[1, 4\]"):
+        allowed_coordinates(block_task(), settings(layers=5))
+    with pytest.raises(InputError, match="one list of blocks"):
+        allowed_coordinates(make_task(), settings(layers=1))
+    for bad in (0, "lower"):
+        with pytest.raises(InputError, match="layers"):
+            settings(layers=bad)
+
+
+def test_biases_are_counted_in_the_upper_blocks_alone():
+    task = block_task()
+    allowed = allowed_coordinates(task, settings(localizer="bias_only", layers=1))
+    layout = Layout.of(task.parameters)
+    assert allowed.layout == layout
+    assert {name for name, _, _ in allowed.by_parameter()} == {"blocks.3.0.bias", "blocks.3.2.bias"}
