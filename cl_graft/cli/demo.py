@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,8 +12,9 @@ from cl_graft.cli.compare import run_comparison
 from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, with_settings
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.cli.progress import show_progress
+from cl_graft.errors import InputError
 
-__all__ = ["demo_command"]
+__all__ = ["demo_command", "refuse_missing_packages"]
 
 
 @with_settings()
@@ -49,6 +51,7 @@ def demo_command(
     config = load_config(
         None, sets or (), options=chosen.values, origins=chosen.options, under=DEMO
     )
+    refuse_missing_packages(config.comparison.strategies)
     comparison = run_comparison(config, out, output)
     seeds = [run.seed for run in comparison.runs if run.strategy == "grafting"]
     reports = []
@@ -68,3 +71,18 @@ def demo_command(
     )
     if comparison.failed or not ok:
         raise typer.Exit(1)
+
+
+def refuse_missing_packages(strategies: Sequence[str]) -> None:
+    """Name the extra that holds all that the demo needs, where a strategy lacks a package.
+
+    Raises:
+        InputError: If one does.
+    """
+    from cl_graft.strategies.registry import find_strategy
+
+    reasons = {name: find_strategy(name).unavailable for name in strategies}
+    if missing := [f"strategy {name!r}: {reason}" for name, reason in reasons.items() if reason]:
+        raise InputError(
+            f"{'; '.join(missing)}; all that the demo needs: pip install 'cl-graft[demo]'"
+        )

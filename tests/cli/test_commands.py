@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from configs import settings as settings_by_part
 from tiny_runs import Told, cl_graft, cl_graft_each, file_hashes
 
 import cl_graft as package
-from cl_graft import load_bank
+from cl_graft import InputError, load_bank
 from cl_graft.cli import app
 from cl_graft.storage import StoredGraft, save_graft
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
@@ -224,6 +225,17 @@ def test_options_go_before_the_config_file(session):
         ("naive", 2),
     ]
     assert result["comparison"]["strategies"]["naive"]["average_accuracy"]["n"] == 2
+
+
+def test_the_demo_names_the_extra_that_holds_all_it_needs(monkeypatch):
+    from cl_graft.cli.demo import refuse_missing_packages
+    from cl_graft.experiments.config.presets import DEMO
+
+    strategies = DEMO["comparison"]["strategies"]
+    refuse_missing_packages(strategies)
+    monkeypatch.setitem(sys.modules, "peft", None)  # as if not installed
+    with pytest.raises(InputError, match=r"package peft: .*; .* pip install 'cl-graft\[demo\]'$"):
+        refuse_missing_packages(strategies)
 
 
 def test_the_demo_learns_shows_and_verifies(session):
