@@ -33,7 +33,7 @@ from cl_graft.strategies.multi_head import MultiTaskText
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.task_training import TaskMetadata
 from cl_graft.training.precision import loss_scale
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.settings import REGION_LR, FineTuning
 
 __all__ = ["StrategyInputs"]
 
@@ -77,7 +77,7 @@ class StrategyInputs:
     stream: TextStream
     fine_tuning: FineTuning | Mapping[int, FineTuning] = field(default_factory=FineTuning)
     grafting: GraftingSettings | Mapping[int, GraftingSettings] | None = None
-    region_lr: float = 0.1
+    region_lr: float = REGION_LR
     head_lr: float | None = None
     region_decay: bool = True
     clip: float = 1.0

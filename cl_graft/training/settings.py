@@ -13,7 +13,10 @@ from pydantic import Field
 
 from cl_graft.runtime.settings import settings_class
 
-__all__ = ["FineTuning"]
+__all__ = ["REGION_LR", "FineTuning"]
+
+REGION_LR = 0.3
+"""Learning rate of a region under SGD that falls linearly to 0: where nothing else is said."""
 
 
 @settings_class

@@ -44,6 +44,7 @@ QUICK: dict[str, Any] = {
     "mask_steps": 2,
     "mask_batch": 16,
     "evaluations": 2,
+    "region_lr": 0.1,
     "device": "cpu",
 }
 STRATEGIES = (

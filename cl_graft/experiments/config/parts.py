@@ -24,7 +24,7 @@ from cl_graft.experiments.config.stream_settings import (
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import fields_of, settings_class
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.settings import REGION_LR, FineTuning
 
 __all__ = [
     "PARTS",
@@ -92,7 +92,10 @@ class GraftingLoopSettings(GraftingSettings):
     """
 
     lr: float = Field(
-        default=0.1, gt=0, allow_inf_nan=False, description="Learning rate of the region (SGD)."
+        default=REGION_LR,
+        gt=0,
+        allow_inf_nan=False,
+        description="Learning rate of the region (SGD).",
     )
     head_lr: float | None = Field(
         default=None,
