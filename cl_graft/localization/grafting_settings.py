@@ -51,6 +51,13 @@ class GraftingSettings:
         description="Blocks that a region may reach, counted from the top: a number, 'upper' (half "
         "of them) or 'all'. What lies below gets no backward pass and no dropout.",
     )
+    states_memory: int | None = Field(
+        default=2**30,
+        ge=0,
+        description="Memory for the states that enter the lowest of `layers`, such as 1GiB; states "
+        "past it go to temporary files. null stores none and computes them with each batch, to the "
+        "same bits.",
+    )
     fine_tuning: FineTuning = Field(
         default_factory=FineTuning,
         exclude=True,
@@ -165,7 +172,7 @@ class GraftingSettings:
             raise ValueError(f"each must be in (0, 1], got {list(value)}")
         return value
 
-    @field_validator("bank_bytes", mode="before")
+    @field_validator("bank_bytes", "states_memory", mode="before")
     @classmethod
     def _read_bytes(cls, value: Any) -> Any:
         return parse_bytes(value) if isinstance(value, str) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -13,7 +14,7 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.registry import find_localizer
 from cl_graft.training.learnable_task import LearnableTask
 
-__all__ = ["allowed_coordinates", "number_in", "restrict"]
+__all__ = ["allowed_coordinates", "freeze_below", "number_in", "restrict"]
 
 
 def restrict(task: LearnableTask, settings: GraftingSettings) -> LearnableTask:
@@ -24,6 +25,13 @@ def restrict(task: LearnableTask, settings: GraftingSettings) -> LearnableTask:
     if settings.layers == "all":
         return task
     return replace(task, parameters=select_upper(task.model, task.parameters, settings.layers))
+
+
+def freeze_below(task: LearnableTask, settings: GraftingSettings) -> AbstractContextManager[object]:
+    """Return a context in which what lies below `settings.layers` is taken for constant."""
+    if settings.layers == "all":
+        return nullcontext()
+    return task.freeze_below(settings.layers, memory=settings.states_memory)
 
 
 def allowed_coordinates(task: LearnableTask, settings: GraftingSettings) -> Region | None:

@@ -25,6 +25,7 @@ from cl_graft.errors import InputError, find, nearest
 from cl_graft.models.attention import Attention
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.models.heads import POOLINGS, LabelStrings
+from cl_graft.models.lower_states import find_lower_states
 from cl_graft.training.precision import autocast
 
 __all__ = ["FAMILIES", "Carry", "TaskModel"]
@@ -177,8 +178,7 @@ class TaskModel(nn.Module):
             ids: Token ids of shape (n, L).
             segments: 0 for padding, 1 and 2 for the segments, of shape (n, L).
         """
-        with self._enter_precision(ids):
-            states = self.backbone(**self._make_inputs(ids, segments)).last_hidden_state
+        states = self._run(ids, segments).last_hidden_state
         return POOLINGS[self.pooling](states, segments != 0)
 
     def _find_head(self, task: int) -> nn.Module:
@@ -203,6 +203,17 @@ class TaskModel(nn.Module):
         if not self.recomputes:  # what is computed again must be what was computed before
             self._attention.suit_(ids)
         return autocast(self.precision, ids.device)
+
+    def _run(self, ids: Tensor, segments: Tensor) -> Any:
+        """Run the backbone, or what of it lies above frozen states (`freeze_below`)."""
+        below = find_lower_states(self)
+        if below is None:
+            return self._run_backbone(ids, segments)
+        return below.run(self, ids, segments, self._run_backbone)
+
+    def _run_backbone(self, ids: Tensor, segments: Tensor) -> Any:
+        with self._enter_precision(ids):
+            return self.backbone(**self._make_inputs(ids, segments))
 
     def _compute_states(self, ids: Tensor, segments: Tensor) -> Tensor:
         """Return what heads take, fp32: an encoder's features, or logits at a row's mask."""
@@ -240,8 +251,7 @@ class TaskModel(nn.Module):
 
         hook = projection.register_forward_pre_hook(pick) if projection is not None else None
         try:
-            with self._enter_precision(ids):
-                logits = self.backbone(**self._make_inputs(ids, segments)).logits
+            logits = self._run(ids, segments).logits
         finally:
             if hook is not None:
                 hook.remove()

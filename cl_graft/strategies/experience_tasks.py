@@ -10,6 +10,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,6 +19,8 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import score
+from cl_graft.models import TaskModel
+from cl_graft.models.lower_states import freeze_below
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.heads import (
     Head,
@@ -147,6 +150,7 @@ def make_learnable_task(
     train = Examples(experience.dataset.train(), tensors=getattr(experience, "encoded", None))
     chosen_on = _dev_rows(dev)
     parameters = find_graftable(unwrapped, keep=keep)
+    stores = isinstance(unwrapped, TaskModel)
     return LearnableTask(
         precision=getattr(unwrapped, "precision", "fp32"),
         recomputes=getattr(unwrapped, "recomputes", False),
@@ -164,6 +168,7 @@ def make_learnable_task(
         ),
         reading=_reading(unwrapped, heads, parameters=parameters, criterion=criterion),
         head_module=heads[0].module if len(heads) == 1 else None,
+        **({"freeze_below": partial(freeze_below, unwrapped)} if stores else {}),
     )
 
 

@@ -27,6 +27,7 @@ from cl_graft.inference.task_switch import Switch
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import FoundRegion
+from cl_graft.localization.upper_blocks import freeze_below
 from cl_graft.metrics import fit_temperature
 from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
 from cl_graft.runtime.seeding import derive, save_generators
@@ -128,6 +129,8 @@ class TaskTraining:
             upper = stack.blocks(model)[stack.first(settings.layers) :]
             kept = [*upper, *(head.module for head in find_heads(model, label))]
             self._until_closed.enter_context(dropout_off(strategy.model, but_in=kept))
+        self._below = self._until_closed.enter_context(ExitStack())
+        self._freeze_below()
         self._live = self._until_closed.enter_context(RegionParameters(model, free))
         self._heads = HeldHeads(model, label, values=False)
         head_parameters = list(task.head.values())
@@ -199,6 +202,7 @@ class TaskTraining:
         write_(self._unwrapped, self._base)
         if not foreign:
             self.switch.accept_writes()
+        self._below.close()
         self._suspended = True
 
     def restore(self) -> None:
@@ -207,6 +211,7 @@ class TaskTraining:
         if self._suspended:
             self.switch.to(self._position)
             self._suspended = False
+            self._freeze_below()
             self.write_()
 
     def commit(self, metadata: TaskMetadata) -> GraftBank:
@@ -275,11 +280,17 @@ class TaskTraining:
             group["params"] = parameters
         self._optimizer.state = defaultdict(dict)
 
+    def _freeze_below(self) -> None:
+        """Take what lies below the region's layers for constant, until `_below` is closed."""
+        self._below.enter_context(freeze_below(self._task, self._settings))
+
     def _refit_head_(self) -> None:
         """Fit the head to the region's dense values: that of the dense run fits all of them."""
         rows = self._settings.head_refit_rows
         if rows and self._task.head:
-            copy_(self._task.head, fit_head(self._task, rows=rows, seed=self._seed))
+            with freeze_below(self._task, self._settings):
+                head = fit_head(self._task, rows=rows, seed=self._seed)
+            copy_(self._task.head, head)
             self.passes["region"] += count_fit_passes(self._task, rows=rows)
 
     def _check_rest(self) -> None:

@@ -6,12 +6,14 @@ Everything that learns takes a task in this form, whatever model and data it com
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from cl_graft.grafts.blocks import Layers
 from cl_graft.runtime.batching import BatchOrder
 from cl_graft.runtime.seeding import permutation
 from cl_graft.training.examples import Examples, compute_logits
@@ -20,6 +22,12 @@ from cl_graft.training.precision import loss_scale
 from cl_graft.training.settings import FineTuning
 
 __all__ = ["LearnableTask"]
+
+
+def _compute_below(layers: Layers, *, memory: int | None) -> AbstractContextManager[object]:
+    """Return a context in which nothing changes: states are computed with each batch."""
+    del layers, memory
+    return nullcontext()
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +52,9 @@ class LearnableTask:
             or where it cannot be fitted alone.
         precision: Precision of `forward`, a name in `cl_graft.training.precision.PRECISIONS`.
         recomputes: Whether the model uses gradient checkpointing, which acts in train mode only.
+        freeze_below: (upper blocks, `memory` for states below them) to a context in which `forward`
+            takes the states below these blocks for constant and may store them; by default it does
+            not.
     """
 
     model: nn.Module
@@ -60,6 +71,7 @@ class LearnableTask:
     head_module: nn.Module | None = None
     precision: str = "fp32"
     recomputes: bool = False
+    freeze_below: Callable[..., AbstractContextManager[object]] = _compute_below
 
     @property
     def identity(self) -> str:
