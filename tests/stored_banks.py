@@ -113,6 +113,7 @@ def _same_entry(a: Entry, b: Entry) -> bool:
         )
     return (
         (a.task, a.label, a.weights_sha256) == (b.task, b.label, b.weights_sha256)
+        and a.builds_on == b.builds_on
         and a.region == b.region
         and a.owned.same_bits(b.owned)
         and a.head.keys() == b.head.keys()

@@ -46,8 +46,8 @@ class TaskCapacity:
         region_size: Coordinates of the region that was chosen.
         owned: Those that were free, which the entry trained.
         overlap: Share of the region, in [0, 1], that is in regions of earlier entries.
-        owned_before: Share that earlier entries own; 0 in isolated mode, where coordinates may be
-            shared.
+        owned_before: Share that the entries that it builds on own; 0 in isolated mode, where
+            coordinates may be shared.
         average_owned_before: Mean of that share at this place over all orders of the tasks.
         score: Score of the task; None where it is not known.
         reference: Score of the task where it owns its whole region.
@@ -135,7 +135,7 @@ def measure_capacity(folder: Path | str, *, tolerance: float = 0.02) -> Capacity
     where = find_bank_folder(folder)
     bank = load_bank(where)
     shared = count_shared([entry.region for entry in bank.entries])
-    shared = shared if bank.mode == "prefix" else {}
+    shared = shared if bank.mode == "prefix" and _builds_on_all(bank) else {}
     basis, scores = _read_scores(where, bank)
     average = average_owned_before(shared, len(bank)) or [0.0] * len(bank)
     tasks = tuple(
@@ -192,7 +192,7 @@ def _predict(
         drops_at = find_first_task(threshold, shared, count)
     if overlap and known_to < 1:
         beyond = find_first_task(math.nextafter(known_to, 1.0), shared, count)
-    fills = bank.mode == "prefix" and bool(sizes) and _avoids_owned(bank)
+    fills = bank.mode == "prefix" and bool(sizes) and _avoids_owned(bank) and _builds_on_all(bank)
     return Prediction(
         next_owned_before=predict_owned_before(shared, count, task=count + 1) if overlap else None,
         threshold=threshold,
@@ -202,6 +202,11 @@ def _predict(
         basis=basis,
         reason="" if drops_at else _explain_unknown(bank, known, threshold, overlap=overlap),
     )
+
+
+def _builds_on_all(bank: GraftBank) -> bool:
+    """Tell whether every entry builds on all before it, where the mode is that."""
+    return all(entry.builds_on is None for entry in bank.entries)
 
 
 def _avoids_owned(bank: GraftBank) -> bool:
@@ -217,6 +222,8 @@ def _explain_unknown(
     """Return why it is unknown when tasks drop."""
     if bank.mode == "isolated":
         return "entries of isolated mode share coordinates, so each owns its whole region"
+    if not _builds_on_all(bank):
+        return "tasks may share the coordinates of those that they do not build on"
     if len(bank) < 2:
         return "it takes two tasks to see how regions overlap"
     if not overlap:

@@ -1,49 +1,39 @@
 """The removal of a task from a bank: exact, with later entries trained again where they need it.
 
 In isolated mode every entry stands alone, and in prefix mode no entry builds on the last one. There
-the bank becomes, file by file, the one that a stream without the task would have made. Other tasks
-of prefix mode have later entries on top, which answer differently without them; these entries can
-be trained again, in their order, from their data.
+the bank becomes, file by file, the one that a stream without the task would have made. Later
+entries that build on the task answer differently without it; these can be trained again, in their
+order, from their data. Those that build on others keep the bits of their answers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from cl_graft.banks.add import add_task
 from cl_graft.banks.bank_of_run import find_bank_folder, track_change
+from cl_graft.banks.entry_data import EntryData, encode_test_rows, find_data, train_again
 from cl_graft.banks.open_bank import OpenBank, open_bank
-from cl_graft.data import TextTask
-from cl_graft.data.encoded_task import encode_task
-from cl_graft.data.task_place import find_place
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.bank_metadata import restore_config
-from cl_graft.experiments.config import ExperimentConfig, override_
 from cl_graft.experiments.folders import (
     CACHE,
     find_run_of_bank,
     lock_bank,
-    read_config,
-    select_settings,
 )
-from cl_graft.experiments.tasks import load_tasks
-from cl_graft.grafts.bank import Entry, GraftBank, find_entry
+from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.metrics import score
 from cl_graft.results.run_results import RESULTS, read_result
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, silent
-from cl_graft.storage import load_bank, save_bank
+from cl_graft.storage import load_bank
 from cl_graft.storage.bank_folder import replace_entries
-from cl_graft.storage.bank_index import list_files, read_index, staged_folder
+from cl_graft.storage.bank_index import list_files, read_index
 from cl_graft.storage.entry_file import ENTRY_FORMAT
 from cl_graft.storage.files import read_file, unpack
 
@@ -90,9 +80,12 @@ class Forgotten:
         positions: Positions of the task's entries; empty if the task was forgotten before.
         exact: Whether the bank, now or after re-training, is to the bit one that never saw the
             task. Re-training gives these bits where threads, versions and machine are the same.
+            Where `chose` names an entry it is not known: the choice could be another.
         done: Whether the bank was changed.
         dependents: Entries that were trained on top of the task.
         labels: Task labels that moved, new ones by old ones: labels have no gaps.
+        chose: Tasks of later entries that stay, which chose on dev what to build on while the task
+            was there, and chose others.
         traces: Folders beside the bank that still hold the task: its run's records, and a cache
             with its tokens and the weights of its dense run.
     """
@@ -105,6 +98,7 @@ class Forgotten:
     done: bool
     dependents: tuple[Dependent, ...]
     labels: Mapping[int, int]
+    chose: tuple[str, ...]
     traces: tuple[Path, ...]
 
 
@@ -160,37 +154,39 @@ def forget(
         if not gone and not _find_traces(where, task) and not _holds_unlisted(where, task):
             find_entry(bank, task)  # says that it is not there
         first = gone[0] if gone else len(bank)
-        later = tuple(place for place in range(first, len(bank)) if place not in gone)
+        later = _find_dependents(bank, gone)
+        chose = _find_choices(bank, first, without={*gone, *later})
         labels = _new_labels(bank, gone)
         report = Forgotten(
             bank=where,
             task=task,
             mode=bank.mode,
             positions=gone,
-            exact=True,
+            exact=not chose,
             done=not dry_run,
             dependents=(),
             labels={old: new for old, new in labels.items() if old != new},
+            chose=chose,
             traces=_find_traces(where, task),
         )
-        if bank.mode == "isolated" or not later:
+        left = _remove_entries(bank, gone, labels)
+        if not later:
             if not dry_run:
-                left = _remove_entries(bank, gone, labels)
                 replace_entries(left, where, first=first, announce=announce)
             return report
         base = {"model": model, "trust_remote_code": trust_remote_code}
-        found: dict[int, _EntryData] = {}
+        found: dict[int, EntryData] = {}
         if retrain or data is not None:
             found = {
-                place: _load_data(where, bank.entries[place], bank, data, sets) for place in later
+                place: find_data(where, bank.entries[place], bank, data, sets) for place in later
             }
         opened = open_bank(where, device=pick_device(device or "auto"), **base)
         dependents = _compare_answers(opened, gone, later, found, progress)
         if retrain and not dry_run:
-            scores = _train_again(
+            scores = train_again(
                 where,
-                replace(bank, entries=bank.entries[:first]),
-                [found[place] for place in later],
+                left,
+                [found.get(place) for place in range(len(bank)) if place not in gone],
                 announce,
                 sets=sets,
                 device=device,
@@ -201,68 +197,23 @@ def forget(
             dependents = [replace(one, retrained=value) for one, value in pairs]
         return replace(
             report,
-            exact=retrain,
+            exact=retrain and not chose,
             done=retrain and not dry_run,
             dependents=tuple(dependents),
         )
-
-
-@dataclass(frozen=True, eq=False)
-class _EntryData:
-    """The data of an entry: the task, and the name and settings that load it."""
-
-    name: str
-    settings: Mapping[str, Any]
-    config: ExperimentConfig
-    task: TextTask
-
-
-def _load_data(
-    where: Path, entry: Entry, bank: GraftBank, data: Path | str | None, sets: Sequence[str]
-) -> _EntryData:
-    """Load the data that an entry was trained on.
-
-    Raises:
-        InputError: If they cannot be found, or are others.
-    """
-    run = find_run_of_bank(where)
-    stored = select_settings((run and read_config(run)) or {})
-    stream = stored.get("stream", {})
-    place = Path(data) if data is not None else stream.get("data") and Path(stream["data"])
-    name = entry.task
-    for given in stream.get("tasks", []):
-        with suppress(InputError):
-            name = given if find_place(str(given), place).name == entry.task else name
-    drawn: dict[str, Any] = {"data": place, "shots": entry.metadata.get("shots")}
-    drawn["max_length"] = entry.metadata.get("max_length")
-    if name in (own := stream.get("task_settings", {})):
-        drawn["task_settings"] = {name: own[name]}
-    settings: dict[str, Any] = {"stream": drawn}
-    values = deepcopy(settings)
-    for override in sets:
-        override_(values, override)
-    config = restore_config(bank.base, tasks=[name], settings=values)
-    task = load_tasks(config.stream, seed=config.comparison.seeds[0])[0]
-    if entry.metadata.get("data_fingerprint", task.fingerprint) != task.fingerprint:
-        raise InputError(
-            f"the data found for {entry.task!r} are not those that it was trained on: other rows, "
-            "other labels, or other settings of how they are drawn (--data, --set)"
-        )
-    return _EntryData(name, settings, config, task)
 
 
 def _compare_answers(
     opened: OpenBank,
     gone: Sequence[int],
     later: Sequence[int],
-    data: Mapping[int, _EntryData],
+    data: Mapping[int, EntryData],
     progress: Progress,
 ) -> list[Dependent]:
     """Compare the answers of later entries with the task in place and without it."""
     bank = opened.bank
     kept = [place for place in range(len(bank)) if place not in gone]
-    reduced = replace(bank, entries=tuple(bank.entries[place] for place in kept))
-    other = replace(opened, switch=Switch(opened.loaded.model, reduced))
+    other = replace(opened, switch=Switch(opened.loaded.model, bank.without(gone)))
 
     def answers(rows: Tensor, place: int) -> tuple[Tensor, Tensor]:
         """Answer a batch with the task in place, and without it."""
@@ -285,7 +236,7 @@ def _compare_answers(
                 difference=float((then - now).abs().max()),
             )
         if place in data:
-            rows, targets = _encode_test_rows(opened, data[place])
+            rows, targets = encode_test_rows(opened.loaded, data[place])
             parts = [
                 answers(part, place) for part in rows.split(data[place].config.training.eval_batch)
             ]
@@ -298,34 +249,6 @@ def _compare_answers(
         found.append(dependent)
         progress(Step("compare", number + 1, len(later), entry.task, "grafting", 0))
     return found
-
-
-def _train_again(
-    where: Path,
-    kept: GraftBank,
-    data: Sequence[_EntryData],
-    announce: Callable[[str, int], None] | None,
-    **options: Any,
-) -> list[float]:
-    """Train entries again on top of those that are kept, replace them, and return their scores.
-
-    They are trained in a bank of their own; the bank in `where` stays as it is until all are.
-    `options` are those of `add_task`.
-    """
-    with staged_folder(where) as staged:
-        save_bank(kept, staged)
-        added = [add_task(staged, one.name, settings=one.settings, **options) for one in data]
-        again = load_bank(staged)
-    replace_entries(again, where, first=len(kept), announce=announce)
-    return [one.test for one in added]
-
-
-def _encode_test_rows(opened: OpenBank, data: _EntryData) -> tuple[Tensor, Tensor]:
-    """Encode the test rows of a task: inputs and targets."""
-    loaded, config, task = opened.loaded, data.config, data.task
-    length = config.stream.max_length or task.max_length
-    encoded = encode_task(task, loaded.tokenizer, family=config.model.family, max_length=length)
-    return encoded.splits["test"]
 
 
 def _new_labels(bank: GraftBank, gone: Sequence[int]) -> dict[int, int]:
@@ -342,8 +265,26 @@ def _new_labels(bank: GraftBank, gone: Sequence[int]) -> dict[int, int]:
 
 def _remove_entries(bank: GraftBank, gone: Sequence[int], labels: Mapping[int, int]) -> GraftBank:
     """Return a bank without some entries."""
-    kept = [entry for place, entry in enumerate(bank.entries) if place not in gone]
-    return replace(bank, entries=tuple(replace(e, label=labels[e.label]) for e in kept))
+    left = bank.without(gone)
+    return replace(left, entries=tuple(replace(e, label=labels[e.label]) for e in left.entries))
+
+
+def _find_dependents(bank: GraftBank, gone: Sequence[int]) -> tuple[int, ...]:
+    """Return the entries that build on some, or on one that does."""
+    found: list[int] = []
+    for place in range(len(bank)):
+        if place not in gone and {*gone, *found} & {*bank.builds_on(place)}:
+            found.append(place)
+    return tuple(found)
+
+
+def _find_choices(bank: GraftBank, first: int, *, without: Collection[int]) -> tuple[str, ...]:
+    """Return the tasks of the entries from `first` on that chose on dev what to build on."""
+    return tuple(
+        entry.task
+        for place, entry in enumerate(bank.entries)
+        if place > first and place not in without and entry.metadata.get("builds_on") == "dev"
+    )
 
 
 def _refuse_unfinished(where: Path) -> None:

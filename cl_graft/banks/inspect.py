@@ -37,10 +37,11 @@ class InspectedEntry:
         region_size: Coordinates of the region that localization chose.
         owned: Coordinates whose values the entry holds.
         density: Share of the graftable coordinates in the region, in (0, 1].
-        owned_before: Share of the region, in [0, 1], that earlier entries own.
+        owned_before: Share of the region, in [0, 1], that the entries that it builds on own.
         bytes: Size of the entry's files.
         head_bytes: Size of the task's head, a part of `bytes`.
         recorded_rows: Rows of the recorded batch.
+        builds_on: Positions of the entries whose values lie under its own.
         metadata: Scores, localizer, metric and all else that was recorded.
     """
 
@@ -56,6 +57,7 @@ class InspectedEntry:
     bytes: int
     head_bytes: int
     recorded_rows: int
+    builds_on: tuple[int, ...]
     metadata: Mapping[str, object]
 
 
@@ -199,5 +201,6 @@ def _inspect_entry(bank: GraftBank, position: int, entry: Entry, size: int) -> I
         bytes=size,
         head_bytes=sum(tensor.nbytes for tensor in entry.head.values()),
         recorded_rows=len(entry.recorded_batch.inputs) if entry.recorded_batch else 0,
+        builds_on=bank.builds_on(position),
         metadata={key: value for key, value in entry.metadata.items() if key != "label_names"},
     )

@@ -111,10 +111,16 @@ def _describe(report: Forgotten, *, dry_run: bool) -> list[str]:
         return [f"{report.bank} does not hold {report.task!r} any more; nothing had to be done."]
     places = ", ".join(map(str, report.positions))
     what = f"{report.task!r} (entry {places}, {report.mode} mode)"
-    if not report.exact:
+    if not (report.exact or (report.chose and (report.done or not report.dependents))):
         return []
     if dry_run:
         lines = [f"{report.bank} would hold no byte of {what}. Nothing was changed."]
+    elif report.chose:
+        lines = [
+            f"{report.bank} holds no byte of {what}. {', '.join(report.chose)} chose on dev what "
+            "to build on while it was there, and might have chosen otherwise without it; check "
+            f"with: cl-graft verify {report.bank}"
+        ]
     else:
         lines = [
             f"{report.bank} is now, file by file, the bank of a stream without {what}; check with: "

@@ -88,6 +88,13 @@ def inspect_command(
         "entry", "task", "label", "answers", "region", "density", "owned", "owned before", "bytes",
         "of them head", "dev",
     )  # fmt: skip
+    usual = [tuple(range(place)) if found.mode == "prefix" else () for place in range(len(rows))]
+    if [entry.builds_on for entry in found.entries] != usual:
+        columns = (*columns, "builds on")
+        rows = [
+            (*row, ", ".join(map(str, entry.builds_on)) or "base")
+            for row, entry in zip(rows, found.entries, strict=True)
+        ]
     overlap = [
         (entry.task, *("–" if value is None else f"{value:.1%}" for value in row))
         for entry, row in zip(found.entries, found.overlap, strict=True)

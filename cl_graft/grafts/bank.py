@@ -3,13 +3,15 @@
 A bank is an ordered list of entries, one a learned task. In *prefix* mode (the paper's, App. C.3)
 a coordinate has one owner, the first task that trained it, and task n is answered by the base
 with the values of entries 1..n. In *isolated* mode every entry stands alone on the base and
-coordinates may be shared. Either way the values of an entry never change, so what answers a task
-today are the bits that answered it on the day it was learned.
+coordinates may be shared. An entry of a prefix bank may also name the earlier entries that it
+builds on: it owns no coordinate of theirs, may share those of the others, and is answered by the
+base with their values and its own. Either way the values of an entry never change, so what answers
+a task today are the bits that answered it on the day it was learned.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -17,7 +19,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError, nearest
-from cl_graft.grafts.graft import Graft, merge
+from cl_graft.grafts.graft import Graft, overlay
 from cl_graft.grafts.region import Layout, Region, union
 
 __all__ = [
@@ -26,6 +28,7 @@ __all__ = [
     "GraftBank",
     "Mode",
     "RecordedBatch",
+    "check_builds_on",
     "find_entries",
     "find_entry",
 ]
@@ -92,12 +95,14 @@ class Entry:
         task: Name of the task.
         label: Task label that the entry answers.
         owned: Values trained on the free part of γ_n, the region that localization chose.
-        owned_before: Rest of γ_n, which earlier tasks own.
+        owned_before: Rest of γ_n, which the earlier tasks that it builds on own.
         head: State of the task's head, names relative to the head; empty for prompts.
         standalone: Values of the independent dense run on all of γ_n; None if they were not kept.
         weights_sha256: Hash of the graftable weights that answer the task.
         recorded_batch: Batch and logits to verify the task with; None if none was kept.
         metadata: Label names, prompt, scores…; JSON values only.
+        builds_on: Positions of the earlier entries whose values lie under its own when it is
+            answered, ascending; None means those that the bank's mode says, all or none.
     """
 
     task: str
@@ -109,6 +114,7 @@ class Entry:
     weights_sha256: str = ""
     recorded_batch: RecordedBatch | None = None
     metadata: Mapping[str, object] = field(default_factory=dict)
+    builds_on: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         if both := len(self.owned_before & self.owned.region):
@@ -148,7 +154,8 @@ class GraftBank:
     Attributes:
         layout: Layout of the graftable parameters.
         base: Base model that the bank belongs to.
-        mode: ``"prefix"`` or ``"isolated"``: whether entries 1..n answer task n, or entry n alone.
+        mode: ``"prefix"`` or ``"isolated"``: whether entries 1..n answer task n, or entry n alone,
+            where an entry does not say what it builds on.
         entries: Entries, one a learned task, in the order of learning.
 
     Examples:
@@ -183,12 +190,15 @@ class GraftBank:
         """Return a bank with one entry more.
 
         Raises:
-            ValueError: If the entry has another layout or, in prefix mode, owns a coordinate
-                that an earlier entry owns.
+            ValueError: If the entry has another layout, owns a coordinate of an entry that it
+                builds on, or builds on what is no earlier entry.
         """
         if entry.owned_before.layout != self.layout:
             raise ValueError(f"entry {entry.task!r} belongs to a model with other parameters")
-        if self.mode == "prefix" and len(taken := entry.owned.region & self.owned()):
+        entry = self._placed(entry)
+        under = entry.builds_on
+        below = self._builds_on_by_mode(len(self)) if under is None else under
+        if below and len(taken := entry.owned.region & self.owned(of=below)):
             raise ValueError(
                 f"a coordinate has one owner, but {len(taken)} of {entry.task!r} are taken already"
             )
@@ -202,17 +212,49 @@ class GraftBank:
         """
         grown = replace(self, entries=(*self.entries, *entries))
         same = all(entry.owned_before.layout == self.layout for entry in entries)
-        owned = sum(len(entry.owned) for entry in grown.entries)
-        if same and (self.mode == "isolated" or len(grown.owned()) == owned):
+        plain = all(entry.builds_on is None for entry in entries)
+        if same and plain and (self.mode == "isolated" or not grown.shares_coordinates()):
             return grown
         bank = self
         for entry in entries:  # to find out which one is at fault
             bank = bank.append(entry)
         return bank
 
-    def owned(self, *, upto: int | None = None) -> Region:
-        """Return the coordinates owned by the first `upto` entries; None means by all."""
-        return union((e.owned.region for e in self.entries[:upto]), layout=self.layout)
+    def owned(self, *, upto: int | None = None, of: Sequence[int] | None = None) -> Region:
+        """Return the coordinates that entries own.
+
+        Args:
+            upto: Take the first so many entries; None means all.
+            of: Take the entries at these positions instead; None means those of `upto`.
+        """
+        entries = self.entries[:upto] if of is None else [self.entries[place] for place in of]
+        return union((e.owned.region for e in entries), layout=self.layout)
+
+    def shares_coordinates(self, of: Sequence[int] | None = None) -> bool:
+        """Tell whether a coordinate has several owners among some entries; None means all."""
+        entries = self.entries if of is None else [self.entries[place] for place in of]
+        return sum(len(entry.owned) for entry in entries) > len(self.owned(of=of))
+
+    @property
+    def may_share(self) -> bool:
+        """Whether a coordinate may have several owners; never where all entries build on all."""
+        if self.mode == "isolated":
+            return True
+        plain = all(entry.builds_on is None for entry in self.entries)
+        return not plain and self.shares_coordinates()
+
+    def check_owners(self) -> None:
+        """Refuse entries that own coordinates of those that they build on.
+
+        Raises:
+            ValueError: If one does, or builds on what is no earlier entry.
+        """
+        replace(self, entries=()).extend(self.entries)
+
+    def builds_on(self, position: int) -> tuple[int, ...]:
+        """Return the entries whose values lie under those of entry `position`, ascending."""
+        own = self.entries[position].builds_on
+        return self._builds_on_by_mode(position) if own is None else own
 
     def covered(self, *, upto: int | None = None) -> Region:
         """Return the union of the regions γ of the first `upto` entries; None means of all."""
@@ -221,23 +263,80 @@ class GraftBank:
             (r for e in entries for r in (e.owned.region, e.owned_before)), layout=self.layout
         )
 
-    def free(self, region: Region) -> Region:
-        """Return what a new task may train: in prefix mode `region` minus what is owned."""
-        return region - self.owned() if self.mode == "prefix" else region
+    def free(self, region: Region, *, builds_on: Sequence[int] | None = None) -> Region:
+        """Return what a new task may train: `region` minus what those that it builds on own.
+
+        Args:
+            region: The region that localization chose.
+            builds_on: Positions of the entries to build on; None means those that the mode says.
+        """
+        under = self._builds_on_by_mode(len(self)) if builds_on is None else builds_on
+        return region - self.owned(of=under) if under else region
 
     def answer(self, position: int) -> Graft:
-        """Return the graft that answers entry `position`: ∪_{i≤n} in prefix mode, else its own."""
+        """Return the graft that answers entry `position`: its values over those it builds on.
+
+        Where two of these entries share a coordinate, the later one's value stands.
+        """
         if not 0 <= position < len(self):
             raise ValueError(f"position must be in [0, {len(self)}), got {position}")
         if self.mode == "isolated":
             return self.entries[position].owned
-        grafts = [entry.owned for entry in self.entries[: position + 1]]
-        return merge(grafts, layout=self.layout, dtype=getattr(torch, self.base.dtype))
+        grafts = [self.entries[place].owned for place in (*self.builds_on(position), position)]
+        return overlay(grafts, layout=self.layout, dtype=getattr(torch, self.base.dtype))
+
+    def without(self, positions: Collection[int]) -> GraftBank:
+        """Return the bank without some entries; the others build on what is left of theirs."""
+        left = [place for place in range(len(self)) if place not in positions]
+        number = {place: now for now, place in enumerate(left)}
+        bank = replace(self, entries=())
+        entries: list[Entry] = []
+        for now, place in enumerate(left):
+            entry = self.entries[place]
+            if entry.builds_on is not None:
+                under = tuple(number[below] for below in entry.builds_on if below in number)
+                by_mode = under == self._builds_on_by_mode(now)
+                entry = replace(entry, builds_on=None if by_mode else under)
+            entries.append(entry)
+        return replace(bank, entries=tuple(entries))
 
     def find(self, *, label: int) -> int | None:
         """Return the position of the latest entry that answers a task label; None if unknown."""
         positions = [i for i, entry in enumerate(self.entries) if entry.label == label]
         return positions[-1] if positions else None
+
+    def _builds_on_by_mode(self, position: int) -> tuple[int, ...]:
+        return tuple(range(position)) if self.mode == "prefix" else ()
+
+    def _placed(self, entry: Entry) -> Entry:
+        """Return an entry as the next one, which says what it builds on only where it must.
+
+        Raises:
+            ValueError: If it builds on what is no earlier entry, or the bank is isolated.
+        """
+        under, position = entry.builds_on, len(self)
+        if under is None:
+            return entry
+        if under == self._builds_on_by_mode(position):
+            return replace(entry, builds_on=None)
+        check_builds_on(under, position)
+        if self.mode == "isolated":
+            raise ValueError(f"in isolated mode entries stand alone, {entry.task!r} does not")
+        return entry
+
+
+def check_builds_on(positions: Sequence[object], position: int) -> None:
+    """Refuse positions that entry `position` cannot build on.
+
+    Raises:
+        ValueError: If one is no whole number, negative, not earlier, or out of order.
+    """
+    whole = [place for place in positions if type(place) is int and 0 <= place < position]
+    if len(whole) < len(positions) or sorted(set(whole)) != whole:
+        shown = repr(list(positions[:_SHOWN]))[:80]
+        raise ValueError(
+            f"entry {position} builds on ascending positions below its own, got {shown}"
+        )
 
 
 def find_entry(bank: GraftBank, task: str | int) -> int:

@@ -27,7 +27,7 @@ __all__ = [
     "gather",
     "grafted",
     "load_",
-    "merge",
+    "overlay",
     "snapshot",
     "write_",
 ]
@@ -162,19 +162,14 @@ def grafted(model: nn.Module, graft: Graft) -> Iterator[nn.Module]:
         write_(model, before)
 
 
-def merge(grafts: list[Graft], *, layout: Layout, dtype: torch.dtype) -> Graft:
-    """Join grafts with disjoint regions into one.
-
-    Raises:
-        ValueError: If two of them hold the same coordinate.
-    """
+def overlay(grafts: list[Graft], *, layout: Layout, dtype: torch.dtype) -> Graft:
+    """Join grafts into one; where several hold a coordinate, the last one's value stands."""
     index = torch.cat([torch.empty(0, dtype=torch.int64), *(g.region.index for g in grafts)])
     values = torch.cat([torch.empty(0, dtype=dtype), *(g.values for g in grafts)])
-    order = index.argsort()
-    index = index[order]
-    if bool((index[1:] == index[:-1]).any()):
-        raise ValueError("grafts to merge must be disjoint: a coordinate has two values")
-    return Graft(Region(layout, index), values[order])
+    index, order = index.sort(stable=True)
+    last = torch.ones_like(index, dtype=torch.bool)
+    last[:-1] = index[1:] != index[:-1]
+    return Graft(Region(layout, index[last]), values[order[last]])
 
 
 def snapshot(parameters: Parameters) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from cl_graft.inference.entry_writes import TensorWrites
 from cl_graft.inference.row_differences import RowDifferences, cheaper_to_add
-from cl_graft.inference.row_groups import RowGroup, compute_by_group, group_rows, median_entry
+from cl_graft.inference.row_groups import RowGroup, compute_by_group, first_entry, group_rows
 from cl_graft.inference.task_switch import Switch
 from cl_graft.runtime.forward_override import current_forward, override_forward
 from cl_graft.runtime.tensor_names import modules_by_path
@@ -47,7 +47,8 @@ def mixed_batch(
         switch: The switch of the model, which must be in eval mode.
         positions: The entry that answers each row, None for the bare base.
         method: Way to compute matrices: ``"add"`` differences to one product, ``"by_task"`` with
-            the weights of each task, or the ``"fastest"`` of the two.
+            the weights of each task, or the ``"fastest"`` of the two. Differences of entries that
+            share coordinates do not add up: answers of several such entries are computed by task.
 
     Raises:
         ValueError: If there is no such method, an entry cannot be answered, or the model is in
@@ -66,11 +67,9 @@ def mixed_batch(
         switch.check(position)
     if switch.model.training:
         raise ValueError("mixed batches are answered in eval mode, the model is in training mode")
-    prefix = switch.bank.mode == "prefix"
     same = len(set(positions)) == 1
-    carried = median_entry(positions) if prefix or same else None
-    layers = [] if same else _layers(switch, positions, prefix=prefix, method=method)
-    with switch.locked(carried) as model, ExitStack() as stack:
+    layers = [] if same else _layers(switch, positions, method=method)
+    with switch.locked(first_entry(switch, positions)) as model, ExitStack() as stack:
         for layer in layers:
             stack.enter_context(layer.by_row())
         yield model
@@ -84,7 +83,7 @@ def mixed_batch(
 
 
 def _layers(
-    switch: Switch, positions: Sequence[int | None], *, prefix: bool, method: MatrixMethod
+    switch: Switch, positions: Sequence[int | None], *, method: MatrixMethod
 ) -> list[_Layer]:
     """Return the modules in which the entries of a batch differ.
 
@@ -92,7 +91,8 @@ def _layers(
         RuntimeError: If one of their parameters belongs to another module too.
     """
     device = next(switch.model.parameters()).device
-    groups = group_rows(positions, prefix=prefix, device=device)
+    groups = group_rows(switch, positions, device=device)
+    changed = [span for group in groups for span in (*group.added, *group.taken)]
     owners: dict[int, list[str]] = {}
     modules = modules_by_path(switch.model)
     for path, module in modules.items():
@@ -103,7 +103,7 @@ def _layers(
         module = modules[path]
         tensors = {}
         for key, tensor, writes in all_writes:
-            if not any(writes.part(*group.write) for group in groups):
+            if not any(writes.part(*span) for span in changed):
                 continue
             homes = owners[id(module._parameters[key])]
             if len(homes) > 1:
@@ -172,6 +172,8 @@ class _Layer:
     def _adds(self, x: Tensor) -> bool:
         if self.method == "by_task" or not is_linear(self.module):
             return False
+        if not all(group.adds_up for group in self.groups):
+            return False
         if self.method == "add" or "weight" not in self.tensors:
             return True
         weight = self.module.get_parameter("weight")
@@ -179,8 +181,9 @@ class _Layer:
         tokens = x[0].numel() // x.shape[-1]
         differences = 0
         for group in self.groups:
-            part = writes.part(*group.difference) or slice(0, 0)
-            differences += (part.stop - part.start) * group.size * tokens
+            for span in (*group.added, *group.taken):
+                part = writes.part(*span) or slice(0, 0)
+                differences += (part.stop - part.start) * group.size * tokens
         return cheaper_to_add(weight, differences=differences, tasks=len(self.groups))
 
     def _input(self, args: tuple[Any, ...], settings: dict[str, Any]) -> Tensor:

@@ -45,6 +45,10 @@ def cheaper_to_add(weight: Tensor, *, differences: int, tasks: int) -> bool:
     return cost * differences < (tasks - 1) * weight.numel()
 
 
+_Part = tuple[slice, int]
+"""Part of some differences, and the sign with which it is added."""
+
+
 @dataclass(frozen=True, eq=False)
 class Differences:
     """Differences of one tensor.
@@ -68,15 +72,16 @@ class RowDifferences:
         groups: Groups of the rows of the batch.
         weight: Differences of the weight, of all tasks.
         bias: Differences of the bias, of all tasks.
-        of_weight: Part of `weight` that the rows of each task get.
-        of_bias: Part of `bias` that they get.
+        of_weight: Parts of `weight` that the rows of each task get, with a sign: 1 for what they
+            have and the module does not carry, -1 for what it is the other way round.
+        of_bias: Parts of `bias` that they get.
     """
 
     groups: Sequence[RowGroup]
     weight: Differences
     bias: Differences
-    of_weight: Sequence[slice]
-    of_bias: Sequence[slice]
+    of_weight: Sequence[list[_Part]]
+    of_bias: Sequence[list[_Part]]
 
     @classmethod
     def of(
@@ -104,20 +109,20 @@ class RowDifferences:
             y: Shape (rows, …, outputs).
             x: Shape (rows, …, inputs); under autocast of another dtype than y.
         """
-        for group, inside, of_bias in zip(self.groups, self.of_weight, self.of_bias, strict=True):
-            rows, sign = group.rows, group.sign
+        for group, weights, biases in zip(self.groups, self.of_weight, self.of_bias, strict=True):
+            rows = group.rows
             own = y[rows]  # a view where the rows stand together
             # Indexing the last of three dimensions takes 5 times as long.
             flat = own.view(-1, y.shape[-1])
-            if inside.stop > inside.start:
+            for inside, sign in weights:
                 part = x[rows].reshape(-1, x.shape[-1])
                 part = part.index_select(1, self.weight.columns[inside])
                 part = part.mul_(self.weight.values[inside]).to(y.dtype)
                 flat.index_add_(1, self.weight.places[inside], part, alpha=sign)
-            if of_bias.stop > of_bias.start:
-                part = self.bias.values[of_bias].to(y.dtype)
+            for inside, sign in biases:
+                part = self.bias.values[inside].to(y.dtype)
                 row = part.new_zeros(y.shape[-1])
-                flat += row.index_add_(0, self.bias.places[of_bias], part, alpha=sign)
+                flat += row.index_add_(0, self.bias.places[inside], part, alpha=sign)
             if not isinstance(rows, slice):
                 y[rows] = own
         return y
@@ -129,17 +134,28 @@ def _width(module: nn.Module) -> int:
 
 def _differences(
     writes: TensorWrites | None, groups: Sequence[RowGroup], module: nn.Module, *, width: int
-) -> tuple[Differences, list[slice]]:
-    """Return what entries change in a tensor of rows of a width, and each group's part of it."""
-    spans = [writes.part(*group.difference) or slice(0, 0) for group in groups] if writes else []
-    found = [span for span in spans if span.stop > span.start]
+) -> tuple[Differences, list[list[_Part]]]:
+    """Return what entries change in a tensor of rows of a width, and each group's parts of it."""
+    parts: list[list[_Part]] = [
+        [
+            (part, sign)
+            for spans, sign in ((group.added, 1), (group.taken, -1))
+            for span in spans
+            if writes is not None and (part := writes.part(*span)) is not None
+        ]
+        for group in groups
+    ]
+    found = [part for own in parts for part, _ in own]
     if writes is None or not found:
         like = module.get_parameter("weight")
         none = like.new_empty(0, dtype=torch.int64)
-        return Differences(none, none, like.new_empty(0)), [slice(0, 0)] * len(groups)
-    first = min(span.start for span in found)
-    whole = slice(first, max(span.stop for span in found))
+        return Differences(none, none, like.new_empty(0)), parts
+    first = min(part.start for part in found)
+    whole = slice(first, max(part.stop for part in found))
     index = writes.index[whole]
     made = Differences(index % width, index // width, writes.values[whole] - writes.base[whole])
-    moved = [slice(max(s.start - first, 0), max(s.stop - first, 0)) for s in spans]
+    moved = [
+        [(slice(part.start - first, part.stop - first), sign) for part, sign in own]
+        for own in parts
+    ]
     return made, moved

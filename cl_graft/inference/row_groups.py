@@ -1,9 +1,9 @@
 """The rows of a batch, grouped by task and computed with the weights of each.
 
 What the next task changes is written into the module's weights, the task's rows are computed, and
-in the end the weights are put back: the weights are those of switching, bit for bit. In prefix mode
-a batch begins and ends at the entry of its middle row (`median_entry`), from which the others
-differ least.
+in the end the weights are put back: the weights are those of switching, bit for bit. Where a
+coordinate has one owner, a batch begins and ends at the entry of its middle row (`first_entry`),
+from which the others differ least; where entries share coordinates, at the base.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from cl_graft.inference.entry_spans import Spans, answer_spans, apart, subtract
 from cl_graft.inference.entry_writes import TensorWrites
+from cl_graft.inference.task_switch import Switch
 
-__all__ = ["RowGroup", "Rows", "Span", "compute_by_group", "group_rows", "median_entry"]
+__all__ = ["RowGroup", "Rows", "compute_by_group", "first_entry", "group_rows"]
 
 Rows = slice | Tensor
 """Some rows of a batch: a slice where they stand together, else their numbers."""
-
-Span = tuple[int, int]
-"""Entries of a bank, from and to (exclusive)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,15 +32,19 @@ class RowGroup:
         rows: Rows of the task.
         undo: Entries whose coordinates go back to the base first.
         write: Entries whose values are written then.
-        difference: Entries in which the rows differ from what the module carries.
-        sign: 1 if the rows have them and the module does not; -1 if it is the other way round.
+        added: Entries that the rows have and the module does not carry.
+        taken: Entries that the module carries and the rows do not have.
+        back: Entries whose values are to be put back for the module in the end.
+        adds_up: Whether no coordinate is in two of the entries that are added or taken.
     """
 
     rows: Rows
-    undo: Span
-    write: Span
-    difference: Span
-    sign: int = 1
+    undo: Spans
+    write: Spans
+    added: Spans
+    taken: Spans
+    back: Spans
+    adds_up: bool = True
 
     @property
     def size(self) -> int:
@@ -50,40 +53,51 @@ class RowGroup:
         return rows.stop - rows.start if isinstance(rows, slice) else len(rows)
 
 
-def median_entry(positions: Sequence[int | None]) -> int | None:
-    """Return the entry of the row in the middle, once rows are in the order of their entries.
+def first_entry(switch: Switch, positions: Sequence[int | None]) -> int | None:
+    """Return the entry from which a batch begins: that of the row in the middle, or the base.
 
-    Of two it is the earlier one: to add differences rounds less than to take them away.
+    Rows are in the order of their entries then. Of two in the middle it is the earlier one: to add
+    differences rounds less than to take them away. Where entries share coordinates it is the base,
+    unless all rows have one entry.
     """
+    if switch.shares and len(set(positions)) > 1:
+        return None
     return sorted(positions, key=_count)[(len(positions) - 1) // 2]
 
 
 def group_rows(
-    positions: Sequence[int | None], *, prefix: bool, device: torch.device
+    switch: Switch, positions: Sequence[int | None], *, device: torch.device
 ) -> list[RowGroup]:
     """Gather the rows of each entry: the base's first, then those of the entries in order.
 
-    In prefix mode the module carries the `median_entry`. The first group undoes the entries that it
-    lacks, and every later group adds entries to those before it. In isolated mode every group
-    undoes the one before, starting from the base.
+    The module carries the `first_entry`. Every group undoes the entries that it lacks, and writes
+    those that were not there; where entries share coordinates, it writes all of its own in order.
     """
+    bank = switch.bank
     found: dict[int, list[int]] = {}
     for row, position in enumerate(positions):
         found.setdefault(_count(position), []).append(row)
-    here = _count(median_entry(positions))
+    here = answer_spans(bank, first_entry(switch, positions))
     groups: list[RowGroup] = []
+    before, restored = here, ()
     for count, rows in sorted(found.items()):
+        position = count - 1 if count else None
+        mine = answer_spans(bank, position)
         together = rows[-1] - rows[0] + 1 == len(rows)
         where = slice(rows[0], rows[-1] + 1) if together else torch.tensor(rows, device=device)
-        before = groups[-1].write if groups else (0, 0)
-        if prefix:
-            undo = (0, 0) if groups else (count, here)
-            write = before[1] if groups else count, count
-            difference, sign = ((here, count), 1) if count > here else ((count, here), -1)
-            groups.append(RowGroup(where, undo, write, difference, sign))
-        else:
-            write = max(count - 1, 0), count
-            groups.append(RowGroup(where, before, write, write))
+        taken = subtract(here, mine)
+        groups.append(
+            RowGroup(
+                where,
+                undo=subtract(before, mine),
+                write=apart(mine) if switch.shares else subtract(mine, before),
+                added=subtract(mine, here),
+                taken=taken,
+                back=subtract(taken, restored),
+                adds_up=position is None or switch.adds_up(position),
+            )
+        )
+        before, restored = mine, tuple(sorted((*restored, *groups[-1].back)))
     return groups
 
 
@@ -105,9 +119,10 @@ def compute_by_group(
         What the module makes of all rows, rows first.
     """
 
-    def write_(span: Span, *, base: bool) -> None:
+    def write_(spans: Spans, *, base: bool) -> None:
         for tensor, writes in tensors:
-            writes.write_(tensor, *span, base=base)
+            for low, high in spans:
+                writes.write_(tensor, low, high, base=base)
 
     parts: list[Tensor] = []
     cache = torch.is_autocast_cache_enabled()
@@ -121,7 +136,8 @@ def compute_by_group(
         torch.set_autocast_cache_enabled(cache)
         for group in groups:
             write_(group.write, base=True)
-        write_(groups[0].undo, base=False)
+        for group in groups:
+            write_(group.back, base=False)
     return _join_parts(parts, [group.rows for group in groups], rows=len(x))
 
 

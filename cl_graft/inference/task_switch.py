@@ -1,12 +1,14 @@
 """The switch that moves a model between the tasks of a bank, in place and bit for bit.
 
 A jump writes the coordinates in which two answers differ and nothing else, so its cost follows
-their number and not the size of the model.
+their number and not the size of the model. Entries that go give way to the base, and those that
+come are written. Where entries share coordinates, all that are to be carried are written in their
+order, as the later one's value stands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary, ref
@@ -14,10 +16,11 @@ from weakref import WeakKeyDictionary, ref
 from torch import nn
 
 from cl_graft.errors import WrongBase
-from cl_graft.grafts.bank import BaseIdentity, GraftBank
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, check_builds_on
 from cl_graft.grafts.base_check import TensorVersions, check_base
 from cl_graft.grafts.graft import Graft, extract, write_
 from cl_graft.grafts.hashing import model_sha256
+from cl_graft.inference.entry_spans import Spans, answer_spans, apart, spans_of, subtract
 from cl_graft.inference.entry_writes import EntryWrites
 
 __all__ = ["Switch"]
@@ -46,7 +49,10 @@ class Switch:
 
     Attributes:
         bank: Bank whose answers the model can carry.
-        position: Entry whose answer the model carries; None for the bare base.
+        position: Entry whose answer the model carries; None for the bare base, and for entries
+            that together answer none (`carry_entries`).
+        carried: Entries whose values the model carries.
+        shares: Whether a coordinate may have several owners.
         dropped: Entries that are not answered any more.
 
     Raises:
@@ -76,14 +82,17 @@ class Switch:
         flat: bool = False,
         base: BaseIdentity | None = None,
     ) -> None:
-        _check_owners(bank)
+        bank.check_owners()
         self._heads = (base or bank.base).heads
         self._sha256 = _at_base(model, bank, base)
         self.bank = bank
+        self.shares = bank.may_share
         self.position: int | None = None
+        self.carried: Spans = ()
         self.dropped: frozenset[int] = frozenset()
         self._flat = flat
         self._is_locked = False
+        self._disjoint: dict[int, bool] = {}
         self._writes = EntryWrites(model, bank.layout, flat=flat)
         self._writes.add([entry.owned for entry in bank.entries])
         self._parameter_writes: EntryWrites | None = None  # of a flat switch, once asked for
@@ -109,19 +118,25 @@ class Switch:
         """
         self.check(position)
         self._check_model()
-        if position == self.position:
-            return
-        self._check_free()
-        if self.bank.mode == "prefix":
-            now, then = _count(self.position), _count(position)
-            self._writes.write_(min(now, then), max(now, then), base=then < now)
-        else:
-            if self.position is not None:
-                self._writes.write_(self.position, self.position + 1, base=True)
-            if position is not None:
-                self._writes.write_(position, position + 1, base=False)
-        self.position = position
-        self._note_writes()
+        self._move(answer_spans(self.bank, position), position)
+
+    def carry_entries(self, entries: Sequence[int]) -> None:
+        """Make the model carry the values of some entries, as a new one may build on them.
+
+        Args:
+            entries: Their positions, ascending.
+
+        Raises:
+            ValueError: If there is no such entry.
+            RuntimeError: As `to`.
+            WrongBase: As `to`.
+        """
+        check_builds_on(entries, len(self.bank))
+        self._check_model()
+        spans = spans_of(entries)
+        last = entries[-1] if entries else None
+        same = answer_spans(self.bank, last) == spans and last not in self.dropped
+        self._move(spans, last if same else None)
 
     def verify(self) -> None:
         """Put the model back to its base, and make sure by a hash that it is the base.
@@ -137,12 +152,13 @@ class Switch:
     def carrying(self, position: int | None) -> Iterator[nn.Module]:
         """Carry the answer of an entry for a `with` block, then go back."""
         self._check_model()
-        before = self.position
+        before = self.carried, self.position
         self.to(position)
         try:
             yield self.model
         finally:
-            self.to(before)
+            self._check_model()
+            self._move(*before)
 
     @contextmanager
     def locked(self, position: int | None) -> Iterator[nn.Module]:
@@ -176,8 +192,9 @@ class Switch:
             raise ValueError(f"expected a bank of {len(self.bank) + 1} entries, got {len(bank)}")
         for writes in self._all_writes():
             writes.add([bank.entries[-1].owned], base=base)
-        self.bank = bank
+        self.bank, self.shares = bank, bank.may_share
         self.position = len(bank) - 1
+        self.carried = answer_spans(bank, self.position)
         self._remember_model()
 
     def add(self, bank: GraftBank) -> None:
@@ -193,17 +210,17 @@ class Switch:
             not same
             or len(bank) < known
             or bank.layout != self.bank.layout
-            or any((a.task, len(a.owned)) != (b.task, len(b.owned)) for a, b in heads)
+            or any(_outline(ours) != _outline(theirs) for ours, theirs in heads)
         ):
             raise ValueError(
                 f"expected the bank of {known} entries with further ones, got another bank of "
                 f"{len(bank)} entries"
             )
-        _check_owners(bank)
+        bank.check_owners()
         with self.carrying(None):
             for writes in self._all_writes():
                 writes.add([entry.owned for entry in bank.entries[known:]])
-        self.bank = bank
+        self.bank, self.shares = bank, bank.may_share
 
     def drop(self, position: int) -> None:
         """Stop answering entry `position`; positions of other entries stay.
@@ -235,6 +252,15 @@ class Switch:
         if position in self.dropped:
             raise ValueError(f"entry {position} was dropped")
 
+    def adds_up(self, position: int) -> bool:
+        """Tell whether no coordinate is in two of the entries that answer one."""
+        if not self.shares:
+            return True
+        under = self.bank.builds_on(position)
+        if under and position not in self._disjoint:
+            self._disjoint[position] = not self.bank.shares_coordinates((*under, position))
+        return not under or self._disjoint[position]
+
     def writes_by_parameter(self) -> EntryWrites:
         """Return what entries write, by parameter also where storage is flat."""
         if not self._flat:
@@ -248,6 +274,19 @@ class Switch:
                     self._parameter_writes.drop(position)
         return self._parameter_writes
 
+    def _move(self, spans: Spans, position: int | None) -> None:
+        """Carry the values of other entries, those that answer `position` if it is not None."""
+        if spans != self.carried:
+            self._check_free()
+            gone, come = subtract(self.carried, spans), subtract(spans, self.carried)
+            for low, high in gone:
+                self._writes.write_(low, high, base=True)
+            for low, high in apart(spans) if self.shares else come:
+                self._writes.write_(low, high, base=False)
+            self.carried = spans
+            self._note_writes()
+        self.position = position
+
     def _check_model(self) -> None:
         """Make sure that the model is as this switch left it, or at its base."""
         if self._is_locked:
@@ -256,7 +295,7 @@ class Switch:
         other = held.switch() if held is not None else None
         if other is not None and other is not self:
             other.to(None)
-            self.position = None
+            self.position, self.carried = None, ()
             held = _KNOWN_MODELS[self.model]
         known = (
             held is not None
@@ -285,7 +324,7 @@ class Switch:
                 "layer that writes its own buffers in train mode; load the base again and open the "
                 "bank on it"
             )
-        self.position = None
+        self.position, self.carried = None, ()
 
     def _remember_model(self) -> None:
         """Remember that this switch moved the model last, and the versions of its tensors."""
@@ -353,11 +392,5 @@ def _at_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None) -> st
         raise
 
 
-def _check_owners(bank: GraftBank) -> None:
-    owned = sum(len(entry.owned) for entry in bank.entries)
-    if bank.mode == "prefix" and len(bank.owned()) != owned:
-        raise ValueError("the bank is in prefix mode, but a coordinate has two owners")
-
-
-def _count(position: int | None) -> int:
-    return 0 if position is None else position + 1
+def _outline(entry: Entry) -> tuple[object, ...]:
+    return entry.task, len(entry.owned), entry.builds_on

@@ -311,6 +311,8 @@ def read_entry(
     for key, value in _record(entry).items():
         if record[key] != value:
             raise ValueError(f"{key} of {record['file']} is {value!r}, not {record[key]!r}")
+    if entry.builds_on is None and "builds_on" in record:
+        raise ValueError(f"{record['file']} does not say what it builds on")
     if "standalone" not in record:
         return entry
     listed = part(record, "standalone", dict)
@@ -326,7 +328,7 @@ def read_entry(
 
 def _record(entry: Entry) -> dict[str, object]:
     """Return what `bank.json` says of an entry beside its files."""
-    return {
+    record: dict[str, object] = {
         "task": entry.task,
         "label": entry.label,
         "claimed": entry.size,
@@ -334,6 +336,9 @@ def _record(entry: Entry) -> dict[str, object]:
         "density": entry.density,
         "weights_sha256": entry.weights_sha256,
     }
+    if entry.builds_on is not None:
+        record["builds_on"] = list(entry.builds_on)
+    return record
 
 
 def _bytes(listed: Mapping[str, Any], folder: Path) -> bytes:

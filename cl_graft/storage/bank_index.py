@@ -20,6 +20,7 @@ from cl_graft.grafts.bank import GraftBank, Mode
 from cl_graft.storage.checksums import BLANK, JSON_START, checksum, has_right_checksum
 from cl_graft.storage.disk_errors import explain_write_errors
 from cl_graft.storage.files import (
+    BUILDS_ON_VERSION,
     VERSION,
     check_json,
     check_version_1,
@@ -174,7 +175,10 @@ def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: P
         "entries_sha256": to_json(list_sha256(records)),
         "entries": f"[{rows}]",
     }
-    data = _with_checksum({"format": to_json(_FORMAT), **_described(bank), **listed})
+    subsets = any("builds_on" in record for record in records)
+    version = BUILDS_ON_VERSION if subsets else VERSION
+    parts = {"format": to_json(_FORMAT), **_described(bank), **listed}
+    data = _with_checksum(parts, version=version)
     if len(data) > _LARGEST_INDEX:
         raise BankError(f"a bank's {INDEX} holds {_LARGEST_INDEX} bytes at most, got {len(data)}")
     folder.mkdir(parents=True, exist_ok=True)
@@ -184,7 +188,8 @@ def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: P
 
 def write_description(bank: GraftBank, folder: Path) -> None:
     """Write `base.json`, unless it is there."""
-    data = _with_checksum({"format": to_json(_BASE_FORMAT), **_described(bank)})
+    parts = {"format": to_json(_BASE_FORMAT), **_described(bank)}
+    data = _with_checksum(parts, version=VERSION)
     write_once(folder / DESCRIPTION, data)
 
 
@@ -197,9 +202,9 @@ def _described(bank: GraftBank) -> dict[str, str]:
     }
 
 
-def _with_checksum(parts: Mapping[str, str]) -> bytes:
+def _with_checksum(parts: Mapping[str, str], *, version: int) -> bytes:
     """Return a JSON object, its checksum and then its version first, a line a key."""
-    head = {"format": parts["format"], "version": to_json(VERSION), **parts}
+    head = {"format": parts["format"], "version": to_json(version), **parts}
     lines = "".join(f",\n{to_json(key)}: {value}" for key, value in head.items())
 
     def filled(digits: str) -> bytes:

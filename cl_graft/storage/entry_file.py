@@ -5,10 +5,13 @@ An entry can be read only together with its bank, a graft file (`graft_file`) al
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from cl_graft.errors import WrongArchitecture, WrongBase
-from cl_graft.grafts.bank import Entry, GraftBank
+from cl_graft.grafts.bank import Entry, GraftBank, check_builds_on
 from cl_graft.grafts.graft import Graft
-from cl_graft.storage.files import pack, report_damage, unpack
+from cl_graft.storage.files import BUILDS_ON_VERSION, pack, report_damage, unpack
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.storage.serialization import (
     check_dtype,
@@ -68,7 +71,10 @@ def pack_entry(
         content["standalone_sha256"] = standalone
     if entry.recorded_batch is not None:
         content["canary"] = recorded_batch_record(entry.recorded_batch, tensors)
-    return pack(tensors, content, format=ENTRY_FORMAT)
+    if entry.builds_on is None:
+        return pack(tensors, content, format=ENTRY_FORMAT)
+    content["builds_on"] = list(entry.builds_on)
+    return pack(tensors, content, format=ENTRY_FORMAT, version=BUILDS_ON_VERSION)
 
 
 def unpack_entry(data: bytes, bank: GraftBank, *, name: str, position: int) -> Entry:
@@ -114,9 +120,23 @@ def unpack_entry(data: bytes, bank: GraftBank, *, name: str, position: int) -> E
             if "canary" in head
             else None,
             metadata=head["facts"],
+            builds_on=_read_builds_on(head, bank, position=place),
         )
         check_dtype(entry.owned, bank.base, task=entry.task)
         return entry
+
+
+def _read_builds_on(
+    head: Mapping[str, Any], bank: GraftBank, *, position: int
+) -> tuple[int, ...] | None:
+    """Read what an entry builds on; None where it does not say so."""
+    if "builds_on" not in head:
+        return None
+    positions = part(head, "builds_on", list)
+    check_builds_on(positions, position)
+    if head["version"] < BUILDS_ON_VERSION or bank.mode == "isolated" or len(positions) == position:
+        raise ValueError(f"it says that it builds on {positions!r:.80}, which no bank would write")
+    return tuple(positions)
 
 
 def read_place(data: bytes, *, name: str) -> tuple[int, str | None] | None:

@@ -27,6 +27,8 @@ from cl_graft.storage.checksums import BLANK, checksum, has_right_checksum
 from cl_graft.storage.disk_errors import explain_write_errors
 
 __all__ = [
+    "BUILDS_ON_VERSION",
+    "NEWEST",
     "VERSION",
     "check_json",
     "check_version_1",
@@ -42,7 +44,13 @@ __all__ = [
 ]
 
 VERSION = 3
-"""The newest version of the formats that this package reads, and the one that it writes."""
+"""The version of the formats that this package writes, where no content needs a newer one."""
+
+BUILDS_ON_VERSION = 4
+"""The version of a bank's index, and of its entries' files, where they say what they build on."""
+
+NEWEST = BUILDS_ON_VERSION
+"""The newest version that this package reads."""
 
 _KEY = "cl-graft"
 _START = b'{"__metadata__":{"cl-graft":"{\\"checksum\\":\\"'
@@ -54,15 +62,28 @@ _LARGEST_HEADER = 2**24
 """Bytes: a header is parsed before it can be checked, and JSON grows in memory."""
 
 
-def pack(tensors: Mapping[str, Tensor], content: Mapping[str, object], *, format: str) -> bytes:
+def pack(
+    tensors: Mapping[str, Tensor],
+    content: Mapping[str, object],
+    *,
+    format: str,
+    version: int | None = None,
+) -> bytes:
     """Return the bytes of a file; the same content gives the same bytes.
+
+    Args:
+        tensors: The tensors, by name.
+        content: What the header says of them; JSON values only.
+        format: Name of the format.
+        version: Version of the format; None means `VERSION`.
 
     Raises:
         ValueError: If the content takes more than 16 MiB as JSON, without the tensors.
     """
     held = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
     own = {"checksum", "format", "version", "tensors"}
-    head: dict[str, object] = {"checksum": BLANK, "format": format, "version": VERSION}
+    version = VERSION if version is None else version
+    head: dict[str, object] = {"checksum": BLANK, "format": format, "version": version}
     head |= {key: value for key, value in content.items() if key not in own}
     head["tensors"] = _sha256s(held)
     # Made twice, not filled in: a file may be as large as a model, and would be held twice.
@@ -130,7 +151,7 @@ def check_json(head: object, *, format: str, name: str) -> None:
 
     Raises:
         ForeignFile: If it has another format.
-        FutureVersion: If its version is above `VERSION`.
+        FutureVersion: If its version is above `NEWEST`.
         DamagedFile: If its version is no number from 1.
     """
     found = head.get("format") if isinstance(head, dict) else None
@@ -139,9 +160,9 @@ def check_json(head: object, *, format: str, name: str) -> None:
     version = head.get("version")
     if not isinstance(version, int) or version < 1:
         raise DamagedFile(f"{name} is damaged: its version is {version!r}")
-    if version > VERSION:
+    if version > NEWEST:
         raise FutureVersion(
-            f"{name} has version {version} of its format, this package reads up to {VERSION}; "
+            f"{name} has version {version} of its format, this package reads up to {NEWEST}; "
             "a newer cl_graft wrote it"
         )
 

@@ -54,7 +54,7 @@ def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str
         "",
         f"- **Base model:** {for_markdown_code(base.model)}{pinned}{unpinned}, {base.dtype}; "
         f"fingerprint {for_markdown_code(base.fingerprint)}, checked on loading",
-        f"- **Mode:** {_MODES[bank.mode]}",
+        f"- **Mode:** {_describe_mode(bank)}",
         f"- **Coordinates:** {len(bank.owned()):,} of {bank.layout.total:,} graftable ones",
         f"- **Licence:** {for_markdown(license or 'not stated')}; that of the base model applies "
         "beside it",
@@ -64,6 +64,7 @@ def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str
         "| task | labels | coordinates | density | dev | ECE, before and after calibration |",
         "| --- | --- | --- | --- | --- | --- |",
         *(_row(entry) for entry in bank.entries),
+        *_what_tasks_build_on(bank),
         "",
         "Dev rows chose among the values of a training, and the temperature was fitted on them: "
         "scores on other rows may be lower.",
@@ -93,6 +94,23 @@ _MODES = {
     "prefix": "prefix; a task is answered by its graft and those of all tasks before it",
     "isolated": "isolated; a task is answered by its own graft alone",
 }
+
+
+def _describe_mode(bank: GraftBank) -> str:
+    if all(entry.builds_on is None for entry in bank.entries):
+        return _MODES[bank.mode]
+    return "prefix; a task is answered by its graft and those of the tasks that it builds on"
+
+
+def _what_tasks_build_on(bank: GraftBank) -> list[str]:
+    """Say which tasks build on others, where these are not all before them."""
+    if all(entry.builds_on is None for entry in bank.entries):
+        return []
+    lines = []
+    for position, entry in enumerate(bank.entries):
+        names = [for_markdown(bank.entries[place].task) for place in bank.builds_on(position)]
+        lines.append(f"- {for_markdown(entry.task)} builds on {', '.join(names) or 'the base'}")
+    return ["", *lines]
 
 
 def _row(entry: Entry) -> str:

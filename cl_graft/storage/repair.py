@@ -69,9 +69,9 @@ def repair_bank(folder: Path | str) -> Repaired:
     """Delete what killed writers left, and list the entries that are whole.
 
     A bank whose files are as `bank.json` says keeps it. Where an entry's file is missing or
-    damaged, `bank.json` is written without it, in prefix mode also without the later ones, which
-    were trained on top of it. Where `bank.json` itself is missing or damaged, it is made from the
-    entries. Files that are no longer listed are moved to `removed/`.
+    damaged, `bank.json` is written without it, and without the later ones that build on it: in
+    prefix mode all that do not say otherwise. Where `bank.json` itself is missing or damaged, it is
+    made from the entries. Files that are no longer listed are moved to `removed/`.
 
     Raises:
         InputError: If there is no such folder.
@@ -119,20 +119,31 @@ def _list_whole(
 ) -> Repaired:
     """Write `bank.json` with the entries that are whole, and move the files of others away."""
     whole: list[_Slot] = []
+    entries: list[Entry] = []
     faults: list[str] = []
-    expected = 0
+    number: dict[int, int] = {}
+    kept: list[Mapping[str, Any]] = []
     for slot in slots:
-        gap = slot.position != expected
         if slot.entry is None:
             faults.append(slot.fault)
-        elif bank.mode == "prefix" and (gap or faults):
+            continue
+        entry = slot.entry
+        under = entry.builds_on
+        if under is None:
+            under = range(slot.position) if bank.mode == "prefix" else ()
+        if any(place not in number for place in under):
             faults.append(
                 f"entry {slot.position} was trained on top of entries of which one is lost"
             )
-        else:
-            whole.append(slot)
-            expected = slot.position + 1
-    entries = [slot.entry for slot in whole if slot.entry is not None]
+            continue
+        if entry.builds_on is not None:
+            entry = replace(entry, builds_on=tuple(number[place] for place in under))
+        stays = bank.mode == "isolated" or slot.position == len(whole)
+        if stays and len(kept) == len(whole):
+            kept.append(slot.record)
+        number[slot.position] = len(whole)
+        whole.append(slot)
+        entries.append(entry)
     with report_damage(str(folder)):
         repaired = replace(bank, entries=()).extend(entries)
     needed = {name for slot in whole for name in list_files(slot.record)}
@@ -142,7 +153,7 @@ def _list_whole(
         target.parent.mkdir(parents=True, exist_ok=True)
         os.replace(folder / name, target)
         sync_folder(target.parent)
-    write_entries(repaired, folder, kept=[slot.record for slot in whole])
+    write_entries(repaired, folder, kept=kept)
     return Repaired(
         folder, len(repaired), removed=tuple(removed), faults=tuple(faults), rebuilt=True
     )

@@ -7,10 +7,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from region_strategies import TwoLayers, quick, regions
-from two_layer_banks import LAYOUT, empty_bank, grow, stream
+from two_layer_banks import LAYOUT, draw_bank, empty_bank, grow, stream
 
 from cl_graft.grafts.bank import Entry, Mode
-from cl_graft.grafts.graft import Graft, grafted
+from cl_graft.grafts.graft import Graft, grafted, write_
 from cl_graft.grafts.hashing import model_fingerprint
 from cl_graft.grafts.region import Layout, Region, union
 
@@ -88,6 +88,33 @@ def test_a_prefix_bank_leaves_free_what_nobody_owns() -> None:
     bank = grow(empty_bank(), Region.of(LAYOUT, [1, 2, 3]))
     assert bank.free(Region.of(LAYOUT, [3, 4])) == Region.of(LAYOUT, [4])
     assert bank.owned(upto=0) == Region.empty(LAYOUT)
+
+
+@quick
+@given(st.data())
+def test_an_entry_is_answered_by_those_that_it_builds_on_in_their_order(
+    data: st.DataObject,
+) -> None:
+    bank = draw_bank(data, isolated=False)
+    for position, entry in enumerate(bank.entries):
+        below = bank.owned(of=bank.builds_on(position))
+        assert entry.owned.region == entry.region - below
+        expected = TwoLayers()
+        for place in (*bank.builds_on(position), position):
+            write_(expected, bank.entries[place].owned)
+        with grafted(TwoLayers(), bank.answer(position)) as model:
+            assert model_fingerprint(model, exclude=()) == model_fingerprint(expected, exclude=())
+
+
+def test_a_bank_without_some_entries_answers_those_that_do_not_build_on_them_as_before() -> None:
+    bank = empty_bank()
+    for number, under in enumerate([None, (), (0,), (1,), (1, 3)]):
+        bank = grow(bank, Region.of(LAYOUT, range(number, 20)), builds_on=under)
+    left = bank.without([0, 2])
+    assert [left.builds_on(place) for place in range(3)] == [(), (0,), (0, 1)]
+    assert all(entry.builds_on is None for entry in left.entries)  # as the mode says now
+    for now, then in enumerate((1, 3, 4)):
+        assert left.answer(now).same_bits(bank.answer(then))
 
 
 def test_a_task_that_finds_nothing_free_is_answered_by_the_prefix() -> None:

@@ -17,7 +17,7 @@ from cl_graft.grafts.graft import (
     find_parameters,
     grafted,
     load_,
-    merge,
+    overlay,
     snapshot,
     write_,
 )
@@ -79,25 +79,28 @@ def test_write_changes_its_region_and_nothing_else(data: st.DataObject) -> None:
 
 @quick
 @given(st.data())
-def test_a_graft_split_in_two_merges_to_itself(data: st.DataObject) -> None:
+def test_a_graft_split_in_two_joins_to_itself(data: st.DataObject) -> None:
     model = TwoLayers()
     layout = _layout(model)
     whole = extract(model, data.draw(regions(layout)))
     part = whole.region & data.draw(regions(layout))
     pieces = [whole.on(whole.region - part), whole.on(part)]
-    assert merge(pieces, layout=layout, dtype=torch.float32).same_bits(whole)
+    assert overlay(pieces, layout=layout, dtype=torch.float32).same_bits(whole)
 
 
-def test_merging_nothing_gives_the_empty_graft() -> None:
+def test_joining_nothing_gives_the_empty_graft() -> None:
     layout = _layout(TwoLayers())
-    empty = merge([], layout=layout, dtype=torch.bfloat16)
+    empty = overlay([], layout=layout, dtype=torch.bfloat16)
     assert empty.same_bits(Graft(Region.empty(layout), torch.empty(0, dtype=torch.bfloat16)))
 
 
-def test_merging_refuses_a_coordinate_with_two_values() -> None:
-    graft = extract(TwoLayers(), Region.of(_layout(TwoLayers()), [1, 2]))
-    with pytest.raises(ValueError, match="disjoint"):
-        merge([graft, graft], layout=graft.region.layout, dtype=torch.float32)
+def test_of_grafts_that_share_a_coordinate_the_last_one_stands() -> None:
+    layout = _layout(TwoLayers())
+    first = Graft(Region.of(layout, [1, 2]), torch.tensor([1.0, 2.0]))
+    last = Graft(Region.of(layout, [0, 2]), torch.tensor([3.0, 4.0]))
+    joined = overlay([first, last], layout=layout, dtype=torch.float32)
+    assert joined.region == Region.of(layout, [0, 1, 2])
+    assert joined.values.tolist() == [3.0, 1.0, 4.0]
 
 
 def test_parameters_of_different_dtypes_are_read_in_the_widest_and_written_back_exactly() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from region_strategies import TwoLayers, model_bits, quick, regions
+from region_strategies import TwoLayers, model_bits, quick
 from torch import Tensor, nn
-from two_layer_banks import LAYOUT, empty_bank, grow, stream
+from two_layer_banks import LAYOUT, draw_bank, empty_bank, grow, stream
 
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, Mode
 from cl_graft.grafts.graft import Graft
@@ -44,13 +45,12 @@ def _switching(switch: Switch, rows: Tensor, positions: list[int | None]) -> Ten
 @quick
 @given(st.data())
 def test_rows_of_different_tasks_are_answered_as_by_switching(data: st.DataObject) -> None:
-    mode: Mode = data.draw(st.sampled_from(["prefix", "isolated"]))
-    bank = empty_bank(mode)
-    for _ in range(data.draw(st.integers(1, 4))):
-        claimed = data.draw(regions(LAYOUT))
-        free = bank.free(claimed)
-        values = torch.randn(len(free), generator=torch.Generator().manual_seed(len(bank)))
-        bank = bank.append(Entry("task", len(bank), Graft(free, values), claimed - free))
+    whole = draw_bank(data)
+    bank = empty_bank(whole.mode)
+    for entry in whole.entries:
+        generator = torch.Generator().manual_seed(len(bank))
+        values = torch.randn(len(entry.owned), generator=generator)
+        bank = bank.append(replace(entry, owned=Graft(entry.owned.region, values)))
     model = TwoLayers().eval()
     switch = Switch(model, bank, flat=data.draw(st.booleans()))
     places = st.none() | st.integers(0, len(bank) - 1)

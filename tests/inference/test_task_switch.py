@@ -10,9 +10,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from region_strategies import TwoLayers, bits, model_bits, quick, regions
+from region_strategies import TwoLayers, bits, model_bits, quick
 from torch import Tensor, nn
-from two_layer_banks import LAYOUT, empty_bank, grow, stream
+from two_layer_banks import LAYOUT, draw_bank, empty_bank, stream
 
 from cl_graft.grafts.bank import GraftBank, Mode
 from cl_graft.grafts.graft import extract, write_
@@ -35,17 +35,10 @@ def _same(model: nn.Module, other: nn.Module) -> bool:
     return all(torch.equal(now[name], then[name]) for name in then)
 
 
-def _draw_bank(data: st.DataObject, mode: Mode) -> GraftBank:
-    bank = empty_bank(mode)
-    for _ in range(data.draw(st.integers(1, 4))):
-        bank = grow(bank, data.draw(regions(LAYOUT)))
-    return bank
-
-
 @quick
 @given(st.data())
 def test_a_chain_of_jumps_gives_the_bits_of_a_fresh_graft_after_each(data: st.DataObject) -> None:
-    bank = _draw_bank(data, data.draw(st.sampled_from(["prefix", "isolated"])))
+    bank = draw_bank(data)
     model = TwoLayers()
     switch = Switch(model, bank, flat=data.draw(st.booleans()))
     places = st.none() | st.integers(0, len(bank) - 1)
@@ -60,13 +53,12 @@ def test_a_chain_of_jumps_gives_the_bits_of_a_fresh_graft_after_each(data: st.Da
 @quick
 @given(st.data())
 def test_a_switch_that_grows_with_its_bank_equals_a_new_one(data: st.DataObject) -> None:
-    mode: Mode = data.draw(st.sampled_from(["prefix", "isolated"]))
-    whole = _draw_bank(data, mode)
+    whole = draw_bank(data)
     model = TwoLayers()
-    bank = empty_bank(mode)
+    bank = empty_bank(whole.mode)
     switch = Switch(model, bank, flat=data.draw(st.booleans()))
     for position, entry in enumerate(whole.entries):
-        switch.to(position - 1 if position and mode == "prefix" else None)
+        switch.carry_entries(whole.builds_on(position))
         base = extract(model, entry.owned.region)
         write_(model, entry.owned)
         bank = bank.append(entry)
@@ -77,6 +69,26 @@ def test_a_switch_that_grows_with_its_bank_equals_a_new_one(data: st.DataObject)
     for place in [*data.draw(st.lists(places, max_size=6)), None]:
         switch.to(place)
         assert _same(model, _anew(whole, place))
+
+
+@quick
+@given(st.data())
+def test_a_model_carries_any_entries_and_goes_back_to_them(data: st.DataObject) -> None:
+    bank = draw_bank(data)
+    model = TwoLayers()
+    switch = Switch(model, bank, flat=data.draw(st.booleans()))
+    some = sorted(data.draw(st.sets(st.integers(0, len(bank) - 1))))
+    switch.carry_entries(some)
+    expected = TwoLayers()
+    for place in some:
+        write_(expected, bank.entries[place].owned)
+    assert _same(model, expected)
+    with switch.carrying(data.draw(st.none() | st.integers(0, len(bank) - 1))):
+        pass
+    assert _same(model, expected)
+    assert switch.position in (None, some[-1] if some else None)
+    switch.to(None)
+    assert _same(model, TwoLayers())
 
 
 @MODES
@@ -193,5 +205,5 @@ def test_positions_outside_the_bank_are_refused(position: int) -> None:
 def test_a_prefix_bank_with_two_owners_of_a_coordinate_is_refused() -> None:
     shared = stream("isolated")
     bank = GraftBank(LAYOUT, shared.base, "prefix", shared.entries)
-    with pytest.raises(ValueError, match="a coordinate has two owners"):
+    with pytest.raises(ValueError, match="one owner, but 13 of 'task2'"):
         Switch(TwoLayers(), bank)

@@ -24,8 +24,11 @@ _LAYOUT = Layout(("block.weight", "block.bias"), ((6, 5), (7,)))
 _BASE = BaseIdentity("ab" * 32, "org/model", "float32", {"family": "encoder", "größe": 1.5})
 
 
-def stored_bank() -> GraftBank:
-    """Make a bank of two entries, all of whose numbers are powers of two: no rounding, no draws."""
+def stored_bank(version: int) -> GraftBank:
+    """Make a bank of two entries, all of whose numbers are powers of two: no rounding, no draws.
+
+    From version 4 on the second entry builds on the base alone.
+    """
     bank = GraftBank(_LAYOUT, _BASE)
     tokens = torch.tensor([[[7, 8, 9, 0], [1, 1, 2, 0]], [[7, 0, 0, 0], [1, 0, 0, 0]]])
     recorded_batch = RecordedBatch(
@@ -33,7 +36,8 @@ def stored_bank() -> GraftBank:
     )
     for number, task in enumerate(["sentiment", "größer als / topic"]):
         claimed = Region.of(_LAYOUT, [0, 3 + number, 17, 29, 36])
-        free = bank.free(claimed)
+        under = () if version >= 4 and number else None
+        free = bank.free(claimed, builds_on=under)
         entry = Entry(
             task,
             number,
@@ -44,6 +48,7 @@ def stored_bank() -> GraftBank:
             weights_sha256=f"{number:064x}",
             recorded_batch=recorded_batch if number else None,
             metadata={"label_names": ["a", "ä"], "score": 0.75, "nothing": None},
+            builds_on=under,
         )
         bank = bank.append(entry)
     return bank
@@ -58,5 +63,5 @@ def stored_graft() -> StoredGraft:
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True)
-    save_bank(stored_bank(), folder / "bank")
+    save_bank(stored_bank(int(folder.name.removeprefix("version"))), folder / "bank")
     save_graft(stored_graft(), folder / "graft.safetensors")

@@ -175,11 +175,11 @@ def test_files_of_a_newer_version_are_refused_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr("cl_graft.storage.files.VERSION", 4)
-        newer.setattr("cl_graft.storage.bank_index.VERSION", 4)
+        newer.setattr("cl_graft.storage.files.VERSION", 5)
+        newer.setattr("cl_graft.storage.bank_index.VERSION", 5)
         save_bank(bank_of(), tmp_path / "bank")
         path = _graft_file(tmp_path)
-    with pytest.raises(FutureVersion, match=r"has version 4 of its format, .* reads up to 3"):
+    with pytest.raises(FutureVersion, match=r"has version 5 of its format, .* reads up to 4"):
         load_bank(tmp_path / "bank")
     with pytest.raises(FutureVersion, match="a newer cl_graft wrote it"):
         load_graft(path)

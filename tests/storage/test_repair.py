@@ -141,7 +141,7 @@ def test_without_base_json_a_lost_index_cannot_be_made_again(tmp_path: Path) -> 
 
 def test_a_bank_of_old_and_new_files_is_repaired(tmp_path: Path) -> None:
     folder = shutil.copytree(FIXTURES / "version2" / "bank", tmp_path / "bank")
-    bank = stored_bank()
+    bank = stored_bank(2)
     grown = bank.append(entry_of(bank, sample(bank.layout, 9, 3), task="next"))
     append_entry(grown, folder)
     (folder / "bank.json").unlink()
@@ -187,8 +187,8 @@ def test_nothing_is_repaired_under_another_writer_or_a_newer_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr("cl_graft.storage.files.VERSION", 4)
-        newer.setattr("cl_graft.storage.bank_index.VERSION", 4)
+        newer.setattr("cl_graft.storage.files.VERSION", 5)
+        newer.setattr("cl_graft.storage.bank_index.VERSION", 5)
         save_bank(bank_of(), tmp_path)
     before = content(tmp_path)
     with pytest.raises(FutureVersion):

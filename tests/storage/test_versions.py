@@ -16,17 +16,17 @@ from cl_graft.grafts.bank import Entry
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Region
 from cl_graft.storage import append_entry, load_bank, load_graft, save_bank
-from cl_graft.storage.files import VERSION
+from cl_graft.storage.files import NEWEST, VERSION
 
 FIXTURES = Path(__file__).parent / "fixtures"
-VERSIONS = range(1, VERSION + 1)
+VERSIONS = range(1, NEWEST + 1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_files_of_every_version_are_read_bit_for_bit(version: int) -> None:
     folder = FIXTURES / f"version{version}"
     assert json.loads((folder / "bank" / "bank.json").read_text())["version"] == version
-    assert same_bank(load_bank(folder / "bank"), stored_bank())
+    assert same_bank(load_bank(folder / "bank"), stored_bank(version))
     expected, found = stored_graft(), load_graft(folder / "graft.safetensors")
     assert found.graft.same_bits(expected.graft)
     assert same_tensor(found.head["bias"], expected.head["bias"])
@@ -39,7 +39,7 @@ def test_a_bank_of_an_old_version_takes_the_next_entry_and_keeps_its_files(
 ) -> None:
     folder = shutil.copytree(FIXTURES / f"version{version}" / "bank", tmp_path / "bank")
     before = content(folder)
-    whole = stored_bank()
+    whole = stored_bank(version)
     save_bank(whole, folder)
     claimed = Region.of(whole.layout, [5, 6, 17])
     owned = Graft(whole.free(claimed), torch.tensor([1.0, 2.0]))
@@ -48,7 +48,7 @@ def test_a_bank_of_an_old_version_takes_the_next_entry_and_keeps_its_files(
     after = content(folder)
     del before["bank.json"]
     assert {name: after[name] for name in before} == before
-    assert json.loads(after["bank.json"])["version"] == VERSION
+    assert json.loads(after["bank.json"])["version"] == max(version, VERSION)
     assert same_bank(load_bank(folder), grown)
 
 
@@ -63,4 +63,4 @@ def test_flips_in_files_of_every_version_are_refused(tmp_path: Path, version: in
             with pytest.raises(BankError):
                 load_bank(folder)
         (folder / name).write_bytes(data)
-    assert same_bank(load_bank(folder), stored_bank())
+    assert same_bank(load_bank(folder), stored_bank(version))

@@ -73,6 +73,10 @@ NUMBERS: dict[str, Any] = {
 SHAPES: dict[str, Any] = {
     "list": [1, "a"], "object": {"a": 1}, "no list": [], "no object": {}, "none": None,
 }  # fmt: skip
+PLACES: dict[str, Any] = {
+    **{name: (value,) for name, value in (NUMBERS | SHAPES).items()},
+    "code": (_CODE,), "twice": (0, 0), "backward": (1, 0), "many": tuple(range(100_000)),
+}  # fmt: skip
 DEEP: dict[str, Any] = {"deep": None}
 for _ in range(60):
     DEEP = {"deep": DEEP}
@@ -136,6 +140,7 @@ def hostile_banks() -> Iterator[HostileBank]:
     yield from _each("task", TEXTS, lambda b, t: _entry(b, task=t))
     yield from _each("label", NUMBERS, lambda b, v: _entry(b, label=v))
     yield from _each("weights_sha256", few, lambda b, t: _entry(b, weights_sha256=t))
+    yield from _each("builds_on", PLACES, lambda b, v: _entry(b, builds_on=v))
     for key in _ENTRY_NAMES:
         yield from _each(f"entry {key}", few | SHAPES | DEEP, _fact(key))
     for key in ("max_length", "pair", "trained_dev", "rows"):

@@ -1,0 +1,118 @@
+"""The data of a bank's entries: found again after a run, and what is done with them.
+
+They are read as the entry's run read them, and refused if they are others than those that the entry
+was trained on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from cl_graft.banks.add import add_task
+from cl_graft.data import TextTask
+from cl_graft.data.encoded_task import encode_task
+from cl_graft.data.task_place import find_place
+from cl_graft.errors import InputError
+from cl_graft.experiments.bank_metadata import restore_config
+from cl_graft.experiments.config import ExperimentConfig, override_
+from cl_graft.experiments.folders import find_run_of_bank, read_config, select_settings
+from cl_graft.experiments.tasks import load_tasks
+from cl_graft.grafts.bank import Entry, GraftBank
+from cl_graft.models import Loaded
+from cl_graft.storage import append_entry, load_bank, save_bank
+from cl_graft.storage.bank_folder import replace_entries
+from cl_graft.storage.bank_index import staged_folder
+
+__all__ = ["EntryData", "encode_test_rows", "find_data", "train_again"]
+
+
+@dataclass(frozen=True, eq=False)
+class EntryData:
+    """The data of an entry: the task, and the name and settings that load it."""
+
+    name: str
+    settings: Mapping[str, Any]
+    config: ExperimentConfig
+    task: TextTask
+
+
+def find_data(
+    where: Path, entry: Entry, bank: GraftBank, data: Path | str | None, sets: Sequence[str]
+) -> EntryData:
+    """Load the data that an entry was trained on.
+
+    Raises:
+        InputError: If they cannot be found, or are others.
+    """
+    run = find_run_of_bank(where)
+    stored = select_settings((run and read_config(run)) or {})
+    stream = stored.get("stream", {})
+    place = Path(data) if data is not None else stream.get("data") and Path(stream["data"])
+    name = entry.task
+    for given in stream.get("tasks", []):
+        with suppress(InputError):
+            name = given if find_place(str(given), place).name == entry.task else name
+    drawn: dict[str, Any] = {"data": place, "shots": entry.metadata.get("shots")}
+    drawn["max_length"] = entry.metadata.get("max_length")
+    if name in (own := stream.get("task_settings", {})):
+        drawn["task_settings"] = {name: own[name]}
+    settings: dict[str, Any] = {"stream": drawn}
+    values = deepcopy(settings)
+    for override in sets:
+        override_(values, override)
+    config = restore_config(bank.base, tasks=[name], settings=values)
+    task = load_tasks(config.stream, seed=config.comparison.seeds[0])[0]
+    if entry.metadata.get("data_fingerprint", task.fingerprint) != task.fingerprint:
+        raise InputError(
+            f"the data found for {entry.task!r} are not those that it was trained on: other rows, "
+            "other labels, or other settings of how they are drawn (--data, --set)"
+        )
+    return EntryData(name, settings, config, task)
+
+
+def train_again(
+    where: Path,
+    left: GraftBank,
+    data: Sequence[EntryData | None],
+    announce: Callable[[str, int], None] | None,
+    **options: Any,
+) -> list[float]:
+    """Train entries again in their places, replace the bank's, and return their scores.
+
+    They are trained in a bank of their own; the bank in `where` stays as it is until all are.
+
+    Args:
+        where: The bank's folder.
+        left: The bank without the task.
+        data: By entry of `left` the data to train it again, None for one that stays.
+        announce: As in `replace_entries`.
+        **options: Those of `add_task`.
+    """
+    first = next(place for place, one in enumerate(data) if one is not None)
+    scores: list[float] = []
+    with staged_folder(where) as staged:
+        save_bank(replace(left, entries=left.entries[:first]), staged)
+        for entry, one in zip(left.entries[first:], data[first:], strict=True):
+            if one is None:
+                append_entry(load_bank(staged).append(entry), staged)
+            else:
+                added = add_task(staged, one.name, settings=one.settings, **options)
+                scores.append(added.test)
+        again = load_bank(staged)
+    replace_entries(again, where, first=first, announce=announce)
+    return scores
+
+
+def encode_test_rows(loaded: Loaded, data: EntryData) -> tuple[Tensor, Tensor]:
+    """Encode the test rows of a task: inputs and targets."""
+    config, task = data.config, data.task
+    length = config.stream.max_length or task.max_length
+    encoded = encode_task(task, loaded.tokenizer, family=config.model.family, max_length=length)
+    return encoded.splits["test"]

@@ -1,0 +1,148 @@
+"""What an entry builds on is stored where a bank's mode does not say it, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
+
+from cl_graft.errors import BankError, DamagedFile
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.grafts.region import Region
+from cl_graft.storage import append_entry, load_bank, save_bank
+from cl_graft.storage.bank_folder import _record
+from cl_graft.storage.entry_file import ENTRY_FORMAT
+from cl_graft.storage.files import unpack
+from cl_graft.storage.model_card import model_card
+from cl_graft.storage.repair import repair_bank
+
+
+def grown(*subsets: Sequence[int] | None) -> GraftBank:
+    """Make a bank whose entries build on the given ones; regions are large enough to meet."""
+    bank = bank_of(tasks=0)
+    for number, subset in enumerate(subsets):
+        under = None if subset is None else tuple(subset)
+        claimed = sample(LAYOUT, 200, number)
+        free = bank.free(claimed, builds_on=under)
+        entry = entry_of(replace(bank, mode="isolated"), free, task=f"task{number}")
+        bank = bank.append(replace(entry, owned_before=claimed - free, builds_on=under))
+    return bank
+
+
+def versions(folder: Path) -> dict[str, int]:
+    """Return the version of each file of a bank; of an entry's by its task."""
+    found = {name: json.loads((folder / name).read_text())["version"] for name in INDICES}
+    for path in (folder / "entries").iterdir():
+        head, _ = unpack(path.read_bytes(), format=ENTRY_FORMAT, name=path.name)
+        found[path.stem.partition("-")[2]] = head["version"]
+        assert ("builds_on" in head) == (head["version"] == 4)
+    return found
+
+
+INDICES = ("bank.json", "base.json")
+PLAIN = {"bank.json": 3, "base.json": 3, "task0": 3, "task1": 3, "task2": 3}
+
+
+def test_a_bank_whose_entries_build_on_some_comes_back_and_alone_has_the_new_version(
+    tmp_path: Path,
+) -> None:
+    bank = grown(None, (), (0,))
+    assert bank.may_share
+    assert bank.entries[1].owned.region & bank.entries[0].owned.region
+    save_bank(bank, tmp_path / "some")
+    assert same_bank(load_bank(tmp_path / "some"), bank)
+    assert versions(tmp_path / "some") == PLAIN | {"bank.json": 4, "task1": 4, "task2": 4}
+    save_bank(grown(None, None, None), tmp_path / "all")
+    assert versions(tmp_path / "all") == PLAIN
+
+
+def test_what_the_mode_says_anyway_is_not_stored(tmp_path: Path) -> None:
+    save_bank(grown(None, None, None), tmp_path / "unsaid")
+    save_bank(grown((), (0,), (0, 1)), tmp_path / "said")
+    assert content(tmp_path / "said") == content(tmp_path / "unsaid")
+
+
+def test_a_bank_of_the_old_version_takes_an_entry_that_builds_on_some(tmp_path: Path) -> None:
+    bank = grown(None, None, (1,))
+    save_bank(replace(bank, entries=bank.entries[:2]), tmp_path)
+    before = content(tmp_path)
+    append_entry(bank, tmp_path)
+    assert same_bank(load_bank(tmp_path), bank)
+    assert versions(tmp_path) == PLAIN | {"bank.json": 4, "task2": 4}
+    del before["bank.json"]
+    assert before.items() <= content(tmp_path).items()
+
+
+@pytest.mark.parametrize(
+    "under", [(2,), (9,), (-1,), (1, 0), (0, 0), (0, 1), ("0",), (True,), (0.0,), (None,), ((0,),)]
+)
+def test_positions_that_no_entry_can_build_on_are_refused(tmp_path: Path, under: Any) -> None:
+    """Itself, a later one, twice, out of order, all of them, and what is no position."""
+    bank = grown(None, None, (1,))
+    forged = replace(bank, entries=(*bank.entries[:2], replace(bank.entries[2], builds_on=under)))
+    save_bank(forged, tmp_path)
+    with pytest.raises(DamagedFile, match=r"builds on"):
+        load_bank(tmp_path)
+    if under != (0, 1):
+        with pytest.raises(ValueError, match="entry 2 builds on ascending positions below its own"):
+            replace(bank, entries=bank.entries[:2]).append(forged.entries[2])
+
+
+@pytest.mark.parametrize("forgery", ["version", "mode", "owner", "listed"])
+def test_an_entry_that_contradicts_its_bank_is_refused(tmp_path: Path, forgery: str) -> None:
+    bank = grown(None, (), (1,))
+    shared = bank.entries[1].owned.region & bank.entries[0].owned.region
+    assert shared
+    if forgery == "version":
+        with patch("cl_graft.storage.entry_file.BUILDS_ON_VERSION", 3):
+            save_bank(bank, tmp_path)
+    elif forgery == "mode":
+        save_bank(replace(bank, mode="isolated"), tmp_path)
+    elif forgery == "owner":  # it builds on one that owns its coordinates
+        owned, none = bank.entries[1].owned, Region.empty(LAYOUT)
+        last = replace(bank.entries[2], builds_on=(1,), owned=owned, owned_before=none)
+        save_bank(replace(bank, entries=(*bank.entries[:2], last)), tmp_path)
+    else:
+        name = "cl_graft.storage.bank_folder._record"
+        with patch(name, lambda entry: {**_record(entry), "builds_on": [0]}):
+            save_bank(bank, tmp_path)
+    with pytest.raises(BankError, match=r"builds on|stand alone|one owner|builds_on"):
+        load_bank(tmp_path)
+
+
+def test_a_lost_entry_takes_those_that_build_on_it_and_no_others(tmp_path: Path) -> None:
+    bank = grown(None, (), (1,), (0,), (1, 2))
+    save_bank(bank, tmp_path)
+    (damaged,) = (tmp_path / "entries").glob("*-task0.safetensors")
+    damaged.write_bytes(b"gone")
+    repaired = repair_bank(tmp_path)
+    assert len(repaired.faults) == 2  # task0, and task3 on top of it
+    left = load_bank(tmp_path)
+    assert same_bank(left, bank.without([0, 3]))
+    assert [left.builds_on(place) for place in range(3)] == [(), (0,), (0, 1)]
+    for now, then in enumerate((1, 2, 4)):
+        assert left.answer(now).same_bits(bank.answer(then))
+    assert {path.name for path in (tmp_path / "removed" / "entries").iterdir()} > {damaged.name}
+
+
+def test_a_lost_index_is_made_again_with_what_entries_build_on(tmp_path: Path) -> None:
+    save_bank(grown(None, (), (0,)), tmp_path)
+    before = content(tmp_path)
+    (tmp_path / "bank.json").unlink()
+    assert repair_bank(tmp_path).entries == 3
+    shutil.rmtree(tmp_path / "removed", ignore_errors=True)
+    assert content(tmp_path) == before
+
+
+def test_the_model_card_says_what_a_task_builds_on() -> None:
+    card = model_card(grown(None, (), (0,)), name="org/bank")
+    assert "those of the tasks that it builds on" in card
+    assert "- task1 builds on the base\n- task2 builds on task0\n" in card
+    assert "builds on" not in model_card(grown(None, None), name="org/bank")
