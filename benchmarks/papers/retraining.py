@@ -46,17 +46,24 @@ def retrain_region(
     settings = bench.config.grafting.schedule(bench.schedule(label))
     settings = replace(settings, **{"optimizer": "sgd", **changes})
     decay = None if settings.optimizer == "adamw" else bench.config.grafting.lr_decay
+    head_lr = bench.config.grafting.head_lr
     task = bench.task(label)
     first = task.to_cache(snapshot(task.head))
     what = hash_tensors({"region": region.index, **first})
 
     def train() -> Outcome:
         graft, head = train_region(
-            task, region, settings, head=snapshot(task.head), seed=bench.seed, linear_decay=decay
+            task,
+            region,
+            settings,
+            head=snapshot(task.head),
+            seed=bench.seed,
+            head_lr=head_lr,
+            linear_decay=decay,
         )
         return {"values": graft.values, **task.to_cache(head)}, {}
 
-    recipe = {**asdict(settings), "decay": decay, "what": what}
+    recipe = {**asdict(settings), "decay": decay, "head_lr": head_lr, "what": what}
     kept, _ = bench.get_or_make("retrained", task.identity, recipe, train, anew=anew)
     return Graft(region, kept["values"]), task.from_cache(kept, task.head)
 

@@ -299,6 +299,7 @@ class _SingleTask:
                 replace(plan, lr=lr),
                 head=snapshot(self.task.head),
                 seed=self.seed,
+                head_lr=config.grafting.head_lr,
                 linear_decay=config.grafting.lr_decay,
             )
 

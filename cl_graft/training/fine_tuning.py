@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _NOTHING: Parameters = MappingProxyType({})
+_SAME_RATE: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +79,7 @@ def fine_tune(
     checkpoint: Checkpoint = NO_CHECKPOINT,
     through: Iterable[nn.Parameter] = (),
     linear_decay: bool | None = None,
+    rates: Mapping[str, float] = _SAME_RATE,
     phase: str = "dense fine-tuning",
 ) -> FineTuned:
     """Train `parameters` of a model; every other parameter is frozen meanwhile.
@@ -101,12 +103,14 @@ def fine_tune(
         through: Other parameters of the model that require gradients, as hooks carry these on to
             `parameters` (`cl_graft.training.region_parameters`).
         linear_decay: Whether the learning rate falls linearly to 0; None means with AdamW alone.
+        rates: Learning rates of some parameters, > 0, by name; the others take `settings.lr`.
         phase: Name of the run in errors.
 
     Raises:
         DivergedError: If a loss or a weight that would be returned is NaN or infinite.
     """
-    optimizer = _optimizer(parameters, settings)
+    optimizer = _optimizer(parameters, settings, rates)
+    first_rates = [group["lr"] for group in optimizer.param_groups]
     evaluated = evaluated_steps(settings.steps, settings.evaluations) if dev_score else set()
     best: FineTuned | None = None
     losses: list[float] = []
@@ -135,8 +139,8 @@ def fine_tune(
             if scale is None or scale.unscale_(parameters.values()):
                 _move(optimizer, parameters, anchor, settings, walked)
             if linear_decay:
-                for group in optimizer.param_groups:
-                    group["lr"] = settings.lr * (1 - (step + 1) / settings.steps)
+                for group, rate in zip(optimizer.param_groups, first_rates, strict=True):
+                    group["lr"] = rate * (1 - (step + 1) / settings.steps)
             if on_step:
                 on_step(step + 1, losses[-1])
             if dev_score and step + 1 in evaluated:
@@ -297,17 +301,17 @@ def _move(
 
 
 def _optimizer(
-    parameters: Mapping[str, nn.Parameter], settings: FineTuning
+    parameters: Mapping[str, nn.Parameter], settings: FineTuning, rates: Mapping[str, float]
 ) -> torch.optim.Optimizer:
     every = settings.decay == "all"
-    decayed = [p for n, p in parameters.items() if every or _is_matrix(n, p)]
-    kept = {id(p) for p in decayed}
-    plain = [p for p in parameters.values() if id(p) not in kept]
+    decayed = {n: p for n, p in parameters.items() if every or _is_matrix(n, p)}
+    plain = {n: p for n, p in parameters.items() if n not in decayed}
     groups = [
-        {"params": decayed, "weight_decay": settings.weight_decay},
-        {"params": plain, "weight_decay": 0.0},
+        {"params": own, "weight_decay": weight_decay, "lr": rate}
+        for named, weight_decay in ((decayed, settings.weight_decay), (plain, 0.0))
+        for rate in sorted({settings.lr, *rates.values()})
+        if (own := [p for n, p in named.items() if rates.get(n, settings.lr) == rate])
     ]
-    groups = [group for group in groups if group["params"]]
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=settings.lr)
     return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)

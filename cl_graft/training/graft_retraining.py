@@ -33,6 +33,7 @@ def train_region(
     *,
     head: Parameters,
     seed: int,
+    head_lr: float | None = None,
     linear_decay: bool | None = True,
 ) -> tuple[Graft, dict[str, Tensor]]:
     """Train a region and a task's head, and choose the best step on dev.
@@ -44,7 +45,8 @@ def train_region(
             clipping and evaluations; momentum, L1 penalty and Mixout are left out.
         head: First values of the head, by name.
         seed: Seed of the random choices.
-        linear_decay: Whether the learning rate falls linearly to 0; None means with AdamW alone.
+        head_lr: Learning rate of the head, > 0; None takes that of the region.
+        linear_decay: Whether the learning rates fall linearly to 0; None means with AdamW alone.
 
     Returns:
         The values of the region, and of the head by name.
@@ -66,6 +68,7 @@ def train_region(
             on_step=lambda *_: live.write_(),
             through=live.gathered,
             linear_decay=linear_decay,
+            rates={} if head_lr is None else dict.fromkeys(task.head, head_lr),
             phase="region training",
         )
     values = found.tensors.pop(_VECTOR).to("cpu", base.values.dtype)

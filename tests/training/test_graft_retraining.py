@@ -54,3 +54,15 @@ def test_adamw_moves_every_coordinate_of_a_region_by_the_learning_rate_at_first(
     moved = (values.values - base.values).abs()
     assert torch.allclose(moved[moved > 1e-6], torch.tensor(0.01), rtol=1e-3)
     assert (moved > 1e-6).float().mean() > 0.5
+
+
+def test_a_head_may_have_a_rate_of_its_own_beside_the_region():
+    task = make_task()
+    region = Region.of(Layout.of(task.parameters), range(0, 500, 5))
+    plan = FineTuning(steps=1, lr=0.1, optimizer="adamw", weight_decay=0.0, clip=0, evaluations=0)
+    base, first = gather(task.parameters, region), snapshot(task.head)
+    values, head = train_region(task, region, plan, head=first, seed=0, head_lr=0.003)
+    # The first step of Adam is as long as the rate, whatever the gradient.
+    steps = [(values.values - base.values).abs().max()]
+    steps += [(head[name] - value).abs().max() for name, value in first.items()]
+    torch.testing.assert_close(torch.stack(steps), torch.tensor([0.1, *[0.003] * len(first)]))
