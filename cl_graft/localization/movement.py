@@ -31,6 +31,14 @@ def movement(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
     return _Movement(inputs)
 
 
+register_localizer(
+    name="movement_by_tensor",
+    source="Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600, Sec. 2.3, by tensor",
+    needs_gradients=False,
+    per_tensor=True,
+)(movement)
+
+
 class _Movement(Mapping[str, Tensor]):
     def __init__(self, inputs: LocalizerInputs) -> None:
         self._base, self._tuned = inputs.base, inputs.tuned

@@ -1,4 +1,4 @@
-"""Localizers that may choose parameters of one kind only: biases, or normalisation layers.
+"""Parameters of one kind, and localizers that may choose these only: biases, normalisation layers.
 
 BitFit tunes all biases, those of LayerNorms included (Ben Zaken et al., 2022,
 https://arxiv.org/abs/2106.10199); with a budget below their number, the steepest of them are
@@ -17,7 +17,7 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.base_gradient import base_gradient
 from cl_graft.localization.registry import register_localizer
 
-__all__ = ["biases", "layer_norms"]
+__all__ = ["biases", "layer_norms", "weight_matrices"]
 
 
 def biases(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Region:
@@ -45,6 +45,16 @@ def layer_norms(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Reg
     return _coordinates(
         parameters, lambda name: id(parameters[name]) in inside, "normalisation layers"
     )
+
+
+def weight_matrices(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Region:
+    """Return the coordinates of weight matrices: parameters of two or more dimensions.
+
+    Raises:
+        InputError: If there are none.
+    """
+    del model
+    return _coordinates(parameters, lambda name: parameters[name].dim() > 1, "weight matrices")
 
 
 def _coordinates(

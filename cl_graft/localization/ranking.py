@@ -120,9 +120,11 @@ def localize(
         scores = row.score_candidates(inputs, subset, k=k, steps=steps)
         return rank_region(subset, scores, depth=min(depth, len(subset)))
     scores = row.score(inputs, k=k, steps=steps)
+    if row.per_tensor:
+        return rank_by_tensor(scores, depth=depth, allowed=allowed)
     if allowed is not None:
         return rank_region(allowed, gather(scores, allowed).values, depth=depth)
-    return (rank_by_tensor if row.per_tensor else rank)(scores, depth=depth)
+    return rank(scores, depth=depth)
 
 
 def rank(scores: Parameters, *, depth: int) -> Ranking:
@@ -135,7 +137,7 @@ def rank(scores: Parameters, *, depth: int) -> Ranking:
     return rank_region(region, gather(scores, region).values, depth=depth)
 
 
-def rank_by_tensor(scores: Parameters, *, depth: int) -> Ranking:
+def rank_by_tensor(scores: Parameters, *, depth: int, allowed: Region | None = None) -> Ranking:
     """Order coordinates so that every tensor gives its share of any first part, its best ones.
 
     The r-th best coordinate of a tensor with n entries (r from 1) stands at r/n. So the first
@@ -144,24 +146,33 @@ def rank_by_tensor(scores: Parameters, *, depth: int) -> Ranking:
     gives any other size, and regions stay nested. Ties go to the earlier tensor, and inside one
     to the earlier coordinate.
 
+    Args:
+        scores: One tensor a parameter.
+        depth: Number of coordinates to rank.
+        allowed: The only coordinates to rank, which then are a tensor's n entries; None means all.
+
     Raises:
         ValueError: If `depth` is not in [1, number of coordinates], or a score is NaN or
             infinitely high (`NotFinite`).
     """
     layout = Layout.of(scores)
-    if not 1 <= depth <= layout.total:
-        raise ValueError(f"depth must be in [1, {layout.total}], got {depth}")
+    allowed = Region.full(layout) if allowed is None else allowed
+    if not 1 <= depth <= len(allowed):
+        raise ValueError(f"depth must be in [1, {len(allowed)}], got {depth}")
     standings: list[Tensor] = []
     order: list[Tensor] = []
-    tensors = zip(layout.names, layout.starts, layout.sizes, strict=False)
-    for name, start, size in tensors:
+    cuts = torch.searchsorted(allowed.index, torch.tensor(layout.starts)).tolist()
+    for name, start, first, end in zip(layout.names, layout.starts, cuts, cuts[1:], strict=False):
+        size = end - first
         # Of Σ ⌊d·n⌋ at d = (depth + tensors)/total at least `depth` remain after rounding down.
-        most = min(size, size * (depth + len(layout.names)) // layout.total)
+        most = min(size, size * (depth + len(layout.names)) // len(allowed))
         if most:
-            order.append(start + rank({name: scores[name]}, depth=most).order)
+            inside = allowed.index[first:end]
+            own = scores[name].detach().reshape(-1).cpu()[inside - start]
+            order.append(inside[rank({name: own}, depth=most).order])
             standings.append(torch.arange(1, most + 1, dtype=torch.float64) / size)
-    first = torch.cat(standings).sort(stable=True).indices[:depth]
-    return Ranking(layout, torch.cat(order)[first])
+    best = torch.cat(standings).sort(stable=True).indices[:depth]
+    return Ranking(layout, torch.cat(order)[best])
 
 
 def rank_region(region: Region, scores: Tensor, *, depth: int) -> Ranking:

@@ -33,11 +33,14 @@ _FILES = (
     "movement",
     "base_gradient",
     "fisher",
+    "talos",
     "sam",
     "hard_concrete",
     "child_pruning",
     "straight_through",
     "magnitude",
+    "lift",
+    "rows",
     "parameter_kinds",
     "random",
 )
@@ -83,8 +86,9 @@ class Localizer:
         needs_dense_run: Whether it looks at densely fine-tuned weights.
         needs_path: Whether it looks at `LocalizerInputs.path`, which the dense run has to sum up.
         needs_rows: Whether it looks at single rows, `LocalizerInputs.answers`.
-        per_tensor: Whether each tensor gives its share of a region (`rank_by_tensor`); otherwise
-            scores are compared across the whole model.
+        per_tensor: Whether each tensor gives its share of a region (`rank_by_tensor`), in
+            proportion to what may be chosen of it; otherwise scores are compared across the whole
+            model.
         allowed: (model, graftable parameters) to the only coordinates that may be chosen; None
             means all.
         score_candidates: The same scores, computed for given candidates alone; None if there is no

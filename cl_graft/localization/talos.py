@@ -1,0 +1,126 @@
+"""TaLoS: the coordinates to which the base is least sensitive.
+
+Sensitivity is the diagonal of the Fisher information at the base with labels that the model itself
+draws, F = E_x E_{y ~ p(y|x)} (∇ log p(y|x))², and the region is where it is smallest (Iurada et
+al., 2025, "Efficient Model Editing with Task-Localized Sparse Fine-tuning",
+https://arxiv.org/abs/2504.02620). The aim is a task vector that hardly touches other tasks, at
+densities of some ten percent: where little is trained, what is least sensitive learns least.
+
+As in the published code there are four rounds, after each of which the most sensitive coordinates
+are passed over for good, d·(k/d)^(r/4) of all d being left after round r; the next round sees the
+base with a tenth of their values. The code lets embeddings out, and differentiates the drawn
+label's logit; here it is its logarithmic probability, as in the formula, and what is graftable is
+for the model to say.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from cl_graft.grafts.model_state import preserve_parameters
+from cl_graft.grafts.region import Parameters
+from cl_graft.grafts.selection import top_k
+from cl_graft.localization.localizer_inputs import (
+    LocalizerInputs,
+    gradient_hooks,
+    remaining_steps,
+)
+from cl_graft.localization.registry import register_localizer
+from cl_graft.runtime.seeding import generator
+
+__all__ = ["talos"]
+
+_ROUNDS = 4
+_KEPT_VALUE = 0.1
+"""Share of its value that a coordinate keeps in the rounds after it was passed over."""
+_LEFT = "left: "
+
+
+@register_localizer(
+    name="talos",
+    source="Iurada et al., 2025, https://arxiv.org/abs/2504.02620, published code",
+    needs_dense_run=False,
+    needs_rows=True,
+)
+def talos(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by their insensitivity at the base, −Σ (∇ log p(y))² with y ~ p drawn.
+
+    A row takes a backward pass of its own. The batches are shared by up to four rounds; what is
+    passed over in a round stands behind all that was not.
+    """
+    if inputs.answers is None:
+        raise ValueError("talos needs the answers to single rows: there are none")
+    rounds = min(_ROUNDS, steps)
+    total = inputs.zeros()
+    left = {name: torch.zeros_like(value) for name, value in total.items()}
+    ends = {(place + 1) * steps // rounds: place + 1 for place in range(rounds - 1)}
+    state = {**total, **{_LEFT + name: tensor for name, tensor in left.items()}}
+
+    def add(name: str, gradient: Tensor) -> None:
+        wide = gradient.float()
+        total[name].addcmul_(wide, wide)
+
+    with preserve_parameters(inputs.parameters) as base:
+        for place, step in enumerate(remaining_steps(inputs, state, steps=steps)):
+            if step in ends:
+                _pass_over_(total, left, k=k, after=ends[step], rounds=rounds)
+            if step in ends or not place:
+                _shrink_(inputs, base, left)
+            with gradient_hooks(inputs, into=add):
+                for row, answer in enumerate(inputs.answers(step)):
+                    logits, _ = answer()
+                    drawn = _drawn_term(logits, generator(inputs.seed, "labels", step, row))
+                    (drawn * inputs.loss_scale).backward()
+    return _in_order(total, left)
+
+
+def _drawn_term(logits: Tensor, draw: torch.Generator) -> Tensor:
+    """Return −log p(y) of a label that the model draws; of one logit, whose y is normal, itself."""
+    if logits.numel() == 1:
+        return logits.squeeze()
+    logs = logits.float().log_softmax(-1)
+    label = torch.multinomial(logs.detach().exp().cpu(), 1, generator=draw)
+    return -logs[int(label)]
+
+
+def _pass_over_(total: Parameters, left: Parameters, *, k: int, after: int, rounds: int) -> None:
+    """Pass over the most sensitive coordinates after a round, and let the others count from 0.
+
+    Args:
+        total: Sensitivities; those that are passed over keep theirs.
+        left: The round after which a coordinate was passed over, from 1; 0 where it was not.
+        k: How many are to be left after the last round.
+        after: The round, from 1.
+        rounds: How many there are.
+    """
+    size = sum(tensor.numel() for tensor in total.values())
+    kept = max(k, round(size * (k / size) ** (after / rounds)))
+    # What left before stands behind all that did not, so that it is not kept.
+    region = top_k(_in_order(total, left), kept).masks()
+    for name, tensor in total.items():
+        inside = region[name].to(tensor.device)
+        left[name].masked_fill_(~inside & (left[name] == 0), after)
+        tensor.masked_fill_(inside, 0.0)
+
+
+def _shrink_(inputs: LocalizerInputs, base: Parameters, left: Parameters) -> None:
+    """Put the model at the base with a tenth of the values that were passed over."""
+    with torch.no_grad():
+        for name, parameter in inputs.parameters.items():
+            parameter.copy_(torch.where(left[name] > 0, base[name] * _KEPT_VALUE, base[name]))
+
+
+def _in_order(total: Parameters, left: Parameters) -> dict[str, Tensor]:
+    """Return −F, with what was passed over behind all that was not, the earliest last."""
+    found = {name: torch.zeros_like(tensor) for name, tensor in total.items()}
+    latest, behind = max(int(tensor.max()) for tensor in left.values()), 0.0
+    for after in (0, *range(latest, 0, -1)):
+        largest = 0.0
+        for name, tensor in total.items():
+            inside = left[name] == after
+            if bool(inside.any()):
+                found[name][inside] = -(behind + tensor[inside])
+                largest = max(largest, float(tensor[inside].max()))
+        behind += largest
+    return found
