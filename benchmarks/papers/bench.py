@@ -227,6 +227,7 @@ class Bench:
         steps: int | None = None,
         task: LearnableTask | None = None,
         anew: bool = False,
+        counter: RowCounter | None = None,
     ) -> Ranking:
         """Rank the coordinates of a task, all of them, whatever `mask_candidates` says.
 
@@ -241,6 +242,7 @@ class Bench:
             steps: Gradient batches to look at; None means the config's.
             task: Stands in for the task, such as one with other labels.
             anew: Whether to rank whatever the cache holds, as when it is timed.
+            counter: Counts the rows.
         """
         row, own = find_localizer(localizer), self.task(label)
         most = len(row.allowed(own.model, own.parameters)) if row.allowed else self.layout.total
@@ -251,6 +253,7 @@ class Bench:
             k=min(most, self.size(self.density) if k is None else k),
             depth=depth,
             cache=None if anew or task is not None else self._cache,
+            counter=counter,
         )
 
     def localization(

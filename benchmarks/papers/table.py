@@ -9,7 +9,16 @@ from typing import Any, Literal
 
 from cl_graft.errors import find
 from cl_graft.metrics.statistics import LEAST_SAMPLES
-from papers import grafts, head_refit, multitask, peers, region_rates, sam, transfer
+from papers import (
+    grafts,
+    head_refit,
+    multitask,
+    peers,
+    random_control,
+    region_rates,
+    sam,
+    transfer,
+)
 from papers.bench import Bench
 from papers.measurements import Measurement, Summary
 
@@ -29,6 +38,7 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "grafting.mask_steps": 2,
             "grafting.mask_batch": 16,
             "grafting.density": 0.01,
+            "grafting.budgets": [0.01],
             "model.device": "cpu",
         },
         "cpu": {
@@ -243,6 +253,15 @@ _ROWS = (
     _of("region_rates", "Is localization worth its cost once regions are trained again?",
         region_rates.region_rates, _LARGE[:3], paper_tasks=_LARGE, source="this project",
         axis="learning rate of the region", cpu={"stream.max_test": 2000}, logarithmic=True),
+    _of("random_control", "Localizers against random regions, each at its best rate",
+        random_control.against_random, _LARGE[:3], source="this project",
+        conclude=random_control.differences_from_random, measure="above random",
+        settings={**_STANDARD, "grafting.head_lr": 0.3},
+        cpu={
+            "model.precision": "fp32", "fine_tuning.steps": 200, "fine_tuning.evaluations": 1,
+            "grafting.budgets": [1e-4, 1e-3, 3e-3, 1e-2], "grafting.mask_steps": 12,
+            "grafting.mask_batch": 32, "stream.max_test": 1000,
+        }, **_DENSITY),
     _of("majority_gain", "What re-trained grafts gain over the best constant answer",
         region_rates.gains_over_the_majority, _THIRTEEN, source="this project"),
     _of("head_refit", "Grafts without re-training under a head that fits them",

@@ -1,0 +1,115 @@
+"""The test that a localizer has to pass: against a random region of its size, at its best rate.
+
+Every region is trained from the base beside a fresh head, at each rate of one grid; the head has a
+rate of its own, so that it does not bound that of the region. Dev chooses the rate, once for every
+region, and the test rows are read at that rate alone. What a localizer costs beyond that is counted
+in rows before its region trains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from operator import itemgetter
+
+from cl_graft.experiments.schedule import train_candidates
+from cl_graft.grafts.graft import snapshot
+from cl_graft.grafts.region import Region
+from cl_graft.localization import find_localizer
+from cl_graft.localization.task_gradients import RowCounter
+from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test
+from cl_graft.training.dense_run import DenseRun
+from cl_graft.training.passes import Passes
+from papers.answers import Answers
+from papers.bench import Bench
+from papers.measurements import Measurement, Summary
+from papers.retraining import retrain_region
+
+__all__ = ["LOCALIZERS", "RATES", "against_random", "differences_from_random"]
+
+LOCALIZERS = (
+    "random",
+    "movement",
+    "learned_mask",
+    "base_gradient",
+    "lift",
+    "talos",
+    "base_gradient_rows",
+)
+"""What is compared, the control first."""
+
+RATES = (0.3, 1.0, 3.0)
+"""Learning rates of regions, of which dev chooses one."""
+
+_CONTROL = LOCALIZERS[0]
+_SCORE = "score at the rate that dev chooses"
+
+
+def against_random(bench: Bench) -> Iterator[Measurement]:
+    """Train regions of several localizers and sizes, each at the rate that dev chooses for it."""
+    for label, name in enumerate(bench.names):
+        run = bench.dense(label)
+        yield Measurement(name, "fine-tuning", "score", bench.tuned_answers(label, run).score)
+        for localizer in LOCALIZERS:
+            for density in bench.config.grafting.budgets:
+                region, rows = _found(bench, label, localizer, density, run)
+                yield Measurement(name, localizer, "rows before training", rows, density)
+                yield from _chosen(bench, label, localizer, density, region)
+
+
+def differences_from_random(
+    cells: Sequence[Sequence[Measurement]], rows: Sequence[Summary]
+) -> Iterator[Measurement]:
+    """Test every localizer against the random regions of the same cells, task by task and over all.
+
+    Over all tasks a cell counts once, by its mean. p is corrected after Holm for all localizers and
+    sizes of a task.
+    """
+    del rows
+    scores: dict[tuple[str, float | None, str], list[float]] = {}
+    for measurements in cells:
+        own = [m for m in measurements if m.measure == _SCORE]
+        for m in own:
+            scores.setdefault((m.task, m.x, m.method), []).append(m.value)
+        for x, method in dict.fromkeys((m.x, m.method) for m in own):
+            found = [m.value for m in own if (m.x, m.method) == (x, method)]
+            scores.setdefault(("all", x, method), []).append(sum(found) / len(found))
+    for task in dict.fromkeys(task for task, _, _ in scores):
+        tested: list[tuple[str, float | None, float, float | None]] = []
+        for (own_task, x, method), values in scores.items():
+            control = scores[task, x, _CONTROL]
+            if own_task == task and method != _CONTROL and len(values) == len(control):
+                gap, _ = mean_interval([a - b for a, b in zip(values, control, strict=True)])
+                tested.append((method, x, gap, paired_t_test(values, control)[1]))
+        corrected = holm([1.0 if p is None else p for *_, p in tested])
+        for (method, x, gap, p), p_holm in zip(tested, corrected, strict=True):
+            yield Measurement(task, method, "above random", gap, x)
+            if p is not None:
+                yield Measurement(task, method, "p", p, x)
+                yield Measurement(task, method, "p corrected", p_holm, x)
+
+
+def _found(
+    bench: Bench, label: int, localizer: str, density: float, run: DenseRun
+) -> tuple[Region, int]:
+    """Return a region of a localizer, and the rows forward and backward that found it."""
+    row, counter, k = find_localizer(localizer), RowCounter(), bench.size(density)
+    if not row.needs_dense_run:
+        run = DenseRun({}, snapshot(bench.task(label).head), None, Passes())
+    ranking = bench.ranking(label, localizer, dense=run, k=k, depth=k, counter=counter)
+    return ranking.top(k), (run.passes + counter.passes).forward_backward
+
+
+def _chosen(
+    bench: Bench, label: int, method: str, density: float, region: Region
+) -> Iterator[Measurement]:
+    """Train a region at every rate, and read it at the one that dev chooses."""
+    name = bench.names[label]
+    trained = train_candidates(RATES, lambda rate: retrain_region(bench, label, region, lr=rate))
+    devs = [
+        (bench.graft_answers(label, *own, split="valid").score, rate, own) for rate, own in trained
+    ]
+    dev, rate, own = max(devs, key=itemgetter(0))
+    answers: Answers = bench.graft_answers(label, *own)
+    yield Measurement(name, method, _SCORE, answers.score, density)
+    yield Measurement(name, method, "score on dev", dev, density)
+    yield Measurement(name, method, "rate that dev chooses", rate, density)
