@@ -25,6 +25,7 @@ from cl_graft.errors import DamagedFile, InputError
 from cl_graft.grafts.bank import Entry, GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.models import Loaded, load_head, longest_row
+from cl_graft.models.shared_states import share_below
 from cl_graft.models.task_server import TaskServer
 from cl_graft.runtime.progress import Progress, silent
 from cl_graft.storage import load_bank, save_bank
@@ -237,11 +238,12 @@ class OpenBank:
     def logits(self, inputs: Tensor, position: int) -> Tensor:
         """Answer encoded rows, (n, 2, L), with an entry: logits of shape (n, classes), on the CPU.
 
-        The rows are one batch, so the same rows give the same bits.
+        The rows are one batch, so the same rows give the same bits. A batch that was asked of
+        another task before goes on from the states below all entries (`share_below`).
         """
         self.carry(position)
         model = self.loaded.model.eval()
-        with torch.no_grad():
+        with torch.no_grad(), share_below(model, self.bank, rows=False):
             return model(inputs.to(model.device), self.bank.entries[position].label).float().cpu()
 
     def _answer(self, texts: Sequence[InputText], batch_size: int) -> list[Answer]:

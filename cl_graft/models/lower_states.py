@@ -8,8 +8,8 @@ stored. docs/decisions/0043-states-below-a-region.md has the figures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,19 +17,19 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError
-from cl_graft.grafts.base_check import TensorVersions
 from cl_graft.grafts.blocks import BlockStack, Layers, find_block_stack
-from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.models.graftable import graftable_parameters
-from cl_graft.runtime.forward_override import override_forward
+from cl_graft.models.lower_blocks import (
+    LowerBlocks,
+    Run,
+    put_in_place,
+    row_keys,
+    row_lengths,
+)
 from cl_graft.runtime.row_store import RowStore
-from cl_graft.runtime.tensor_names import tensors_by_name
 
-__all__ = ["LowerStates", "find_lower_states", "freeze_below"]
-
-Run = Callable[[Tensor, Tensor], object]
-"""Runs the backbone on token ids and segments, (n, L) each."""
+__all__ = ["LowerStates", "freeze_below"]
 
 
 @contextmanager
@@ -53,30 +53,13 @@ def freeze_below(model: nn.Module, layers: Layers, *, memory: int | None) -> Ite
     if stack is None or not first:
         yield
         return
-    before = _ACTIVE.get(model)
     kept = _KEPT.get(model)
     if kept is None or (kept.first, kept.memory) != (first, memory):
         kept = _KEPT[model] = LowerStates(model, stack, first=first, memory=memory)
-    if kept is not before:
-        kept.begin()
-    _ACTIVE[model] = kept
-    try:
+    with put_in_place(model, kept) as is_new:
+        if is_new:
+            kept.begin()
         yield
-    finally:
-        if before is None:
-            del _ACTIVE[model]
-        else:
-            _ACTIVE[model] = before
-
-
-def find_lower_states(model: nn.Module) -> LowerStates | None:
-    """Return what stands in place of a model's lower blocks, in a block of `freeze_below`.
-
-    A graph that torch compiles has the blocks themselves.
-    """
-    if not _ACTIVE or torch.compiler.is_compiling():
-        return None
-    return _ACTIVE.get(model)
 
 
 class LowerStates:
@@ -100,15 +83,10 @@ class LowerStates:
         self.first = first
         self.memory = memory
         self.computed = 0
-        blocks = stack.blocks(model)
-        self._lower, self._top = blocks[:first], blocks[-1]
-        above = [f"{stack.path}.{number}" for number in range(first, stack.size)]
-        self._versions = TensorVersions(model, exclude=["heads", *above])
-        self._above = tuple(f"{path}." for path in ("heads", *above))
+        self._lower = LowerBlocks(model, stack, first)
         self._sha256 = ""
         self._store = None if memory is None else RowStore(memory)
-        self._kind: type | None = None
-        self._checked = False
+        self._is_allowed = False
 
     def begin(self) -> None:
         """Let what is stored give way to what comes, where memory is short."""
@@ -116,7 +94,7 @@ class LowerStates:
             self._store.begin()
 
     def run(self, model: nn.Module, ids: Tensor, segments: Tensor, run: Run) -> Any:
-        """Run the backbone with stored states in place of its lower blocks.
+        """Run the backbone with known states in place of its lower blocks.
 
         Args:
             model: The model.
@@ -131,17 +109,24 @@ class LowerStates:
             InputError: If the model's upper blocks look at more than the states below them.
         """
         self._check_weights(model)
-        states = self._states(model, ids, segments, run)
-        if not self._checked:
-            self._check_row(model, ids[:1], segments[:1], states[0], run)
-            self._checked = True
-        with self._in_place(states):
+        lengths = row_lengths(segments)
+        rows = self._find_rows(model, ids, segments, lengths, run)
+        if not self._is_allowed:
+            row = slice(1), slice(lengths[0])
+            if not self._lower.allow(model, ids[row], segments[row], rows[0][None], run):
+                raise InputError(
+                    "the upper blocks of this model look at more than the states below them, so "
+                    "what lies below cannot be taken for constant; use layers='all'"
+                )
+            self._is_allowed = True
+        with self._lower.in_place(_pad(rows, ids)):
             return run(ids, segments)
 
-    def _states(self, model: nn.Module, ids: Tensor, segments: Tensor, run: Run) -> Tensor:
-        """Return the states of a batch, (n, L, width), padded with those of a row's last token."""
-        lengths, rows = _lengths(segments), torch.stack((ids, segments), 1).to("cpu", torch.int32)
-        keys = [row[:, :end].numpy().tobytes() for row, end in zip(rows, lengths, strict=True)]
+    def _find_rows(
+        self, model: nn.Module, ids: Tensor, segments: Tensor, lengths: list[int], run: Run
+    ) -> list[Tensor]:
+        """Return the states of each row of a batch, (length, width)."""
+        keys = row_keys(ids, segments, lengths)
         found: dict[bytes, Tensor] = {}
         missing: dict[bytes, int] = {}
         for n, key in enumerate(keys):
@@ -155,105 +140,20 @@ class LowerStates:
                 model.eval()
                 for key, n in missing.items():
                     row = slice(n, n + 1), slice(lengths[n])
-                    found[key] = self._compute(ids[row], segments[row], run)
+                    found[key] = self._lower.compute(ids[row], segments[row], run)[0]
+                    self.computed += 1
                     if self._store is not None:
                         self._store.put(key, found[key])
-        return _pad([found[key] for key in keys], ids)
-
-    def _compute(self, ids: Tensor, segments: Tensor, run: Run) -> Tensor:
-        """Return the states of a row, (length, width)."""
-        self.computed += 1
-        output = _run_to(self._lower[-1], ids, segments, run)
-        self._kind = type(output)
-        return _states_of(output)[0]
-
-    @contextmanager
-    def _in_place(self, states: Tensor) -> Iterator[None]:
-        """Let the lower blocks return the states, whatever they are called with."""
-
-        def give(*_: object, **__: object) -> Any:
-            return states if self._kind is None or issubclass(self._kind, Tensor) else (states,)
-
-        with ExitStack() as block:
-            for module in self._lower:
-                block.enter_context(override_forward(module, give))
-            yield
-
-    def _check_row(
-        self, model: nn.Module, ids: Tensor, segments: Tensor, states: Tensor, run: Run
-    ) -> None:
-        """Make sure that a row is answered alike with its states put in place of lower blocks."""
-        length = _lengths(segments)[0]
-        ids, segments, states = ids[:, :length], segments[:, :length], states[None, :length]
-        with torch.no_grad(), preserve_modes(model):
-            model.eval()
-            plain = _states_of(_run_to(self._top, ids, segments, run))
-            with self._in_place(states):
-                other = _states_of(_run_to(self._top, ids, segments, run))
-        if not torch.equal(plain, other):
-            raise InputError(
-                "the upper blocks of this model look at more than the states below them, so what "
-                "lies below cannot be taken for constant; use layers='all'"
-            )
+        return [found[key] for key in keys]
 
     def _check_weights(self, model: nn.Module) -> None:
         """Forget what was computed with other weights than those that lie below now."""
-        if self._sha256 and not self._versions.changed():
+        if not self._lower.changed(model) and self._sha256:
             return
-        if self._versions.moved():
-            self._versions = TensorVersions(model, exclude=self._versions.exclude)
-        self._versions.note()
-        below = {
-            name: tensor
-            for name, tensor in tensors_by_name(model).items()
-            if not name.startswith(self._above)
-        }
-        sha256 = hash_tensors(below)
+        sha256 = self._lower.weights_sha256(model)
         if sha256 != self._sha256 and self._store is not None:
             self._store.clear()
         self._sha256 = sha256
-
-
-class _Reached(Exception):
-    """The output of the last lower block."""
-
-    def __init__(self, output: Any) -> None:
-        super().__init__()
-        self.output = output
-
-
-def _run_to(block: nn.Module, ids: Tensor, segments: Tensor, run: Run) -> Any:
-    """Run a backbone up to a block, and return what that block returns."""
-
-    def stop(_: nn.Module, __: object, output: Any) -> None:
-        raise _Reached(output)
-
-    hook = block.register_forward_hook(stop)
-    try:
-        run(ids, segments)
-    except _Reached as reached:
-        return reached.output
-    finally:
-        hook.remove()
-    raise InputError("the model does not call its blocks one by one; use layers='all'")
-
-
-def _states_of(output: Any) -> Tensor:
-    """Return the states, (n, L, width), in what a block returns."""
-    return output if isinstance(output, Tensor) else output[0]
-
-
-_ACTIVE: WeakKeyDictionary[nn.Module, LowerStates] = WeakKeyDictionary()
-"""What stands in place of lower blocks now, by model; copies of a model have nothing here."""
-
-_KEPT: WeakKeyDictionary[nn.Module, LowerStates] = WeakKeyDictionary()
-"""What was stored last, by model, also between blocks of `freeze_below`."""
-
-
-def _lengths(segments: Tensor) -> list[int]:
-    """Return the columns of each row up to its last token, at least 1."""
-    columns = torch.arange(1, segments.shape[1] + 1, device=segments.device)
-    return ((segments != 0) * columns).amax(1).clamp(min=1).tolist()
 
 
 def _pad(rows: list[Tensor], like: Tensor) -> Tensor:
@@ -268,3 +168,7 @@ def _pad(rows: list[Tensor], like: Tensor) -> Tensor:
         if len(states) < length:
             out[n, len(states) :] = states[-1]
     return out
+
+
+_KEPT: WeakKeyDictionary[nn.Module, LowerStates] = WeakKeyDictionary()
+"""What was stored last, by model, also between blocks of `freeze_below`."""

@@ -25,7 +25,7 @@ from cl_graft.errors import InputError, find, nearest
 from cl_graft.models.attention import Attention
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.models.heads import POOLINGS, LabelStrings
-from cl_graft.models.lower_states import find_lower_states
+from cl_graft.models.lower_blocks import find_lower_part
 from cl_graft.training.precision import autocast
 
 __all__ = ["FAMILIES", "Carry", "TaskModel"]
@@ -205,8 +205,8 @@ class TaskModel(nn.Module):
         return autocast(self.precision, ids.device)
 
     def _run(self, ids: Tensor, segments: Tensor) -> Any:
-        """Run the backbone, or what of it lies above frozen states (`freeze_below`)."""
-        below = find_lower_states(self)
+        """Run the backbone, or what of it lies above states that are known already."""
+        below = find_lower_part(self)
         if below is None:
             return self._run_backbone(ids, segments)
         return below.run(self, ids, segments, self._run_backbone)

@@ -8,7 +8,8 @@ from torch import nn
 
 from cl_graft.errors import InputError
 from cl_graft.models import load_model, make_head
-from cl_graft.models.lower_states import find_lower_states, freeze_below
+from cl_graft.models.lower_blocks import find_lower_part
+from cl_graft.models.lower_states import freeze_below
 
 FAMILIES = {
     "tiny_bert": "encoder",
@@ -54,7 +55,7 @@ def test_stored_states_give_the_bits_of_computed_ones_and_the_answers_of_the_mod
         plain = model(x, 0)
         with freeze_below(model, 1, memory=2**20):
             first, again = model(x, 0), model(x, 0)
-            states = find_lower_states(model)
+            states = find_lower_part(model)
             count = states.computed
             smaller = model(x[1:], 0)
             assert states.computed == count  # a row is a row in any batch
@@ -64,7 +65,7 @@ def test_stored_states_give_the_bits_of_computed_ones_and_the_answers_of_the_mod
     assert torch.equal(first, computed)
     torch.testing.assert_close(first, plain)
     torch.testing.assert_close(smaller, plain[1:])
-    assert find_lower_states(model) is None
+    assert find_lower_part(model) is None
 
 
 def test_gradients_are_those_of_the_upper_blocks_with_and_without_store(model):
@@ -107,14 +108,14 @@ def test_what_is_stored_of_other_weights_is_forgotten_and_of_the_same_ones_kept(
     with torch.no_grad():
         with freeze_below(model, 1, memory=2**20):
             first = model(x, 0)
-            states = find_lower_states(model)
+            states = find_lower_part(model)
             assert states.computed == 3
             weight.add_(0.5)
             other = model(x, 0)
             assert states.computed == 6
         weight.copy_(before)
         with freeze_below(model, 1, memory=2**20):
-            assert find_lower_states(model) is states
+            assert find_lower_part(model) is states
             assert torch.equal(model(x, 0), first)
             assert states.computed == 9
             weight.copy_(before)
@@ -133,14 +134,14 @@ def test_a_copy_of_the_model_has_its_blocks(tiny_bert):
             model(x, 0)
             twin = copy.deepcopy(model)
             assert torch.equal(twin(x, 0), plain)
-            assert find_lower_states(twin) is None
+            assert find_lower_part(twin) is None
 
 
 def test_all_layers_have_nothing_below(tiny_bert):
     model = task_model(tiny_bert)
     for layers in ("all", 2):
         with freeze_below(model, layers, memory=None):
-            assert find_lower_states(model) is None
+            assert find_lower_part(model) is None
 
 
 def test_upper_blocks_that_look_past_the_states_are_refused(tiny_bert):

@@ -4,7 +4,7 @@ import pytest
 import torch
 from tiny_streams import TASKS, quick, text_learner
 
-from cl_graft.models.lower_states import find_lower_states
+from cl_graft.models.lower_blocks import find_lower_part
 
 
 def test_training_touches_the_upper_blocks_alone_and_computes_no_gradient_below(tiny_bert):
@@ -40,7 +40,7 @@ def stored(tiny_bert):
     lower = run.unwrapped.backbone.encoder.layer[0]
     lower.attention.register_forward_hook(
         lambda module, inputs, _: (
-            find_lower_states(run.unwrapped) and computed.append(inputs[0].shape[0])
+            find_lower_part(run.unwrapped) and computed.append(inputs[0].shape[0])
         )
     )
     return run.learn(), computed
@@ -71,7 +71,7 @@ def test_each_row_passes_the_lower_blocks_once_and_alone(stored):
     }
     # And one of the two passes that make sure that the model allows it.
     assert len(computed) == len(rows) + 1
-    assert find_lower_states(run.unwrapped) is None
+    assert find_lower_part(run.unwrapped) is None
 
 
 def test_answers_keep_the_bits_that_the_bank_recorded(stored):
