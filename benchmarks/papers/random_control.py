@@ -4,6 +4,8 @@ Every region is trained from the base beside a fresh head, at each rate of one g
 rate of its own, so that it does not bound that of the region. Dev chooses the rate, once for every
 region, and the test rows are read at that rate alone. What a localizer costs beyond that is counted
 in rows before its region trains.
+
+What a region can learn at first is what of the gradient it holds, which is known without training.
 """
 
 from __future__ import annotations
@@ -12,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
 from cl_graft.experiments.schedule import train_candidates
-from cl_graft.grafts.graft import snapshot
-from cl_graft.grafts.region import Region
+from cl_graft.grafts.graft import gather, snapshot
+from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization import find_localizer
+from cl_graft.localization.localizer_inputs import add_gradient_
 from cl_graft.localization.task_gradients import RowCounter
 from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test
 from cl_graft.training.dense_run import DenseRun
@@ -24,7 +27,7 @@ from papers.bench import Bench
 from papers.measurements import Measurement, Summary
 from papers.retraining import retrain_region
 
-__all__ = ["LOCALIZERS", "RATES", "against_random", "differences_from_random"]
+__all__ = ["LOCALIZERS", "RATES", "against_random", "differences_from_random", "gradient_shares"]
 
 LOCALIZERS = (
     "random",
@@ -54,6 +57,34 @@ def against_random(bench: Bench) -> Iterator[Measurement]:
                 region, rows = _found(bench, label, localizer, density, run)
                 yield Measurement(name, localizer, "rows before training", rows, density)
                 yield from _chosen(bench, label, localizer, density, region)
+
+
+def gradient_shares(bench: Bench) -> Iterator[Measurement]:
+    """Say what share of the base's squared gradient regions hold, and of the dense run's movement.
+
+    The gradient is summed over batches that no localizer has seen. A random region holds about its
+    density.
+    """
+    densities = bench.config.grafting.budgets
+    for label, name in enumerate(bench.names):
+        run, start = bench.dense(label), _at_base(bench, label)
+        held = {
+            "share of the squared gradient": _later_gradient(bench, label, start),
+            "share of the squared movement": {
+                n: run.tuned[n].float() - p.detach().float()
+                for n, p in bench.task(label).parameters.items()
+            },
+        }
+        whole = {measure: _energy(values) for measure, values in held.items()}
+        for localizer in (*LOCALIZERS, "magnitude"):
+            dense = run if find_localizer(localizer).needs_dense_run else start
+            depth = bench.size(max(densities))
+            ranking = bench.ranking(label, localizer, dense=dense, depth=depth)
+            for density in densities:
+                region = bench.first(ranking, density)
+                for measure, values in held.items():
+                    share = _energy({"": gather(values, region).values}) / whole[measure]
+                    yield Measurement(name, localizer, measure, share, density)
 
 
 def differences_from_random(
@@ -94,9 +125,29 @@ def _found(
     """Return a region of a localizer, and the rows forward and backward that found it."""
     row, counter, k = find_localizer(localizer), RowCounter(), bench.size(density)
     if not row.needs_dense_run:
-        run = DenseRun({}, snapshot(bench.task(label).head), None, Passes())
+        run = _at_base(bench, label)
     ranking = bench.ranking(label, localizer, dense=run, k=k, depth=k, counter=counter)
     return ranking.top(k), (run.passes + counter.passes).forward_backward
+
+
+def _at_base(bench: Bench, label: int) -> DenseRun:
+    """Return what stands in for a dense run where none is needed: the head as it is made."""
+    return DenseRun({}, snapshot(bench.task(label).head), None, Passes())
+
+
+def _later_gradient(bench: Bench, label: int, start: DenseRun) -> Parameters:
+    """Sum the gradient at the base over as many batches as localizers see, after theirs."""
+    steps = bench.config.grafting.mask_steps
+    with bench.open_inputs(label, "base_gradient", start, bench.task(label)) as inputs:
+        total = inputs.zeros()
+        for step in range(steps, 2 * steps):
+            add_gradient_(inputs, step, into=lambda name, part: total[name].add_(part))
+    return total
+
+
+def _energy(values: Parameters) -> float:
+    """Return the sum of squares."""
+    return sum(float(tensor.double().square().sum()) for tensor in values.values())
 
 
 def _chosen(

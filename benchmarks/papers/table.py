@@ -192,6 +192,14 @@ _IN_SAM: Mapping[str, Any] = {
 all, the same one for every method; WSC has 3 rows of dev, on which nothing is chosen."""
 _PERTURBED: Mapping[str, Any] = {**_IN_SAM, "varies": "rows"}
 _OF_TABLE_1: Mapping[str, Any] = {**_IN_SAM, "cells": "sam_table1"}
+_AT_RATES: Mapping[str, Any] = {
+    "settings": {**_STANDARD, "grafting.head_lr": 0.3},
+    "cpu": {
+        "model.precision": "fp32", "fine_tuning.steps": 200, "fine_tuning.evaluations": 1,
+        "grafting.budgets": [1e-4, 1e-3, 3e-3, 1e-2], "grafting.mask_steps": 12,
+        "grafting.mask_batch": 32, "stream.max_test": 1000,
+    },
+}  # fmt: skip
 
 _ROWS = (
     _of("table1", "Grafts, their re-training and BitFit", grafts.graft_and_peers, _FOUR),
@@ -255,13 +263,11 @@ _ROWS = (
         axis="learning rate of the region", cpu={"stream.max_test": 2000}, logarithmic=True),
     _of("random_control", "Localizers against random regions, each at its best rate",
         random_control.against_random, _LARGE[:3], source="this project",
-        conclude=random_control.differences_from_random, measure="above random",
-        settings={**_STANDARD, "grafting.head_lr": 0.3},
-        cpu={
-            "model.precision": "fp32", "fine_tuning.steps": 200, "fine_tuning.evaluations": 1,
-            "grafting.budgets": [1e-4, 1e-3, 3e-3, 1e-2], "grafting.mask_steps": 12,
-            "grafting.mask_batch": 32, "stream.max_test": 1000,
-        }, **_DENSITY),
+        conclude=random_control.differences_from_random, measure="above random", **_AT_RATES,
+        **_DENSITY),
+    _of("gradient_share", "What regions hold of the gradient at the base",
+        random_control.gradient_shares, _LARGE[:3], source="this project",
+        measure="share of the squared gradient", **_AT_RATES, **_DENSITY),
     _of("majority_gain", "What re-trained grafts gain over the best constant answer",
         region_rates.gains_over_the_majority, _THIRTEEN, source="this project"),
     _of("head_refit", "Grafts without re-training under a head that fits them",

@@ -3,7 +3,12 @@
 import pytest
 from papers import random_control
 from papers.measurements import Measurement
-from papers.random_control import RATES, against_random, differences_from_random
+from papers.random_control import (
+    RATES,
+    against_random,
+    differences_from_random,
+    gradient_shares,
+)
 from smoke_benches import smoke_bench
 
 
@@ -33,6 +38,21 @@ def test_each_region_is_trained_at_every_rate_and_read_at_the_best_on_dev(
     assert {m.method for m in found} == {"fine-tuning", "random", "lift"}
     assert measures["lift", "rows before training", 0.1] == 0
     assert measures["lift", "rate that dev chooses", 0.1] in RATES
+
+
+def test_a_region_of_everything_holds_the_whole_gradient_and_a_tenth_at_random_about_a_tenth(
+    tiny_bert, tmp_path, monkeypatch
+):
+    bench = smoke_bench("gradient_share", tiny_bert, tmp_path, "grafting.budgets=[0.1, 1.0]")
+    monkeypatch.setattr(random_control, "LOCALIZERS", ("random", "movement", "base_gradient"))
+    found = {(m.method, m.measure, m.x): m.value for m in gradient_shares(bench)}
+    gradient, movement = "share of the squared gradient", "share of the squared movement"
+    for method in ("random", "movement", "base_gradient"):
+        assert found[method, gradient, 1.0] == pytest.approx(1.0)
+        assert found[method, movement, 1.0] == pytest.approx(1.0)
+    assert 0.03 < found["random", gradient, 0.1] < 0.3
+    assert found["base_gradient", gradient, 0.1] > found["random", gradient, 0.1]
+    assert found["movement", movement, 0.1] > found["base_gradient", movement, 0.1]
 
 
 def cell(**scores):
