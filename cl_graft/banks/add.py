@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.open_bank import OpenBank, open_bank
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.bank_metadata import is_recorded, restore_config, task_metadata
 from cl_graft.experiments.config import (
     ExperimentConfig,
@@ -27,6 +27,7 @@ from cl_graft.experiments.config import (
     override_,
     warn_of_large_density,
 )
+from cl_graft.experiments.config.stream_settings import split_at_commas
 from cl_graft.experiments.folders import CACHE, find_run_of_bank, lock_bank
 from cl_graft.experiments.progress_reporter import ProgressReporter
 from cl_graft.experiments.schedule import choose, input_settings, list_schedules
@@ -132,7 +133,7 @@ def add_task(
     where = find_bank_folder(folder)
     with lock_bank(where), track_change(where) as announce:
         bank = load_bank(where)
-        config = _config(bank, task, columns or {}, settings or {}, sets, options or {})
+        config, under = _config(bank, task, columns or {}, settings or {}, sets, options or {})
         seed = config.comparison.seeds[0]
         text_task = load_tasks(config.stream, seed=seed)[0]
         label = choose_label(bank, text_task.name, text_task.label_names)
@@ -153,7 +154,7 @@ def add_task(
             max_length=config.stream.max_length,
             first_label=label,
         )
-        metadata = task_metadata(text_task, config, seed=seed)
+        metadata = task_metadata(text_task, config, seed=seed, may_build_on=under)
         known = [p for p, entry in enumerate(bank.entries) if entry.task == text_task.name]
         new = not (known and is_recorded(metadata, by=bank.entries[known[-1]].metadata))
         with in_task(text_task.name):
@@ -161,7 +162,7 @@ def add_task(
                 reporter = ProgressReporter(progress, strategy="grafting", seed=seed)
                 reporter.task = text_task.name
                 plugin, test = _learn(
-                    opened, stream, config, where, metadata, seed, reporter, announce
+                    opened, stream, config, where, metadata, under, seed, reporter, announce
                 )
                 bank, position = cast(GraftBank, plugin.bank), len(bank)
                 seconds = plugin.seconds[label]
@@ -193,8 +194,11 @@ def _config(
     settings: Mapping[str, Any],
     sets: Sequence[str],
     options: Mapping[str, str],
-) -> ExperimentConfig:
-    """Return the bank's own settings with those of the caller in their place, checked."""
+) -> tuple[ExperimentConfig, tuple[str, ...] | None]:
+    """Return the bank's own settings with those of the caller in their place, checked.
+
+    Beside them: the names of the bank's tasks that the new one may build on; None means all.
+    """
     values = deepcopy(dict(settings))
     origins = dict(options)
     for text in sets:
@@ -203,13 +207,32 @@ def _config(
     if columns:
         read = {"stream": {"task_settings": {task: dict(columns)}}}
         values = merged(read, values)
+    under = _take_builds_on(values, task, bank)
     config = restore_config(bank.base, tasks=[task], settings=values, origins=origins)
     warn_of_large_density(config.grafting.density)
     if config.grafting.mode != bank.mode:
         raise InputError(
             f"the bank is in {bank.mode} mode, which cannot change: got {config.grafting.mode!r}"
         )
-    return config
+    return config, under
+
+
+def _take_builds_on(values: dict[str, Any], task: str, bank: GraftBank) -> tuple[str, ...] | None:
+    """Take the tasks that the new one may build on out of settings: they are those of the bank.
+
+    Raises:
+        InputError: If one is not in the bank.
+    """
+    own = values.get("stream", {}).get("task_settings", {}).get(task)
+    named = own.pop("builds_on", None) if isinstance(own, dict) else None
+    if named is None:
+        return None
+    names = split_at_commas(named)
+    known = {entry.task for entry in bank.entries}
+    for name in names if isinstance(names, list) else [names]:
+        if name not in known:
+            raise InputError(f"builds_on: no task {name!r} in the bank; {nearest(name, known)}")
+    return tuple(names)
 
 
 def choose_label(bank: GraftBank, task: str, label_names: Sequence[str]) -> int:
@@ -236,6 +259,7 @@ def _learn(
     config: ExperimentConfig,
     folder: Path,
     metadata: TaskMetadata,
+    under: tuple[str, ...] | None,
     seed: int,
     reporter: ProgressReporter,
     announce: Callable[[str, int], None],
@@ -256,7 +280,12 @@ def _learn(
     inputs = StrategyInputs(
         model=model,
         stream=stream,
-        **input_settings(config, {label: dense}, seed=seed),
+        **input_settings(
+            config,
+            {label: dense},
+            seed=seed,
+            may_build_on={} if under is None else {label: under},
+        ),
         evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
         plugins=(reporter,),
         metadata={label: metadata},

@@ -44,9 +44,23 @@ class EntryData:
 
 
 def find_data(
-    where: Path, entry: Entry, bank: GraftBank, data: Path | str | None, sets: Sequence[str]
+    where: Path,
+    entry: Entry,
+    bank: GraftBank,
+    data: Path | str | None,
+    sets: Sequence[str],
+    *,
+    without: str,
 ) -> EntryData:
     """Load the data that an entry was trained on.
+
+    Args:
+        where: The bank's folder.
+        entry: The entry.
+        bank: The bank.
+        data: Folder of the data; None means that of the bank's run.
+        sets: Settings that differ from the bank's.
+        without: Task that it is not to build on any more.
 
     Raises:
         InputError: If they cannot be found, or are others.
@@ -62,9 +76,13 @@ def find_data(
     drawn: dict[str, Any] = {"data": place, "shots": entry.metadata.get("shots")}
     drawn["max_length"] = entry.metadata.get("max_length")
     if name in (own := stream.get("task_settings", {})):
-        drawn["task_settings"] = {name: own[name]}
+        drawn["task_settings"] = {name: dict(own[name])}
     settings: dict[str, Any] = {"stream": drawn}
     values = deepcopy(settings)
+    if name in own and (named := own[name].get("builds_on")) is not None:
+        names = [find_place(str(one), place).name for one in named]
+        drawn["task_settings"][name]["builds_on"] = [one for one in names if one != without]
+        del values["stream"]["task_settings"][name]["builds_on"]
     for override in sets:
         override_(values, override)
     config = restore_config(bank.base, tasks=[name], settings=values)
@@ -82,6 +100,8 @@ def train_again(
     left: GraftBank,
     data: Sequence[EntryData | None],
     announce: Callable[[str, int], None] | None,
+    *,
+    first: int,
     **options: Any,
 ) -> list[float]:
     """Train entries again in their places, replace the bank's, and return their scores.
@@ -93,9 +113,9 @@ def train_again(
         left: The bank without the task.
         data: By entry of `left` the data to train it again, None for one that stays.
         announce: As in `replace_entries`.
+        first: The first entry that is not as it is in the folder.
         **options: Those of `add_task`.
     """
-    first = next(place for place, one in enumerate(data) if one is not None)
     scores: list[float] = []
     with staged_folder(where) as staged:
         save_bank(replace(left, entries=left.entries[:first]), staged)

@@ -178,7 +178,8 @@ def forget(
         found: dict[int, EntryData] = {}
         if retrain or data is not None:
             found = {
-                place: find_data(where, bank.entries[place], bank, data, sets) for place in later
+                place: find_data(where, bank.entries[place], bank, data, sets, without=task)
+                for place in later
             }
         opened = open_bank(where, device=pick_device(device or "auto"), **base)
         dependents = _compare_answers(opened, gone, later, found, progress)
@@ -188,6 +189,7 @@ def forget(
                 left,
                 [found.get(place) for place in range(len(bank)) if place not in gone],
                 announce,
+                first=first,
                 sets=sets,
                 device=device,
                 progress=progress,

@@ -28,6 +28,7 @@ __all__ = ["Meter", "show_progress"]
 
 _LINE_EVERY_SECONDS = 10.0
 _PHASES = {
+    "earlier": "choice of earlier tasks",
     "dense": "independent fine-tuning",
     "choose": "independent fine-tuning (grid)",
     "warm-up": "fit of the head",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -191,7 +191,12 @@ def restore_config(
 
 
 def task_metadata(
-    task: TextTask, config: ExperimentConfig, *, seed: int, max_length: int | None = None
+    task: TextTask,
+    config: ExperimentConfig,
+    *,
+    seed: int,
+    max_length: int | None = None,
+    may_build_on: Sequence[str] | None = None,
 ) -> TaskMetadata:
     """Describe a task for its bank entry.
 
@@ -200,6 +205,7 @@ def task_metadata(
         config: The experiment's settings.
         seed: The run's seed.
         max_length: Tokens a row; None means the config's, or else the task's own.
+        may_build_on: Names of the tasks that it may build on; None means all.
     """
     return TaskMetadata(
         name=task.name,
@@ -212,7 +218,7 @@ def task_metadata(
             "rows": {split: len(getattr(task, split)) for split in ("train", "dev", "test")},
             "shots": config.stream.shots,
             "data_fingerprint": task.fingerprint,
-            "settings_sha256": _settings_sha256(config, seed=seed),
+            "settings_sha256": _settings_sha256(config, seed=seed, may_build_on=may_build_on),
         },
     )
 
@@ -238,9 +244,13 @@ def _learning_settings(config: ExperimentConfig) -> dict[str, Any]:
     return values
 
 
-def _settings_sha256(config: ExperimentConfig, *, seed: int) -> str:
+def _settings_sha256(
+    config: ExperimentConfig, *, seed: int, may_build_on: Sequence[str] | None
+) -> str:
     """Hash the settings of learning that are not recorded one by one."""
     values = {"seed": seed, **_learning_settings(config)}
+    if may_build_on is not None:
+        values["may_build_on"] = list(may_build_on)
     for name in ("shots", "max_length"):
         del values["stream"][name]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

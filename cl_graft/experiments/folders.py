@@ -11,12 +11,14 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import BankError, CannotWrite, DivergedError, InputError, OutOfMemory
 from cl_graft.experiments.config import RUN_CHOICES, ExperimentConfig, config_from, dotted
 from cl_graft.experiments.config.old_configs import from_flat
+from cl_graft.experiments.config.stream_settings import TaskSettings
 from cl_graft.results.run_results import BANK, RESULTS, RunResult, read_result
 from cl_graft.storage import LOCK, OWNER, only_writer
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
@@ -166,6 +168,9 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
     # A setting that is younger than the stored config had the value that is its default now.
     younger = dotted(config_from({"stream": {"tasks": config.stream.tasks}}).shared_values())
     there = {**younger, **dotted(select_settings(stored))}
+    plain = asdict(TaskSettings())
+    own = there["stream.task_settings"]
+    there["stream.task_settings"] = {name: {**plain, **own[name]} for name in own}
     # Settings of strategies that the folder does not hold may be added with them.
     compared = stored.get("comparison", {}).get("strategies", [])
     held = [stored["strategy"]] if "strategy" in stored else compared

@@ -376,7 +376,7 @@ class _Run:
             stream=setup.stream,
             metadata=setup.metadata,
             identity=setup.identity,
-            **input_settings(config, dense, seed=setup.seed),
+            **input_settings(config, dense, seed=setup.seed, may_build_on=setup.may_build_on),
             device=setup.device,
             evaluator=EvaluationPlugin(
                 self.scores,

@@ -18,7 +18,7 @@ from cl_graft.experiments.bank_metadata import (
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.memory_check import measure_memory
 from cl_graft.experiments.run_record import RunRecord
-from cl_graft.experiments.tasks import check_tasks
+from cl_graft.experiments.tasks import check_tasks, tasks_to_build_on
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.models import Loaded, graftable_parameters
 from cl_graft.results.data_report import data_report
@@ -44,6 +44,7 @@ class Setup:
         model: The model, with a head for each task.
         identity: Description of the base for the bank.
         metadata: Description of each task for its entry, by task label.
+        may_build_on: Names of the tasks that a task may build on, by task label, where it is said.
         record: Record of the run before its first step.
     """
 
@@ -53,6 +54,7 @@ class Setup:
     model: MultiTaskText
     identity: BaseIdentity
     metadata: dict[int, TaskMetadata]
+    may_build_on: dict[int, tuple[str, ...]]
     record: RunRecord
 
 
@@ -152,6 +154,7 @@ def set_up(
         data=data_report(stream),
     )
     model = text_model(loaded, stream, seed=seed, one_head=stream.one_head).to(device)
+    may_build_on = tasks_to_build_on(config.stream, tasks)
     with in_phase("dense fine-tuning"):
         record.memory = measure_memory(model.task_model, stream, config.fine_tuning)
     return Setup(
@@ -161,8 +164,15 @@ def set_up(
         model=model,
         identity=identity,
         metadata={
-            label: task_metadata(task, config, seed=seed, max_length=length)
+            label: task_metadata(
+                task,
+                config,
+                seed=seed,
+                max_length=length,
+                may_build_on=may_build_on.get(label),
+            )
             for label, task in enumerate(tasks)
         },
+        may_build_on=may_build_on,
         record=record,
     )

@@ -49,7 +49,11 @@ def make_schedule(config: ExperimentConfig, task: TextTask) -> FineTuning:
 
 
 def input_settings(
-    config: ExperimentConfig, schedules: Mapping[int, FineTuning], *, seed: int
+    config: ExperimentConfig,
+    schedules: Mapping[int, FineTuning],
+    *,
+    seed: int,
+    may_build_on: Mapping[int, tuple[str, ...]],
 ) -> dict[str, Any]:
     """Return the settings of a config as arguments of `StrategyInputs`.
 
@@ -57,11 +61,14 @@ def input_settings(
         config: The settings.
         schedules: Dense schedule of each task, by task label.
         seed: Seed of the run.
+        may_build_on: Names of the tasks that a task may build on, by task label, where it is said.
     """
     return {
         "fine_tuning": schedules,
         "grafting": {
-            label: config.grafting.of_task(schedule, seed=seed)
+            label: config.grafting.of_task(
+                schedule, seed=seed, may_build_on=may_build_on.get(label)
+            )
             for label, schedule in schedules.items()
         },
         "region_lr": config.grafting.lr,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import cast
 
 from cl_graft.data import TextTask, load_task
@@ -17,7 +17,7 @@ from cl_graft.experiments.scenarios import fit_scenario
 from cl_graft.models import Loaded, longest_row
 from cl_graft.results.run_results import RunResult
 
-__all__ = ["check_tasks", "load_tasks", "refuse_other_data"]
+__all__ = ["check_tasks", "load_tasks", "refuse_other_data", "tasks_to_build_on"]
 
 _ROWS_TRIED = 4
 
@@ -53,6 +53,23 @@ def load_tasks(
         for task, notes in zip(tasks, find_shared_rows(tasks), strict=True)
     )
     return fit_scenario(tasks, stream)
+
+
+def tasks_to_build_on(
+    stream: StreamSettings, tasks: Sequence[TextTask]
+) -> dict[int, tuple[str, ...]]:
+    """Return the names of the tasks that a task may build on, by task label, where it is said.
+
+    Args:
+        stream: Settings of the stream.
+        tasks: Its tasks, as `load_tasks` returns them.
+    """
+    names = dict(zip(stream.tasks, (task.name for task in tasks), strict=False))
+    return {
+        label: tuple(names[other] for other in own.builds_on)
+        for label, given in enumerate(stream.tasks)
+        if (own := stream.task_settings.get(given)) is not None and own.builds_on is not None
+    }
 
 
 def _notes(task: TextTask) -> list[str]:
@@ -119,5 +136,5 @@ def _load(name: str, stream: StreamSettings, data_seed: int) -> TextTask:
         on_bad_row=stream.on_bad_row,
         max_megabytes=stream.max_megabytes,
         warn=False,
-        **asdict(own),
+        **own.columns(),
     )

@@ -123,6 +123,17 @@ class GraftingSettings:
         default="prefix",
         description="A task is answered by the grafts of all tasks so far, or by its own alone.",
     )
+    builds_on: Literal["all", "none", "dev"] = Field(
+        default="all",
+        description="Earlier tasks whose values lie under a task's own in prefix mode: 'all', "
+        "'none', or what scores best on dev of all, none and single ones, under a fitted head.",
+    )
+    may_build_on: tuple[str, ...] | None = Field(
+        default=None,
+        exclude=True,
+        description="Names of the earlier tasks that it may build on, with what these build on; "
+        "None means all.",
+    )
     auto_share: float = Field(
         default=0.98, gt=0, le=1, description="Share of the dense score that density 'auto' keeps."
     )

@@ -31,6 +31,7 @@ from cl_graft.runtime.checkpoints import Checkpoints, State
 from cl_graft.runtime.error_context import in_task
 from cl_graft.strategies.bank_budget import coordinates_within
 from cl_graft.strategies.bank_on_model import BankOnModel
+from cl_graft.strategies.earlier_tasks import choose_earlier
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import (
     FirstValues,
@@ -189,6 +190,17 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         # on must end with the curves of one that was never interrupted.
         measure = ignore_measurement if self._checkpoints is not None else reports.measure
         with in_task(name):
+            earlier = choose_earlier(
+                task,
+                settings,
+                switch,
+                names=[own.name for own in self._metadata.values()],
+                label_names=self._label_names(label),
+                cache=self._cache,
+                progress=reports.step,
+            )
+            if earlier.scores:
+                reports.say(earlier.describe(switch.bank))
             most = coordinates_within(
                 switch.bank,
                 task,
@@ -200,22 +212,23 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             found = find_region(
                 task,
                 settings,
-                owned=switch.bank.owned(),
+                owned=switch.bank.owned(of=earlier.positions),
                 most=most,
                 cache=self._cache,
                 checkpoints=self._checkpoints,
                 progress=reports.step,
                 measure=measure,
             )
-        free = switch.bank.free(found.region)
-        switch.to(_latest(switch.bank))
+        free = switch.bank.free(found.region, builds_on=earlier.positions)
+        switch.carry_entries(earlier.positions)
         self._training = TaskTraining(
             strategy,
             model,
             switch,
             label=label,
             free=free,
-            found=found,
+            found=earlier.count(found),
+            builds_on=earlier.positions,
             task=task,
             settings=settings,
             measure=measure,
@@ -223,7 +236,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._number = int(strategy.experience.current_experience)
         if not len(free) and free.layout.total:
             logger.warning(
-                "task %s: no coordinate of its region is free, the prefix answers it%s",
+                "task %s: no coordinate of its region is free, the earlier tasks answer it%s",
                 label,
                 " through its own head" if task.head else "",
             )
@@ -286,7 +299,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """Carry the answer of the experience's own entry.
 
         An experience that was not learned gets its label's latest entry; an unknown label gets the
-        latest prefix.
+        latest answer in prefix mode, and else the base's.
         """
         if self.bank is None:
             return
@@ -445,6 +458,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         metadata = self._metadata.get(label)
         return metadata.name if metadata else f"task{label}"
 
+    def _label_names(self, label: int) -> object:
+        metadata = self._metadata.get(label)
+        return metadata.metadata.get("label_names") if metadata else None
+
     def _label(self, strategy: Any) -> int | None:
         """Return the label of the task that is to be learned; None where there is none to learn.
 
@@ -473,5 +490,5 @@ def _tasks_left(experience: Any) -> int:
 
 
 def _latest(bank: GraftBank) -> int | None:
-    """Return what a task without an entry builds on: the whole prefix, or the bare base."""
+    """Return what answers a task without an entry: the latest one, or the bare base."""
     return len(bank) - 1 if bank.mode == "prefix" and bank.entries else None

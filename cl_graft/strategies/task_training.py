@@ -1,7 +1,8 @@
 """The training of one task inside a strategy's loop: its region and its head.
 
-It starts with the bank's prefix in the model and ends with `commit` (a new entry) or `abandon` (all
-as before). In between, evaluation may put another task's answer into the model and take it out.
+It starts with the earlier entries that the task builds on in the model and ends with `commit` (a
+new entry) or `abandon` (all as before). In between, evaluation may put another task's answer into
+the model and take it out.
 """
 
 from __future__ import annotations
@@ -91,6 +92,7 @@ class TaskTraining:
         label: int,
         free: Region,
         found: FoundRegion,
+        builds_on: tuple[int, ...],
         task: LearnableTask,
         settings: GraftingSettings,
         measure: Measure = ignore_measurement,
@@ -100,7 +102,7 @@ class TaskTraining:
         self.passes = {**found.passes, "region": Passes()}
         self._unwrapped = model
         self.switch = switch
-        self._position = switch.position
+        self._builds_on = builds_on
         self._found = found
         self._task = task
         self._settings = settings
@@ -196,7 +198,7 @@ class TaskTraining:
             self._seen = self._versions()
 
     def suspend(self) -> None:
-        """Carry the prefix alone, so that the switch may be moved for an evaluation."""
+        """Carry the earlier entries alone, so that the switch may be moved for an evaluation."""
         foreign = self._versions() != self._seen
         self.read_()
         write_(self._unwrapped, self._base)
@@ -206,10 +208,10 @@ class TaskTraining:
         self._suspended = True
 
     def restore(self) -> None:
-        """Carry the prefix, the live region and the live head, also if Avalanche grew it."""
+        """Carry the earlier entries, the live region and head, also if Avalanche grew that."""
         self._heads.put_back_()
         if self._suspended:
-            self.switch.to(self._position)
+            self.switch.carry_entries(self._builds_on)
             self._suspended = False
             self._freeze_below()
             self.write_()
@@ -259,7 +261,9 @@ class TaskTraining:
                 "graft_dev": found.graft_dev,
                 "trained_dev": trained_dev,
                 "temperature": self._temperature(),
+                **({"builds_on": "dev"} if self._settings.builds_on == "dev" else {}),
             },
+            builds_on=self._builds_on,
         )
         grown = bank.append(entry)
         self.switch.extend(grown, base=self._base)

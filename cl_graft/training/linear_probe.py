@@ -23,7 +23,15 @@ from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 
-__all__ = ["RIDGES", "DevScores", "count_fit_passes", "fit_head", "score_on_dev"]
+__all__ = [
+    "RIDGES",
+    "DevScores",
+    "count_fit_passes",
+    "count_probe_passes",
+    "fit_head",
+    "score_fitted_head",
+    "score_on_dev",
+]
 
 RIDGES = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4)
 """Strengths of the penalty to choose from, in units of the features' mean squared norm."""
@@ -57,11 +65,45 @@ def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
     head = task.head_module
     if head is None or not task.head:
         return snapshot(task.head)
+    return _fit(task, head, rows, seed)[0]
+
+
+def score_fitted_head(
+    task: LearnableTask, *, rows: int, seed: int
+) -> tuple[dict[str, Tensor], float]:
+    """Fit a task's head as `fit_head` does, and score it on dev with the model as it is now.
+
+    A prompt, or a head that cannot be fitted alone, is scored as it is.
+
+    Args:
+        task: The task; as in `fit_head`, as is all that follows.
+        rows: Training rows to look at.
+        seed: Draws the rows.
+
+    Returns:
+        The head's values, and their score on dev.
+
+    Raises:
+        DivergedError: If a feature is NaN or infinite.
+    """
+    head = task.head_module
+    if head is None or not task.head:
+        task.model.eval()
+        return snapshot(task.head), task.dev_score()
+    values, logits, targets = _fit(task, head, rows, seed)
+    return values, task.score(logits.cpu(), targets.cpu())
+
+
+def _fit(
+    task: LearnableTask, head: nn.Module, rows: int, seed: int
+) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+    """Return the values of the head that fit best, its logits on dev, and dev's targets."""
     drawn = permutation(len(task.train), seed, "warm-up").tolist()[:rows]
     fit = _Fit(task, head, _features(task, head, task.train, drawn))
     dev = _features(task, head, task.dev, range(len(task.dev)))
     fitted = [fit.solve(ridge) for ridge in RIDGES]
-    return fit.named(min(fitted, key=lambda values: fit.loss(values, dev)))
+    best = min(fitted, key=lambda values: fit.loss(values, dev))
+    return fit.named(best), fit.answer(best, dev), dev.targets
 
 
 class DevScores(NamedTuple):
@@ -119,6 +161,12 @@ def count_fit_passes(task: LearnableTask, *, rows: int) -> Passes:
     if task.head_module is None or not task.head:
         return Passes()
     return Passes(forward=min(rows, len(task.train)) + len(task.dev))
+
+
+def count_probe_passes(task: LearnableTask, *, rows: int) -> Passes:
+    """Return how many rows `score_fitted_head` takes."""
+    fitted = count_fit_passes(task, rows=rows)
+    return fitted if fitted.forward else Passes(forward=len(task.dev))
 
 
 class _Features(NamedTuple):

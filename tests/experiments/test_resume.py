@@ -38,6 +38,7 @@ CHOICES = {
     "grid": {"tasks": ["sentiment"], "grid": True, "steps": 3},
     "fp16": {"precision": "fp16", "micro_batch": 4, "localizer": "averaged_gain"},
     "prompts": {"family": "causal_lm", "max_length": 48, "steps": 3},
+    "earlier tasks": {"tasks": ["sentiment", "paraphrase"], "builds_on": "dev", "steps": 3},
 }
 
 
@@ -126,6 +127,7 @@ PLACES = [
     ("grid", "choose", 2, "sentiment"),
     ("fp16", "train", 5, "topic"),
     ("prompts", "train", 2, "topic"),
+    ("earlier tasks", "earlier", 1, "paraphrase"),
 ]
 
 

@@ -105,7 +105,10 @@ def expand_sweep(config: ExperimentConfig) -> list[SingleComparison]:
     for values, strategies in _swept(config):
         for order, tasks in orders:
             own = _config_at(config, values).changed(
-                {"stream.tasks": list(tasks), "comparison.strategies": strategies}
+                {
+                    **{f"stream.{name}": v for name, v in config.stream.in_order(tasks).items()},
+                    "comparison.strategies": strategies,
+                }
             )
             # As the config reads them: 1e-3 may have come as text.
             known = {_shown(name): _value_in(own, name) for name in values}

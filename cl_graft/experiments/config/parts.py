@@ -115,11 +115,19 @@ class GraftingLoopSettings(GraftingSettings):
         "`fine_tuning.evaluations`.",
     )
 
-    def of_task(self, dense: FineTuning, *, seed: int) -> GraftingSettings:
+    def of_task(
+        self, dense: FineTuning, *, seed: int, may_build_on: tuple[str, ...] | None = None
+    ) -> GraftingSettings:
         """Return the settings of a task with this schedule of its dense run."""
         evaluations = dense.evaluations if self.evaluations is None else self.evaluations
         every = math.ceil(dense.steps / evaluations) if evaluations else 0
-        return replace(self, fine_tuning=dense, seed=seed, evaluate_every=every)
+        return replace(
+            self,
+            fine_tuning=dense,
+            seed=seed,
+            evaluate_every=every,
+            may_build_on=may_build_on,
+        )
 
     def schedule(self, dense: FineTuning) -> FineTuning:
         """Return the schedule of a task's region: steps and batches of its dense run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import ArgsKwargs
 
 from cl_graft.data.streams import expand_streams
+from cl_graft.errors import nearest
 from cl_graft.runtime.settings import settings_class
 
 __all__ = ["StreamSettings", "TaskSettings", "refuse_doubles", "split_at_commas"]
@@ -39,6 +41,20 @@ class TaskSettings:
         description="Encoding of the task's text files, such as cp1252; null means UTF-8, or what "
         "a file is found to be in.",
     )
+    builds_on: list[str] | None = Field(
+        default=None,
+        description="Earlier tasks of the stream that grafting may build on (and what these build "
+        "on), by the names that they have in `stream.tasks`; null means all.",
+    )
+
+    @field_validator("builds_on", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        return split_at_commas(value)
+
+    def columns(self) -> dict[str, Any]:
+        """Return what is needed to read the task."""
+        return {name: value for name, value in asdict(self).items() if name != "builds_on"}
 
 
 @settings_class
@@ -132,6 +148,47 @@ class StreamSettings:
             raise ValueError(
                 f"classes_per_experience is for scenario 'class', and scenario is {self.scenario!r}"
             )
+
+        for name, own in self.task_settings.items():
+            if own.builds_on is not None and name in self.tasks:
+                self._check_builds_on(name, own.builds_on)
+
+    def _check_builds_on(self, name: str, names: list[str]) -> None:
+        """Refuse names that the task cannot build on.
+
+        Raises:
+            ValueError: If one is unknown, the task itself or a later one, or tasks share a head.
+        """
+        if self.scenario != "task":
+            raise ValueError(
+                f"task_settings.{name}.builds_on is for the scenario 'task', and scenario is "
+                f"{self.scenario!r}"
+            )
+        before = self.tasks[: self.tasks.index(name)]
+        for other in names:
+            if other not in self.tasks:
+                fault = f"no task {other!r} in the stream; {nearest(other, before or self.tasks)}"
+            elif other == name:
+                fault = f"{name!r} cannot build on itself"
+            elif other not in before:
+                fault = f"{other!r} comes later in the stream than {name!r}"
+            else:
+                continue
+            raise ValueError(f"task_settings.{name}.builds_on: {fault}")
+
+    def in_order(self, tasks: list[str]) -> dict[str, Any]:
+        """Return what changes in another order of the tasks, by name.
+
+        A task may build on those that come before it in that order, of those that it may.
+        """
+        own = {
+            name: replace(settings, builds_on=[t for t in settings.builds_on if t in before])
+            for name, settings in self.task_settings.items()
+            if settings.builds_on is not None and name in tasks
+            for before in [tasks[: tasks.index(name)]]
+        }
+        changed: dict[str, Any] = {"tasks": list(tasks)}
+        return changed | ({"task_settings": {**self.task_settings, **own}} if own else {})
 
     def sample_seed(self, seed: int) -> int:
         """Return the seed of the samples of rows of the run with a seed."""

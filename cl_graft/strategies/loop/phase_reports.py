@@ -24,7 +24,12 @@ __all__ = ["PhaseReports", "describe_cost"]
 logger = logging.getLogger(__name__)
 
 _SECONDS_APART = 10.0
-_NAMES = {"dense": "dense run", "warm-up": "fit of the head", "localize": "localization"}
+_NAMES = {
+    "earlier": "choice of earlier tasks",
+    "dense": "dense run",
+    "warm-up": "fit of the head",
+    "localize": "localization",
+}
 
 
 class PhaseReports(PluginMetric[None]):

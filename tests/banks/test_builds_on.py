@@ -1,0 +1,143 @@
+"""A stream whose tasks build on some of the earlier ones: the same bits, forgotten one by one."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from configs import config_with
+from tiny_runs import QUICK, cl_graft, file_hashes, tiny_run
+
+from cl_graft import InputError, load_bank, open_bank
+from cl_graft.banks.add import add_task
+from cl_graft.banks.forget import forget
+from cl_graft.banks.inspect import inspect_bank
+from cl_graft.banks.verify import verify
+
+TASKS = ("sentiment", "topic", "paraphrase")
+SOME = {"topic": [], "paraphrase": ["sentiment"]}
+
+
+@pytest.fixture(scope="module")
+def learn(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory):
+    """Return a function that learns a stream whose tasks build on given ones, each once."""
+    out = tmp_path_factory.mktemp("some")
+    done: dict[str, Path] = {}
+
+    def run(under: dict[str, list[str]], tasks: Sequence[str] = TASKS, **more: Any) -> Path:
+        name = f"{len(done)}"
+        key = repr((under, tasks, more))
+        if key not in done:
+            own = {task: {"builds_on": names} for task, names in under.items() if task in tasks}
+            settings = {"task_settings": own} if own else {}
+            done[key] = tiny_run(out / name, tiny_bert, tasks, **settings, **more)
+        return done[key]
+
+    return run
+
+
+def test_a_task_builds_on_those_that_its_settings_name(learn):
+    bank = load_bank(learn(SOME) / "bank")
+    assert [bank.builds_on(place) for place in range(3)] == [(), (), (0,)]
+    shown = inspect_bank(learn(SOME))
+    assert [entry.builds_on for entry in shown.entries] == [(), (), (0,)]
+    report = verify(learn(SOME))
+    assert report.ok
+    assert {entry.weights for entry in report.entries} == {"same bits"}
+
+
+def test_a_task_that_builds_on_none_has_the_bits_of_isolated_mode(learn):
+    some, isolated = load_bank(learn(SOME) / "bank"), load_bank(learn({}, mode="isolated") / "bank")
+    ours, alone = some.entries[1], isolated.entries[1]
+    assert ours.owned.same_bits(alone.owned)
+    assert ours.weights_sha256 == alone.weights_sha256
+    assert all(torch.equal(ours.head[name], alone.head[name]) for name in ours.head)
+
+
+def test_a_task_that_builds_on_one_has_the_bits_of_a_stream_of_these_two(learn):
+    some, two = load_bank(learn(SOME) / "bank"), load_bank(learn({}, TASKS[::2]) / "bank")
+    assert some.entries[2].owned.same_bits(two.entries[1].owned)
+    assert some.entries[2].weights_sha256 == two.entries[1].weights_sha256
+
+
+def test_another_process_answers_in_any_order_with_the_bits_of_this_one(learn):
+    run = learn(SOME)
+    assert cl_graft("verify", run).code == 0
+    opened = open_bank(run)
+    rows = {place: e.recorded_batch for place, e in enumerate(opened.bank.entries)}
+    for place in (2, 0, 1, 2, 1, 0, 2):
+        assert torch.equal(opened.logits(rows[place].inputs, place), rows[place].logits)
+
+
+def test_texts_of_several_tasks_are_answered_in_one_batch(learn):
+    opened = open_bank(learn(SOME))
+    asked = [("a fine film", "sentiment"), (("one", "two"), "paraphrase"), ("the match", "topic")]
+    together = opened.predict(asked * 2)
+    for (text, task), answer in zip(asked * 2, together, strict=True):
+        alone = opened.predict(text, task=task)
+        assert answer.logits == pytest.approx(alone.logits, abs=1e-4)
+
+
+@pytest.mark.parametrize("task", TASKS[1:])
+def test_a_task_on_which_none_builds_goes_without_a_trace(learn, tmp_path, monkeypatch, task):
+    run = shutil.copytree(learn(SOME), tmp_path / "out" / "grafting" / "seed0")
+    monkeypatch.setattr("cl_graft.banks.forget.open_bank", None)
+    report = forget(run, task)
+    assert (report.exact, report.done, report.dependents) == (True, True, ())
+    never = learn(SOME, tuple(name for name in TASKS if name != task))
+    assert file_hashes(run / "bank") == file_hashes(never / "bank")
+    assert verify(run).ok
+
+
+def test_those_that_build_on_a_forgotten_task_are_trained_again_and_the_others_stay(
+    learn, tmp_path
+):
+    run = shutil.copytree(learn(SOME), tmp_path / "out" / "grafting" / "seed0")
+    before = file_hashes(run)
+    told = forget(run, "sentiment")
+    assert (told.done, [one.task for one in told.dependents]) == (False, ["paraphrase"])
+    assert file_hashes(run) == before
+    report = forget(run, "sentiment", retrain=True)
+    assert (report.exact, report.done) == (True, True)
+    never = learn({"topic": [], "paraphrase": []}, TASKS[1:])
+    assert file_hashes(run / "bank") == file_hashes(never / "bank")
+    assert verify(run).ok
+
+
+def test_a_task_is_added_on_those_that_are_named_and_once(learn, tmp_path):
+    run = shutil.copytree(learn({}, TASKS[:2]), tmp_path / "run")
+    sets = ["stream.task_settings.paraphrase.builds_on=[topic]"]
+    assert add_task(run, "paraphrase", sets=sets).new
+    assert load_bank(run / "bank").builds_on(2) == (0, 1)  # topic was learned on sentiment
+    assert not add_task(run, "paraphrase", columns={"builds_on": ["topic"]}).new
+    assert add_task(run, "paraphrase", columns={"builds_on": []}).new
+    assert load_bank(run / "bank").builds_on(3) == ()
+    assert verify(run).ok
+    with pytest.raises(InputError, match="no task 'topics' in the bank; did you mean 'topic'"):
+        add_task(run, "paraphrase", columns={"builds_on": ["topics"]})
+
+
+@pytest.mark.parametrize(
+    ("task", "names", "fault"),
+    [
+        ("topic", ["sentimen"], "no task 'sentimen' in the stream; did you mean 'sentiment'"),
+        ("topic", ["topic"], "'topic' cannot build on itself"),
+        ("topic", ["paraphrase"], "'paraphrase' comes later in the stream than 'topic'"),
+    ],
+)
+def test_what_no_task_can_build_on_is_refused_before_anything_is_computed(task, names, fault):
+    own = {task: {"builds_on": names}}
+    with pytest.raises(InputError, match=rf"task_settings\.{task}\.builds_on: {fault}"):
+        config_with({**QUICK, "tasks": list(TASKS), "task_settings": own})
+
+
+def test_in_another_order_a_task_builds_on_those_that_come_before_it_there():
+    own = {task: {"builds_on": names} for task, names in SOME.items()}
+    stream = config_with({**QUICK, "tasks": list(TASKS), "task_settings": own}).stream
+    turned = stream.in_order(list(reversed(TASKS)))
+    assert turned["task_settings"]["paraphrase"].builds_on == []
+    assert stream.in_order(list(TASKS))["task_settings"] == stream.task_settings
