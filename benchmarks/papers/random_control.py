@@ -62,8 +62,8 @@ def against_random(bench: Bench) -> Iterator[Measurement]:
 def gradient_shares(bench: Bench) -> Iterator[Measurement]:
     """Say what share of the base's squared gradient regions hold, and of the dense run's movement.
 
-    The gradient is summed over batches that no localizer has seen. A random region holds about its
-    density.
+    The gradient is summed over the batches that follow those of the localizers. Of few training
+    rows, both see some of the same. A random region holds about its density.
     """
     densities = bench.config.grafting.budgets
     for label, name in enumerate(bench.names):
