@@ -134,6 +134,13 @@ class GraftingSettings:
         description="Names of the earlier tasks that it may build on, with what these build on; "
         "None means all.",
     )
+    head_start: Literal["dense", "earlier", "fitted", "dev"] = Field(
+        default="dense",
+        description="Where the head starts when a region trains: 'dense', at that of the dense run "
+        "(or its fit to the base); 'earlier', at that of the latest task with the same labels that "
+        "the task builds on; 'fitted', at one fitted to the features on top of the earlier tasks; "
+        "'dev', at whichever of these scores best on dev.",
+    )
     auto_share: float = Field(
         default=0.98, gt=0, le=1, description="Share of the dense score that density 'auto' keeps."
     )

@@ -20,6 +20,7 @@ from cl_graft.metrics.continual import (
     forgetting,
     forward_transfer,
     forward_transfer_over_stream,
+    gain_over_isolated,
 )
 from cl_graft.metrics.task_score import (
     METRICS,
@@ -46,6 +47,7 @@ __all__ = [
     "forgetting",
     "forward_transfer",
     "forward_transfer_over_stream",
+    "gain_over_isolated",
     "register_metric",
     "reliability_bins",
     "score",

@@ -25,6 +25,7 @@ __all__ = [
     "forgetting",
     "forward_transfer",
     "forward_transfer_over_stream",
+    "gain_over_isolated",
 ]
 
 ScoreMatrix = Sequence[Sequence[float | None]]
@@ -162,6 +163,33 @@ def forward_transfer_over_stream(R: ScoreMatrix) -> float | None:
     """
     size = _checked_size(R)
     return _mean(R[i][j] for i in range(size) for j in range(i + 1, size))
+
+
+def gain_over_isolated(R: ScoreMatrix, *, isolated: Sequence[float | None]) -> float | None:
+    """Average what earlier tasks gave to experiences that were learned on top of them.
+
+    1/(T-1) · Σ_{1≤j<T} (R[j][j] − alone[j]): unlike `forward_transfer`, which asks before an
+    experience is learned, it asks right after.
+
+    Args:
+        R: Matrix of scores; the diagonal is needed.
+        isolated: alone[j], the score on experience j after training on it alone, from the base,
+            one an experience; that of the first is never used.
+
+    Returns:
+        The average difference, or None if there are fewer than two experiences or a score that it
+        needs is missing.
+
+    Raises:
+        ValueError: If R is not square, `isolated` has another length, or a score is not finite.
+    """
+    size = _checked_size(R)
+    if len(isolated) != size:
+        raise ValueError(
+            f"isolated must hold one score an experience: expected {size}, got {len(isolated)}"
+        )
+    _check_finite(isolated, "isolated")
+    return _mean(_difference(R[j][j], isolated[j]) for j in range(1, size))
 
 
 def _checked_size(R: ScoreMatrix) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cl_graft.figures.stream_curves import Curve, mean_known
-from cl_graft.metrics import average_accuracy, forgetting
+from cl_graft.metrics import average_accuracy, forgetting, gain_over_isolated
 from cl_graft.results.run_results import RunResult
 
-__all__ = ["accuracy_after", "ece_after", "forgetting_after"]
+__all__ = ["accuracy_after", "ece_after", "forgetting_after", "gain_from_earlier"]
 
 
 def accuracy_after(results: Sequence[RunResult]) -> Curve:
@@ -24,6 +24,27 @@ def forgetting_after(results: Sequence[RunResult]) -> Curve:
 def ece_after(results: Sequence[RunResult]) -> Curve:
     """Return the calibration error, the mean over the tasks learned so far, after each."""
     return _curve(results, lambda result, i: mean_known(result.ece[i][: i + 1]))
+
+
+def gain_from_earlier(ours: RunResult, isolated: RunResult) -> float | None:
+    """Return what earlier tasks gave to later ones, against a run that learned each task alone.
+
+    Args:
+        ours: A finished run, such as grafting in prefix mode.
+        isolated: A finished run with the same tasks and seed in which no task builds on another:
+            grafting with ``mode: isolated``, or independent fine-tuning.
+
+    Returns:
+        `cl_graft.metrics.gain_over_isolated`; None where a score is missing.
+
+    Raises:
+        ValueError: If tasks, data or seeds are others.
+    """
+    for what in ("tasks", "data_fingerprints", "seed"):
+        if (here := getattr(ours, what)) != (there := getattr(isolated, what)):
+            raise ValueError(f"runs to compare must have the same {what}: {here} and {there}")
+    alone = {task: isolated.R[j][j] for j, task in enumerate(isolated.tasks)}
+    return gain_over_isolated(ours.R, isolated=[alone[task] for task in ours.tasks])
 
 
 def _curve(

@@ -33,6 +33,7 @@ from cl_graft.strategies.bank_budget import coordinates_within
 from cl_graft.strategies.bank_on_model import BankOnModel
 from cl_graft.strategies.earlier_tasks import choose_earlier
 from cl_graft.strategies.experience_tasks import ExperienceTasks
+from cl_graft.strategies.head_start import earlier_head
 from cl_graft.strategies.heads import (
     FirstValues,
     HeldHeads,
@@ -229,6 +230,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             free=free,
             found=earlier.count(found),
             builds_on=earlier.positions,
+            earlier_head=earlier_head(
+                task,
+                switch.bank,
+                builds_on=earlier.positions,
+                label=label,
+                names=self._label_names(label),
+            ),
             task=task,
             settings=settings,
             measure=measure,

@@ -35,6 +35,7 @@ from cl_graft.runtime.seeding import derive, save_generators
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.strategies.bank_budget import recorded_inputs
+from cl_graft.strategies.head_start import start_head_
 from cl_graft.strategies.heads import (
     HeldHeads,
     copy_head_state,
@@ -93,6 +94,7 @@ class TaskTraining:
         free: Region,
         found: FoundRegion,
         builds_on: tuple[int, ...],
+        earlier_head: Mapping[str, Tensor] | None,
         task: LearnableTask,
         settings: GraftingSettings,
         measure: Measure = ignore_measurement,
@@ -120,6 +122,10 @@ class TaskTraining:
         copy_(task.head, found.dense.head)
         if not settings.retrain:
             self._refit_head_()
+        else:
+            self.passes["region"] += start_head_(
+                task, settings, earlier=earlier_head, seed=self._seed
+            )
         self._until_closed = ExitStack()
         # No open `with` block: one that is forgotten ends, and seeds, when memory is freed.
         self._until_closed.callback(save_generators())

@@ -12,6 +12,7 @@ from cl_graft.metrics import (
     forgetting,
     forward_transfer,
     forward_transfer_over_stream,
+    gain_over_isolated,
 )
 
 MEASURES = [
@@ -171,3 +172,13 @@ def test_a_score_that_is_not_finite_is_refused(measure):
 def test_a_baseline_of_another_length_is_refused():
     with pytest.raises(ValueError, match="expected 3, got 2"):
         forward_transfer(R, baseline=[0.1, 0.2])
+
+
+def test_the_gain_over_isolated_training_is_the_mean_difference_of_the_diagonal():
+    assert gain_over_isolated(R, isolated=[None, 0.5, 0.5]) == pytest.approx(
+        (R[1][1] + R[2][2]) / 2 - 0.5
+    )
+    assert gain_over_isolated(R, isolated=[0.1, None, 0.5]) is None
+    assert gain_over_isolated([[0.7]], isolated=[0.1]) is None
+    with pytest.raises(ValueError, match="expected 3, got 2"):
+        gain_over_isolated(R, isolated=[0.1, 0.2])
