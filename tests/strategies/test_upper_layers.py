@@ -4,6 +4,7 @@ import pytest
 import torch
 from tiny_streams import TASKS, quick, text_learner
 
+from cl_graft.models import graftable_parameters, load_model
 from cl_graft.models.lower_blocks import find_lower_part
 
 
@@ -92,3 +93,20 @@ def test_evaluating_in_between_trains_the_same_bits(stored, tiny_bert):
         run.strategy.train(experience)
     for one, two in zip(entries(stored[0]), entries(run), strict=True):
         assert one.owned.same_bits(two.owned)
+
+
+def test_naive_trains_the_same_upper_blocks(kept_strategy):
+    strategy = kept_strategy("naive", layers=1, run_settings={"tasks": ["topic"]})
+    model = strategy.model.task_model
+    base = load_model(model.name, family="encoder").model
+    moved = [
+        name
+        for (name, one), other in zip(
+            graftable_parameters(model).items(), graftable_parameters(base).values(), strict=True
+        )
+        if not torch.equal(one, other)
+    ]
+    assert moved
+    assert all(".layer.1." in name for name in moved)
+    assert find_lower_part(model) is None
+    assert all(p.requires_grad for p in graftable_parameters(model).values())

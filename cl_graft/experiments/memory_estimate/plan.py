@@ -149,11 +149,14 @@ def make_plan(
     backbone = fake.model.backbone
     model_bytes = _bytes([*backbone.parameters(), *backbone.buffers()])
     phases: list[PlannedPhase] = []
+    stored = _stored_states(config, fake, classes=max([2, *named]) if classes is None else classes)
     for place, phase in enumerate(PHASES.values()):
         if progress is not None:
             progress(phase.name, place, len(PHASES))
         with _errors_as_input_errors(model_config, fake):
             found = measure_phase(phase, fake, work)
+            if phase.localizes or phase.name == "region training":
+                found = replace(found, kept=found.kept + stored)
             peak = model_bytes + found.kept + found.step
             planned = PlannedPhase(phase.name, found.kept, found.step, peak)
             if memory is not None:
@@ -211,6 +214,18 @@ def advise(phase: Phase, fake: FakeModel, work: Workload, found: PhaseMemory, *,
     if wide:
         ways.append("--dtype bfloat16")
     return f"lower what a step needs: {', '.join(ways)}{other}"
+
+
+def _stored_states(config: ExperimentConfig, fake: FakeModel, *, classes: int) -> int:
+    """Return the bytes of memory for states below the layers that a region may reach, at most."""
+    grafting, shots = config.grafting, config.stream.shots
+    if grafting.layers == "all" or grafting.states_memory is None:
+        return 0
+    if shots is None:
+        return grafting.states_memory
+    rows = shots * classes + (config.stream.max_dev or 0)
+    width = fake.model.hidden_size * next(iter(fake.parameters.values())).element_size()
+    return min(grafting.states_memory, rows * (config.stream.max_length or 0) * width)
 
 
 def _rows(phase: Phase, work: Workload) -> int:

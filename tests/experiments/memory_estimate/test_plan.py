@@ -10,6 +10,7 @@ from tiny_runs import QUICK, tiny_run
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.memory_estimate import make_plan
+from cl_graft.experiments.memory_estimate.phases import PHASES
 from cl_graft.runtime.byte_sizes import parse_bytes, readable_bytes
 from cl_graft.storage import load_bank
 
@@ -123,3 +124,18 @@ def test_sizes_are_read_with_their_units(text, size):
 def test_sizes_are_written_with_their_units():
     shown = [readable_bytes(n) for n in (0, 999, 1536, 24 * 2**30, 700 * 2**20, 10**15)]
     assert shown == ["0 B", "999 B", "1.50 KiB", "24.0 GiB", "700 MiB", "909 TiB"]
+
+
+def test_stored_states_are_counted_up_to_their_bound(tiny_bert, monkeypatch):
+    some = {name: PHASES[name] for name in ("region training", "evaluation")}
+    monkeypatch.setattr("cl_graft.experiments.memory_estimate.plan.PHASES", some)
+
+    def kept(**settings):
+        config = plan_config(tiny_bert, max_length=24, shots=10, max_dev=4, **settings)
+        plan = make_plan(config, classes=3)
+        return {phase.name: phase.kept for phase in plan.phases}
+
+    whole, upper, bounded = kept(), kept(layers=1), kept(layers=1, states_memory=1000)
+    assert upper["region training"] - whole["region training"] == (3 * 10 + 4) * 24 * 32 * 4
+    assert bounded["region training"] - whole["region training"] == 1000
+    assert upper["evaluation"] == whole["evaluation"]
