@@ -63,7 +63,7 @@ def test_own_settings_of_every_row_are_in_their_own_ranges():
         ({"ewc": {"ewc_lambda": -1}}, "ewc.ewc_lambda must be at least 0, got -1"),
         ({"ewc": {"ewc_lambda": "big"}}, "ewc.ewc_lambda must be a number, got 'big'"),
         ({"replay": {"mem_size": 1.5}}, "replay.mem_size must be a whole number, got 1.5"),
-        ({"naive": {"speed": 1}}, "naive has no settings of its own, got 'speed'"),
+        ({"cumulative": {"speed": 1}}, "cumulative has no settings of its own, got 'speed'"),
     ],
 )
 def test_wrong_settings_are_refused_with_the_nearest_name(own, said):
