@@ -3,7 +3,7 @@
 Where only upper blocks train, what enters the lowest of them is constant for a row, as long as the
 weights below are. A row is computed alone, without padding and in eval mode, so its states are a
 function of the row and the weights: not of the batch it stands in, and not of whether they were
-stored. docs/decisions/0043-states-below-a-region.md has the figures.
+stored. docs/decisions/0044-states-below-a-region.md has the figures.
 """
 
 from __future__ import annotations
