@@ -209,13 +209,22 @@ def test_a_sparse_tuning_that_would_run_something_is_refused(tiny_roberta, tmp_p
 def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_path, form, family):
     bank = bank_of_family(family)
     out = tmp_path / "out"
-    export_task(bank, "sentiment", format=form, out=out, rest="copy")
+    exported = export_task(bank, "sentiment", format=form, out=out, rest="copy").written
     base = load_bank(bank).base.model
     import_task(out, tmp_path / "bank", task="sentiment", base=base)
-    before, after = load_bank(bank).answer(0), load_bank(tmp_path / "bank").answer(0)
+    after = load_bank(tmp_path / "bank").answer(0)
     # What training left at the base's value did not move, and is no part of the new region.
-    assert after.same_bits(before.on(after.region))
-    assert torch.equal(answers(tmp_path / "bank", "sentiment"), answers(bank, "sentiment"))
+    before = load_bank(bank).answer(0).on(after.region)
+    ours, theirs = answers(tmp_path / "bank", "sentiment"), answers(bank, "sentiment")
+    if exported.inexact:  # an adapter adds differences, and none gives these values
+        assert form == "peft-shira"
+        off = (after.values - before.values).abs()
+        assert 0 < int((off > 0).sum()) <= exported.inexact
+        assert float(off.max()) <= exported.largest_error < 1e-7
+        assert torch.allclose(ours, theirs, rtol=0, atol=1e-5)
+    else:
+        assert after.same_bits(before)
+        assert torch.equal(ours, theirs)
     assert load_bank(tmp_path / "bank").base.fingerprint == load_bank(bank).base.fingerprint
 
 
