@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -104,6 +104,7 @@ def add_task(
     device: str | None = None,
     trust_remote_code: bool = False,
     progress: Progress = silent,
+    budget: Mapping[str, int | None] | None = None,
 ) -> Added:
     """Learn one more task into a bank, on top of the tasks that it holds.
 
@@ -124,6 +125,8 @@ def add_task(
         device: Device to run on; None takes a GPU if there is one.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
         progress: Called after every step of a phase.
+        budget: `bank_bytes` and `bank_tasks` that the task keeps to in place of those of its
+            settings, which its entry records.
 
     Raises:
         InputError: If the task, its data or a setting cannot be used, or another process writes
@@ -161,8 +164,9 @@ def add_task(
             if new:
                 reporter = ProgressReporter(progress, strategy="grafting", seed=seed)
                 reporter.task = text_task.name
+                bounded = replace(config, grafting=replace(config.grafting, **(budget or {})))
                 plugin, test = _learn(
-                    opened, stream, config, where, metadata, under, seed, reporter, announce
+                    opened, stream, bounded, where, metadata, under, seed, reporter, announce
                 )
                 bank, position = cast(GraftBank, plugin.bank), len(bank)
                 seconds = plugin.seconds[label]
@@ -221,15 +225,19 @@ def _take_builds_on(values: dict[str, Any], task: str, bank: GraftBank) -> tuple
     """Take the tasks that the new one may build on out of settings: they are those of the bank.
 
     Raises:
-        InputError: If one is not in the bank.
+        InputError: If one is not in the bank, or they are no list of names.
     """
-    own = values.get("stream", {}).get("task_settings", {}).get(task)
+    stream = values.get("stream")
+    tasks = stream.get("task_settings") if isinstance(stream, dict) else None
+    own = tasks.get(task) if isinstance(tasks, dict) else None
     named = own.pop("builds_on", None) if isinstance(own, dict) else None
     if named is None:
         return None
     names = split_at_commas(named)
     known = {entry.task for entry in bank.entries}
-    for name in names if isinstance(names, list) else [names]:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"builds_on: expected a list of names of tasks, got {named!r}")
+    for name in names:
         if name not in known:
             raise InputError(f"builds_on: no task {name!r} in the bank; {nearest(name, known)}")
     return tuple(names)

@@ -25,10 +25,12 @@ from cl_graft.experiments.config import ExperimentConfig, override_
 from cl_graft.experiments.folders import find_run_of_bank, read_config, select_settings
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import Entry, GraftBank
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.models import Loaded
 from cl_graft.storage import append_entry, load_bank, save_bank
 from cl_graft.storage.bank_folder import replace_entries
 from cl_graft.storage.bank_index import staged_folder
+from cl_graft.storage.entry_file import pack_entry
 
 __all__ = ["EntryData", "encode_test_rows", "find_data", "train_again"]
 
@@ -79,13 +81,19 @@ def find_data(
         drawn["task_settings"] = {name: dict(own[name])}
     settings: dict[str, Any] = {"stream": drawn}
     values = deepcopy(settings)
-    if name in own and (named := own[name].get("builds_on")) is not None:
+    left = {one.task for one in bank.entries} - {without}  # the run may name what went before
+    if (named := own.get(name, {}).get("builds_on")) is not None:
         names = [find_place(str(one), place).name for one in named]
-        drawn["task_settings"][name]["builds_on"] = [one for one in names if one != without]
+        drawn["task_settings"][name]["builds_on"] = [one for one in names if one in left]
         del values["stream"]["task_settings"][name]["builds_on"]
     for override in sets:
         override_(values, override)
     config = restore_config(bank.base, tasks=[name], settings=values)
+    if named is None and config.grafting.builds_on == "all" and entry.builds_on is not None:
+        # It was added to the bank with names that no run records.
+        names = _builds_on_by_name(bank, entry.builds_on)
+        own_settings = drawn.setdefault("task_settings", {}).setdefault(name, {})
+        own_settings["builds_on"] = [one for one in names if one in left]
     task = load_tasks(config.stream, seed=config.comparison.seeds[0])[0]
     if entry.metadata.get("data_fingerprint", task.fingerprint) != task.fingerprint:
         raise InputError(
@@ -93,6 +101,12 @@ def find_data(
             "other labels, or other settings of how they are drawn (--data, --set)"
         )
     return EntryData(name, settings, config, task)
+
+
+def _builds_on_by_name(bank: GraftBank, positions: Sequence[int]) -> list[str]:
+    """Return the tasks of entries, without those on which others of them build."""
+    below = {under for place in positions for under in bank.builds_on(place)}
+    return [bank.entries[place].task for place in positions if place not in below]
 
 
 def train_again(
@@ -119,15 +133,31 @@ def train_again(
     scores: list[float] = []
     with staged_folder(where) as staged:
         save_bank(replace(left, entries=left.entries[:first]), staged)
-        for entry, one in zip(left.entries[first:], data[first:], strict=True):
+        for place, one in enumerate(data[first:], start=first):
             if one is None:
-                append_entry(load_bank(staged).append(entry), staged)
+                append_entry(load_bank(staged).append(left.entries[place]), staged)
             else:
-                added = add_task(staged, one.name, settings=one.settings, **options)
+                budget = _budget_within(left, data, place, one.config.grafting)
+                added = add_task(staged, one.name, settings=one.settings, budget=budget, **options)
                 scores.append(added.test)
         again = load_bank(staged)
     replace_entries(again, where, first=first, announce=announce)
     return scores
+
+
+def _budget_within(
+    left: GraftBank, data: Sequence[EntryData | None], place: int, settings: GraftingSettings
+) -> dict[str, int | None]:
+    """Return the budget of an entry that is trained again, beside later entries that stay.
+
+    Those are no tasks that are still to come, and what they take is taken.
+    """
+    if settings.bank_bytes is None:
+        return {}
+    stay = [later for later in range(place + 1, len(left)) if data[later] is None]
+    taken = sum(len(pack_entry(left.entries[later], left, position=later)) for later in stay)
+    tasks = (settings.bank_tasks or len(left)) - len(stay)
+    return {"bank_bytes": max(1, settings.bank_bytes - taken), "bank_tasks": max(1, tasks)}
 
 
 def encode_test_rows(loaded: Loaded, data: EntryData) -> tuple[Tensor, Tensor]:

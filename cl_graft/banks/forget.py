@@ -20,6 +20,7 @@ from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.entry_data import EntryData, encode_test_rows, find_data, train_again
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.errors import BankError, InputError
+from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.folders import (
     CACHE,
     find_run_of_bank,
@@ -80,12 +81,15 @@ class Forgotten:
         positions: Positions of the task's entries; empty if the task was forgotten before.
         exact: Whether the bank, now or after re-training, is to the bit one that never saw the
             task. Re-training gives these bits where threads, versions and machine are the same.
-            Where `chose` names an entry it is not known: the choice could be another.
+            Where `chose` names an entry it is not known: the choice could be another. Where
+            `sized` does it is not: the budget would be shared out otherwise.
         done: Whether the bank was changed.
         dependents: Entries that were trained on top of the task.
         labels: Task labels that moved, new ones by old ones: labels have no gaps.
         chose: Tasks of later entries that stay, which chose on dev what to build on while the task
             was there, and chose others.
+        sized: Tasks of entries that stay, and have a budget for the bank (`grafting.bank_bytes`)
+            in common with the task.
         traces: Folders beside the bank that still hold the task: its run's records, and a cache
             with its tokens and the weights of its dense run.
     """
@@ -99,6 +103,7 @@ class Forgotten:
     dependents: tuple[Dependent, ...]
     labels: Mapping[int, int]
     chose: tuple[str, ...]
+    sized: tuple[str, ...]
     traces: tuple[Path, ...]
 
 
@@ -156,17 +161,19 @@ def forget(
         first = gone[0] if gone else len(bank)
         later = _find_dependents(bank, gone)
         chose = _find_choices(bank, first, without={*gone, *later})
+        sized = _find_sized(bank, first, without={*gone, *later})
         labels = _new_labels(bank, gone)
         report = Forgotten(
             bank=where,
             task=task,
             mode=bank.mode,
             positions=gone,
-            exact=not chose,
+            exact=not chose and not sized,
             done=not dry_run,
             dependents=(),
             labels={old: new for old, new in labels.items() if old != new},
             chose=chose,
+            sized=sized,
             traces=_find_traces(where, task),
         )
         left = _remove_entries(bank, gone, labels)
@@ -199,7 +206,7 @@ def forget(
             dependents = [replace(one, retrained=value) for one, value in pairs]
         return replace(
             report,
-            exact=retrain and not chose,
+            exact=retrain and report.exact,
             done=retrain and not dry_run,
             dependents=tuple(dependents),
         )
@@ -287,6 +294,21 @@ def _find_choices(bank: GraftBank, first: int, *, without: Collection[int]) -> t
         for place, entry in enumerate(bank.entries)
         if place > first and place not in without and entry.metadata.get("builds_on") == "dev"
     )
+
+
+def _find_sized(bank: GraftBank, first: int, *, without: Collection[int]) -> tuple[str, ...]:
+    """Return the tasks of the entries whose size a budget for the bank decided.
+
+    Where the budget says for how many tasks it is, those before entry `first` have the same share
+    without it.
+    """
+    settings = bank.base.metadata.get("settings")
+    grafting = from_flat(settings).get("grafting", {}) if isinstance(settings, Mapping) else {}
+    if first == len(bank) or not grafting.get("bank_bytes"):
+        return ()
+    start = first + 1 if grafting.get("bank_tasks") else 0
+    kept = [place for place in range(start, len(bank)) if place not in without]
+    return tuple(bank.entries[place].task for place in kept)
 
 
 def _refuse_unfinished(where: Path) -> None:

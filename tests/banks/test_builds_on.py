@@ -141,3 +141,32 @@ def test_in_another_order_a_task_builds_on_those_that_come_before_it_there():
     turned = stream.in_order(list(reversed(TASKS)))
     assert turned["task_settings"]["paraphrase"].builds_on == []
     assert stream.in_order(list(TASKS))["task_settings"] == stream.task_settings
+
+
+@pytest.mark.parametrize("names", ["{a: 1}", "[[topic]]", "5"])
+def test_an_added_task_builds_on_a_list_of_names(learn, names):
+    with pytest.raises(InputError, match="builds_on: expected a list of names of tasks, got"):
+        add_task(learn({}), "urgency", sets=[f"stream.task_settings.urgency.builds_on={names}"])
+
+
+@pytest.mark.parametrize("part", ["stream=null", "stream.task_settings=null"])
+def test_settings_of_an_added_task_that_are_none_are_refused(learn, part):
+    with pytest.raises(InputError, match=r"stream\.task"):
+        add_task(learn({}), "urgency", sets=[part])
+
+
+def test_an_added_task_is_trained_again_on_those_that_it_was_to_build_on(learn, tmp_path):
+    run = shutil.copytree(learn(SOME), tmp_path / "out" / "grafting" / "seed0")
+    add_task(run, "urgency", columns={"builds_on": ["sentiment"]})
+    assert load_bank(run / "bank").builds_on(3) == (0,)
+    assert forget(run, "sentiment", retrain=True).exact
+    assert load_bank(run / "bank").builds_on(2) == ()
+
+
+def test_one_task_after_the_other_is_forgotten_of_those_that_a_task_builds_on(learn, tmp_path):
+    both = {"topic": [], "paraphrase": ["sentiment", "topic"]}
+    run = shutil.copytree(learn(both), tmp_path / "out" / "grafting" / "seed0")
+    assert forget(run, "sentiment", retrain=True).exact
+    assert forget(run, "topic", retrain=True).exact
+    never = learn({"paraphrase": []}, TASKS[2:])
+    assert file_hashes(run / "bank") == file_hashes(never / "bank")

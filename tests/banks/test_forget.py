@@ -171,3 +171,21 @@ def test_other_data_than_an_entry_was_trained_on_are_refused(tiny_bert, tmp_path
     with pytest.raises(InputError, match="data found for 'days' are not those"):
         forget(run, "sentiment", retrain=True)
     assert file_hashes(run / "bank") == before
+
+
+def test_tasks_with_a_budget_are_trained_again_within_their_shares(tiny_bert, tmp_path):
+    budget = {"bank_bytes": 60_000, "density": 0.5}
+    run = tiny_run(tmp_path / "all", tiny_bert, TASKS, **budget)
+    report = forget(run, "sentiment", retrain=True)
+    assert (report.exact, report.done, report.sized) == (True, True, ())
+    never = tiny_run(tmp_path / "never", tiny_bert, TASKS[1:], **budget)
+    assert file_hashes(run / "bank") == file_hashes(never / "bank")
+
+
+def test_tasks_that_shared_a_budget_with_a_forgotten_one_are_named(tiny_bert, tmp_path):
+    budget = {"bank_bytes": 60_000, "density": 0.5, "builds_on": "none"}
+    run = tiny_run(tmp_path / "all", tiny_bert, TASKS, **budget)
+    report = forget(run, "topic")
+    assert (report.exact, report.done) == (False, True)
+    assert report.sized == ("sentiment", "paraphrase")
+    assert verify(run).ok
