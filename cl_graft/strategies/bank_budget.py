@@ -6,7 +6,8 @@ that with `density="auto"` a hard task gets what easy ones did not need.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
@@ -27,7 +28,9 @@ __all__ = ["coordinates_within", "recorded_inputs"]
 
 _RECORDED_ROWS = 8
 _METADATA_BYTES = 1024
-"""Bytes of an entry's names and metadata that are known only after training, at most."""
+"""Bytes of an entry's metadata that are known only after training, at most."""
+
+_NONE: Mapping[str, object] = MappingProxyType({})
 
 
 def coordinates_within(
@@ -38,6 +41,8 @@ def coordinates_within(
     name: str,
     label: int,
     tasks_left: int,
+    builds_on: tuple[int, ...] | None = None,
+    metadata: Mapping[str, object] = _NONE,
 ) -> int | None:
     """Return how many coordinates the region of the next task may have.
 
@@ -48,6 +53,8 @@ def coordinates_within(
         name: Its name.
         label: Its task label.
         tasks_left: Tasks of the stream that are still to be learned, this one among them.
+        builds_on: The earlier entries that it builds on; None means those that the mode says.
+        metadata: What its entry holds beside what only training tells, such as its labels' names.
 
     Returns:
         The number, at least 1; None where the settings give the bank no budget.
@@ -66,7 +73,10 @@ def coordinates_within(
     left = settings.bank_bytes - used
     share = left - later * min(settings.bank_bytes // tasks, max(0, left) // (later + 1))
     value_bytes = getattr(torch, bank.base.dtype).itemsize
-    one, total = _bytes_of_one_coordinate(bank, task, name, label), bank.layout.total
+    one = _bytes_of_one_coordinate(
+        bank, task, name=name, label=label, builds_on=builds_on, metadata=metadata
+    )
+    total = bank.layout.total
 
     def size(coordinates: int) -> int:
         # The parts of a region that lost owned coordinates are packed apart.
@@ -95,9 +105,18 @@ def recorded_inputs(dev: Examples) -> Tensor:
     return dev.batch(places)[0]
 
 
-def _bytes_of_one_coordinate(bank: GraftBank, task: LearnableTask, name: str, label: int) -> int:
+def _bytes_of_one_coordinate(
+    bank: GraftBank,
+    task: LearnableTask,
+    *,
+    name: str,
+    label: int,
+    builds_on: tuple[int, ...] | None,
+    metadata: Mapping[str, object],
+) -> int:
     """Return the bytes of an entry whose region has one coordinate."""
     inputs = recorded_inputs(task.dev)
+    by_mode = tuple(range(len(bank))) if bank.mode == "prefix" else ()
     task.model.eval()
     with torch.no_grad():
         logits = task.forward(inputs.to(task.device)).float().cpu()
@@ -111,5 +130,7 @@ def _bytes_of_one_coordinate(bank: GraftBank, task: LearnableTask, name: str, la
         head=copy_head_state(task.model, label),
         weights_sha256="0" * 64,
         recorded_batch=RecordedBatch(inputs, logits, environment(task.device)),
+        metadata=metadata,
+        builds_on=None if builds_on == by_mode else builds_on,
     )
     return len(pack_entry(entry, bank, position=len(bank))) + _METADATA_BYTES

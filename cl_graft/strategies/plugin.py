@@ -209,6 +209,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
                 name=name,
                 label=label,
                 tasks_left=_tasks_left(strategy.experience),
+                builds_on=earlier.positions,
+                metadata=known.metadata if (known := self._metadata.get(label)) else {},
             )
             found = find_region(
                 task,

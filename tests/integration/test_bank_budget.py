@@ -5,6 +5,7 @@ from tiny_streams import TASKS, learner, quick, text_learner, vector_stream
 
 from cl_graft import save_bank
 from cl_graft.errors import InputError
+from cl_graft.strategies.task_training import TaskMetadata
 
 
 def entry_files(bank, folder):
@@ -27,6 +28,18 @@ def test_the_entries_of_a_stream_fill_the_budget_and_no_more(tiny_bert, tmp_path
     if avoid_owned:
         assert sum(files) > 0.85 * budget
         assert max(files) < 1.3 * budget / 3
+
+
+def test_names_of_labels_count_too(tiny_bert, tmp_path):
+    names = [f"a name of a label that is long enough to be counted, number {n}" for n in range(60)]
+    metadata = {1: TaskMetadata(name="topic", metadata={"label_names": names})}
+    run = text_learner(
+        tiny_bert,
+        settings=quick(density=1.0, bank_bytes=40_000),
+        grafting={"metadata": metadata},
+    )
+    run.learn()
+    assert sum(entry_files(run.plugin.bank, tmp_path / "bank")) <= 40_000
 
 
 def test_what_an_easy_task_leaves_goes_to_the_next(tiny_bert):
