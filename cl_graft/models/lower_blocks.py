@@ -87,22 +87,28 @@ class LowerBlocks:
         above = [f"{stack.path}.{number}" for number in range(first, stack.size)]
         self._outside = ("heads", *above)
         self._versions = TensorVersions(model, exclude=self._outside)
+        self._precision = _precision_of(model)
         self._kind: type = Tensor
 
     def changed(self, model: nn.Module) -> bool:
-        """Tell whether something was written into the weights below since this was asked last."""
+        """Tell whether the weights below, or the precision, may be others than when last asked."""
+        before, self._precision = self._precision, _precision_of(model)
         if not self._versions.changed():
-            return False
+            return self._precision != before
         if self._versions.moved():
             self._versions = TensorVersions(model, exclude=self._outside)
         self._versions.note()
         return True
 
-    def weights_sha256(self, model: nn.Module) -> str:
-        """Return a hash of all weights but those of the blocks above and the heads."""
+    def identity(self, model: nn.Module) -> tuple[object, ...]:
+        """Return what states follow from, beside the rows: a hash of weights, and the precision.
+
+        The weights are all but those of the blocks above and the heads.
+        """
         above = tuple(f"{path}." for path in self._outside)
         tensors = tensors_by_name(model)
-        return hash_tensors({n: t for n, t in tensors.items() if not n.startswith(above)})
+        sha256 = hash_tensors({n: t for n, t in tensors.items() if not n.startswith(above)})
+        return sha256, *_precision_of(model)
 
     def compute(self, ids: Tensor, segments: Tensor, run: Run) -> Tensor:
         """Run the lower blocks alone; return their states, (n, L, width)."""
@@ -147,6 +153,14 @@ class LowerBlocks:
     def _read(self, output: Any) -> Tensor:
         self._kind = type(output)
         return _states_of(output).detach()
+
+
+def _precision_of(model: nn.Module) -> tuple[object, ...]:
+    """Return in which precision a model computes now, by its own setting and by autocast."""
+    first = next(model.parameters(), None)
+    kind = "cpu" if first is None else first.device.type
+    outer = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+    return getattr(model, "precision", None), outer
 
 
 def row_lengths(segments: Tensor) -> list[int]:

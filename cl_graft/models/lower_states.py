@@ -84,7 +84,7 @@ class LowerStates:
         self.memory = memory
         self.computed = 0
         self._lower = LowerBlocks(model, stack, first)
-        self._sha256 = ""
+        self._identity: tuple[object, ...] = ()
         self._store = None if memory is None else RowStore(memory)
         self._is_allowed = False
 
@@ -147,13 +147,13 @@ class LowerStates:
         return [found[key] for key in keys]
 
     def _check_weights(self, model: nn.Module) -> None:
-        """Forget what was computed with other weights than those that lie below now."""
-        if not self._lower.changed(model) and self._sha256:
+        """Forget what was computed with other weights or precision than there are below now."""
+        if not self._lower.changed(model) and self._identity:
             return
-        sha256 = self._lower.weights_sha256(model)
-        if sha256 != self._sha256 and self._store is not None:
+        identity = self._lower.identity(model)
+        if identity != self._identity and self._store is not None:
             self._store.clear()
-        self._sha256 = sha256
+        self._identity = identity
 
 
 def _pad(rows: list[Tensor], like: Tensor) -> Tensor:

@@ -125,6 +125,21 @@ def test_what_is_stored_of_other_weights_is_forgotten_and_of_the_same_ones_kept(
     assert not torch.equal(first, other)
 
 
+def test_what_is_stored_in_another_precision_is_forgotten(tiny_bert):
+    model = task_model(tiny_bert)
+    x = rows(model)
+    with torch.no_grad(), freeze_below(model, 1, memory=2**20):
+        exact = model(x, 0)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            coarse = model(x, 0)
+        assert not torch.equal(exact, coarse)
+        assert torch.equal(model(x, 0), exact)
+        model.precision = "bf16"
+        model(x, 0)
+        model.precision = "fp32"
+        assert torch.equal(model(x, 0), exact)
+
+
 def test_a_copy_of_the_model_has_its_blocks(tiny_bert):
     model = task_model(tiny_bert)
     x = rows(model)
