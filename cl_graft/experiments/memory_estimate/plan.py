@@ -26,6 +26,7 @@ from cl_graft.experiments.memory_estimate.phases import (
     Workload,
     measure_phase,
 )
+from cl_graft.grafts.blocks import find_block_stack
 from cl_graft.models.load import read_config
 from cl_graft.runtime.byte_sizes import readable_bytes
 
@@ -217,9 +218,16 @@ def advise(phase: Phase, fake: FakeModel, work: Workload, found: PhaseMemory, *,
 
 
 def _stored_states(config: ExperimentConfig, fake: FakeModel, *, classes: int) -> int:
-    """Return the bytes of memory for states below the layers that a region may reach, at most."""
+    """Return the bytes of memory for states below the layers that a region may reach, at most.
+
+    Raises:
+        InputError: If the model has not as many layers.
+    """
     grafting, shots = config.grafting, config.stream.shots
-    if grafting.layers == "all" or grafting.states_memory is None:
+    if grafting.layers == "all":
+        return 0
+    first = find_block_stack(fake.model, fake.parameters).first(grafting.layers)
+    if not first or grafting.states_memory is None:
         return 0
     if shots is None:
         return grafting.states_memory

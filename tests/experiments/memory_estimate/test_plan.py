@@ -139,3 +139,8 @@ def test_stored_states_are_counted_up_to_their_bound(tiny_bert, monkeypatch):
     assert upper["region training"] - whole["region training"] == (3 * 10 + 4) * 24 * 32 * 4
     assert bounded["region training"] - whole["region training"] == 1000
     assert upper["evaluation"] == whole["evaluation"]
+
+
+def test_layers_that_the_model_has_not_are_refused(tiny_bert):
+    with pytest.raises(InputError, match=r"layers must be in \[1, 2\]"):
+        make_plan(plan_config(tiny_bert, layers=3))
