@@ -266,12 +266,16 @@ def discard_empty_run(folder: Path) -> Iterator[None]:
     """Delete a run that fails before it has learned anything, so that it can begin again.
 
     A run that was stopped stays, and so does one with a checkpoint, unless it diverged: from its
-    checkpoint it would diverge again.
+    checkpoint it would diverge again. Where it was begun here and its input was refused, it would
+    be refused again.
     """
+    is_new = not (folder / CONFIG).is_file()
     try:
         yield
     except Exception as error:
-        kinds = (BANK,) if isinstance(error, DivergedError) else (BANK, CHECKPOINTS)
+        refused = isinstance(error, InputError) and not isinstance(error, CannotWrite)
+        again = isinstance(error, DivergedError) or (is_new and refused)
+        kinds = (BANK,) if again else (BANK, CHECKPOINTS)
         saved = [path for kind in kinds for path in folder.glob(f"{kind}/**/*")]
         if not any(path.is_file() for path in [folder / RESULTS, *saved]):
             with suppress(InputError):
