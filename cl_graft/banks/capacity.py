@@ -135,7 +135,7 @@ def measure_capacity(folder: Path | str, *, tolerance: float = 0.02) -> Capacity
     where = find_bank_folder(folder)
     bank = load_bank(where)
     shared = count_shared([entry.region for entry in bank.entries])
-    shared = shared if bank.mode == "prefix" and _builds_on_all(bank) else {}
+    shared = shared if bank.mode == "prefix" and bank.builds_by_mode else {}
     basis, scores = _read_scores(where, bank)
     average = average_owned_before(shared, len(bank)) or [0.0] * len(bank)
     tasks = tuple(
@@ -192,7 +192,7 @@ def _predict(
         drops_at = find_first_task(threshold, shared, count)
     if overlap and known_to < 1:
         beyond = find_first_task(math.nextafter(known_to, 1.0), shared, count)
-    fills = bank.mode == "prefix" and bool(sizes) and _avoids_owned(bank) and _builds_on_all(bank)
+    fills = bank.mode == "prefix" and bool(sizes) and _avoids_owned(bank) and bank.builds_by_mode
     return Prediction(
         next_owned_before=predict_owned_before(shared, count, task=count + 1) if overlap else None,
         threshold=threshold,
@@ -202,11 +202,6 @@ def _predict(
         basis=basis,
         reason="" if drops_at else _explain_unknown(bank, known, threshold, overlap=overlap),
     )
-
-
-def _builds_on_all(bank: GraftBank) -> bool:
-    """Tell whether every entry builds on all before it, where the mode is that."""
-    return all(entry.builds_on is None for entry in bank.entries)
 
 
 def _avoids_owned(bank: GraftBank) -> bool:
@@ -222,7 +217,7 @@ def _explain_unknown(
     """Return why it is unknown when tasks drop."""
     if bank.mode == "isolated":
         return "entries of isolated mode share coordinates, so each owns its whole region"
-    if not _builds_on_all(bank):
+    if not bank.builds_by_mode:
         return "tasks may share the coordinates of those that they do not build on"
     if len(bank) < 2:
         return "it takes two tasks to see how regions overlap"

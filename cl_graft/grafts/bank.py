@@ -195,7 +195,7 @@ class GraftBank:
         """
         if entry.owned_before.layout != self.layout:
             raise ValueError(f"entry {entry.task!r} belongs to a model with other parameters")
-        entry = self._placed(entry)
+        entry = self.placed(entry)
         under = entry.builds_on
         below = self._builds_on_by_mode(len(self)) if under is None else under
         if below and len(taken := entry.owned.region & self.owned(of=below)):
@@ -236,12 +236,16 @@ class GraftBank:
         return sum(len(entry.owned) for entry in entries) > len(self.owned(of=of))
 
     @property
+    def builds_by_mode(self) -> bool:
+        """Whether every entry builds on what the mode says, all before it or none."""
+        return all(entry.builds_on is None for entry in self.entries)
+
+    @property
     def may_share(self) -> bool:
         """Whether a coordinate may have several owners; never where all entries build on all."""
         if self.mode == "isolated":
             return True
-        plain = all(entry.builds_on is None for entry in self.entries)
-        return not plain and self.shares_coordinates()
+        return not self.builds_by_mode and self.shares_coordinates()
 
     def check_owners(self) -> None:
         """Refuse entries that own coordinates of those that they build on.
@@ -290,15 +294,13 @@ class GraftBank:
         left = [place for place in range(len(self)) if place not in positions]
         number = {place: now for now, place in enumerate(left)}
         bank = replace(self, entries=())
-        entries: list[Entry] = []
-        for now, place in enumerate(left):
+        for place in left:
             entry = self.entries[place]
             if entry.builds_on is not None:
                 under = tuple(number[below] for below in entry.builds_on if below in number)
-                by_mode = under == self._builds_on_by_mode(now)
-                entry = replace(entry, builds_on=None if by_mode else under)
-            entries.append(entry)
-        return replace(bank, entries=tuple(entries))
+                entry = bank.placed(replace(entry, builds_on=under))
+            bank = replace(bank, entries=(*bank.entries, entry))
+        return bank
 
     def find(self, *, label: int) -> int | None:
         """Return the position of the latest entry that answers a task label; None if unknown."""
@@ -308,7 +310,7 @@ class GraftBank:
     def _builds_on_by_mode(self, position: int) -> tuple[int, ...]:
         return tuple(range(position)) if self.mode == "prefix" else ()
 
-    def _placed(self, entry: Entry) -> Entry:
+    def placed(self, entry: Entry) -> Entry:
         """Return an entry as the next one, which says what it builds on only where it must.
 
         Raises:

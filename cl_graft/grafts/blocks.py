@@ -19,7 +19,7 @@ from cl_graft.runtime.tensor_names import modules_by_path
 __all__ = ["BlockStack", "Layers", "find_block_stack", "select_upper"]
 
 Layers = int | Literal["all", "upper"]
-"""How many blocks a region may reach, from the top: a number, the upper half, or all."""
+"""Blocks that a region may reach, from the top: a number, the upper half, or all."""
 
 _BLOCK = re.compile(r"^(?:(.+?)\.)?(\d+)\.")
 _Value = TypeVar("_Value")
@@ -40,6 +40,10 @@ class BlockStack:
     def blocks(self, model: nn.Module) -> list[nn.Module]:
         """Return the blocks of the model, from the bottom."""
         return list(modules_by_path(model)[self.path].children())
+
+    def number_of(self, name: str) -> int:
+        """Return the number of the block that a parameter of this name lies in."""
+        return int(name[len(self.path) + 1 :].partition(".")[0])
 
     def first(self, layers: Layers) -> int:
         """Return the number of the lowest block that a region may touch.
@@ -101,12 +105,7 @@ def select_upper(
         return dict(parameters)
     stack = find_block_stack(model, parameters)
     first = stack.first(layers)
-    place = len(stack.path) + 1
-    found = {
-        name: value
-        for name, value in parameters.items()
-        if int(name[place:].partition(".")[0]) >= first
-    }
+    found = {name: value for name, value in parameters.items() if stack.number_of(name) >= first}
     if not found:
         raise InputError(f"nothing that may be grafted lies in the upper {layers} blocks")
     return found

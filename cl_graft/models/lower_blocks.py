@@ -33,7 +33,7 @@ Run = Callable[[Tensor, Tensor], Any]
 
 
 class LowerPart(Protocol):
-    """What computes in place of the lower part of a model."""
+    """Something that computes in place of the lower part of a model."""
 
     def run(self, model: nn.Module, ids: Tensor, segments: Tensor, run: Run) -> Any:
         """Return what `run` returns of a batch."""
@@ -41,7 +41,7 @@ class LowerPart(Protocol):
 
 
 _ACTIVE: WeakKeyDictionary[nn.Module, LowerPart] = WeakKeyDictionary()
-"""What computes in place of the lower part, by model; copies of a model have nothing here."""
+"""Parts that compute in place of lower ones, by model; copies of a model have nothing here."""
 
 
 @contextmanager
@@ -77,7 +77,7 @@ class LowerBlocks:
 
     Args:
         model: The model.
-        stack: Its list of blocks.
+        stack: List of the model's blocks.
         first: The block, from 1.
     """
 

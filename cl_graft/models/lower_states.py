@@ -67,7 +67,7 @@ class LowerStates:
 
     Args:
         model: The model.
-        stack: Its list of blocks.
+        stack: List of the model's blocks.
         first: The lowest block that is not frozen, from 1.
         memory: Bytes of memory for them; None stores none.
 
@@ -171,4 +171,4 @@ def _pad(rows: list[Tensor], like: Tensor) -> Tensor:
 
 
 _KEPT: WeakKeyDictionary[nn.Module, LowerStates] = WeakKeyDictionary()
-"""What was stored last, by model, also between blocks of `freeze_below`."""
+"""States stored last, by model, also between blocks of `freeze_below`."""

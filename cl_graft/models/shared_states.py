@@ -149,11 +149,11 @@ def _find_stack(model: nn.Module) -> BlockStack | None:
 
 def _lowest_block(bank: GraftBank, stack: BlockStack) -> int:
     """Return the lowest block that an entry touches: the one of its first coordinate."""
-    starts, place = bank.layout.starts, len(stack.path) + 1
+    starts = bank.layout.starts
     firsts = {int(entry.owned.region.index[0]) for entry in bank.entries if len(entry.owned)}
     names = {bank.layout.names[bisect_right(starts, first) - 1] for first in firsts}
-    return min((int(name[place:].partition(".")[0]) for name in names), default=0)
+    return min((stack.number_of(name) for name in names), default=0)
 
 
 _SHARED: WeakKeyDictionary[nn.Module, _SharedStates] = WeakKeyDictionary()
-"""What is shared, by model."""
+"""Shared states, by model."""

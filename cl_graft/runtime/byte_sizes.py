@@ -1,4 +1,4 @@
-"""Numbers of bytes as people read and write them, such as ``24GiB``.
+"""Numbers of bytes: as people read and write them, such as ``24GiB``, and as budgets.
 
 They are apart because settings, estimates and reports share the same spelling.
 """
@@ -6,10 +6,11 @@ They are apart because settings, estimates and reports share the same spelling.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from cl_graft.errors import InputError
 
-__all__ = ["parse_bytes", "readable_bytes"]
+__all__ = ["largest_within", "parse_bytes", "readable_bytes"]
 
 _UNITS = {"b": 1, "": 1} | {
     f"{letter}{ending}": base**power
@@ -44,3 +45,18 @@ def readable_bytes(size: int) -> str:
     if unit == "B":
         return f"{size} B"
     return f"{amount:.{2 if amount < 10 else 1 if amount < 100 else 0}f} {unit}"
+
+
+def largest_within(budget: float, size: Callable[[int], float], *, least: int, most: int) -> int:
+    """Return the largest number in [`least`, `most`] whose size is within a budget.
+
+    Raises:
+        InputError: If `least` is larger.
+    """
+    if size(least) > budget:
+        raise InputError(f"at its smallest a task adds {size(least):,.0f} bytes")
+    low, high = least, most
+    while low < high:
+        middle = min(2 * low, (low + high + 1) // 2)
+        low, high = (middle, high) if size(middle) <= budget else (low, middle - 1)
+    return low

@@ -18,6 +18,7 @@ from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.hashing import environment
 from cl_graft.grafts.region import Region
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.runtime.byte_sizes import largest_within
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.storage.entry_file import pack_entry
 from cl_graft.strategies.heads import copy_head_state
@@ -49,9 +50,9 @@ def coordinates_within(
     Args:
         bank: Entries so far.
         task: The next task.
-        settings: Its settings; of them `bank_bytes` and `bank_tasks` are read.
-        name: Its name.
-        label: Its task label.
+        settings: Settings of the task; of them `bank_bytes` and `bank_tasks` are read.
+        name: Name of the task.
+        label: Label of the task.
         tasks_left: Tasks of the stream that are still to be learned, this one among them.
         builds_on: The earlier entries that it builds on; None means those that the mode says.
         metadata: What its entry holds beside what only training tells, such as its labels' names.
@@ -90,11 +91,7 @@ def coordinates_within(
             f"to task {name!r}, but its head, its recorded batch and its names alone take "
             f"{size(1):,}; raise bank_bytes, or lower bank_tasks"
         )
-    low, high = 1, total
-    while low < high:
-        middle = (low + high + 1) // 2
-        low, high = (middle, high) if size(middle) <= share else (low, middle - 1)
-    return low
+    return largest_within(share, size, least=1, most=total)
 
 
 def recorded_inputs(dev: Examples) -> Tensor:
@@ -116,7 +113,6 @@ def _bytes_of_one_coordinate(
 ) -> int:
     """Return the bytes of an entry whose region has one coordinate."""
     inputs = recorded_inputs(task.dev)
-    by_mode = tuple(range(len(bank))) if bank.mode == "prefix" else ()
     task.model.eval()
     with torch.no_grad():
         logits = task.forward(inputs.to(task.device)).float().cpu()
@@ -131,6 +127,6 @@ def _bytes_of_one_coordinate(
         weights_sha256="0" * 64,
         recorded_batch=RecordedBatch(inputs, logits, environment(task.device)),
         metadata=metadata,
-        builds_on=None if builds_on == by_mode else builds_on,
+        builds_on=builds_on,
     )
-    return len(pack_entry(entry, bank, position=len(bank))) + _METADATA_BYTES
+    return len(pack_entry(bank.placed(entry), bank, position=len(bank))) + _METADATA_BYTES

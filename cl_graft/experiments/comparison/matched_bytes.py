@@ -9,7 +9,7 @@ compared by their bytes, so they run as they are.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from torch import nn
 
@@ -21,11 +21,12 @@ from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.memory_estimate.entry_size import entry_bytes
 from cl_graft.models import Loaded, graftable_parameters, make_head
 from cl_graft.results.comparison import Size
+from cl_graft.runtime.byte_sizes import largest_within
 from cl_graft.strategies.method import Method, StreamShape
 from cl_graft.strategies.registry import find_strategy
 from cl_graft.strategies.stored_bytes import count_bytes
 
-__all__ = ["largest_within", "resize_strategy", "sizes_within"]
+__all__ = ["resize_strategy", "sizes_within"]
 
 _MOST = 2**40
 
@@ -76,21 +77,6 @@ def resize_strategy(config: ExperimentConfig, strategy: str, size: Size) -> Expe
     return own.changed(
         {"comparison.tune": config.comparison.tune, "comparison.bytes_per_task": None}
     )
-
-
-def largest_within(budget: float, size: Callable[[int], float], *, least: int, most: int) -> int:
-    """Return the largest number in [`least`, `most`] whose size is within a budget.
-
-    Raises:
-        InputError: If `least` is larger.
-    """
-    if size(least) > budget:
-        raise InputError(f"at its smallest a task adds {size(least):,.0f} bytes")
-    low, high = least, most
-    while low < high:
-        middle = min(2 * low, (low + high + 1) // 2)
-        low, high = (middle, high) if size(middle) <= budget else (low, middle - 1)
-    return low
 
 
 def _size(

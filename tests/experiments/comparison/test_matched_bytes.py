@@ -9,13 +9,13 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import load_base_model
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.matched_bytes import (
-    largest_within,
     resize_strategy,
     sizes_within,
 )
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.results.comparison import Size
+from cl_graft.runtime.byte_sizes import largest_within
 from cl_graft.strategies.registry import list_available
 
 BUDGET = 12_000
