@@ -5,6 +5,10 @@ from 0; R is square. Scores are fractions (accuracy, F1) or correlations, so eve
 one too. A cell is None where there is no answer, usually above the diagonal; a measure that needs
 such a cell is None itself, never a mean over fewer tasks.
 
+Where experiences are scored by different metrics, a mean over all of them has no unit. Every
+measure can be taken over some of the experiences (`tasks`), such as those of one metric
+(`cl_graft.metrics.by_metric`): its formula stays, and its mean goes over these experiences.
+
 Backward and forward transfer go by Lopez-Paz & Ranzato, "Gradient Episodic Memory for Continual
 Learning" (2017), https://arxiv.org/abs/1706.08840; forgetting by Chaudhry et al., "Riemannian Walk
 for Incremental Learning" (2018), https://arxiv.org/abs/1801.10112. The measures that end in
@@ -14,7 +18,7 @@ Other libraries compute other numbers under the same names: compare formulas, no
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 __all__ = [
     "ScoreMatrix",
@@ -32,11 +36,15 @@ ScoreMatrix = Sequence[Sequence[float | None]]
 """R; rows are experiences trained on, columns experiences tested on."""
 
 
-def average_accuracy(R: ScoreMatrix) -> float | None:
+def average_accuracy(R: ScoreMatrix, *, tasks: Collection[int] | None = None) -> float | None:
     """Average the scores of all experiences after the last one.
 
     ACC = 1/T · Σ_{j<T} R[T-1][j] (Lopez-Paz & Ranzato 2017, eq. 2). Every experience counts the
     same, whatever the size of its test set.
+
+    Args:
+        R: Matrix of scores.
+        tasks: Places of the experiences to average over; None means all.
 
     Returns:
         The average, or None if R is empty or a score of the last row is missing.
@@ -45,14 +53,18 @@ def average_accuracy(R: ScoreMatrix) -> float | None:
         ValueError: If R is not square, or a score is not finite.
     """
     size = _checked_size(R)
-    return _mean(R[size - 1][j] for j in range(size))
+    return _mean(R[size - 1][j] for j in _places(tasks, range(size)))
 
 
-def backward_transfer(R: ScoreMatrix) -> float | None:
+def backward_transfer(R: ScoreMatrix, *, tasks: Collection[int] | None = None) -> float | None:
     """Average what later training did to earlier experiences; negative means forgetting.
 
     BWT = 1/(T-1) · Σ_{j<T-1} (R[T-1][j] − R[j][j]) (Lopez-Paz & Ranzato 2017, eq. 3). It is exactly
     0.0 where no score changed.
+
+    Args:
+        R: Matrix of scores.
+        tasks: Places of the experiences to average over; None means all.
 
     Returns:
         The average difference, or None if there are fewer than two experiences or a score of the
@@ -62,11 +74,14 @@ def backward_transfer(R: ScoreMatrix) -> float | None:
         ValueError: If R is not square, or a score is not finite.
     """
     size = _checked_size(R)
-    return _mean(_difference(R[size - 1][j], R[j][j]) for j in range(size - 1))
+    return _mean(_difference(R[size - 1][j], R[j][j]) for j in _places(tasks, range(size - 1)))
 
 
 def forward_transfer(
-    R: ScoreMatrix, *, baseline: Sequence[float | None] | None = None
+    R: ScoreMatrix,
+    *,
+    baseline: Sequence[float | None] | None = None,
+    tasks: Collection[int] | None = None,
 ) -> float | None:
     """Average what earlier training did for experiences not yet learned.
 
@@ -77,6 +92,7 @@ def forward_transfer(
         baseline: b[j], the score on experience j before any training (a model at initialisation,
             or the zero-shot answer of the base), one a task; b[0] is never used. Without it,
             forward transfer is undefined.
+        tasks: Places of the experiences to average over; None means all.
 
     Returns:
         The average difference, or None if there are fewer than two experiences, the baseline is
@@ -93,16 +109,20 @@ def forward_transfer(
             f"the baseline must hold one score an experience: expected {size}, got {len(baseline)}"
         )
     _check_finite(baseline, "baseline")
-    return _mean(_difference(R[j - 1][j], baseline[j]) for j in range(1, size))
+    return _mean(_difference(R[j - 1][j], baseline[j]) for j in _places(tasks, range(1, size)))
 
 
-def forgetting(R: ScoreMatrix) -> float | None:
+def forgetting(R: ScoreMatrix, *, tasks: Collection[int] | None = None) -> float | None:
     """Average how far each experience ended below the best it had ever reached.
 
     F = 1/(T-1) · Σ_{j<T-1} (max_{j≤i<T-1} R[i][j] − R[T-1][j]) (Chaudhry et al. 2018, section 3).
     The maximum goes over the rows from the experience's own to the last but one: a lucky zero-shot
     score from before it was learned is nothing that could be forgotten. Negative values are
     possible: an experience can end above its earlier best.
+
+    Args:
+        R: Matrix of scores.
+        tasks: Places of the experiences to average over; None means all.
 
     Returns:
         The average drop, or None if there are fewer than two experiences, the last row lacks a
@@ -114,14 +134,18 @@ def forgetting(R: ScoreMatrix) -> float | None:
     size = _checked_size(R)
     return _mean(
         _difference(_best(R[i][j] for i in range(j, size - 1)), R[size - 1][j])
-        for j in range(size - 1)
+        for j in _places(tasks, range(size - 1))
     )
 
 
-def accuracy_over_stream(R: ScoreMatrix) -> float | None:
+def accuracy_over_stream(R: ScoreMatrix, *, tasks: Collection[int] | None = None) -> float | None:
     """Average the scores of all experiences learned so far, over all moments of the stream.
 
     A = 2/(T(T+1)) · Σ_{i≥j} R[i][j] (Díaz-Rodríguez et al. 2018, section 3.1).
+
+    Args:
+        R: Matrix of scores.
+        tasks: Places of the experiences to average over; None means all.
 
     Returns:
         The average, or None if R is empty or a score on or below the diagonal is missing.
@@ -129,13 +153,20 @@ def accuracy_over_stream(R: ScoreMatrix) -> float | None:
     Raises:
         ValueError: If R is not square, or a score is not finite.
     """
-    return _mean(R[i][j] for i in range(_checked_size(R)) for j in range(i + 1))
+    size = _checked_size(R)
+    return _mean(R[i][j] for i in range(size) for j in _places(tasks, range(i + 1)))
 
 
-def backward_transfer_over_stream(R: ScoreMatrix) -> float | None:
+def backward_transfer_over_stream(
+    R: ScoreMatrix, *, tasks: Collection[int] | None = None
+) -> float | None:
     """Average what later training did to earlier experiences, over all moments of the stream.
 
     BWT = 2/(T(T-1)) · Σ_{i>j} (R[i][j] − R[j][j]) (Díaz-Rodríguez et al. 2018, section 3.1).
+
+    Args:
+        R: Matrix of scores.
+        tasks: Places of the experiences to average over; None means all.
 
     Returns:
         The average difference, or None if there are fewer than two experiences or a score on or
@@ -145,14 +176,22 @@ def backward_transfer_over_stream(R: ScoreMatrix) -> float | None:
         ValueError: If R is not square, or a score is not finite.
     """
     size = _checked_size(R)
-    return _mean(_difference(R[i][j], R[j][j]) for i in range(size) for j in range(i))
+    return _mean(
+        _difference(R[i][j], R[j][j]) for i in range(size) for j in _places(tasks, range(i))
+    )
 
 
-def forward_transfer_over_stream(R: ScoreMatrix) -> float | None:
+def forward_transfer_over_stream(
+    R: ScoreMatrix, *, tasks: Collection[int] | None = None
+) -> float | None:
     """Average the scores of experiences that are not learned yet, over all moments of the stream.
 
     FWT = 2/(T(T-1)) · Σ_{i<j} R[i][j] (Díaz-Rodríguez et al. 2018, section 3.1). It is no
     difference: chance and the base's own knowledge are part of it.
+
+    Args:
+        R: Matrix of scores.
+        tasks: Places of the experiences to average over; None means all.
 
     Returns:
         The average, or None if there are fewer than two experiences or a score above the diagonal
@@ -162,10 +201,15 @@ def forward_transfer_over_stream(R: ScoreMatrix) -> float | None:
         ValueError: If R is not square, or a score is not finite.
     """
     size = _checked_size(R)
-    return _mean(R[i][j] for i in range(size) for j in range(i + 1, size))
+    return _mean(R[i][j] for i in range(size) for j in _places(tasks, range(i + 1, size)))
 
 
-def gain_over_isolated(R: ScoreMatrix, *, isolated: Sequence[float | None]) -> float | None:
+def gain_over_isolated(
+    R: ScoreMatrix,
+    *,
+    isolated: Sequence[float | None],
+    tasks: Collection[int] | None = None,
+) -> float | None:
     """Average what earlier tasks gave to experiences that were learned on top of them.
 
     1/(T-1) · Σ_{1≤j<T} (R[j][j] − alone[j]): unlike `forward_transfer`, which asks before an
@@ -175,6 +219,7 @@ def gain_over_isolated(R: ScoreMatrix, *, isolated: Sequence[float | None]) -> f
         R: Matrix of scores; the diagonal is needed.
         isolated: alone[j], the score on experience j after training on it alone, from the base,
             one an experience; that of the first is never used.
+        tasks: Places of the experiences to average over; None means all.
 
     Returns:
         The average difference, or None if there are fewer than two experiences or a score that it
@@ -189,7 +234,7 @@ def gain_over_isolated(R: ScoreMatrix, *, isolated: Sequence[float | None]) -> f
             f"isolated must hold one score an experience: expected {size}, got {len(isolated)}"
         )
     _check_finite(isolated, "isolated")
-    return _mean(_difference(R[j][j], isolated[j]) for j in range(1, size))
+    return _mean(_difference(R[j][j], isolated[j]) for j in _places(tasks, range(1, size)))
 
 
 def _checked_size(R: ScoreMatrix) -> int:
@@ -211,6 +256,11 @@ def _check_finite(scores: Sequence[float | None], name: str) -> None:
                 f"{name}[{j}] is {value}, expected a finite score or None; "
                 "did the training diverge?"
             )
+
+
+def _places(tasks: Collection[int] | None, places: range) -> list[int]:
+    """Return those of some places that are averaged over."""
+    return [j for j in places if tasks is None or j in tasks]
 
 
 def _difference(left: float | None, right: float | None) -> float | None:

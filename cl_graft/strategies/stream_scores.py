@@ -20,6 +20,7 @@ from torch import Tensor
 
 from cl_graft.figures.reliability import reliability_diagram
 from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.metrics.by_metric import group_by_metric, name_metric
 from cl_graft.metrics.calibration import ece, reliability_bins
 from cl_graft.metrics.continual import ScoreMatrix, average_accuracy, backward_transfer, forgetting
 from cl_graft.metrics.stream_matrix import StreamMatrix
@@ -44,7 +45,9 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     Goes into Avalanche's `EvaluationPlugin`. Emits ``Score`` and ``ECE`` of every evaluated
     experience, and ``AverageAccuracy``, ``BackwardTransfer`` and ``Forgetting`` once a row of R is
-    complete. What is measured while an experience trains (``eval_every``, early stopping) is
+    complete. The average has the name of the metric, such as ``AverageF1``; where experiences have
+    several metrics, so have the others (``ForgettingF1``), and each is over those of its metric.
+    What is measured while an experience trains (``eval_every``, early stopping) is
     emitted, but is no part of R: row i holds the state after the i-th training.
 
     Rows and columns of R are in the order of training, whatever the order in the stream, and hold
@@ -269,12 +272,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
             return []
         if any((self._row, j) not in self._cells["scores"] for j in self.order):
             return []
-        R = self.result()
-        summary = {
-            "AverageAccuracy": average_accuracy(R),
-            "BackwardTransfer": backward_transfer(R),
-            "Forgetting": forgetting(R),
-        }
+        summary = self._summary()
         where = f"eval_phase/{self.stream}_stream"
         step = strategy.clock.train_iterations
         return [
@@ -285,6 +283,20 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     def __str__(self) -> str:
         return "StreamScores"
+
+    def _summary(self) -> dict[str, float | None]:
+        """Return the measures of R: one of each metric, never a mean over several."""
+        R = self.result()
+        own = [self._metrics.get(self._labels.get(j, j), "accuracy") for j in self.order]
+        several = len({name_metric(name) for name in (*own, *self._metrics.values())}) > 1
+        found: dict[str, float | None] = {}
+        for metric, places in group_by_metric(own).items():
+            name = "".join(part.capitalize() for part in metric.split("_"))
+            suffix = name if several else ""
+            found[f"Average{name}"] = average_accuracy(R, tasks=places)
+            found[f"BackwardTransfer{suffix}"] = backward_transfer(R, tasks=places)
+            found[f"Forgetting{suffix}"] = forgetting(R, tasks=places)
+        return found
 
     @property
     def _row(self) -> int:

@@ -95,6 +95,25 @@ def test_summaries_are_emitted_with_every_complete_row():
     assert results[-1][f"Score/{where}/Task001/Exp001"] == scores.R(3)[2][1]
 
 
+def test_summaries_of_several_metrics_are_each_over_the_experiences_of_one():
+    scores = StreamScores({1: "f1"})
+    _, results = run(scores)
+    where = "eval_phase/test_stream"
+    R, last = scores.R(3), results[-1]
+    assert last[f"AverageAccuracy/{where}"] == (R[2][0] + R[2][2]) / 2
+    assert last[f"AverageF1/{where}"] == R[2][1]
+    assert last[f"BackwardTransferAccuracy/{where}"] == R[2][0] - R[0][0]
+    assert last[f"ForgettingF1/{where}"] == R[1][1] - R[2][1]
+    assert not {f"{name}/{where}" for name in ("BackwardTransfer", "Forgetting")} & set(last)
+
+
+def test_the_average_of_one_metric_has_its_name():
+    _, results = run(StreamScores(dict.fromkeys(range(3), "f1")))
+    names = {name.split("/")[0] for name in results[-1]}
+    assert {"AverageF1", "BackwardTransfer", "Forgetting"} <= names
+    assert "AverageAccuracy" not in names
+
+
 @pytest.mark.parametrize("mode", ["epoch", "iteration"])
 def test_evaluating_while_an_experience_trains_changes_no_cell(mode):
     scores = StreamScores()

@@ -1,0 +1,102 @@
+"""Scores of tasks with different metrics: which may be averaged, and shares that all may be.
+
+A mean of accuracies and correlations has no unit. So a stream has one value a metric, over the
+tasks of that metric, and beside them one average over tasks: that of scores as shares of a
+reference, which is per-task fine-tuning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+__all__ = ["LEAST_REFERENCE", "average_share", "group_by_metric", "name_metric", "too_small"]
+
+LEAST_REFERENCE = 0.1
+"""Score of the reference from which on a share of it is taken.
+
+Dividing by 0.1 makes ten points of one. Below that, and for correlations of 0 or less, a share says
+more of the reference than of what is compared with it.
+"""
+
+_SAME = {"f1_of_class_0": "f1"}
+"""Metrics that are another one of the table, with their positive label elsewhere."""
+
+
+def name_metric(metric: str) -> str:
+    """Return the metric under whose name a score is averaged with others."""
+    return _SAME.get(metric, metric)
+
+
+def group_by_metric(metrics: Iterable[str]) -> dict[str, tuple[int, ...]]:
+    """Return the places of the tasks of each metric.
+
+    Args:
+        metrics: The metric of each task, in the order of the stream.
+
+    Returns:
+        Places by metric, in the order of their first task. F1 is one metric, whichever of two
+        labels is the positive one.
+
+    Examples:
+        >>> group_by_metric(["accuracy", "f1", "accuracy"])
+        {'accuracy': (0, 2), 'f1': (1,)}
+    """
+    found: dict[str, list[int]] = {}
+    for place, metric in enumerate(metrics):
+        found.setdefault(name_metric(metric), []).append(place)
+    return {metric: tuple(places) for metric, places in found.items()}
+
+
+def too_small(references: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the tasks of whose reference no share is taken, as it is below `LEAST_REFERENCE`.
+
+    A task is left out everywhere if its reference is too small anywhere: shares are averaged over
+    the same tasks in each seed.
+
+    Args:
+        references: Scores of the reference by task, one mapping a seed.
+
+    Returns:
+        The lowest reference of each of these tasks.
+    """
+    lowest: dict[str, float] = {}
+    for scores in references:
+        for task, score in scores.items():
+            lowest[task] = min(score, lowest.get(task, math.inf))
+    return {task: score for task, score in lowest.items() if score < LEAST_REFERENCE}
+
+
+def average_share(
+    scores: Sequence[float | None], references: Sequence[float | None]
+) -> float | None:
+    """Average scores as shares of references: 1/n · Σ score / reference.
+
+    A share is not cut: it is above 1 where a score is above its reference, and negative where a
+    correlation is.
+
+    Args:
+        scores: One a task.
+        references: One a task, at least `LEAST_REFERENCE`.
+
+    Returns:
+        The average; None without tasks, or if a score or a reference is missing.
+
+    Raises:
+        ValueError: If a reference is smaller.
+
+    Examples:
+        >>> average_share([0.45, 0.6], [0.5, 0.8])
+        0.825
+    """
+    shares: list[float] = []
+    for score, reference in zip(scores, references, strict=True):
+        if score is None or reference is None:
+            return None
+        if reference < LEAST_REFERENCE:
+            raise ValueError(
+                f"a share is taken of a reference of at least {LEAST_REFERENCE}, got {reference}; "
+                "leave its task out"
+            )
+        shares.append(score / reference)
+    return math.fsum(shares) / len(shares) if shares else None
