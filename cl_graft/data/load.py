@@ -53,6 +53,7 @@ def load_task(
     text: str | None = None,
     text_pair: str | None = None,
     label: str | None = None,
+    where: Mapping[str, str] | None = None,
     label_names: Sequence[str] | None = None,
     metric: str | None = None,
     positive: str | None = None,
@@ -90,6 +91,8 @@ def load_task(
         text: Column of the first text.
         text_pair: Column of the second text.
         label: Column of the label.
+        where: Values by column, as in ``{"domain": "banking"}``: only rows that have them are
+            taken, and the task's labels are those that they have.
         label_names: Label names in the order of class ids; empty for a regression.
         metric: Name of a metric, in place of the preset's, or accuracy (pearson for a regression).
         positive: The label of which the metric "f1" is the F1, in place of the one that a
@@ -123,14 +126,14 @@ def load_task(
     columns = Columns(text=text, text_pair=text_pair, label=label)
     place = find_place(name, data)
     if place.generated is not None:
-        if columns != Columns() or label_names is not None or encoding is not None:
+        if columns != Columns() or label_names is not None or encoding is not None or where:
             raise InputError(
                 f"{name!r} is generated: it has no columns, labels or encoding to name"
             )
         loaded = _generate(place.generated, shots, data_seed)
         preset, bad_rows = None, BadRows()
     else:
-        changed = {"encoding": encoding, "max_megabytes": max_megabytes}
+        changed = {"encoding": encoding, "max_megabytes": max_megabytes, "where": where}
         reading = Reading(**{key: value for key, value in changed.items() if value is not None})
         read = _read(place, columns, label_names, reading, on_bad_row)
         loaded = _choose_rows(place, read, shots, data_seed, shots_short)
@@ -148,7 +151,8 @@ def load_task(
     if positive is None and metric == "f1" and len(names) == 2:
         positive = loaded.positive or (preset and preset.positive) or names[1]
     positive = preset.aliases.get(positive or "", positive) if preset else positive
-    shown = {} if positive is None else {"f1_of": positive}
+    shown: dict[str, Any] = {} if positive is None else {"f1_of": positive}
+    shown |= {"where": dict(where)} if where else {}
     task = TextTask(
         name=place.name,
         label_names=names,

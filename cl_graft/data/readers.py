@@ -25,7 +25,7 @@ from cl_graft.data.record_files import (
     strip_suffix,
 )
 from cl_graft.data.text_files import Reading
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, nearest
 
 __all__ = ["explain_missing", "has_rows", "read_rows", "read_train_records"]
 
@@ -55,7 +55,8 @@ def read_rows(
         label_names: Declared label names, in the order of class ids; empty for a regression. They
             go before those of the data.
         preset: Known data set that these rows may be of.
-        reading: Encoding and limits of the files.
+        reading: Encoding and limits of the files, and which rows are taken. Of chosen rows, labels
+            that none of them has are no labels of the task.
         bad_rows: Collects rows that cannot be used; its `warn` logs what was left out. None means
             they are errors, and what is left out even so is logged here.
 
@@ -74,7 +75,8 @@ def read_rows(
         if source.is_dir():
             declared, positive = _read_meta(source)
         records = _read_files(source, reading, bad)
-    label_names = declared if label_names is None else label_names
+    records = {split: _choose(file, reading.where) for split, file in records.items()}
+    asked, label_names = label_names, declared if label_names is None else label_names
     rows = to_rows(
         records,
         columns=columns or Columns(),
@@ -82,6 +84,8 @@ def read_rows(
         preset=preset,
         bad_rows=bad,
     )
+    if reading.where and asked is None:
+        rows = _drop_unused_labels(rows)
     if bad_rows is None:
         bad.warn()
     return replace(rows, positive=positive)
@@ -157,6 +161,37 @@ def _find_candidates(folder: Path) -> dict[str, list[Path]]:
 
 def _find_split(name: str) -> str | None:
     return next((split for split, names in _SPLITS.items() if name.lower() in names), None)
+
+
+def _choose(file: RecordFile, where: Mapping[str, str]) -> RecordFile:
+    """Take the records that have some values."""
+    records = file.records
+    for column, value in where.items():
+        if column not in file.columns:
+            raise InputError(
+                f"{file.place}: there is no column {column!r}; {nearest(column, file.columns)}"
+            )
+        held = dict.fromkeys(str(record.values.get(column)) for record in records)
+        if value not in held:
+            raise InputError(
+                f"{file.place}: no row has {value!r} in column {column!r}; {nearest(value, held)}"
+            )
+        records = tuple(r for r in records if str(r.values.get(column)) == value)
+    return replace(file, records=records)
+
+
+def _drop_unused_labels(rows: LabelledRows) -> LabelledRows:
+    """Keep the labels that a row has, in their order."""
+    used = sorted({int(row.label) for own in rows.splits.values() for row in own})
+    if not rows.label_names or len(used) == len(rows.label_names):
+        return rows
+    numbers = {label: number for number, label in enumerate(used)}
+    splits = {
+        split: tuple(replace(row, label=numbers[int(row.label)]) for row in own)
+        for split, own in rows.splits.items()
+    }
+    names = tuple(rows.label_names[label] for label in used)
+    return replace(rows, splits=splits, label_names=names)
 
 
 def _select_splits(files: Mapping[str, RecordFile], place: str) -> dict[str, RecordFile]:

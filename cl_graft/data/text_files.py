@@ -10,8 +10,8 @@ import gzip
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cl_graft.errors import InputError, nearest
@@ -88,6 +88,7 @@ class Reading:
             takes the one that `detect_encoding` finds.
         max_megabytes: Largest size of a file once unpacked, in MB (1,000,000 bytes). It may have
             10,000 rows for each of them.
+        where: Values by column, as texts: only rows that have them are taken. Empty takes all.
 
     Raises:
         InputError: If Python knows no such encoding of text, or the limit is below 1.
@@ -95,6 +96,7 @@ class Reading:
 
     encoding: str | None = None
     max_megabytes: int = 500
+    where: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         try:

@@ -11,6 +11,7 @@ from cl_graft.data import TextTask, load_task
 from cl_graft.data.audit import find_shared_rows
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.encoding import Family
+from cl_graft.data.text_task import check_task_name
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config.stream_settings import StreamSettings, TaskSettings
 from cl_graft.experiments.scenarios import fit_scenario
@@ -124,8 +125,8 @@ def refuse_other_data(result: RunResult, tasks: Sequence[TextTask]) -> None:
 
 def _load(name: str, stream: StreamSettings, data_seed: int) -> TextTask:
     own = stream.task_settings.get(name, TaskSettings())
-    return load_task(
-        name,
+    task = load_task(
+        own.rows_from or name,
         data=stream.data,
         shots=stream.shots,
         data_seed=data_seed,
@@ -138,3 +139,4 @@ def _load(name: str, stream: StreamSettings, data_seed: int) -> TextTask:
         warn=False,
         **own.columns(),
     )
+    return task if own.rows_from is None else replace(task, name=check_task_name(name))

@@ -24,6 +24,16 @@ class TaskSettings:
     text: str | None = Field(default=None, description="Column of the first text.")
     text_pair: str | None = Field(default=None, description="Column of the second text.")
     label: str | None = Field(default=None, description="Column of the label.")
+    rows_from: str | None = Field(
+        default=None,
+        description="Where the task's rows are, if not under its own name: a folder or file of "
+        "`stream.data`, a preset or a hub name. Several tasks may share one.",
+    )
+    where: dict[str, str] | None = Field(
+        default=None,
+        description="Values by column, such as {domain: banking}: only rows that have them are "
+        "taken, and the task's labels are those that they have.",
+    )
     label_names: list[str] | None = Field(
         default=None, description="Label names in the order of the class ids."
     )
@@ -53,8 +63,9 @@ class TaskSettings:
         return split_at_commas(value)
 
     def columns(self) -> dict[str, Any]:
-        """Return what is needed to read the task."""
-        return {name: value for name, value in asdict(self).items() if name != "builds_on"}
+        """Return what is needed to read the task at its place."""
+        others = ("builds_on", "rows_from")
+        return {name: value for name, value in asdict(self).items() if name not in others}
 
 
 @settings_class
