@@ -45,7 +45,10 @@ OUTSIDE: dict[str, set[str]] = {
     "localization": {"torch", "pydantic", "pydantic_core"},
     "inference": {"torch"},
     "models": {"torch", "huggingface_hub", "safetensors", "transformers"},
-    "data": {"torch", "datasets", "huggingface_hub", "pandas", "pyarrow", "transformers"},
+    "data": {
+        *("torch", "datasets", "huggingface_hub", "pandas", "pyarrow", "pydantic", "transformers"),
+        "yaml",
+    },
     "data.synthetic": {"torch"},
     "metrics": {"torch", "numpy", "scipy", "torchmetrics"},
     "figures": {"matplotlib", "numpy"},

@@ -25,7 +25,7 @@ from cl_graft.cli.progress import show_progress
 __all__ = ["add_command"]
 
 
-@with_settings(without=("tasks", "model", "device", "trust_remote_code"))
+@with_settings(without=("stream", "tasks", "model", "device", "trust_remote_code"))
 def add_command(
     chosen: Chosen,
     bank: Bank,

@@ -34,6 +34,7 @@ from cl_graft.cli.predict import predict_command
 from cl_graft.cli.report import report_command
 from cl_graft.cli.run import run_command
 from cl_graft.cli.strategies import strategies_command
+from cl_graft.cli.streams import streams_command
 from cl_graft.cli.verify import verify_command
 from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
 from cl_graft.runtime.escaping import for_terminal
@@ -93,6 +94,7 @@ _COMMANDS = {
     "plan": plan_command,
     "doctor": doctor_command,
     "strategies": strategies_command,
+    "streams": streams_command,
     "localize": localize_command,
 }
 

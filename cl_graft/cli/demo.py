@@ -17,7 +17,7 @@ from cl_graft.errors import InputError
 __all__ = ["demo_command", "refuse_missing_packages"]
 
 
-@with_settings()
+@with_settings(without=("stream",))
 def demo_command(
     chosen: Chosen,
     out: Annotated[

@@ -122,7 +122,7 @@ def open_engine(
 
 
 def _parameter(text: str) -> tuple[str, Any]:
-    from cl_graft.experiments.config.yaml_files import read_yaml
+    from cl_graft.data.yaml_files import read_yaml
 
     name, equals, value = text.partition("=")
     if not (name and equals):

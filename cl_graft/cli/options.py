@@ -106,6 +106,7 @@ TrustRemoteCode = Annotated[
 
 _SHARED = {
     "The stream": {
+        "stream": "stream.name",
         "tasks": "stream.tasks",
         "data": "stream.data",
         "scenario": "stream.scenario",

@@ -14,7 +14,7 @@ from cl_graft.cli.progress import show_progress
 __all__ = ["plan_command"]
 
 
-@with_settings(without=("tasks", "model"))
+@with_settings(without=("stream", "tasks", "model"))
 def plan_command(
     chosen: Chosen,
     model: Annotated[

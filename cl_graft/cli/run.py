@@ -84,7 +84,9 @@ def run_command(
         settings = load_config(config, sets or (), options=chosen.values, origins=chosen.options)
         where = run_folder(out, settings.comparison.strategies[0], settings.comparison.seeds[0])
     else:
-        raise InputError("give a config to run, --tasks, or --resume with the folder of a run")
+        raise InputError(
+            "give a config to run, --stream, --tasks, or --resume with the folder of a run"
+        )
     with (
         stoppable(resume_command("run", where, settings), where) as stop,
         redirect_prints(),

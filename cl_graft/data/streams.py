@@ -1,20 +1,34 @@
-"""Streams: named lists of tasks with the settings of their protocol.
+"""Streams: named lists of tasks with their protocol, and what was published on them.
 
-They are apart from tasks because one name stands for several tasks, and other packages can add
-names.
+They are apart from tasks because one name stands for several tasks. The field's streams are YAML
+files in the folder `published` (`cl_graft.data.stream_files` reads them); users and other packages
+add streams by a file of their own or by `register_stream`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cl_graft.errors import InputError
-from cl_graft.runtime.registry import Registry
+from pydantic import Field
 
-__all__ = ["PROTOCOL", "STREAMS", "Stream", "expand_streams", "register_stream"]
+from cl_graft.errors import InputError, nearest
+from cl_graft.runtime.registry import Registry
+from cl_graft.runtime.settings import settings_class
+
+__all__ = [
+    "PROTOCOL",
+    "STREAMS",
+    "PublishedResult",
+    "Stream",
+    "check_stream_name",
+    "expand_streams",
+    "find_stream",
+    "register_stream",
+    "take_stream",
+]
 
 PROTOCOL = (
     *("scenario", "classes_per_experience", "data", "shots", "shots_short"),
@@ -28,22 +42,69 @@ TaskNames = Callable[[], Sequence[str | Path]]
 _Names = TypeVar("_Names", bound=TaskNames)
 
 
+@settings_class
+class PublishedResult:
+    """A result that others published on a stream, as they report it."""
+
+    method: str = Field(description="Name of the method.")
+    model: str = Field(description="Name of the model.")
+    average: float | None = Field(default=None, description="Average score at the end, in %.")
+    by_task: dict[str, float] = Field(
+        default_factory=dict, description="Score at the end by task, in %."
+    )
+    over: str = Field(default="", description="What the average is over, besides the tasks.")
+    knows_task: bool = Field(description="Whether the model knows the task of a text.")
+    source: str = Field(description="Paper and table.")
+    quoted: bool = Field(
+        default=False,
+        description="Whether the number was read where others quote it, not in its source.",
+    )
+
+
 @dataclass(frozen=True)
 class Stream:
-    """A registered stream.
+    """A stream that has a name.
 
     Attributes:
         names: Function that returns the names of its tasks, as `load_task` takes them.
         source: Paper or address that the stream comes from; empty if there is none.
         settings: Values of `PROTOCOL` that hold where a config does not say otherwise.
+        title: Line that says what it is.
+        as_published: Protocol of the publication: rows, metric and prompt.
+        published: Results that others published.
+        pitfalls: Sentences that who uses the stream should know.
+        needs_folder: Whether its tasks are read from a folder of data sets only.
     """
 
     names: TaskNames
     source: str = ""
     settings: dict[str, Any] = field(default_factory=dict)
+    title: str = ""
+    as_published: str = ""
+    published: tuple[PublishedResult, ...] = ()
+    pitfalls: tuple[str, ...] = ()
+    needs_folder: bool = False
+
+    def tasks(self) -> list[str]:
+        """Return the names of the tasks; a range of generated tasks as its members."""
+        # Imported here: the grammars build their word tables on import.
+        from cl_graft.data.synthetic import expand_range
+
+        return [task for name in self.names() for task in expand_range(str(name))]
 
 
-STREAMS: Registry[Stream] = Registry("stream", group="cl_graft.streams")
+def _register_published() -> None:
+    """Register the streams of the folder `published`."""
+    from cl_graft.data.stream_files import PUBLISHED, read_stream_file
+
+    for path in sorted(PUBLISHED.glob("*.yaml")):
+        for name, stream in read_stream_file(path).items():
+            STREAMS.register(name, stream)
+
+
+STREAMS: Registry[Stream] = Registry(
+    "stream", group="cl_graft.streams", load_own=_register_published
+)
 """Streams by name."""
 
 
@@ -73,10 +134,7 @@ def register_stream(name: str, *, source: str = "", **settings: Any) -> Callable
         >>> expand_streams(["two_grammars", "urgency"])
         (['sentiment', 'topic', 'urgency'], {'shots': 64, 'max_test': 100})
     """
-    if not name.strip() or set(name) & set(",/:\\") or name != name.strip():
-        raise ValueError(
-            f"the name of a stream has no comma, colon or slash and is not empty, got {name!r}"
-        )
+    check_stream_name(name)
     others = sorted(set(settings) - set(PROTOCOL))
     if others:
         raise ValueError(
@@ -91,8 +149,78 @@ def register_stream(name: str, *, source: str = "", **settings: Any) -> Callable
     return register
 
 
+def check_stream_name(name: str) -> None:
+    """Refuse a name that a list of tasks would read otherwise.
+
+    Raises:
+        ValueError: If the name cannot be that of a stream.
+    """
+    if not name.strip() or set(name) & set(",/:\\") or name != name.strip():
+        raise ValueError(
+            f"the name of a stream has no comma, colon or slash and is not empty, got {name!r}"
+        )
+
+
+def find_stream(name: str) -> Stream:
+    """Return a stream by its name, or by the YAML file that describes it.
+
+    Args:
+        name: Name of a published or registered stream; or the path of a YAML file, with ``:NAME``
+            where it describes several.
+
+    Raises:
+        InputError: If there is none, with the nearest known; or if the file cannot be used.
+    """
+    from cl_graft.data.stream_files import find_in_file
+
+    found = find_in_file(name)
+    return STREAMS.find(name) if found is None else found
+
+
+def take_stream(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of a stream part that names a stream: its tasks and protocol, completed.
+
+    Args:
+        name: Name or file, as `find_stream` takes it.
+        given: Settings that the caller makes. They go before those of the stream: `tasks` may name
+            some of its tasks, or another order; `task_settings` are added task by task.
+
+    Raises:
+        InputError: If there is no such stream, it has no such task, or it needs a folder of data
+            sets and nobody named one.
+    """
+    stream = find_stream(name)
+    own = stream.tasks()
+    if not own:
+        raise InputError(f"the stream {name!r} names no tasks")
+    tasks = expand_streams(given["tasks"], given=given)[0] if given.get("tasks") else own
+    for task in tasks:
+        if task not in own:
+            raise InputError(f"the stream {name!r} has no task {task!r}; {nearest(task, own)}")
+    settings = {**stream.settings, **given, "tasks": tasks}
+    known, changed = stream.settings.get("task_settings") or {}, given.get("task_settings") or {}
+    by_task: dict[str, Any] = {task: known[task] for task in tasks if task in known}
+    for task, values in dict(changed).items():
+        both = isinstance(values, Mapping) and task in by_task
+        by_task[task] = {**by_task[task], **values} if both else values
+    settings["task_settings"] = by_task
+    _refuse_no_folder(name, stream, settings)
+    return settings
+
+
+def _refuse_no_folder(name: str, stream: Stream, settings: Mapping[str, Any]) -> None:
+    if stream.needs_folder and settings.get("data") is None:
+        first = stream.tasks()[0]
+        place = stream.settings.get("task_settings", {}).get(first, {}).get("rows_from", first)
+        raise InputError(
+            f"the tasks of the stream {name!r} are not on the hub in a form that is read here: "
+            f"name with stream.data (--data DIR) the folder that holds {place}/train.jsonl and the "
+            "like"
+        )
+
+
 def expand_streams(
-    names: Sequence[str], *, given: Collection[str] = ()
+    names: Sequence[str], *, given: Mapping[str, Any] | None = None
 ) -> tuple[list[str], dict[str, Any]]:
     """Replace the names of streams, and ranges of generated tasks, by the names of their tasks.
 
@@ -104,22 +232,25 @@ def expand_streams(
         The names of tasks, and the settings of the streams' protocols.
 
     Raises:
-        InputError: If a stream names no tasks, two streams set the same thing differently, or a
-            range goes down.
+        InputError: If a stream names no tasks or needs a folder that nobody named, two streams set
+            the same thing differently, or a range goes down.
     """
     # Imported here: the grammars build their word tables on import.
     from cl_graft.data.synthetic import expand_range
 
+    given = given or {}
     tasks: list[str] = []
     settings: dict[str, Any] = {}
     owners: dict[str, str] = {}
     for name in names:
         stream = STREAMS.get(name)
-        own = [name] if stream is None else [str(task) for task in stream.names()]
+        own = expand_range(name) if stream is None else stream.tasks()
         if not own:
             raise InputError(f"the stream {name!r} names no tasks")
-        tasks += [task for given in own for task in expand_range(given)]
+        tasks += own
         protocol = {} if stream is None else stream.settings
+        if stream is not None:
+            _refuse_no_folder(name, stream, {**protocol, **given})
         for key, value in protocol.items():
             if key in given:
                 continue

@@ -11,6 +11,9 @@ from cl_graft.data import TextTask, load_task
 from cl_graft.data.audit import find_shared_rows
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.encoding import Family
+from cl_graft.data.readers import explain_missing
+from cl_graft.data.streams import find_stream
+from cl_graft.data.task_place import find_place
 from cl_graft.data.text_task import check_task_name
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config.stream_settings import StreamSettings, TaskSettings
@@ -37,8 +40,10 @@ def load_tasks(
         regressions: Whether a task may be a regression.
 
     Raises:
-        InputError: If a task is unknown, its data cannot be used, or it does not fit the scenario.
+        InputError: If a folder lacks tasks of the named stream, a task is unknown, its data cannot
+            be used, or it does not fit the scenario.
     """
+    _refuse_missing(stream)
     for name in stream.task_settings:
         if name not in stream.tasks:
             raise InputError(f"task_settings: no task {name!r} here; {nearest(name, stream.tasks)}")
@@ -120,6 +125,31 @@ def refuse_other_data(result: RunResult, tasks: Sequence[TextTask]) -> None:
         raise InputError(
             f"the data of {', '.join(changed)} changed since {result.strategy} with seed "
             f"{result.seed} was run; choose another output folder"
+        )
+
+
+def _refuse_missing(stream: StreamSettings) -> None:
+    """Refuse a folder that lacks tasks of the named stream, before any of them is read."""
+    if stream.name is None or stream.data is None or not find_stream(stream.name).needs_folder:
+        return
+    if not stream.data.exists():
+        raise InputError(f"{stream.data}: {explain_missing(stream.data)}")
+    missing = {}
+    for name in stream.tasks:
+        place = stream.task_settings.get(name, TaskSettings()).rows_from or name
+        try:
+            found = find_place(place, stream.data).path
+        except InputError:
+            found = None
+        if found is None:
+            missing[name] = stream.data / place
+    if missing:
+        one = next(iter(missing.values()))
+        raise InputError(
+            f"{stream.data}: of the stream {stream.name!r} there is no data for "
+            f"{', '.join(missing)}; looked for {one}/train.jsonl (.csv, .parquet, …), its test file"
+            f"{' and the like' if len(missing) > 1 else ''}; put them there, or name with "
+            "stream.tasks the tasks that are there"
         )
 
 

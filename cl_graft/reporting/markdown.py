@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.metrics.statistics import LEAST_SAMPLES
+from cl_graft.reporting.stream_section import stream_section
 from cl_graft.results.comparison import Budget, ComparisonSummary, StrategySummary
 from cl_graft.results.data_report import data_lines
 from cl_graft.results.formatting import (
@@ -106,7 +107,7 @@ def write_comparison_summary(summary: ComparisonSummary, folder: Path) -> None:
                   "wrong. The other strategies are given the task, and answer among its labels. "
                   "*Passes a text* go forward to answer it."]  # fmt: skip
     lines += _by_order(orders, rows) + _budget(summary.budget, rows)
-    lines += _differences(summary) + _tuned(rows)
+    lines += _differences(summary) + _tuned(rows) + stream_section(summary.config)
     if summary.failed:
         lines += ["", "## Not finished", ""]
         lines += _items(

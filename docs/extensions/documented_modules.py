@@ -141,6 +141,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "Tasks": (
         "cl_graft.data.load",
         "cl_graft.data.streams",
+        "cl_graft.data.stream_files",
         "cl_graft.data.text_task",
         "cl_graft.data.prompts",
         "cl_graft.data.few_shot",

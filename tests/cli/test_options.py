@@ -9,11 +9,13 @@ from cl_graft.runtime.settings import fields_of
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 ELSEWHERE = {
-    "add": {"--tasks"},
+    "add": {"--stream", "--tasks"},
+    "demo": {"--stream"},
     "localize": {"--tasks"},
-    "plan": {"--tasks", "--model"},
+    "plan": {"--stream", "--tasks", "--model"},
 }
-"""Options that are arguments of these commands, or have another name there."""
+"""Options that are arguments of these commands, have another name there, or name what they do not
+take: one more task, the demo's own stream, sizes alone."""
 
 
 def options_of(command: str) -> dict[str, str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cl_graft.data.yaml_files import read_yaml
 from cl_graft.errors import InputError
 from cl_graft.experiments.config.parts import PARTS
-from cl_graft.experiments.config.yaml_files import read_yaml
 from cl_graft.runtime.settings import fields_of
 
 __all__ = ["describe_part", "dotted", "merged", "nested", "override_", "put_"]

@@ -18,10 +18,10 @@ from cl_graft.data.likely_labels import join_values, likely_labels
 from cl_graft.data.readers import has_rows, read_train_records
 from cl_graft.data.record_files import Columns, RecordFile, explain_unread_kind, strip_suffix
 from cl_graft.data.text_task import check_task_name
+from cl_graft.data.yaml_files import read_yaml
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.config.parts import PARTS
-from cl_graft.experiments.config.yaml_files import read_yaml
 from cl_graft.results.data_report import source_notes
 from cl_graft.runtime.settings import fields_of
 

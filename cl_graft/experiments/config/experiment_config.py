@@ -17,6 +17,8 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, TypeAdapter, ValidationError, model_validator
 
+from cl_graft.data.streams import find_stream
+from cl_graft.data.yaml_files import read_yaml_file
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config.dotted_names import (
     describe_part,
@@ -37,7 +39,6 @@ from cl_graft.experiments.config.parts import (
 )
 from cl_graft.experiments.config.presets import PRESETS
 from cl_graft.experiments.config.stream_settings import StreamSettings
-from cl_graft.experiments.config.yaml_files import read_yaml_file
 from cl_graft.runtime.settings import describe_faults, fields_of, join_few, settings_class
 from cl_graft.training.settings import FineTuning
 
@@ -48,6 +49,7 @@ __all__ = [
     "load_config",
     "make_config",
     "warn_of_large_density",
+    "warn_of_pitfalls",
 ]
 
 logger = logging.getLogger(__name__)
@@ -229,7 +231,7 @@ def load_config(
     origins: Mapping[str, str] | None = None,
     under: Mapping[str, Any] | None = None,
 ) -> ExperimentConfig:
-    """Read a config file, and warn in the log of a region that is very large.
+    """Read a config file, and warn in the log of a very large region and of a stream's pitfalls.
 
     Args:
         path: A YAML file with the parts of `ExperimentConfig`; None means no file.
@@ -252,6 +254,7 @@ def load_config(
     source = str(path) if path is not None else "settings"
     config = config_from(merged(under or {}, values), source=source, origins=origins)
     warn_of_large_density(config.grafting.density)
+    warn_of_pitfalls(config.stream)
     return config
 
 
@@ -279,3 +282,10 @@ def warn_of_large_density(density: float | Literal["auto"]) -> None:
         100 * density,
         "two tasks" if tasks < 2 else f"{tasks + 1} tasks",
     )
+
+
+def warn_of_pitfalls(stream: StreamSettings) -> None:
+    """Say in the log what who uses a named stream should know."""
+    if stream.name is not None:
+        for pitfall in find_stream(stream.name).pitfalls:
+            logger.warning("stream %s: %s", stream.name, pitfall)

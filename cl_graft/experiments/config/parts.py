@@ -307,7 +307,8 @@ PARTS: Mapping[str, type[Any]] = {
 """The parts of a config, in the order in which a config is written."""
 
 _FIXED = {
-    *("stream.tasks", "stream.scenario", "stream.classes_per_experience", "stream.data"),
+    *("stream.name", "stream.tasks", "stream.data"),
+    *("stream.scenario", "stream.classes_per_experience"),
     *("stream.task_settings", "stream.on_bad_row", "stream.max_megabytes"),
     *("model.name", "model.family", "model.trust_remote_code", "model.device"),
     "training.eval_batch",

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 from pydantic_core import ArgsKwargs
 
-from cl_graft.data.streams import expand_streams
+from cl_graft.data.streams import expand_streams, take_stream
 from cl_graft.errors import nearest
 from cl_graft.runtime.settings import settings_class
 
@@ -72,6 +72,12 @@ class TaskSettings:
 class StreamSettings:
     """The tasks to learn, and the rows of each."""
 
+    name: str | None = Field(
+        default=None,
+        description="A published or registered stream (cl-graft streams lists them), or the YAML "
+        "file of one: its tasks and its protocol, where nothing else is set. `tasks` may then name "
+        "some of its tasks, or another order.",
+    )
     tasks: list[str] = Field(
         min_length=1,
         description="The tasks in the order of the stream: names of presets or of built-in tasks, "
@@ -142,11 +148,16 @@ class StreamSettings:
         values = given.kwargs if isinstance(given, ArgsKwargs) else given
         if not isinstance(values, Mapping):
             return given
-        names = split_at_commas(values.get("tasks"))
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        name, names = values.get("name"), split_at_commas(values.get("tasks"))
+        if names is None and isinstance(name, str):
+            names = []
+        if not isinstance(names, list) or not all(isinstance(task, str) for task in names):
             return given
-        tasks, protocol = expand_streams(names, given=values)
-        expanded = {**protocol, **values, "tasks": tasks}
+        if isinstance(name, str):
+            expanded = take_stream(name, {**values, "tasks": names})
+        else:
+            tasks, protocol = expand_streams(names, given=values)
+            expanded = {**protocol, **values, "tasks": tasks}
         return ArgsKwargs((), expanded) if isinstance(given, ArgsKwargs) else expanded
 
     @field_validator("tasks")

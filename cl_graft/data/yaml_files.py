@@ -1,4 +1,4 @@
-"""YAML as configs need it: safe, without aliases, and with every name given once."""
+"""YAML of configs and streams: safe, without aliases, and with every name given once."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ from cl_graft.errors import InputError
 __all__ = ["read_yaml", "read_yaml_file"]
 
 
-def read_yaml_file(path: Path) -> dict[str, Any]:
-    """Read a config file.
+def read_yaml_file(path: Path, *, kind: str = "config") -> dict[str, Any]:
+    """Read a file of settings.
+
+    Args:
+        path: The file.
+        kind: What the file is, for messages.
 
     Raises:
         InputError: If it cannot be read, is larger than 1 MB, or holds no YAML mapping.
@@ -25,9 +29,9 @@ def read_yaml_file(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             data = file.read(MEGABYTE + 1)
     except OSError as error:
-        raise InputError(f"{path}: cannot read the config: {error.strerror}") from None
+        raise InputError(f"{path}: cannot read the {kind}: {error.strerror}") from None
     if len(data) > MEGABYTE:
-        raise InputError(f"{path}: not a config: it is larger than 1 MB")
+        raise InputError(f"{path}: not a {kind}: it is larger than 1 MB")
     values = read_yaml(decode(data, str(path)), place=str(path))
     if not isinstance(values, dict):
         raise InputError(

@@ -1,0 +1,173 @@
+"""The field's streams are data: read, checked and refused before anything is computed."""
+
+import json
+import logging
+
+import pytest
+from configs import config_with
+
+from cl_graft.data.stream_files import PUBLISHED, read_stream_file
+from cl_graft.data.streams import STREAMS, expand_streams, find_stream
+from cl_graft.errors import InputError
+from cl_graft.experiments.config import config_from, load_config
+from cl_graft.experiments.tasks import load_tasks
+
+SHIPPED = {
+    name: stream
+    for path in sorted(PUBLISHED.glob("*.yaml"))
+    for name, stream in read_stream_file(path).items()
+}
+OTHER_KINDS = ("atis-snips", "crossner-domains", "subjqa-domains")
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_published_stream_has_a_source_and_settings_that_a_config_takes(name, tmp_path):
+    stream = SHIPPED[name]
+    assert find_stream(name).tasks() == stream.tasks()
+    assert stream.title
+    assert stream.as_published
+    assert "arXiv" in stream.source
+    config = config_with({"stream.name": name, "data": str(tmp_path)})
+    assert config.stream.tasks == stream.tasks()
+    assert set(config.stream.task_settings) <= set(config.stream.tasks)
+    assert config_from(config.values()) == config
+    for result in stream.published:
+        assert "Table" in result.source
+        assert result.average is not None or set(result.by_task) == set(stream.tasks())
+
+
+def test_orders_hold_the_same_tasks():
+    for family in ("long15-order", "standard-order"):
+        orders = [stream.tasks() for name, stream in SHIPPED.items() if name.startswith(family)]
+        assert len(orders) == 3
+        assert len({tuple(order) for order in orders}) == 3
+        assert len({frozenset(order) for order in orders}) == 1
+
+
+def test_a_config_may_take_some_tasks_in_another_order_and_set_what_it_likes(tmp_path):
+    own = {"mnli": {"metric": "f1"}}
+    config = config_with(
+        {"stream.name": "long15-order4", "data": str(tmp_path), "shots": 4, "task_settings": own},
+        tasks="cb,mnli",
+    )
+    assert config.stream.tasks == ["cb", "mnli"]
+    assert (config.stream.shots, config.stream.max_length) == (4, 512)
+    settings = config.stream.task_settings
+    assert set(settings) == {"cb", "mnli"}
+    assert (settings["mnli"].rows_from, settings["mnli"].metric) == ("long15/mnli", "f1")
+
+
+def test_unknown_streams_and_tasks_and_a_missing_folder_are_refused_by_the_config(tmp_path):
+    with pytest.raises(InputError, match=r"unknown stream 'long15-ordr4': did you mean 'long15-o"):
+        config_with({"stream.name": "long15-ordr4"})
+    with pytest.raises(InputError, match=r"has no task 'mnly'; did you mean 'mnli'\?"):
+        config_with({"stream.name": "inference", "tasks": "mnly"})
+    with pytest.raises(InputError, match=r"--data DIR.*holds long15/mnli/train\.jsonl"):
+        config_with({"stream.name": "long15-order4"})
+    with pytest.raises(InputError, match=r"--data DIR"):
+        expand_streams(["long15-order4"])
+
+
+def test_a_folder_that_lacks_tasks_is_refused_with_all_of_them(tmp_path):
+    (tmp_path / "long15" / "amazon").mkdir(parents=True)
+    (tmp_path / "long15" / "amazon" / "train.csv").write_text("text,label\na,b\n")
+    named = {"stream.name": "standard-order1"}
+    with pytest.raises(InputError) as refused:
+        load_tasks(config_with({**named, "data": str(tmp_path)}).stream, seed=0)
+    said = str(refused.value)
+    assert "there is no data for dbpedia, yahoo, agnews" in said
+    assert f"{tmp_path / 'long15' / 'dbpedia'}/train.jsonl" in said
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(InputError, match=f"{nowhere}: there is no such file or folder"):
+        load_tasks(config_with({**named, "data": str(nowhere)}).stream, seed=0)
+
+
+OWN = """
+title: Two grammars.
+tasks: {sentiment: null, topic: {metric: f1}}
+protocol: {shots: 8, max_test: 10, data: rows}
+pitfalls: [Both are made up.]
+"""
+
+
+def test_a_file_of_ones_own_is_a_stream(tmp_path, caplog):
+    file = tmp_path / "mine.yaml"
+    file.write_text(OWN)
+    with caplog.at_level(logging.WARNING):
+        config = load_config(None, options={"stream.name": str(file)})
+    assert caplog.messages == [f"stream {file}: Both are made up."]
+    assert config.stream.tasks == ["sentiment", "topic"]
+    assert config.stream.data == tmp_path / "rows"
+    assert config.stream.task_settings["topic"].metric == "f1"
+
+
+def test_a_file_of_several_orders_is_asked_for_one(tmp_path):
+    file = tmp_path / "two.yaml"
+    file.write_text("tasks: {a: null, b: null}\norders: {ab: [a, b], ba: [b, a]}\n")
+    assert find_stream(f"{file}:ba").tasks() == ["b", "a"]
+    with pytest.raises(InputError, match=r"name one of its streams, as in .*two\.yaml:ab"):
+        find_stream(str(file))
+    with pytest.raises(InputError, match=r"there is no stream 'b'; "):
+        find_stream(f"{file}:b")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("tsks: {a: null}", "unknown key 'tsks'; did you mean 'tasks'"),
+        ("tasks: {}", "tasks: "),
+        ("tasks: {a: null}\norders: {x: [a, b]}", "orders.x: 'b' is not among the tasks"),
+        ("tasks: {a: null}\norders: {x: [a, a]}", "orders.x: each task once"),
+        ("tasks: {a: null}\norders: {'x/y': [a]}", "has no comma, colon or slash"),
+        ("tasks: {a: null}\nprotocol: {lr: 1}", "protocol: no setting 'lr' there"),
+        ("tasks: {a: null}\npublished: [{method: m}]", "'published.0.model' is missing"),
+        ("- a", "expected 'name: value' lines"),
+    ],
+)
+def test_what_a_file_may_not_hold_is_named_with_the_file(tmp_path, text, sentence):
+    file = tmp_path / "wrong.yaml"
+    file.write_text(text)
+    with pytest.raises(InputError) as refused:
+        find_stream(str(file))
+    assert str(refused.value).startswith(f"{file}: ")
+    assert sentence in str(refused.value)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"gone\.yaml: cannot read the stream: No such file"):
+        config_with({"stream.name": str(tmp_path / "gone.yaml")})
+
+
+def test_a_generated_range_can_be_taken_in_part():
+    config = config_with({"stream.name": "shared-50", "tasks": "shared-50-0..1"})
+    assert config.stream.tasks == ["shared-50-0", "shared-50-1"]
+    assert len(STREAMS["shared-50"].tasks()) == 20
+
+
+def test_the_orders_are_those_of_the_folder(data_dir):
+    orders = json.loads((data_dir / "long15" / "orders.json").read_text())["orders"]
+    for number, tasks in orders.items():
+        family = "standard" if int(number) < 4 else "long15"
+        assert SHIPPED[f"{family}-order{number}"].tasks() == tasks
+
+
+def test_tasks_that_have_the_name_of_a_known_data_set_keep_their_own_labels(data_dir):
+    named = {"stream.name": "long15-order4", "data": str(data_dir), "max_test": 50}
+    tasks = load_tasks(config_with(named, tasks="copa,rte,cb").stream, seed=0)
+    assert [task.name for task in tasks] == ["copa", "rte", "cb"]
+    assert [len(task.test) for task in tasks] == [50, 50, 50]
+    assert tasks[0].label_names == ("A", "B")
+    assert tasks[1].label_names == ("contradiction", "entailment")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name not in OTHER_KINDS])
+def test_every_task_of_a_stream_loads(name, data_dir):
+    stream = config_with({"stream.name": name, "data": str(data_dir)}).stream
+    tasks = load_tasks(stream, seed=0)
+    assert [task.name for task in tasks] == STREAMS[name].tasks()
+    for task in tasks:
+        assert len(task.label_names) >= 2
+        assert task.train
+        assert task.dev
+        assert task.test
