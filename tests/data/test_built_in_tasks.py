@@ -7,7 +7,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from cl_graft.data.synthetic import GENERATED, GeneratedTask, generate
+from cl_graft.data.synthetic import GENERATED, GeneratedTask, generate, sentiment
 from cl_graft.data.synthetic.generated_task import draw
 from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
@@ -172,3 +172,12 @@ def bag_of_words_accuracy(name: str) -> float:
 )
 def test_words_alone_do_not_decide_the_hard_tasks(name: str, at_most: float) -> None:
     assert bag_of_words_accuracy(name) <= at_most
+
+
+@pytest.mark.parametrize("kind", sentiment.SENTIMENT_KINDS)
+def test_a_sentence_of_sentiment_says_of_which_kind_it_is(kind, monkeypatch) -> None:
+    every = {name: (frames, float(name == kind)) for name, (frames, _) in sentiment._KINDS.items()}
+    monkeypatch.setattr(sentiment, "_KINDS", every)
+    rows = generate("sentiment", split="train", rows=60, seed=1)
+    assert {sentiment.find_sentiment_kind(row.text) for row in rows} == {kind}
+    assert sentiment.find_sentiment_kind("The soup was what it was.") is None

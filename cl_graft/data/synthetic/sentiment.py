@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping
+from functools import cache
 
 from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import fill, finish_sentence
-from cl_graft.data.synthetic.shared_words import DOMAINS, draw_judgement
+from cl_graft.data.synthetic.shared_words import ANYTHING, DOMAINS, draw_judgement
 from cl_graft.data.text_task import Row
 
-__all__ = ["SENTIMENT"]
+__all__ = ["SENTIMENT", "SENTIMENT_KINDS", "find_sentiment_kind"]
 
 # In every frame {same} has the polarity of the label and {other} the opposite one.
 _PLAIN = (
@@ -72,13 +74,17 @@ _COMPARED = (
     "compared with this {thing}, every other one is {other}",
     "I swapped a truly {other} {thing} for this {same} one",
 )
-_KINDS: Sequence[tuple[tuple[str, ...], float]] = (
-    (_PLAIN, 0.25),
-    (_NEGATED, 0.2),
-    (_CONTRAST, 0.3),
-    (_CONCESSION, 0.15),
-    (_COMPARED, 0.1),
-)
+_KINDS: Mapping[str, tuple[tuple[str, ...], float]] = {
+    "plain": (_PLAIN, 0.25),
+    "negation": (_NEGATED, 0.2),
+    "contrast": (_CONTRAST, 0.3),
+    "concession": (_CONCESSION, 0.15),
+    "comparison": (_COMPARED, 0.1),
+}
+SENTIMENT_KINDS = tuple(_KINDS)
+"""The ways in which a sentence says what its writer thinks."""
+
+_THING, _JUDGEMENT = "<thing>", "<judgement>"
 _OPENINGS = (
     "honestly, ", "in short, ", "last Friday ", "on our second visit ", "if you ask me, ",
     "for the record, ", "looking back, ", "all things considered, ", "this time ",
@@ -95,7 +101,8 @@ def _make(rng: random.Random, label: int) -> Row:
     good = label == 1
     domain = rng.choice(DOMAINS)
     thing, thing2 = rng.sample(domain.things, 2)
-    (frames,) = rng.choices([k for k, _ in _KINDS], weights=[w for _, w in _KINDS])
+    kinds = _KINDS.values()
+    (frames,) = rng.choices([k for k, _ in kinds], weights=[w for _, w in kinds])
     text = fill(
         rng,
         frames,
@@ -122,3 +129,42 @@ SENTIMENT = GeneratedTask(
     "concession and comparison.",
     make=_make,
 )
+
+
+def find_sentiment_kind(text: str) -> str | None:
+    """Say which of `SENTIMENT_KINDS` a text of the task is, from its words alone.
+
+    Returns:
+        The kind; None if the grammar does not write this text.
+
+    Examples:
+        >>> find_sentiment_kind("Honestly, nobody who was there would call the soup bland.")
+        'negation'
+    """
+    return _kinds_by_skeleton().get(_skeleton(text))
+
+
+@cache
+def _kinds_by_skeleton() -> Mapping[str, str]:
+    slots = dict.fromkeys(("the", "the2"), f"the {_THING}")
+    slots |= dict.fromkeys(("thing", "thing2"), _THING)
+    slots |= dict.fromkeys(("same", "same2", "other"), _JUDGEMENT)
+    return {_skeleton(f.format(**slots)): k for k, (frames, _) in _KINDS.items() for f in frames}
+
+
+def _skeleton(text: str) -> str:
+    """Return the frame of a text, with one sign for each thing and each judgement."""
+    text = text.lower().removesuffix(".")
+    opening = next((start for start in _OPENINGS if text.startswith(start.lower())), "")
+    closing = next((end for end in _CLOSINGS if text.endswith(end.lower())), "")
+    text = text.removeprefix(opening.lower()).removesuffix(closing.lower())
+    return _words(judged=True).sub(_JUDGEMENT, _words(judged=False).sub(_THING, text))
+
+
+@cache
+def _words(*, judged: bool) -> re.Pattern[str]:
+    """Return a pattern of all judgements, or of all things."""
+    domains = (ANYTHING, *DOMAINS)
+    found = [w for d in domains for w in ((*d.bad, *d.good) if judged else d.things)]
+    longest_first = sorted(found, key=len, reverse=True)
+    return re.compile(rf"\b(?:{'|'.join(map(re.escape, longest_first))})\b")
