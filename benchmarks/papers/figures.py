@@ -33,7 +33,8 @@ def draw_figure(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
             }
             for measure, title in experiment.heatmaps
         }
-        return share_heatmaps(panels, title=experiment.title, x_label="task j", y_label="region i")
+        y_label, x_label = experiment.heatmap_axes
+        return share_heatmaps(panels, title=experiment.title, x_label=x_label, y_label=y_label)
     axis = experiment.axis
     if experiment.against:
         axis, rows = experiment.against, _over(experiment.against, rows)

@@ -17,6 +17,7 @@ from papers import (
     random_control,
     region_rates,
     sam,
+    sub_skills,
     transfer,
 )
 from papers.bench import Bench
@@ -110,6 +111,7 @@ class Experiment:
         logarithmic: Whether the axis is.
         heatmaps: Measures that are drawn as heat maps, each with its title; what is
             no curve and has too many bars to read.
+        heatmap_axes: What rows and columns of heat maps are.
         regressions: Whether a task may be a regression: nothing but scores is measured.
         own_runs: Whether regions are those of tasks' own dense runs, along which the gains can be
             gathered that some localizers look at.
@@ -136,6 +138,7 @@ class Experiment:
     against: str = ""
     logarithmic: bool = False
     heatmaps: tuple[tuple[str, str], ...] = ()
+    heatmap_axes: tuple[str, str] = ("region i", "task j")
     regressions: bool = False
     own_runs: bool = True
     varies: Varies = "sample"
@@ -201,6 +204,34 @@ _AT_RATES: Mapping[str, Any] = {
         "grafting.budgets": [1e-4, 1e-3, 3e-3, 1e-2], "grafting.mask_steps": 12,
         "grafting.mask_batch": 32, "stream.max_test": 1000,
     },
+}  # fmt: skip
+
+_WORK: Mapping[str, Any] = {
+    "stream.task_settings": {
+        "clinc150_work": {"rows_from": "clinc150", "where": {"domain": "work"}}
+    },
+}
+_TAKEN_APART: Mapping[str, Any] = {
+    "tasks": ("sentiment", "clinc150_work"),
+    "settings": {**_STANDARD, "grafting.lr": 0.3, "grafting.density": 0.01},
+    "cpu": {
+        **_WORK, "stream.shots": 512, "stream.max_test": 600, "model.precision": "fp32",
+        "fine_tuning.steps": 300, "fine_tuning.evaluations": 2, "grafting.mask_steps": 12,
+        "grafting.mask_batch": 32,
+    },
+    "paper": {**_WORK, "stream.shots": 512},
+    "measure": "accuracy, own head, graft",
+    "heatmap_axes": ("on the base", "rows"),
+    "heatmaps": (
+        ("accuracy, own head, graft", "accuracy, graft of the dense run"),
+        *(
+            (f"relative gain, {what}, own head, {kind}", f"relative gain in {what}, {title}")
+            for kind, title in (
+                ("graft", "graft of the dense run"), ("re-trained graft", "re-trained graft"),
+            )
+            for what in ("accuracy", "loss")
+        ),
+    ),
 }  # fmt: skip
 
 _ROWS = (
@@ -275,6 +306,8 @@ _ROWS = (
     _of("head_refit", "Grafts without re-training under a head that fits them",
         head_refit.refitted_grafts, _TEN, source="this project",
         paper_tasks=_TWELVE, settings=_STANDARD, measure="score, head fitted", **_DENSITY),
+    _of("sub_skills", "Can a graft be taken apart?", sub_skills.sub_skills,
+        source="this project", conclude=sub_skills.leads_over_chance, **_TAKEN_APART),
     _of("memorized", "Calibration once fine-tuning knows its rows", grafts.memorized, _THIRTEEN,
         source="this project", settings={**_STANDARD, "stream.shots": 64}, measure="ECE"),
     _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM,
