@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group
+from rich.text import Text
 
 from cl_graft.cli.output import make_table
-from cl_graft.results.comparison import Comparison, comparison_rows
+from cl_graft.results.comparison import Comparison
+from cl_graft.results.comparison_rows import comparison_rows, measure_notes
 from cl_graft.results.data_report import data_lines
 from cl_graft.results.run_results import RunResult, score_rows
+from cl_graft.runtime.escaping import for_terminal
 
 __all__ = [
     "list_data_notes",
@@ -30,7 +33,8 @@ def make_score_table(result: RunResult) -> Group:
 
 def make_comparison_table(runs: Sequence[RunResult]) -> Group:
     """Show each strategy's measures: mean ± standard deviation over seeds, in points."""
-    return make_table(*comparison_rows(runs))
+    notes = (Text(for_terminal(note)) for note in measure_notes(runs))
+    return Group(make_table(*comparison_rows(runs)), *notes)
 
 
 def list_data_notes(runs: Sequence[RunResult]) -> list[str]:

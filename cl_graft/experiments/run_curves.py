@@ -11,14 +11,15 @@ from cl_graft.experiments.run_record import RunRecord
 from cl_graft.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
 from cl_graft.figures.reliability import reliability_diagram
 from cl_graft.metrics import reliability_bins
+from cl_graft.results.measures import named_measures
 from cl_graft.results.run_results import RunResult
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
 __all__ = ["draw_config", "draw_end", "draw_row"]
 
-_MEASURES = ("average_accuracy", "backward_transfer", "forgetting")
-"""Measures that are drawn along the stream, beside the scores of each task."""
+_MEASURES = ("average", "backward_transfer", "forgetting")
+"""Measures that are drawn along the stream, beside the scores of each task: one a metric."""
 
 
 def draw_config(record: RunRecord, curves: OncePerStepTensorboardLogger) -> None:
@@ -32,7 +33,7 @@ def draw_config(record: RunRecord, curves: OncePerStepTensorboardLogger) -> None
 def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
     """Add the latest row of R to the curves, at the number of experiences learned."""
     step = len(result.R)
-    values: dict[str, float | None] = {name: getattr(result, name) for name in _MEASURES}
+    values = named_measures(result, _MEASURES)
     for j, name in enumerate(result.tasks[:step]):
         values[f"R/{name}"] = result.R[-1][j]
         values[f"ece/{name}"] = result.ece[-1][j]
@@ -54,7 +55,7 @@ def draw_end(result: RunResult, scores: StreamScores, curves: OncePerStepTensorb
         for name, value in said.items()
         if value is not None
     }
-    found = {name: getattr(result, name) for name in _MEASURES}
+    found = named_measures(result, _MEASURES)
     measures = {name: value for name, value in found.items() if value is not None}
     if (log := curves.writer.file_writer) is not None:
         for part in hparams(settings, measures):
@@ -64,5 +65,7 @@ def draw_end(result: RunResult, scores: StreamScores, curves: OncePerStepTensorb
         curves.add_figure("overlap", overlap_heatmap(result.overlap, result.tasks), step)
     for j, name in enumerate(result.tasks):
         logits, targets = scores.predictions(j)
+        if targets.is_floating_point():
+            continue  # a regression has no confidence
         bins = reliability_bins(logits.double().softmax(dim=1), targets)
         curves.add_figure(f"reliability/{name}", reliability_diagram(bins, title=name), step)

@@ -23,6 +23,7 @@ from cl_graft.metrics import (
     reliability_bins,
 )
 from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.results.measures import has_one_metric
 from cl_graft.results.run_results import RunResult, command
 from cl_graft.storage.bank_index import count_entry_bytes, read_index
 from cl_graft.storage.files import replace_file
@@ -89,15 +90,16 @@ def make_result(
     """Return the results of a run after `learned` of its tasks."""
     R, names = scores.R(learned), record.tasks[:learned]
     baseline = scores.baseline(learned)
+    one = has_one_metric(record.metrics)  # a mean over several has no unit
     return RunResult(
         **record.values(),
         complete=learned == len(record.tasks),
         R=R,
         ece=scores.ece(learned),
-        average_accuracy=average_accuracy(R),
-        backward_transfer=backward_transfer(R),
-        forward_transfer=forward_transfer(R, baseline=baseline),
-        forgetting=forgetting(R),
+        average_accuracy=average_accuracy(R) if one else None,
+        backward_transfer=backward_transfer(R) if one else None,
+        forward_transfer=forward_transfer(R, baseline=baseline) if one else None,
+        forgetting=forgetting(R) if one else None,
         baseline=baseline,
         coordinates=_coordinates(bank),
         overlap=overlap_matrix([e.region for e in bank.entries]) if bank else None,

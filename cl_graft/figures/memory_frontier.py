@@ -35,7 +35,7 @@ class Tradeoff:
     """Accuracy and memory of a method.
 
     Attributes:
-        accuracy: Mean average accuracy, a fraction.
+        accuracy: Mean average accuracy (or what is drawn in its place), a fraction.
         sd: Standard deviation over runs; None for one run.
         bytes: Bytes that a task adds to what is stored.
         forgets: Whether a task's answers get worse later.
@@ -76,7 +76,9 @@ def on_frontier(points: Mapping[str, Tradeoff]) -> list[str]:
 
 
 @figure_style()
-def memory_frontier(points: Mapping[str, Tradeoff], *, title: str = "") -> Figure:
+def memory_frontier(
+    points: Mapping[str, Tradeoff], *, title: str = "", measure: str = "average accuracy"
+) -> Figure:
     """Draw accuracy against bytes a task, with the frontier of the methods that forget nothing.
 
     Filled are methods that forget nothing, hollow those that do; bounds are on no frontier.
@@ -85,6 +87,7 @@ def memory_frontier(points: Mapping[str, Tradeoff], *, title: str = "") -> Figur
     Args:
         points: By method.
         title: Printed above.
+        measure: Name of what stands in the place of accuracy.
     """
     height = max(_HEIGHT, 1.2 * _LINE * len(points))
     figure = Figure(figsize=(9, height))
@@ -116,7 +119,7 @@ def memory_frontier(points: Mapping[str, Tradeoff], *, title: str = "") -> Figur
         axes.step(xs, ys, where="post", color=PALETTE[0], alpha=0.5, label="frontier of these")
     _name(axes, places, points, line=_LINE / height)
     axes.set_xlabel("bytes that a task adds")
-    axes.set_ylabel("average accuracy at the end (%)")
+    axes.set_ylabel(f"{measure} at the end (%)")
     axes.set_title(title)
     axes.grid()
     figure.legend(loc="outside lower center", ncols=4)

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
+from dataclasses import fields
 from pathlib import Path
 
 from cl_graft.figures.memory_frontier import Tradeoff, memory_frontier
 from cl_graft.figures.rank_diagram import rank_diagram
 from cl_graft.figures.score_curves import Score, score_curves
 from cl_graft.figures.style import png
-from cl_graft.results.comparison import ComparisonSummary
+from cl_graft.reporting.measure_columns import (
+    MeasureColumn,
+    average_columns,
+    measure_columns,
+    summary_notes,
+)
+from cl_graft.results.comparison import ComparisonSummary, StrategySummary
 from cl_graft.results.formatting import latex_table
+from cl_graft.results.measures import measure_name, tasks_by_metric
 from cl_graft.results.strategy_statistics import Ranks, Spread
 from cl_graft.runtime.escaping import for_latex
 from cl_graft.storage.files import replace_file
@@ -59,9 +67,7 @@ def comparison_csv(summary: ComparisonSummary) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["strategy", "measure", "mean", "sd", "low", "high", "n"])
     for name, row in summary.strategies.items():
-        stated: dict[str, Spread] = {
-            measure: getattr(row, measure) for measure in (*_MEASURES, *_COSTS)
-        }
+        stated = _stated(summary, row) | {cost: getattr(row, cost) for cost in _COSTS}
         stated |= {f"final {task}": spread for task, spread in row.final.items()}
         for measure, spread in stated.items():
             low, high = spread.interval or (None, None)
@@ -72,25 +78,27 @@ def comparison_csv(summary: ComparisonSummary) -> str:
 def comparison_latex(summary: ComparisonSummary) -> str:
     """Write a table for LaTeX with booktabs, mean and standard deviation in points.
 
-    The best value of a column is bold; names are escaped, and stay what they are.
+    The best value of a column is bold; names are escaped, and stay what they are. What an average
+    is a mean of stands in comments above the table, where tasks have several metrics.
 
     Args:
         summary: Summary of the comparison.
     """
-    tasks, strategies = summary.tasks, summary.strategies
-    head = ["strategy", *tasks, "average", "forgetting"]
+    rows = summary.strategies.items()
     columns = [
-        *([row.final[task] for row in strategies.values()] for task in tasks),
-        [row.average_accuracy for row in strategies.values()],
-        [row.forgetting for row in strategies.values()],
+        *(MeasureColumn(t, {name: row.final[t] for name, row in rows}) for t in summary.tasks),
+        *average_columns(summary),
+        *measure_columns(summary, "forgetting"),
     ]
-    best = [_best(column, lowest=place == len(tasks) + 1) for place, column in enumerate(columns)]
-    rows = [
+    best = [_best([*one.spreads.values()], lowest=one.lower_is_better) for one in columns]
+    table = [
         [for_latex(name)]
-        + [_cell(column[number], top) for column, top in zip(columns, best, strict=True)]
-        for number, name in enumerate(strategies)
+        + [_cell(one.spreads[name], top) for one, top in zip(columns, best, strict=True)]
+        for name in summary.strategies
     ]
-    return latex_table([*map(for_latex, head)], rows)
+    titles = ["average" if one.title == "average accuracy" else one.title for one in columns]
+    notes = [f"% {for_latex(note)}\n" for note in summary_notes(summary)]
+    return "".join(notes) + latex_table(["strategy", *map(for_latex, titles)], table)
 
 
 def draw_ranks(ranks: Ranks, folder: Path) -> None:
@@ -105,19 +113,23 @@ def draw_ranks(ranks: Ranks, folder: Path) -> None:
 
 
 def draw_frontier(summary: ComparisonSummary, folder: Path) -> None:
-    """Write `frontier.png`: accuracy against the bytes that a task adds.
+    """Write `frontier.png`: what strategies are compared by against the bytes that a task adds.
 
     Args:
         summary: Summary of the comparison.
         folder: The comparison's.
     """
     if points := find_tradeoffs(summary):
-        figure = memory_frontier(points, title=" → ".join(summary.tasks))
+        title = " → ".join(summary.tasks)
+        figure = memory_frontier(points, title=title, measure=summary.overall)
         replace_file(folder / "frontier.png", png(figure))
 
 
 def draw_sweep(summary: ComparisonSummary, folder: Path) -> None:
-    """Write ``sweep-NAME.png`` for each setting that was swept: average accuracy by its value.
+    """Write ``sweep-NAME.png`` for each setting that was swept: its values and what they reach.
+
+    It shows the average accuracy at the end, or the normalized average where tasks have several
+    metrics.
 
     Args:
         summary: Summary of the comparison.
@@ -127,7 +139,7 @@ def draw_sweep(summary: ComparisonSummary, folder: Path) -> None:
         name: (one, spread.mean, spread.sd or 0.0)
         for name, one in summary.sweep.items()
         if name in summary.strategies
-        and (spread := summary.strategies[name].average_accuracy).mean is not None
+        and (spread := summary.strategies[name].overall).mean is not None
     }
     names = dict.fromkeys(name for one, *_ in rows.values() for name in one.values)
     for name in names:
@@ -148,7 +160,7 @@ def draw_sweep(summary: ComparisonSummary, folder: Path) -> None:
         figure = score_curves(
             scores,
             title=", ".join(summary.tasks),
-            measure="average accuracy at the end (%)",
+            measure=f"{summary.overall} at the end (%)",
             axis=name,
             logarithmic=wide,
         )
@@ -159,16 +171,34 @@ def find_tradeoffs(summary: ComparisonSummary) -> dict[str, Tradeoff]:
     """Return what each strategy reaches and holds, from the summary of a comparison."""
     return {
         name: Tradeoff(
-            row.average_accuracy.mean,
-            row.average_accuracy.sd,
+            row.overall.mean,
+            row.overall.sd,
             row.bytes_per_task.mean or 0.0,
-            forgets=bool(row.forgetting.mean),
+            forgets=any(one.forgetting.mean for one in (row, *row.by_metric.values())),
             # Behind a name there may stand where it was run, or with what: "ewc (first)".
             bound=(found := STRATEGIES.get(name.split(" ")[0])) is not None and found.is_bound,
         )
         for name, row in summary.strategies.items()
-        if row.average_accuracy.mean is not None
+        if row.overall.mean is not None
     }
+
+
+def _stated(summary: ComparisonSummary, row: StrategySummary) -> dict[str, Spread]:
+    """Return the measures of a strategy by their names in files."""
+    if row.by_metric:
+        found = {
+            measure_name(one.name, metric, alone=False): getattr(own, one.name)
+            for metric, own in row.by_metric.items()
+            for one in fields(own)
+        }
+        found["normalized_average"] = row.normalized
+        return found | {"ece": row.ece, "sent_right": row.sent_right}
+    metric = next(iter(tasks_by_metric(summary.metrics)), "accuracy")
+    named = {
+        "average_accuracy": measure_name("average", metric, alone=True),
+        "accuracy_over_stream": measure_name("average_over_stream", metric, alone=True),
+    }
+    return {named.get(name, name): getattr(row, name) for name in _MEASURES}
 
 
 def _best(column: list[Spread], *, lowest: bool) -> float | None:

@@ -7,8 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.metrics.statistics import LEAST_SAMPLES
+from cl_graft.reporting.measure_columns import (
+    average_columns,
+    has_several_metrics,
+    measure_columns,
+    metric_rows,
+    summary_notes,
+)
 from cl_graft.reporting.stream_section import stream_section
-from cl_graft.results.comparison import Budget, ComparisonSummary, StrategySummary
+from cl_graft.results.comparison import ComparisonSummary
 from cl_graft.results.data_report import data_lines
 from cl_graft.results.formatting import (
     model_text,
@@ -16,6 +23,14 @@ from cl_graft.results.formatting import (
     points,
     schedule_text,
     spread_text,
+)
+from cl_graft.results.measures import (
+    MEASURES,
+    measure,
+    measure_title,
+    metrics_text,
+    overall_title,
+    tasks_by_metric,
 )
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.strategy_statistics import mean_ece
@@ -48,13 +63,14 @@ def write_run_summary(result: RunResult, folder: Path) -> None:
         lines += ["", "Of each task's texts, the share that was sent to it, in %; an answer is one "
                   "of the labels of all tasks learned so far:", ""]  # fmt: skip
         lines += _matrix(result.routed, tasks)
+    groups = tasks_by_metric(result.metrics)
+    counts = {metric: None if len(groups) == 1 else len(own) for metric, own in groups.items()}
     lines += ["", *_table(["measure", "in points"], [
-        ["average accuracy", points(result.average_accuracy)],
-        ["backward transfer", points(result.backward_transfer)],
-        ["forward transfer", points(result.forward_transfer)],
-        ["forgetting", points(result.forgetting)],
+        *([measure_title(name, metric, tasks=counts[metric]), points(measure(result, name, metric))]
+          for name in MEASURES for metric in groups),
         ["ECE, mean over tasks", points(mean_ece(result))],
     ])]  # fmt: skip
+    lines += [] if len(groups) == 1 else ["", for_markdown(metrics_text(result.metrics))]
     lines += ["", *_table(["task", "score", "ECE", "region", "lost to earlier tasks", "stored",
                            "seconds", "rows differentiated", "rows answered",
                            "same logits at the end"],
@@ -75,17 +91,23 @@ def write_comparison_summary(summary: ComparisonSummary, folder: Path) -> None:
               f"{'Mean ± standard deviation over them; s' if many else 'S'}"
               "cores, transfers, forgetting and ECE in points.", ""]  # fmt: skip
     beside = any(row.of_independent is not None for row in rows.values())
-    head = ["strategy", "average accuracy", *(["of independent"] if beside else [])]
-    head += ["backward transfer", "forgetting", "ECE"]
+    averages = average_columns(summary)
+    # Of several metrics they are in a table of their own.
+    more = [] if has_several_metrics(summary) else [
+        *measure_columns(summary, "backward_transfer"), *measure_columns(summary, "forgetting")
+    ]  # fmt: skip
+    head = ["strategy", *(one.title for one in averages), *(["of independent"] if beside else [])]
+    head += [*(one.title for one in more), "ECE"]
     head += [f"{task} at the end" for task in tasks] + ["bytes a task", "seconds", "rows"]
     routed = any(row.sent_right.mean is not None for row in rows.values())
     head += ["sent right", "passes a text"] if routed else []
     lines += _table(head, [
         [
             name,
-            spread_text(row.average_accuracy),
+            *(spread_text(one.spreads[name]) for one in averages),
             *([_ratio(row.of_independent)] if beside else []),
-            *(spread_text(m) for m in (row.backward_transfer, row.forgetting, row.ece)),
+            *(spread_text(one.spreads[name]) for one in more),
+            spread_text(row.ece),
             *(spread_text(row.final[task]) for task in tasks),
             spread_text(row.bytes_per_task, scale=1, digits=0),
             spread_text(row.seconds, scale=1, digits=0),
@@ -99,15 +121,15 @@ def write_comparison_summary(summary: ComparisonSummary, folder: Path) -> None:
               "(a dense run that grafting and independent fine-tuning share); rows are those "
               "that went forward and backward."]  # fmt: skip
     if beside:
-        lines += ["*Of independent*: the average accuracy over that of independent fine-tuning."]
+        lines += [f"*Of independent*: the {summary.overall} over that of independent fine-tuning."]
     if routed:
         lines += ["", "Where texts are *sent*, the strategy is not told their task: it picks one, "
                   "and its answer is among the labels of all tasks. *Sent right* is the share "
                   "that it sent to their own task, the mean over tasks; all others count as "
                   "wrong. The other strategies are given the task, and answer among its labels. "
                   "*Passes a text* go forward to answer it."]  # fmt: skip
-    lines += _by_order(orders, rows) + _budget(summary.budget, rows)
-    lines += _differences(summary) + _tuned(rows) + stream_section(summary.config)
+    lines += _by_metric(summary) + _by_order(summary) + _budget(summary)
+    lines += _differences(summary) + _tuned(summary) + stream_section(summary.config)
     if summary.failed:
         lines += ["", "## Not finished", ""]
         lines += _items(
@@ -117,11 +139,27 @@ def write_comparison_summary(summary: ComparisonSummary, folder: Path) -> None:
     _write(lines, folder)
 
 
-def _by_order(orders: Sequence[Sequence[str]], rows: Mapping[str, StrategySummary]) -> list[str]:
-    """Show the average accuracy on every order; the mean over seeds."""
-    if not orders:
+def _by_metric(summary: ComparisonSummary) -> list[str]:
+    """Say what averages are means of, and show transfer and forgetting of each metric."""
+    if not has_several_metrics(summary):
         return []
-    return ["", "## Average accuracy by order", "", *_table(["order", *rows], [
+    found = metric_rows(summary)
+    lines = [line for note in summary_notes(summary) for line in ("", for_markdown(note))]
+    lines += ["", "## Transfer and forgetting by metric", ""]
+    return [*lines, *_table(["strategy", "metric", *found[0][1]], [
+        [name, metric, *(spread_text(own[place]) for own in values.values())]
+        for place, name in enumerate(summary.strategies)
+        for metric, values in found
+    ])]  # fmt: skip
+
+
+def _by_order(summary: ComparisonSummary) -> list[str]:
+    """Show what strategies are compared by on every order; the mean over seeds."""
+    orders, rows = summary.orders, summary.strategies
+    if not orders or all(value is None for row in rows.values() for value in row.by_order):
+        return []
+    title = f"## {summary.overall[0].upper()}{summary.overall[1:]} by order"
+    return ["", title, "", *_table(["order", *rows], [
         [" → ".join(order), *(points(row.by_order[place]) for row in rows.values())]
         for place, order in enumerate(orders)
     ])]  # fmt: skip
@@ -145,7 +183,7 @@ def _differences(summary: ComparisonSummary) -> list[str]:
             ]
             for test in tests
         ])  # fmt: skip
-        lines += ["", f"By how many points the average accuracy of {for_markdown(reference)} is "
+        lines += ["", f"By how many points the {summary.overall} of {for_markdown(reference)} is "
                   "higher: mean over seeds, paired t-test, p corrected after Holm for all "
                   "rows."]  # fmt: skip
         if any(test.p is None for test in tests):
@@ -158,27 +196,31 @@ def _differences(summary: ComparisonSummary) -> list[str]:
                   f"{' and orders' if summary.orders else ''}. Ranks less than "
                   f"{found.critical_difference:.2f} apart cannot be told apart (Nemenyi's test "
                   "at 5 %, which takes the tasks for independent samples)."]  # fmt: skip
+        if has_several_metrics(summary):
+            lines[-1] += " Strategies are ranked within a task, by its own metric."
     return lines
 
 
-def _budget(budget: Budget | None, rows: Mapping[str, StrategySummary]) -> list[str]:
+def _budget(summary: ComparisonSummary) -> list[str]:
     """Compare at equal bytes a task: how large each strategy was made, and what it stored."""
-    if budget is None:
+    if (budget := summary.budget) is None:
         return []
+    measures = average_columns(summary)
+    if not has_several_metrics(summary):
+        measures += measure_columns(summary, "forgetting")
     limit = budget.bytes_per_task
     head = ["strategy", "its size", "bytes a task", "of the budget", "largest task"]
     lines = ["", f"## At most {limit:,} bytes a task", ""]
-    lines += _table([*head, "average accuracy", "forgetting"], [
+    lines += _table([*head, *(one.title for one in measures)], [
         [
             name,
             f"{size.setting} {size.value:g}" if size.setting else "as it is",
             spread_text(row.bytes_per_task, scale=1, digits=0),
             f"{(row.bytes_per_task.mean or 0.0) / limit:.0%}",
             spread_text(row.most_bytes, scale=1, digits=0),
-            spread_text(row.average_accuracy),
-            spread_text(row.forgetting),
+            *(spread_text(one.spreads[name]) for one in measures),
         ]
-        for name, row in rows.items()
+        for name, row in summary.strategies.items()
         for size in [budget.sizes[name]]
     ])  # fmt: skip
     lines += ["", "Bytes as they were stored, heads and indices counted, the mean over tasks; "
@@ -189,12 +231,17 @@ def _budget(budget: Budget | None, rows: Mapping[str, StrategySummary]) -> list[
     return lines
 
 
-def _tuned(rows: Mapping[str, StrategySummary]) -> list[str]:
+def _tuned(summary: ComparisonSummary) -> list[str]:
     """Say which values were chosen of each strategy's grid."""
-    tuned = {name: row.tuning for name, row in rows.items() if row.tuning}
+    tuned = {name: row.tuning for name, row in summary.strategies.items() if row.tuning}
     if not tuned:
         return []
-    tasks = for_markdown(" and ".join(next(iter(tuned.values()))["tasks"]))
+    names = next(iter(tuned.values()))["tasks"]
+    metrics = {task: summary.metrics[task] for task in names if task in summary.metrics}
+    score = overall_title(metrics)
+    if len(tasks_by_metric(metrics)) > 1:
+        score = "mean share of the best score of the grid on each task,"
+    tasks = for_markdown(" and ".join(names))
     head = ["strategy", "grid", "chosen", "dev score of each"]
     lines = ["", "## Tuned values", "", *_table(head, [
         [
@@ -205,7 +252,7 @@ def _tuned(rows: Mapping[str, StrategySummary]) -> list[str]:
         ]
         for name, tuning in tuned.items()
     ], numbers=False)]  # fmt: skip
-    return [*lines, "", f"Chosen by the average accuracy on the dev rows of {tasks}, once for all "
+    return [*lines, "", f"Chosen by the {score} on the dev rows of {tasks}, once for all "
             "seeds; – diverged; * at an edge of its grid: values beyond were not tried. "
             "Other strategies have nothing to tune."]  # fmt: skip
 

@@ -172,10 +172,11 @@ def draw_anatomies(data: ReportData) -> Iterator[Picture]:
 
 
 def draw_costs(data: ReportData) -> Iterator[Picture]:
-    """Draw accuracy against bytes, and what each strategy cost."""
+    """Draw what strategies are compared by against bytes, and what each strategy cost."""
     if tradeoffs := find_tradeoffs(data.summary):
-        title = "Average accuracy against the bytes that a task adds"
-        figure = memory_frontier(tradeoffs, title=title)
+        overall = data.summary.overall
+        title = f"{overall[0].upper()}{overall[1:]} against the bytes that a task adds"
+        figure = memory_frontier(tradeoffs, title=title, measure=overall)
         write_plain_ticks(figure.axes[0])
         yield Picture("frontier", title, figure)
     kinds = {

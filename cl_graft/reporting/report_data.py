@@ -15,6 +15,8 @@ from cl_graft.errors import BankError, InputError
 from cl_graft.grafts.anatomy import Anatomy, anatomy
 from cl_graft.reporting.summary import summarize
 from cl_graft.results.comparison import Budget, ComparisonSummary, Failure
+from cl_graft.results.measures import has_one_metric
+from cl_graft.results.normalized_scores import normalize
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.stored_runs import StoredRun, check_alike, find_runs
 from cl_graft.storage import load_bank
@@ -94,10 +96,14 @@ def read_report_data(folders: Sequence[Path | str]) -> ReportData:
 
 
 def _order(runs: Sequence[StoredRun]) -> list[StoredRun]:
-    """Put grafting first, then the other strategies by average accuracy, each by seed."""
+    """Put grafting first, then the other strategies by what they are compared by, each by seed."""
+    results = [run.result for run in runs]
+    normalized = normalize(results)
+    one = has_one_metric(results[0].metrics)
     scores: dict[str, list[float]] = {}
-    for run in runs:
-        scores.setdefault(run.result.strategy, []).append(run.result.average_accuracy or 0.0)
+    for result in results:
+        score = result.average_accuracy if one else normalized.average(result)
+        scores.setdefault(result.strategy, []).append(score or 0.0)
     best = sorted(scores, key=lambda name: (not name.startswith("grafting"), -mean(scores[name])))
     return sorted(runs, key=lambda run: (best.index(run.result.strategy), run.result.seed))
 

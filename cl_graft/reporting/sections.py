@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
+from functools import partial
 
 from cl_graft.figures.style import MOST_PANELS
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.reporting import tables
 from cl_graft.reporting.markdown import NOTHING_SAID
+from cl_graft.reporting.measure_columns import has_several_metrics, summary_notes
 from cl_graft.reporting.pictures import (
     MOST_STRATEGIES,
     Picture,
@@ -26,6 +28,7 @@ from cl_graft.reporting.tables import Table
 from cl_graft.results import stream_measures
 from cl_graft.results.data_report import data_lines
 from cl_graft.results.formatting import model_text, pairs_text, schedule_text
+from cl_graft.results.measures import measure_title, tasks_by_metric
 from cl_graft.results.run_results import RunResult
 
 __all__ = ["Section", "make_sections"]
@@ -81,17 +84,20 @@ def _comparison(data: ReportData) -> Section:
         f"{len(summary.tasks)} tasks, {len(data.runs)} runs. The best value of a column is "
         "bold and marked ★. A heading sorts the table."
     ]
-    text.append(_metrics(data.runs[0].result))
-    if max(row.average_accuracy.n for row in summary.strategies.values()) < LEAST_SAMPLES:
+    text += summary_notes(summary) or [_metrics(data.runs[0].result)]
+    if max(len({r.seed for r in data.results(name)}) for name in names) < LEAST_SAMPLES:
         text.append(NOTHING_SAID)
     failed = tuple(
         f"Not finished: {one.strategy}, seed {one.seed}: {one.error}" for one in summary.failed
     )
+    made = [("comparison", tables.comparison(data))]
+    if has_several_metrics(summary):
+        made.append(("by-metric", tables.by_metric(data)))
     return Section(
         "comparison",
         "Comparison",
         tuple(text),
-        (("comparison", tables.comparison(data)),),
+        tuple(made),
         (draw_rank_diagram(summary.ranks),) if summary.ranks else (),
         failed,
     )
@@ -99,6 +105,8 @@ def _comparison(data: ReportData) -> Section:
 
 def _matrices(data: ReportData) -> Section:
     text = "R[i, j] is the score on task j after learning task i, in points."
+    if has_several_metrics(data.summary):
+        text += " Each column is in its task's own metric."
     if data.summary.orders:
         text += " Shown is the first of the orders that were compared."
     if len(data.strategies) > MOST_STRATEGIES:
@@ -108,18 +116,33 @@ def _matrices(data: ReportData) -> Section:
 
 
 def _along(data: ReportData) -> Section:
-    accuracy = draw_curve(
-        data, "accuracy", "Average accuracy over the tasks learned so far, after each",
-        "average accuracy (%)", stream_measures.accuracy_after,
-    )  # fmt: skip
-    lost = draw_curve(
-        data, "forgetting", "Forgetting of the tasks learned so far, after each",
-        "forgetting (points)", stream_measures.forgetting_after,
-    )  # fmt: skip
-    return Section("stream", "Along the stream", pictures=(*accuracy, *lost))
+    several = has_several_metrics(data.summary)
+    averages: list[Picture] = []
+    losses: list[Picture] = []
+    for metric in tasks_by_metric(data.summary.metrics):
+        over = f"the {metric} tasks" if several else "the tasks"
+        suffix = f"-{metric.replace('_', '-')}" if several else ""
+        average = measure_title("average", metric)
+        averages += draw_curve(
+            data,
+            f"average{suffix}" if several else "accuracy",
+            f"{average[0].upper()}{average[1:]} over {over} learned so far, after each",
+            f"{average} (%)",
+            partial(stream_measures.average_after, metric=metric),
+        )
+        losses += draw_curve(
+            data,
+            f"forgetting{suffix}",
+            f"Forgetting of {over} learned so far, after each",
+            "forgetting (points)",
+            partial(stream_measures.forgetting_after, metric=metric),
+        )
+    return Section("stream", "Along the stream", pictures=(*averages, *losses))
 
 
-def _calibration(data: ReportData) -> Section:
+def _calibration(data: ReportData) -> Section | None:
+    if all(row.ece.mean is None for row in data.summary.strategies.values()):
+        return None  # regressions alone
     pictures = [
         *draw_curve(
             data, "ece", "Calibration error, mean over the tasks learned so far, after each",

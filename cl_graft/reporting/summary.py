@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from cl_graft.metrics import (
-    accuracy_over_stream,
-    backward_transfer_over_stream,
-    forward_transfer_over_stream,
-)
+from cl_graft.metrics.by_metric import LEAST_REFERENCE
 from cl_graft.reporting.exports import (
     comparison_csv,
     comparison_latex,
@@ -27,9 +24,12 @@ from cl_graft.results.comparison import (
     Budget,
     ComparisonSummary,
     Failure,
+    MetricSummary,
     StrategySummary,
     SweptValues,
 )
+from cl_graft.results.measures import has_one_metric, measure, tasks_by_metric
+from cl_graft.results.normalized_scores import NormalizedScores, normalize
 from cl_graft.results.run_results import RunResult, command
 from cl_graft.results.strategy_statistics import (
     Spread,
@@ -69,19 +69,25 @@ def summarize(
     """
     first = results[0]
     names = list(dict.fromkeys(result.strategy for result in results))
+    scores = None if has_one_metric(first.metrics) else normalize(results)
     strategies = {
-        name: _summarize_strategy([r for r in results if r.strategy == name], first.tasks, orders)
+        name: _summarize_strategy([r for r in results if r.strategy == name], first, orders, scores)
         for name in names
     }
     if "independent" in strategies and (best := strategies["independent"].average_accuracy.mean):
         for name, row in strategies.items():
+            # A share of a correlation near 0 says nothing.
+            if best < LEAST_REFERENCE and "accuracy" not in first.metrics.values():
+                break
             if (own := row.average_accuracy.mean) is not None:
                 strategies[name] = replace(row, of_independent=own / best)
     return ComparisonSummary(
         tasks=first.tasks,
         seeds=sorted({result.seed for result in results}),
         strategies=strategies,
-        differences=compare_with("grafting" if "grafting" in names else names[0], results),
+        differences=compare_with(
+            "grafting" if "grafting" in names else names[0], results, measure=_compared(scores)
+        ),
         ranks=rank_strategies(results),
         orders=[list(order) for order in orders],
         sweep=dict(sweep or {}),
@@ -93,6 +99,8 @@ def summarize(
         versions=first.versions,
         machine=first.machine,
         command=started_by or command(),
+        metrics=first.metrics,
+        normalization=None if scores is None else scores.normalization,
     )
 
 
@@ -116,22 +124,45 @@ def write_summary(summary: ComparisonSummary, out: Path, *, whole: bool) -> None
             draw_sweep(summary, out)
 
 
-def _summarize_strategy(
-    results: Sequence[RunResult], tasks: Sequence[str], orders: Sequence[Sequence[str]]
-) -> StrategySummary:
-    def spread(measure: Callable[[RunResult], float | None]) -> Spread:
-        return spread_over_seeds(seed_means(results, measure))
+def _compared(scores: NormalizedScores | None) -> Callable[[RunResult], float | None]:
+    """Return what strategies are compared by."""
+    return attrgetter("average_accuracy") if scores is None else scores.average
 
+
+def _summarize_strategy(
+    results: Sequence[RunResult],
+    first: RunResult,
+    orders: Sequence[Sequence[str]],
+    scores: NormalizedScores | None,
+) -> StrategySummary:
+    """Sum up the runs of a strategy.
+
+    Args:
+        results: Its runs.
+        first: First run of the comparison.
+        orders: Orders of the tasks, where there are several.
+        scores: Normalized scores where tasks have several metrics; else None.
+    """
+
+    def spread(value: Callable[[RunResult], float | None]) -> Spread:
+        return spread_over_seeds(seed_means(results, value))
+
+    def of_metric(name: str, metric: str | None = None) -> Spread:
+        return spread(partial(measure, name=name, metric=metric))
+
+    compared = _compared(scores)
+    metrics = {} if scores is None else tasks_by_metric(first.metrics)
+    kinds = [one.name for one in fields(MetricSummary)]
     return StrategySummary(
-        average_accuracy=spread(lambda r: r.average_accuracy),
-        backward_transfer=spread(lambda r: r.backward_transfer),
-        forward_transfer=spread(lambda r: r.forward_transfer),
-        forgetting=spread(lambda r: r.forgetting),
-        accuracy_over_stream=spread(lambda r: accuracy_over_stream(r.R)),
-        backward_transfer_over_stream=spread(lambda r: backward_transfer_over_stream(r.R)),
-        forward_transfer_over_stream=spread(lambda r: forward_transfer_over_stream(r.R)),
+        average_accuracy=of_metric("average"),
+        backward_transfer=of_metric("backward_transfer"),
+        forward_transfer=of_metric("forward_transfer"),
+        forgetting=of_metric("forgetting"),
+        accuracy_over_stream=of_metric("average_over_stream"),
+        backward_transfer_over_stream=of_metric("backward_transfer_over_stream"),
+        forward_transfer_over_stream=of_metric("forward_transfer_over_stream"),
         ece=spread(mean_ece),
-        final={task: spread(partial(_final_score, task=task)) for task in tasks},
+        final={task: spread(partial(_final_score, task=task)) for task in first.tasks},
         sent_right=spread(lambda r: r.sent_right),
         passes_per_row=spread(lambda r: r.passes_per_row),
         bytes_per_task=spread(lambda r: mean(r.bytes.values())),
@@ -141,9 +172,14 @@ def _summarize_strategy(
         forward=spread(lambda r: r.total_passes.forward),
         tuning=results[0].tuning,
         by_order=[
-            spread_over_seeds(r.average_accuracy for r in results if r.tasks == list(order)).mean
+            spread_over_seeds(compared(r) for r in results if r.tasks == list(order)).mean
             for order in orders
         ],
+        by_metric={
+            metric: MetricSummary(**{kind: of_metric(kind, metric) for kind in kinds})
+            for metric in metrics
+        },
+        normalized=spread_over_seeds([] if scores is None else seed_means(results, compared)),
     )
 
 

@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cl_graft.reporting.measure_columns import (
+    average_columns,
+    has_several_metrics,
+    measure_columns,
+    metric_rows,
+)
 from cl_graft.reporting.report_data import ReportData
 from cl_graft.results.comparison import StrategySummary
 from cl_graft.results.formatting import latex_table, points
@@ -13,7 +19,7 @@ from cl_graft.results.strategy_statistics import Difference, Spread
 from cl_graft.runtime.escaping import for_latex
 from cl_graft.strategies.registry import STRATEGIES
 
-__all__ = ["Cell", "Table", "comparison", "costs", "latex", "matrix", "strategies"]
+__all__ = ["Cell", "Table", "by_metric", "comparison", "costs", "latex", "matrix", "strategies"]
 
 _MOST_TASKS = 12
 """Tasks that have a column of their own in the comparison."""
@@ -59,12 +65,19 @@ def comparison(data: ReportData) -> Table:
     tasks = summary.tasks if len(summary.tasks) <= _MOST_TASKS else []
     against = {test.strategy: test for test in summary.differences}
     reference = summary.differences[0].reference if against else ""
+    averages = average_columns(summary)
+    measures = [*averages]
+    if not has_several_metrics(summary):  # those of several are in `by_metric`
+        measures += measure_columns(summary, "backward_transfer")
+        measures += measure_columns(summary, "forgetting")
     columns: list[tuple[str, list[Cell]]] = [
-        ("average accuracy", _column(_spreads(rows, "average_accuracy"), best=max)),
-        ("backward transfer", _column(_spreads(rows, "backward_transfer"), best=max)),
-        ("forgetting", _column(_spreads(rows, "forgetting"), best=min)),
-        ("ECE", _column(_spreads(rows, "ece"), best=min)),
+        (
+            one.title,
+            _column([*one.spreads.values()], best=min if one.lower_is_better else max),
+        )
+        for one in measures
     ]
+    columns.append(("ECE", _column(_spreads(rows, "ece"), best=min)))
     for name, key in (("forward transfer", "forward_transfer"), ("sent right", "sent_right")):
         spreads = _spreads(rows, key)
         if any(spread.mean is not None for spread in spreads):
@@ -76,11 +89,34 @@ def comparison(data: ReportData) -> Table:
     for task in tasks:
         columns.append((task, _column([row.final[task] for row in rows.values()], best=max)))
     caption = "Scores at the end, in points"
-    if any(row.average_accuracy.interval for row in rows.values()):
+    if any(spread.interval for one in averages for spread in one.spreads.values()):
         caption += ": mean ± half the 95 % interval over seeds"
     if against:
         caption += "; p of a paired t-test over seeds, corrected after Holm"
+        if has_several_metrics(summary):
+            caption += ", on the normalized average"
     return _table(caption, "strategy", list(rows), columns)
+
+
+def by_metric(data: ReportData) -> Table:
+    """Show transfer and forgetting of each metric, the best of a metric marked."""
+    summary = data.summary
+    names = list(summary.strategies)
+    rows: list[list[tuple[Cell, ...]]] = [[] for _ in names]
+    head: tuple[str, ...] = ()
+    for metric, measures in metric_rows(summary):
+        head = ("strategy", "metric", *measures)
+        columns = [
+            _column(own, best=min if title == "forgetting" else max)
+            for title, own in measures.items()
+        ]
+        for place, name in enumerate(names):
+            rows[place].append((Cell(name), Cell(metric), *(own[place] for own in columns)))
+    return Table(
+        "Transfer and forgetting at the end, in points, over the tasks of one metric each",
+        head,
+        tuple(row for own in rows for row in own),
+    )
 
 
 def costs(data: ReportData) -> Table:

@@ -6,23 +6,27 @@ files to look at it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
-from operator import attrgetter
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from cl_graft.results.formatting import html_table, spread_text
+from cl_graft.results.comparison_rows import comparison_rows, measure_notes
+from cl_graft.results.formatting import html_table
+from cl_graft.results.measures import has_one_metric, named_measures, overall_title
+from cl_graft.results.normalized_scores import (
+    Normalization,
+    NormalizedScores,
+    normalize,
+)
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.strategy_statistics import (
     Difference,
     Ranks,
     Spread,
     mean_ece,
-    seed_means,
-    spread_over_seeds,
 )
 from cl_graft.runtime.escaping import for_terminal
 
@@ -30,18 +34,20 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+    from cl_graft.figures.stream_curves import Curve
+
 __all__ = [
     "Budget",
     "Comparison",
     "ComparisonSummary",
     "Failure",
+    "MetricSummary",
     "Size",
     "StrategySummary",
     "SweptValues",
-    "comparison_rows",
 ]
 
-_MEASURES = ("average_accuracy", "backward_transfer", "forward_transfer", "forgetting")
+_NONE = Spread(None, None, None, 0)
 
 
 @dataclass(frozen=True)
@@ -105,8 +111,34 @@ class SweptValues:
 
 
 @dataclass(frozen=True)
+class MetricSummary:
+    """Measures of a strategy over the tasks of one metric, in a stream that has several.
+
+    Attributes:
+        average: See `cl_graft.metrics.average_accuracy`.
+        backward_transfer: See `cl_graft.metrics.backward_transfer`.
+        forward_transfer: See `cl_graft.metrics.forward_transfer`.
+        forgetting: See `cl_graft.metrics.forgetting`.
+        average_over_stream: See `cl_graft.metrics.accuracy_over_stream`.
+        backward_transfer_over_stream: See `cl_graft.metrics.backward_transfer_over_stream`.
+        forward_transfer_over_stream: See `cl_graft.metrics.forward_transfer_over_stream`.
+    """
+
+    average: Spread
+    backward_transfer: Spread
+    forward_transfer: Spread
+    forgetting: Spread
+    average_over_stream: Spread
+    backward_transfer_over_stream: Spread
+    forward_transfer_over_stream: Spread
+
+
+@dataclass(frozen=True)
 class StrategySummary:
     """Measures of a strategy over seeds; scores are fractions.
+
+    The first seven are in the metric that all tasks have, and without a value where tasks have
+    several metrics; then `by_metric` has them.
 
     Attributes:
         average_accuracy: See `cl_graft.metrics.average_accuracy`.
@@ -126,8 +158,12 @@ class StrategySummary:
         forward_backward: Rows that went forward and backward.
         forward: Rows that went forward alone.
         tuning: Grid, scores and chosen values of the strategy's tuning; empty without tuning.
-        by_order: Average accuracy on each order of the tasks, the mean over seeds.
+        by_order: Average accuracy (or normalized average) on each order of the tasks, the mean over
+            seeds.
         of_independent: Average accuracy over that of independent fine-tuning.
+        by_metric: Measures of each metric where tasks have several; else empty.
+        normalized: Normalized average where tasks have several metrics, see
+            `cl_graft.results.normalized_scores`.
     """
 
     average_accuracy: Spread
@@ -149,6 +185,13 @@ class StrategySummary:
     tuning: dict[str, Any]
     by_order: list[float | None] = field(default_factory=list)
     of_independent: float | None = None
+    by_metric: dict[str, MetricSummary] = field(default_factory=dict)
+    normalized: Spread = _NONE
+
+    @property
+    def overall(self) -> Spread:
+        """What strategies are compared by: average accuracy, or the normalized average."""
+        return self.normalized if self.by_metric else self.average_accuracy
 
 
 @dataclass(frozen=True)
@@ -171,6 +214,9 @@ class ComparisonSummary:
         versions: Versions of the packages.
         machine: Machine of the first run.
         command: Command line that started the comparison.
+        metrics: Name of the metric of each task.
+        normalization: What the normalized average is a mean of, or why there is none; None where
+            all tasks have one metric.
     """
 
     tasks: list[str]
@@ -188,6 +234,13 @@ class ComparisonSummary:
     versions: dict[str, str]
     machine: dict[str, Any]
     command: str
+    metrics: dict[str, str] = field(default_factory=dict)
+    normalization: Normalization | None = None
+
+    @property
+    def overall(self) -> str:
+        """Name of what strategies are compared by, such as ``"average accuracy"``."""
+        return overall_title(self.metrics)
 
 
 @dataclass(frozen=True, repr=False)
@@ -210,35 +263,47 @@ class Comparison:
         """Return a table with one row a run.
 
         Returns:
-            Columns strategy, seed, the measures of the run (fractions), the score at the end on
-            each task (``"final <task>"``), bytes a task, and seconds.
+            Columns strategy, seed, the measures of the run (fractions; of each metric where tasks
+            have several, such as ``"average_f1"``, and their normalized average), the score at the
+            end on each task (``"final <task>"``), bytes a task, and seconds.
         """
         import pandas
 
-        return pandas.DataFrame([_run_row(run) for run in self.runs])
+        scores = normalize(self.runs)
+        return pandas.DataFrame([_run_row(run, scores) for run in self.runs])
 
     def plot(self) -> Figure:
         """Draw the average accuracy over the tasks learned so far, a line a strategy.
 
+        Where tasks have several metrics, it is the normalized average.
+
         Raises:
-            ValueError: If no run is finished.
+            ValueError: If no run is finished, or there is no normalized average.
         """
         if not self.runs:
             raise ValueError("there is nothing to draw: no run of the comparison is finished")
         from cl_graft.figures.stream_curves import stream_curves
-        from cl_graft.results.stream_measures import accuracy_after
+        from cl_graft.results.stream_measures import average_after, normalized_after
 
-        tasks = self.runs[0].tasks
+        tasks, title = self.runs[0].tasks, overall_title(self.runs[0].metrics)
+        scores = normalize(self.runs)
+        one = has_one_metric(self.runs[0].metrics)
+        if not one and scores.normalization.missing:
+            raise ValueError(
+                "tasks have several metrics, and their normalized average cannot be drawn: "
+                f"{scores.normalization.missing}"
+            )
         if any(run.tasks != tasks for run in self.runs):
             tasks = [f"task {place + 1}" for place in range(len(tasks))]
+        found: dict[str, Curve] = {}
+        for name in dict.fromkeys(run.strategy for run in self.runs):
+            own = [run for run in self.runs if run.strategy == name]
+            found[name] = average_after(own) if one else normalized_after(own, scores)
         return stream_curves(
-            {
-                name: accuracy_after([run for run in self.runs if run.strategy == name])
-                for name in dict.fromkeys(run.strategy for run in self.runs)
-            },
+            found,
             tasks,
-            title="Average accuracy over the tasks learned so far",
-            measure="average accuracy (%)",
+            title=f"{title[0].upper()}{title[1:]} over the tasks learned so far",
+            measure=f"{title} (%)",
         )
 
     def __repr__(self) -> str:
@@ -252,30 +317,19 @@ class Comparison:
             for one in self.failed
         ]
         text = "".join(f"<p>{line}</p>" for line in failed)
-        return html_table(*comparison_rows(self.runs)) + text if self.runs else text
+        if not self.runs:
+            return text
+        notes = "".join(f"<p>{escape(for_terminal(one))}</p>" for one in measure_notes(self.runs))
+        return html_table(*comparison_rows(self.runs)) + notes + text
 
 
-def comparison_rows(runs: Sequence[RunResult]) -> tuple[str, list[str], list[list[str]]]:
-    """Return a table of the measures of each strategy: its title, its columns and its rows.
-
-    Each value is the mean ± standard deviation over seeds, in points.
-    """
-    rows = []
-    for strategy in dict.fromkeys(run.strategy for run in runs):
-        own = [run for run in runs if run.strategy == strategy]
-        measures = (attrgetter(name) for name in _MEASURES)
-        spreads = (spread_over_seeds(seed_means(own, measure)) for measure in measures)
-        rows.append([strategy, *map(spread_text, spreads)])
-    seeds = len({run.seed for run in runs})
-    columns = ["strategy", *(name.replace("_", " ") for name in _MEASURES)]
-    return f"{seeds} seed{'s' if seeds > 1 else ''}, in points", columns, rows
-
-
-def _run_row(run: RunResult) -> Mapping[str, object]:
+def _run_row(run: RunResult, scores: NormalizedScores) -> Mapping[str, object]:
+    one = has_one_metric(run.metrics)
     return {
         "strategy": run.strategy,
         "seed": run.seed,
-        **{name: getattr(run, name) for name in _MEASURES},
+        **named_measures(run),
+        **({} if one else {"normalized_average": scores.average(run)}),
         "ece": mean_ece(run),
         **{f"final {task}": value for task, value in zip(run.tasks, run.R[-1], strict=False)},
         "bytes_per_task": fmean(run.bytes.values()) if run.bytes else None,

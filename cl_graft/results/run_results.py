@@ -8,7 +8,7 @@ import platform
 import shlex
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from cl_graft.errors import BankError, DamagedFile, InputError
 from cl_graft.grafts.hashing import environment, file_sha256
 from cl_graft.results.formatting import html_table, points
+from cl_graft.results.measures import has_one_metric, measure, measure_title, tasks_by_metric
 from cl_graft.storage.bank_index import INDEX, bank_sha256
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 from cl_graft.storage.files import VERSION, check_json, replace_file, report_damage
@@ -56,6 +57,10 @@ BESIDE = ("config.json", "metrics.csv", "summary.md")
 
 _FORMAT = "cl-graft-results"
 
+_NO_MEASURES = dict.fromkeys(
+    ("average_accuracy", "backward_transfer", "forward_transfer", "forgetting")
+)
+
 Matrix = list[list[float | None]]
 """Scores or shares: a row for each task learned, a column for each task tested."""
 
@@ -71,7 +76,9 @@ class RunResult:
         complete: Whether all tasks were learned.
         R: R[i][j] is the score on task j after learning task i; null where there is no answer.
         ece: Expected calibration errors, cells as in `R`.
-        average_accuracy: Mean of the last row of `R`.
+        average_accuracy: Mean of the last row of `R`, in the metric that all tasks have. It and the
+            three measures after it are null where tasks have several metrics:
+            `cl_graft.results.measures.measure` has them by metric.
         backward_transfer: See `cl_graft.metrics.backward_transfer`.
         forward_transfer: See `cl_graft.metrics.forward_transfer`; null where a task has a head of
             its own that it trains.
@@ -181,10 +188,11 @@ class RunResult:
 
     def __repr__(self) -> str:
         learned = f"{len(self.R)} of {len(self.tasks)} tasks"
-        return (
-            f"RunResult({self.strategy!r}, seed {self.seed}, {learned}, "
-            f"average accuracy {points(self.average_accuracy)})"
+        averages = (
+            f"{measure_title('average', metric)} {points(measure(self, 'average', metric))}"
+            for metric in tasks_by_metric(self.metrics)
         )
+        return f"RunResult({self.strategy!r}, seed {self.seed}, {learned}, {', '.join(averages)})"
 
     def _repr_html_(self) -> str:
         """Return R as a table for a notebook."""
@@ -196,7 +204,9 @@ def score_rows(result: RunResult) -> tuple[str, list[str], list[list[str]]]:
     learned = result.tasks[: len(result.R)]
     title = f"{result.strategy}, seed {result.seed}: score on each task after each task, in %"
     rows = [[f"after {n}", *map(points, row)] for n, row in zip(learned, result.R, strict=True)]
-    return title, ["", *learned], rows
+    if has_one_metric(result.metrics):
+        return title, ["", *learned], rows
+    return title, ["", *(f"{task} ({result.metrics[task]})" for task in learned)], rows
 
 
 _SCHEMA = TypeAdapter(RunResult)
@@ -241,7 +251,9 @@ def read_result(folder: Path | str) -> RunResult:
         raise DamagedFile(f"{path} is damaged: {place}: {fault['msg']}") from None
     except ValueError as error:
         raise DamagedFile(f"{path} is damaged: {error}") from None
-    return RunResult(**known)
+    result = RunResult(**known)
+    # Earlier versions averaged over tasks of different metrics, too.
+    return result if has_one_metric(result.metrics) else replace(result, **_NO_MEASURES)
 
 
 def read_hashes(folder: Path) -> dict[str, str] | None:

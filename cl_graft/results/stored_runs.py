@@ -58,7 +58,8 @@ def check_alike(runs: Sequence[StoredRun]) -> None:
     """Refuse runs that cannot stand in one table.
 
     Raises:
-        InputError: If the runs are of different tasks or different base models.
+        InputError: If the runs are of different tasks, different metrics of a task, or different
+            base models.
     """
     first = runs[0]
     for run in runs[1:]:
@@ -68,6 +69,13 @@ def check_alike(runs: Sequence[StoredRun]) -> None:
                 f"{first.folder} learned {', '.join(own)}, {run.folder} learned "
                 f"{', '.join(other)}: a report compares runs of the same tasks, so make one each"
             )
+        for task, metric in first.result.metrics.items():
+            if run.result.metrics[task] != metric:
+                raise InputError(
+                    f"{first.folder} scores {task} by {metric}, {run.folder} by "
+                    f"{run.result.metrics[task]}: such scores cannot be compared, so make a report "
+                    "each"
+                )
         if first.result.model["fingerprint"] != run.result.model["fingerprint"]:
             raise InputError(
                 f"{first.folder} and {run.folder} are of different base models "

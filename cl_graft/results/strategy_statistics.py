@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from statistics import fmean, stdev
 
 from cl_graft.metrics.statistics import (
@@ -55,6 +56,8 @@ class Spread:
 @dataclass(frozen=True)
 class Difference:
     """The difference of the reference and another strategy in average accuracy.
+
+    In a stream with several metrics it is that of normalized averages.
 
     Attributes:
         strategy: Name of the other strategy.
@@ -104,7 +107,7 @@ def seed_means(
 
 
 def mean_ece(result: RunResult) -> float | None:
-    """Average the calibration error of all tasks after the last one."""
+    """Average the calibration error of all tasks that have one after the last; None without any."""
     last = [value for value in (result.ece[-1] if result.ece else []) if value is not None]
     return fmean(last) if last else None
 
@@ -122,7 +125,12 @@ def spread_over_seeds(values: Iterable[float | None]) -> Spread:
     return Spread(middle, stdev(known) if len(known) > 1 else None, interval, len(known))
 
 
-def compare_with(reference: str, results: Sequence[RunResult]) -> list[Difference]:
+def compare_with(
+    reference: str,
+    results: Sequence[RunResult],
+    *,
+    measure: Callable[[RunResult], float | None] = attrgetter("average_accuracy"),
+) -> list[Difference]:
     """Test every strategy against one, paired by seed, on the average accuracy.
 
     A pair is the means over the orders that both strategies have finished with a seed.
@@ -130,6 +138,7 @@ def compare_with(reference: str, results: Sequence[RunResult]) -> list[Differenc
     Args:
         reference: Strategy that the others are compared with.
         results: Finished runs.
+        measure: Function of a run to the value that is compared; None where it has none.
 
     Returns:
         One difference for every other strategy. Strategies that share fewer than three seeds with
@@ -137,9 +146,9 @@ def compare_with(reference: str, results: Sequence[RunResult]) -> list[Differenc
     """
     scores: dict[str, dict[_Run, float]] = {}
     for result in results:
-        if result.average_accuracy is not None:
+        if (value := measure(result)) is not None:
             run = tuple(result.tasks), result.seed
-            scores.setdefault(result.strategy, {})[run] = result.average_accuracy
+            scores.setdefault(result.strategy, {})[run] = value
     own = scores.pop(reference, {})
     found: list[Difference] = []
     for name, others in scores.items():
@@ -163,7 +172,8 @@ def compare_with(reference: str, results: Sequence[RunResult]) -> list[Differenc
 def rank_strategies(results: Sequence[RunResult]) -> Ranks | None:
     """Rank the strategies on every task at the end, by the mean over seeds and orders, and average.
 
-    A run counts if all strategies have a score on the task with its order and seed.
+    A run counts if all strategies have a score on the task with its order and seed. Strategies are
+    ranked within a task, by its own metric: nothing is averaged over metrics but ranks.
 
     Returns:
         The ranks; None with fewer than three strategies.

@@ -5,20 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from cl_graft.figures.stream_curves import Curve, mean_known
-from cl_graft.metrics import average_accuracy, forgetting, gain_over_isolated
+from cl_graft.metrics import gain_over_isolated
+from cl_graft.metrics.by_metric import group_by_metric
+from cl_graft.results.measures import measure
+from cl_graft.results.normalized_scores import NormalizedScores
 from cl_graft.results.run_results import RunResult
 
-__all__ = ["accuracy_after", "ece_after", "forgetting_after", "gain_from_earlier"]
+__all__ = [
+    "average_after",
+    "ece_after",
+    "forgetting_after",
+    "gain_from_earlier",
+    "normalized_after",
+]
 
 
-def accuracy_after(results: Sequence[RunResult]) -> Curve:
-    """Return the average accuracy over the tasks learned so far, after each."""
-    return _curve(results, lambda result, i: average_accuracy(_learned(result, i)))
+def average_after(results: Sequence[RunResult], metric: str | None = None) -> Curve:
+    """Return the average score over the tasks learned so far, after each.
+
+    Args:
+        results: Runs of a strategy.
+        metric: Metric over whose tasks is averaged; None where all tasks have one.
+    """
+    return _curve(results, lambda result, i: measure(result, "average", metric, learned=i + 1))
 
 
-def forgetting_after(results: Sequence[RunResult]) -> Curve:
-    """Return the forgetting of the tasks learned so far, after each; none after the first."""
-    return _curve(results, lambda result, i: forgetting(_learned(result, i)) if i else None)
+def forgetting_after(results: Sequence[RunResult], metric: str | None = None) -> Curve:
+    """Return the forgetting of the tasks learned so far, after each; none after the first.
+
+    Args:
+        results: Runs of a strategy.
+        metric: Metric over whose tasks is averaged; None where all tasks have one.
+    """
+    return _curve(results, lambda result, i: measure(result, "forgetting", metric, learned=i + 1))
+
+
+def normalized_after(results: Sequence[RunResult], scores: NormalizedScores) -> Curve:
+    """Return the normalized average over the tasks learned so far, after each.
+
+    Args:
+        results: Runs of a strategy.
+        scores: From `cl_graft.results.normalized_scores.normalize`.
+    """
+    return _curve(results, lambda result, i: scores.average(result, learned=i + 1))
 
 
 def ece_after(results: Sequence[RunResult]) -> Curve:
@@ -26,25 +55,35 @@ def ece_after(results: Sequence[RunResult]) -> Curve:
     return _curve(results, lambda result, i: mean_known(result.ece[i][: i + 1]))
 
 
-def gain_from_earlier(ours: RunResult, isolated: RunResult) -> float | None:
+def gain_from_earlier(
+    ours: RunResult, isolated: RunResult, *, metric: str | None = None
+) -> float | None:
     """Return what earlier tasks gave to later ones, against a run that learned each task alone.
 
     Args:
         ours: A finished run, such as grafting in prefix mode.
         isolated: A finished run with the same tasks and seed in which no task builds on another:
             grafting with ``mode: isolated``, or independent fine-tuning.
+        metric: Metric over whose tasks is averaged; needed where tasks have several.
 
     Returns:
         `cl_graft.metrics.gain_over_isolated`; None where a score is missing.
 
     Raises:
-        ValueError: If tasks, data or seeds are others.
+        ValueError: If tasks, metrics, data or seeds are others, or no metric is named of several.
     """
-    for what in ("tasks", "data_fingerprints", "seed"):
+    for what in ("tasks", "metrics", "data_fingerprints", "seed"):
         if (here := getattr(ours, what)) != (there := getattr(isolated, what)):
             raise ValueError(f"runs to compare must have the same {what}: {here} and {there}")
+    groups = group_by_metric(ours.metrics[task] for task in ours.tasks)
+    if metric is None and len(groups) > 1:
+        raise ValueError(
+            f"tasks are scored by {', '.join(groups)}, of which there is no common mean: "
+            "expected the name of one as metric"
+        )
+    places = None if metric is None else groups.get(metric, ())
     alone = {task: isolated.R[j][j] for j, task in enumerate(isolated.tasks)}
-    return gain_over_isolated(ours.R, isolated=[alone[task] for task in ours.tasks])
+    return gain_over_isolated(ours.R, isolated=[alone[task] for task in ours.tasks], tasks=places)
 
 
 def _curve(
@@ -53,8 +92,3 @@ def _curve(
     return Curve(
         tuple(tuple(measure(result, i) for i in range(len(result.R))) for result in results)
     )
-
-
-def _learned(result: RunResult, i: int) -> list[list[float | None]]:
-    """Return R as it was after task i."""
-    return [row[: i + 1] for row in result.R[: i + 1]]

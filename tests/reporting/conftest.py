@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from tiny_runs import QUICK
-from torch import Tensor
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +15,6 @@ def compared(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from configs import config_with
 
     from cl_graft.experiments.comparison.compare import compare
-    from cl_graft.metrics import register_metric, score
 
     settings = {
         **QUICK,
@@ -25,13 +23,7 @@ def compared(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         "strategies": ["naive", "independent", "ewc", "grafting"],
         "seeds": [0, 1, 2],
         "avoid_owned": False,
-        "task_settings": {"sentiment": {"metric": "share_right"}},
     }
-
-    @register_metric("share_right")
-    def share_right(logits: Tensor, labels: Tensor, classes: int) -> float:
-        """A metric that this package does not have."""
-        return score(logits, labels, "accuracy", classes=classes)
 
     out = tmp_path_factory.mktemp("compared") / "first"
     return compare(config_with(settings), out=out, started_by="cl-graft compare first.yaml").out

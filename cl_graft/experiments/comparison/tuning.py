@@ -2,8 +2,9 @@
 
 Every combination of `Method.grid` is a run of its own, on a stream of the first two tasks
 whose test rows are their dev rows, so that neither test rows nor later tasks have an influence. The
-score is the average accuracy at the end, which counts forgetting. The choice is made once, with the
-seed 0, and holds for every seed of a comparison.
+score is the average accuracy at the end, which counts forgetting. Where the two tasks have
+different metrics, it is the mean over them of the score as a share of the best combination's. The
+choice is made once, with the seed 0, and holds for every seed of a comparison.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config.old_configs import MOVED
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import load_tasks
+from cl_graft.metrics.by_metric import average_share, too_small
+from cl_graft.results.measures import has_one_metric
+from cl_graft.results.run_results import RunResult
 from cl_graft.runtime.progress import Progress, rename_steps, silent
 from cl_graft.runtime.signals import Stop
 from cl_graft.storage.cache_folder import DirectoryCache
@@ -37,6 +41,7 @@ __all__ = [
     "best",
     "list_candidates",
     "runs_to_choose",
+    "score_candidates",
     "stored_tuning",
     "tune",
     "use_dev_as_test",
@@ -61,7 +66,8 @@ class Tuning:
         grid: Values of each setting, tried in all combinations.
         tasks: Tasks on whose dev rows they were scored.
         scores: Score of each combination, in their order: its ``"values"`` and the ``"score"``, the
-            average accuracy on dev after the last of these tasks; null where training diverged.
+            average accuracy on dev after the last of these tasks (`score_candidates`); null where
+            training diverged.
         chosen: Combination with the highest score, of equal ones the first.
     """
 
@@ -120,6 +126,38 @@ def best(scores: Sequence[float | None]) -> int:
     return known.index(max(known))
 
 
+def score_candidates(results: Sequence[RunResult | None]) -> list[float | None]:
+    """Score the runs of all combinations of a grid.
+
+    Args:
+        results: Results on the same tasks; None where training diverged. At least one is known.
+
+    Returns:
+        Of each the average accuracy at the end. Where tasks have different metrics, the mean over
+        tasks of the score as a share of the best of all; a task whose best is too small to take a
+        share of it (`cl_graft.metrics.by_metric.LEAST_REFERENCE`) is left out, and without any
+        task all are 0.
+    """
+    known = [result for result in results if result is not None]
+    first = known[0]
+    if has_one_metric(first.metrics):
+        return [None if result is None else result.average_accuracy for result in results]
+    best_scores: dict[str, float] = {}
+    for result in known:
+        for task, score in zip(first.tasks, result.R[-1], strict=True):
+            if score is not None:
+                best_scores[task] = max(score, best_scores.get(task, -math.inf))
+    left_out = too_small([best_scores])
+    places = [j for j, task in enumerate(first.tasks) if task not in left_out]
+    top = [best_scores.get(first.tasks[j]) for j in places]
+    if not places:
+        logger.warning("no score on dev is worth choosing by: the first values are taken")
+    return [
+        None if result is None else average_share([result.R[-1][j] for j in places], top) or 0.0
+        for result in results
+    ]
+
+
 def tune(
     config: ExperimentConfig,
     strategy: str,
@@ -156,7 +194,7 @@ def tune(
         method, config.comparison.strategy_settings.get(strategy, {})
     )
     tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
-    scores: list[float | None] = []
+    results: list[RunResult | None] = []
     for values in candidates:
         name = _name(values)
         try:
@@ -173,11 +211,12 @@ def tune(
             )
         except DivergedError as error:
             logger.warning("%s with %s: %s; the choice goes on without it", strategy, name, error)
-            scores.append(None)
+            results.append(None)
             continue
-        scores.append(result.average_accuracy)
-    if all(score is None for score in scores):
+        results.append(result)
+    if all(result is None for result in results):
         raise DivergedError(f"{strategy}: training diverges with every value of its grid")
+    scores = score_candidates(results)
     tuning = Tuning(
         grid={name: list(values) for name, values in grid.items()},
         tasks=[task.name for task in tasks],

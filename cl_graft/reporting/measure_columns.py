@@ -1,0 +1,121 @@
+"""Columns of the measures of a comparison, alike in every table: one a metric."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cl_graft.results.comparison import ComparisonSummary, StrategySummary
+from cl_graft.results.measures import (
+    MEASURES,
+    count_tasks,
+    measure_title,
+    metrics_text,
+    tasks_by_metric,
+)
+from cl_graft.results.normalized_scores import normalization_text
+from cl_graft.results.strategy_statistics import Spread
+
+__all__ = [
+    "MeasureColumn",
+    "average_columns",
+    "has_several_metrics",
+    "measure_columns",
+    "metric_rows",
+    "summary_notes",
+]
+
+
+@dataclass(frozen=True)
+class MeasureColumn:
+    """A measure of every strategy.
+
+    Attributes:
+        title: Title of the column.
+        spreads: The measure over seeds, by strategy.
+        lower_is_better: Whether the lowest value is the best.
+    """
+
+    title: str
+    spreads: dict[str, Spread]
+    lower_is_better: bool = False
+
+
+def has_several_metrics(summary: ComparisonSummary) -> bool:
+    """Return whether the tasks of a comparison are scored by several metrics."""
+    return len(tasks_by_metric(summary.metrics)) > 1
+
+
+def average_columns(summary: ComparisonSummary) -> list[MeasureColumn]:
+    """Return the average of each metric, behind the normalized average where there is one."""
+    columns = measure_columns(summary, "average")
+    if summary.normalization is None or summary.normalization.missing:
+        return columns
+    return [_column(summary, summary.overall, lambda row: row.normalized), *columns]
+
+
+def measure_columns(summary: ComparisonSummary, name: str) -> list[MeasureColumn]:
+    """Return a measure of each metric: one column where all tasks have one.
+
+    Args:
+        summary: Summary of the comparison.
+        name: One of `cl_graft.results.measures.MEASURES`.
+    """
+    groups = tasks_by_metric(summary.metrics) or {"accuracy": summary.tasks}
+    lower = name == "forgetting"
+    if len(groups) == 1:
+        stored = "average_accuracy" if name == "average" else name
+        title = measure_title(name, *groups)
+        return [_column(summary, title, lambda row: getattr(row, stored), lower=lower)]
+    return [
+        _column(
+            summary,
+            measure_title(name, metric, tasks=len(tasks)),
+            lambda row, metric=metric: getattr(row.by_metric[metric], name),
+            lower=lower,
+        )
+        for metric, tasks in groups.items()
+    ]
+
+
+def metric_rows(summary: ComparisonSummary) -> list[tuple[str, dict[str, list[Spread]]]]:
+    """Return the measures of each metric by row: a metric with its tasks, over all strategies.
+
+    Returns:
+        For each metric, such as ``"f1 (2 tasks)"``, the values of the strategies by the measure's
+        title, of those that any strategy has in any metric. The average is left out.
+    """
+    rows = summary.strategies.values()
+    known = [
+        name
+        for name in MEASURES[1:]
+        if any(getattr(own, name).n for row in rows for own in row.by_metric.values())
+    ]
+    return [
+        (
+            f"{metric.replace('_', ' ')} ({count_tasks(len(tasks))})",
+            {n.replace("_", " "): [getattr(r.by_metric[metric], n) for r in rows] for n in known},
+        )
+        for metric, tasks in tasks_by_metric(summary.metrics).items()
+    ]
+
+
+def summary_notes(summary: ComparisonSummary) -> list[str]:
+    """Say what the measures are means of, where tasks have several metrics."""
+    if summary.normalization is None:
+        return []
+    return [
+        metrics_text(summary.metrics),
+        normalization_text(summary.normalization, summary.metrics),
+    ]
+
+
+def _column(
+    summary: ComparisonSummary,
+    title: str,
+    value: Callable[[StrategySummary], Spread],
+    *,
+    lower: bool = False,
+) -> MeasureColumn:
+    spreads = {name: value(row) for name, row in summary.strategies.items()}
+    return MeasureColumn(title, spreads, lower)

@@ -1,0 +1,79 @@
+"""A real stream with three metrics: each has a value of its own, in every file."""
+
+import csv
+import json
+
+import pytest
+from configs import config_with
+from tiny_runs import QUICK
+
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.comparison.tuning import score_candidates
+from cl_graft.metrics.by_metric import LEAST_REFERENCE
+
+TASKS = {"sentiment": "accuracy", "topic": "f1", "urgency": "matthews"}
+
+
+@pytest.fixture(scope="module")
+def compared(tiny_bert, tmp_path_factory):
+    own = {task: {"metric": metric} for task, metric in TASKS.items()}
+    config = config_with(
+        {
+            **QUICK,
+            "model": str(tiny_bert),
+            "tasks": list(TASKS),
+            "task_settings": own,
+            "strategies": ["naive", "independent"],
+        }
+    )
+    return compare(config, out=tmp_path_factory.mktemp("metrics"))
+
+
+def test_a_stream_of_accuracy_f1_and_matthews_is_compared(compared):
+    assert compared.failed == ()
+    naive, independent = compared.runs
+    assert naive.metrics == TASKS
+    stored = json.loads((compared.out / "naive" / "seed0" / "results.json").read_text())
+    for name in ("average_accuracy", "backward_transfer", "forgetting"):
+        assert getattr(naive, name) is stored[name] is None
+    R = naive.R
+    row = compared.summary.strategies["naive"]
+    assert row.by_metric["accuracy"].average.mean == R[2][0]
+    assert row.by_metric["f1"].average.mean == R[2][1]
+    assert row.by_metric["f1"].backward_transfer.mean == R[2][1] - R[1][1]
+    assert row.by_metric["accuracy"].forgetting.mean == max(R[0][0], R[1][0]) - R[2][0]
+    assert row.by_metric["matthews"].average.mean == R[2][2]
+    assert row.by_metric["matthews"].forgetting.mean is None  # nothing comes after it
+    best = dict(zip(independent.tasks, independent.R[2], strict=True))
+    kept = [j for j, task in enumerate(naive.tasks) if best[task] >= LEAST_REFERENCE]
+    shares = [R[2][j] / best[naive.tasks[j]] for j in kept]
+    assert row.normalized.mean == pytest.approx(sum(shares) / len(shares))
+    assert compared.summary.normalization.tasks == [naive.tasks[j] for j in kept]
+
+
+def test_its_files_and_curves_are_named_by_metric(compared):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    text = (compared.out / "summary.md").read_text()
+    assert "average accuracy (1 task) | average f1 (1 task) | average matthews (1 task)" in text
+    assert "Scores: accuracy of sentiment; f1 of topic; matthews of urgency." in text
+    with (compared.out / "summary.csv").open() as file:
+        measures = {row["measure"] for row in csv.DictReader(file)}
+    assert {"average_accuracy", "average_f1", "average_matthews"} <= measures
+    run = compared.out / "naive" / "seed0"
+    assert "| average f1 (1 task) |" in (run / "summary.md").read_text()
+    events = EventAccumulator(str(run / "tensorboard"))
+    events.Reload()
+    tags = set(events.Tags()["scalars"])
+    assert {"average_accuracy", "average_f1", "average_matthews", "forgetting_f1"} <= tags
+    assert not {"forgetting", "backward_transfer"} & tags
+
+
+def test_values_of_a_grid_are_chosen_by_shares_of_the_best_on_each_task(compared):
+    naive, independent = compared.runs
+    scores = score_candidates([naive, None, independent])
+    assert scores[1] is None
+    top = [max(pair) for pair in zip(naive.R[2], independent.R[2], strict=True)]
+    kept = [j for j in range(3) if top[j] >= LEAST_REFERENCE]
+    shares = [naive.R[2][j] / top[j] for j in kept]
+    assert scores[0] == pytest.approx(sum(shares) / len(shares))

@@ -1,0 +1,182 @@
+"""A stream with several metrics has one measure of each, and is compared by shares of fine-tuning.
+
+Expected numbers are worked out by hand from `mixed_results`.
+"""
+
+import pytest
+from mixed_results import METRICS, mixed_results
+from small_results import small_result
+
+from cl_graft.errors import InputError
+from cl_graft.results.comparison import Comparison
+from cl_graft.results.comparison_rows import comparison_rows, measure_notes
+from cl_graft.results.measures import measure, named_measures
+from cl_graft.results.normalized_scores import normalization_text, normalize
+from cl_graft.results.run_results import read_result, score_rows, write_result
+from cl_graft.results.stored_runs import StoredRun, check_alike
+from cl_graft.results.strategy_statistics import compare_with
+from cl_graft.results.stream_measures import average_after, gain_from_earlier
+
+NAIVE = (0.40 / 0.80 + 0.30 / 0.75 - 0.10 / 0.40 + 0.90 / 0.90) / 4
+GRAFTING = (0.80 / 0.80 + 0.60 / 0.75 + 0.30 / 0.40 + 0.90 / 0.90) / 4
+
+
+def of(name, **changes):
+    return mixed_results((name,), seeds=(0,), **changes)[0]
+
+
+def test_each_metric_has_its_own_measures_and_all_together_none():
+    naive = of("naive")
+    assert measure(naive, "average") is None
+    assert named_measures(naive) == pytest.approx(
+        {
+            "average_accuracy": (0.40 + 0.90) / 2,
+            "average_f1": 0.30,
+            "average_matthews": -0.10,
+            # The last task, sst2, cannot be forgotten: of the accuracies topic alone counts.
+            "backward_transfer_accuracy": 0.40 - 0.80,
+            "backward_transfer_f1": 0.30 - 0.70,
+            "backward_transfer_matthews": -0.10 - 0.20,
+            "forward_transfer_accuracy": None,
+            "forward_transfer_f1": None,
+            "forward_transfer_matthews": None,
+            "forgetting_accuracy": 0.80 - 0.40,
+            "forgetting_f1": 0.70 - 0.30,
+            "forgetting_matthews": 0.20 + 0.10,
+        }
+    )
+
+
+def test_one_metric_is_named_and_its_measures_are_those_that_are_stored():
+    f1 = small_result(metrics={"a": "f1", "b": "f1_of_class_0"})
+    assert measure(f1, "average") == 0.75
+    assert list(named_measures(f1)) == [
+        "average_f1",
+        "backward_transfer",
+        "forward_transfer",
+        "forgetting",
+    ]
+    assert comparison_rows([f1])[1][1] == "average f1"
+    assert repr(f1).endswith("average f1 75.0)")
+    assert measure_notes([f1]) == []
+
+
+def test_scores_are_shares_of_independent_fine_tuning_with_the_same_seed():
+    runs = mixed_results(seeds=(0,))
+    scores = normalize(runs)
+    grafting, naive, independent = (scores.average(run) for run in runs)
+    assert grafting == pytest.approx(GRAFTING)
+    assert naive == pytest.approx(NAIVE)
+    assert independent == 1.0
+    first_two = (0.80 / 0.80 + 0.70 / 0.75) / 2
+    assert scores.average(runs[1], learned=2) == pytest.approx(first_two)
+    assert scores.average(of("naive", seed=1)) is None
+    assert scores.average(of("naive", data_fingerprints={"topic": "other"})) is None
+
+
+def test_a_task_whose_reference_is_near_zero_or_below_is_left_out_and_named():
+    runs = mixed_results(seeds=(0, 1))
+    row = runs[-1].R[-1]
+    row[2] = -0.05  # independent on cola, with one of the seeds
+    scores = normalize(runs)
+    assert scores.normalization.left_out == {"cola": -0.05}
+    assert scores.normalization.tasks == ["topic", "mrpc", "sst2"]
+    shares = 0.40 / 0.80 + 0.30 / 0.75 + 0.90 / 0.90
+    assert scores.average(runs[2]) == pytest.approx(shares / 3)  # naive, seed 0
+    text = normalization_text(scores.normalization, METRICS)
+    assert text.endswith(
+        "No share is taken of less than 10.0: left out is cola (matthews), where it scored -5.0."
+    )
+    assert "mean over 3 tasks" in text
+
+
+@pytest.mark.parametrize(
+    ("strategies", "changes", "reason"),
+    [
+        (("grafting", "naive"), {}, "there is no run of independent fine-tuning"),
+        (("independent",), {"R": [[0.01] * 4] * 4}, "less than 10.0 points on every task"),
+    ],
+)
+def test_without_a_reference_the_reason_is_said_and_nothing_is_tested(strategies, changes, reason):
+    runs = mixed_results(strategies, **changes)
+    scores = normalize(runs)
+    assert reason in normalization_text(scores.normalization, METRICS)
+    assert {scores.average(run) for run in runs} == {None}
+    assert compare_with(strategies[0], runs, measure=scores.average) == []
+
+
+def test_a_reference_with_other_seeds_is_none():
+    runs = [*mixed_results(("naive",), seeds=(0,)), *mixed_results(("independent",), seeds=(1,))]
+    assert "has the seed and the data" in normalize(runs).normalization.missing
+
+
+def test_of_swept_references_that_with_the_same_values_is_taken():
+    runs = [of("grafting", strategy="grafting lr=0.1"), of("independent")]
+    swept = of("independent", strategy="independent lr=0.1", R=[[0.8, 0.6, 0.3, 0.9]] * 4)
+    assert normalize(runs).average(runs[0]) == pytest.approx(GRAFTING)
+    assert normalize([*runs, swept]).average(runs[0]) == 1.0
+
+
+def test_strategies_are_compared_by_shares_and_paired_by_seed():
+    runs = mixed_results()
+    scores = normalize(runs)
+    rows = {row.strategy: row for row in compare_with("grafting", runs, measure=scores.average)}
+    grafting, naive = ([scores.average(run) for run in own] for own in (runs[:3], runs[3:6]))
+    assert rows["naive"].difference == pytest.approx((sum(grafting) - sum(naive)) / 3)
+    assert rows["naive"].n == 3
+    assert compare_with("grafting", runs) == []
+
+
+def test_the_terminal_and_a_notebook_show_a_row_for_each_metric():
+    runs = mixed_results(seeds=(0,))
+    _, columns, rows = comparison_rows(runs)
+    assert columns[:4] == ["strategy", "metric", "tasks", "average"]
+    naive = [row[1:4] for row in rows if row[0] == "naive"]
+    assert naive == [
+        ["accuracy", "2", "65.0"],
+        ["f1", "1", "30.0"],
+        ["matthews", "1", "-10.0"],
+        ["normalized", "4", f"{100 * NAIVE:.1f}"],
+    ]
+    shown = Comparison("out", tuple(runs), (), None)
+    assert "The normalized average is the mean over 4 tasks" in shown._repr_html_()
+    assert score_rows(runs[0])[1][2] == "mrpc (f1)"
+
+
+def test_pandas_and_the_figure_hold_no_mean_over_metrics():
+    runs = mixed_results(seeds=(0,))
+    comparison = Comparison("out", tuple(runs), (), None)
+    table = comparison.to_pandas().set_index("strategy")
+    assert table.loc["naive", "average_f1"] == 0.30
+    assert table.loc["naive", "normalized_average"] == pytest.approx(NAIVE)
+    assert comparison.plot().axes[0].get_ylabel() == "normalized average (%)"
+    alone = Comparison("out", tuple(runs[:1]), (), None)
+    with pytest.raises(ValueError, match="there is no run of independent fine-tuning"):
+        alone.plot()
+
+
+def test_curves_are_over_the_tasks_of_one_metric():
+    runs = mixed_results(("naive",), seeds=(0,))
+    assert average_after(runs, "f1").middle == [None, 0.70, 0.70, 0.30]
+    assert average_after(runs).middle == [None] * 4
+
+
+def test_what_earlier_tasks_gave_asks_which_metric():
+    ours, alone = of("naive"), of("independent")
+    assert gain_from_earlier(ours, alone, metric="f1") == pytest.approx(0.70 - 0.75)
+    with pytest.raises(ValueError, match="accuracy, f1, matthews"):
+        gain_from_earlier(ours, alone)
+
+
+def test_results_of_earlier_versions_lose_their_mean_over_metrics(tmp_path):
+    written = of("naive", average_accuracy=0.375, backward_transfer=-0.3, forgetting=0.3)
+    write_result(written, tmp_path)
+    assert read_result(tmp_path) == of("naive")
+    write_result(small_result(), tmp_path)
+    assert read_result(tmp_path) == small_result()
+
+
+def test_runs_that_score_a_task_by_other_metrics_are_not_put_side_by_side(tmp_path):
+    runs = [small_result(), small_result(metrics={"a": "accuracy", "b": "f1"})]
+    with pytest.raises(InputError, match=r"scores b by accuracy, .* by f1"):
+        check_alike([StoredRun(tmp_path, run) for run in runs])
