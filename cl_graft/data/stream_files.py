@@ -105,12 +105,13 @@ class StreamFile:
         return {**self.protocol, "task_settings": own} if own else self.protocol
 
 
-def read_stream_file(path: Path) -> dict[str, Stream]:
+def read_stream_file(path: Path | str) -> dict[str, Stream]:
     """Read the streams of a file by name; `data` of the protocol is relative to its folder.
 
     Raises:
         InputError: If there is no such file, or it describes no streams.
     """
+    path = Path(path)
     values = read_yaml_file(path, kind="stream")
     try:
         file = TypeAdapter(StreamFile).validate_python(values)

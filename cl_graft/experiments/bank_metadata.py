@@ -39,7 +39,7 @@ BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files")
 """Hashes that `base_identity` records beside the fingerprint, to tell what differs."""
 
 _NOT_LEARNING = {
-    "stream": ("tasks", "data", "task_settings"),
+    "stream": ("name", "tasks", "data", "task_settings"),
     "model": ("name", "device"),
     "comparison": ("strategies", "strategy_settings", "seeds"),
 }

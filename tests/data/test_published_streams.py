@@ -6,9 +6,11 @@ import logging
 import pytest
 from configs import config_with
 
+from cl_graft.data import load_task
 from cl_graft.data.stream_files import PUBLISHED, read_stream_file
 from cl_graft.data.streams import STREAMS, expand_streams, find_stream
 from cl_graft.errors import InputError
+from cl_graft.experiments.bank_metadata import task_metadata
 from cl_graft.experiments.config import config_from, load_config
 from cl_graft.experiments.tasks import load_tasks
 
@@ -136,6 +138,13 @@ def test_what_a_file_may_not_hold_is_named_with_the_file(tmp_path, text, sentenc
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match=r"gone\.yaml: cannot read the stream: No such file"):
         config_with({"stream.name": str(tmp_path / "gone.yaml")})
+
+
+def test_a_bank_records_the_same_settings_whatever_the_stream_is_called():
+    task = load_task("shared-50-0", shots=4, max_test=10)
+    named = config_with({"stream.name": "shared-50", "tasks": "shared-50-0"})
+    plain = config_with(tasks="shared-50-0")
+    assert task_metadata(task, named, seed=0) == task_metadata(task, plain, seed=0)
 
 
 def test_a_generated_range_can_be_taken_in_part():
