@@ -28,7 +28,8 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
     parameters that the optimiser trains and of the model's floating-point buffers; a strategy that
     holds more of a step, such as prototypes, cannot be put back to it. Give it before plugins that
     use the trained values when the experience ends, or prepare a step. Where a single step would be
-    scored, none is.
+    scored, none is. Where tasks with different metrics train together, the mean of their dev scores
+    as they are chooses a step; it is reported nowhere.
 
     Runs at: before_train_dataset_adaptation, before_training_exp, before_training_iteration,
     after_training_epoch, after_training_exp.
