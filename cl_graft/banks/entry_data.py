@@ -71,19 +71,25 @@ def find_data(
     stored = select_settings((run and read_config(run)) or {})
     stream = stored.get("stream", {})
     place = Path(data) if data is not None else stream.get("data") and Path(stream["data"])
+    own: Mapping[str, Any] = stream.get("task_settings", {})
+
+    def name_task(given: str) -> str:
+        elsewhere = own.get(given, {}).get("rows_from")
+        return given if elsewhere else find_place(given, place).name
+
     name = entry.task
-    for given in stream.get("tasks", []):
+    for given in map(str, stream.get("tasks", [])):
         with suppress(InputError):
-            name = given if find_place(str(given), place).name == entry.task else name
+            name = given if name_task(given) == entry.task else name
     drawn: dict[str, Any] = {"data": place, "shots": entry.metadata.get("shots")}
     drawn["max_length"] = entry.metadata.get("max_length")
-    if name in (own := stream.get("task_settings", {})):
+    if name in own:
         drawn["task_settings"] = {name: dict(own[name])}
     settings: dict[str, Any] = {"stream": drawn}
     values = deepcopy(settings)
     left = {one.task for one in bank.entries} - {without}  # the run may name what went before
     if (named := own.get(name, {}).get("builds_on")) is not None:
-        names = [find_place(str(one), place).name for one in named]
+        names = [name_task(str(one)) for one in named]
         drawn["task_settings"][name]["builds_on"] = [one for one in names if one in left]
         del values["stream"]["task_settings"][name]["builds_on"]
     for override in sets:

@@ -189,3 +189,24 @@ def test_tasks_that_shared_a_budget_with_a_forgotten_one_are_named(tiny_bert, tm
     assert (report.exact, report.done) == (False, True)
     assert report.sized == ("sentiment", "paraphrase")
     assert verify(run).ok
+
+
+def test_a_task_that_takes_its_rows_from_a_shared_file_is_trained_again(tiny_bert, tmp_path):
+    rows = [
+        f"{word} of {site} {n},{label},{site}\n"
+        for n in range(24)
+        for site in ("north", "south", "west")
+        for word, label in (("bill", "money"), ("fault", "help"))
+    ]
+    (tmp_path / "calls.csv").write_text("text,label,site\n" + "".join(rows))
+    sites = ("north", "south", "west")
+    own = {site: {"rows_from": "calls", "where": {"site": site}} for site in sites}
+    own["west"]["builds_on"] = ["north", "south"]
+    run = tiny_run(tmp_path / "all", tiny_bert, sites, data=str(tmp_path), task_settings=own)
+    assert forget(run, "north", retrain=True).done
+    del own["north"]
+    own["west"]["builds_on"] = ["south"]
+    never = tiny_run(
+        tmp_path / "never", tiny_bert, sites[1:], data=str(tmp_path), task_settings=own
+    )
+    assert file_hashes(run / "bank") == file_hashes(never / "bank")
