@@ -129,12 +129,13 @@ def test_baselines_leave_a_table_its_latex_and_csv_and_pictures(
         "--untuned",
     )
     places = ("--out", tmp_path / "runs", "--results", tmp_path / "results")
-    chosen = ("--strategies", "naive,grafting,bitfit")
+    chosen = ("--strategies", "independent,grafting,bitfit")
     for _ in range(2):
         run_script("baselines.py", *asked, *chosen, *matched, *places, folder=tmp_path)
     stem = "matched-150kB" if matched else "baselines"
     stored = json.loads((tmp_path / "results" / f"{stem}-smoke.json").read_text())
-    assert [*stored["strategies"]] == ["naive", "grafting", "bitfit"]
+    assert [*stored["strategies"]] == ["independent", "grafting", "bitfit"]
+    assert stored["normalization"]["missing"] == ""  # MRPC has F1, SST-2 accuracy
     assert str(tmp_path) not in json.dumps(stored)
     files = {path.name.removeprefix(f"{stem}-smoke") for path in (tmp_path / "results").iterdir()}
     assert files == {".json", ".md", ".tex", ".csv", "-frontier.png", "-ranks.png"}
